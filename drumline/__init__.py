@@ -1,0 +1,1 @@
+"""drumline: training scripts written for one device, run on many."""
