@@ -1,0 +1,113 @@
+"""From the spellings people use for a device to the JAX device meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import jax
+
+DeviceLike = str | jax.Device
+
+_DEVICE = re.compile(
+    r"""^(?:/?job:(?P<job>[A-Za-z_][\w-]*))?
+        (?:/?replica:(?P<replica>\d+))?
+        (?:/?task:(?P<task>\d+))?
+        /?(?:device:)?(?P<kind>[A-Za-z]+)
+        (?::(?P<index>\d+))?$""",
+    re.VERBOSE,
+)
+
+
+def local_devices() -> list[jax.Device]:
+    """Every device of this process: those of the default backend, then the CPU's."""
+    devices = list(jax.local_devices())
+    if devices[0].platform != "cpu":
+        devices += _local_devices_of("cpu")
+    return devices
+
+
+def device_name(device: jax.Device) -> str:
+    """The short name of a device of this process, as ``"cpu:1"``."""
+    siblings = _local_devices_of(device.platform)
+    return f"{device.platform}:{siblings.index(device)}"
+
+
+def resolve_device(spec: DeviceLike) -> jax.Device:
+    """Return the device of this process that `spec` names.
+
+    Args:
+        spec: a JAX device, or a string as in ``tf.distribute``: ``"cpu:0"``, ``"/gpu:1"``,
+            ``"/device:CPU:1"`` or ``"/job:localhost/replica:0/task:0/device:CPU:1"``, in any
+            case. Without an index, the first device of the kind.
+
+    Raises:
+        ValueError: if the string is no device name, or this process has no such device; the
+            message lists the devices there are.
+        TypeError: if `spec` is neither a string nor a JAX device.
+    """
+    if isinstance(spec, jax.Device):
+        if spec.process_index != jax.process_index():
+            raise ValueError(f"Device {spec} belongs to another process. {_inventory()}")
+        return spec
+    if not isinstance(spec, str):
+        raise TypeError(f"A device is a string or a jax.Device, not {type(spec).__name__}: {spec}")
+    match = _DEVICE.match(spec.strip())
+    if match is None:
+        raise ValueError(
+            f"{spec!r} does not name a device; write it as 'cpu:0' or '/gpu:1'. {_inventory()}"
+        )
+    _require_this_process(spec, match)
+    candidates = _local_devices_of(match["kind"].lower())
+    index = int(match["index"] or 0)
+    if index >= len(candidates):
+        raise ValueError(f"Device {spec!r} does not exist. {_inventory()}")
+    return candidates[index]
+
+
+def resolve_devices(specs: Iterable[DeviceLike]) -> tuple[jax.Device, ...]:
+    """Return the devices that `specs` name, in order.
+
+    Raises:
+        ValueError: if there are none, one does not exist, one is given twice, or they are of
+            different kinds: a program runs on one kind of device at a time.
+    """
+    given = list(specs)
+    if not given:
+        raise ValueError(f"A strategy needs at least one device, got none. {_inventory()}")
+    devices = [resolve_device(spec) for spec in given]
+    for position, device in enumerate(devices):
+        first = devices.index(device)
+        if first != position:
+            raise ValueError(
+                f"Device {device_name(device)!r} is given twice: as {given[first]!r} and as "
+                f"{given[position]!r}. {_inventory()}"
+            )
+    if len({device.platform for device in devices}) > 1:
+        names = ", ".join(map(device_name, devices))
+        raise ValueError(f"The devices of a strategy must be of one kind, got {names}.")
+    return tuple(devices)
+
+
+def _require_this_process(spec: str, match: re.Match[str]) -> None:
+    replica, task = int(match["replica"] or 0), match["task"]
+    elsewhere = task is not None and int(task) != jax.process_index()
+    if replica or elsewhere:
+        raise ValueError(
+            f"Device {spec!r} belongs to another process; name a device of this one. {_inventory()}"
+        )
+
+
+def _local_devices_of(kind: str) -> list[jax.Device]:
+    try:
+        return list(jax.local_devices(backend=kind))
+    except RuntimeError:  # JAX's way to say that it has no such backend
+        return []
+
+
+def _inventory() -> str:
+    names: Sequence[str] = [device_name(device) for device in local_devices()]
+    return (
+        f"The devices here are: {', '.join(names)}. For several CPU devices, call "
+        "drumline.config.set_logical_devices('cpu', n) first."
+    )

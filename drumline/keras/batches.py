@@ -1,0 +1,75 @@
+"""Where a batch goes: cut over the replicas, or whole to each."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from drumline.distribute import Strategy
+
+
+def splits_evenly(batch: Any, replicas: int) -> bool:
+    """Whether every array of the batch has the same rows, a positive multiple of `replicas`."""
+    rows = -1
+    for leaf in jax.tree.leaves(batch, is_leaf=_is_array):
+        if not isinstance(leaf, (np.ndarray, jax.Array)) or leaf.ndim == 0:
+            return False
+        if rows < 0:
+            rows = leaf.shape[0]
+        elif leaf.shape[0] != rows:
+            return False
+    return rows > 0 and rows % replicas == 0
+
+
+def _is_array(node: Any) -> bool:
+    return hasattr(node, "shape")
+
+
+def place_ahead(batches: Iterable[Any], strategy: Strategy) -> Iterator[Any]:
+    """Yield the batches placed over the replicas, each transfer started one batch early."""
+    ahead: Any = None
+    for batch in batches:
+        placed = place(batch, strategy)
+        if ahead is not None:
+            yield ahead
+        ahead = placed
+    if ahead is not None:
+        yield ahead
+
+
+def place(batch: Any, strategy: Strategy) -> Any:
+    """Return the batch cut over the replicas if it splits evenly, else whole on each of them."""
+    if splits_evenly(batch, strategy.num_replicas_in_sync):
+        return jax.device_put(batch, strategy.batch_sharding)
+    return jax.device_put(batch, strategy.variable_sharding)
+
+
+class UnevenReporter:
+    """Says once when batches that do not split are more than the last one of an epoch."""
+
+    def __init__(self, replicas: int) -> None:
+        self._replicas = replicas
+        self._last: list[Any] = []
+        self._said = False
+
+    def saw_even(self) -> None:
+        """Note a batch that splits."""
+        self._last = []
+
+    def saw_uneven(self, batch: Any) -> None:
+        """Note a batch that does not; warn at the second in a row of the same shapes."""
+        shapes = [np.shape(leaf) for leaf in jax.tree.leaves(batch)]
+        again, self._last = shapes == self._last, shapes
+        if self._said or not again:
+            return
+        self._said = True
+        warnings.warn(
+            f"Batches of shapes {shapes} do not split over {self._replicas} replicas: every "
+            "replica computes the whole batch, with the right result but no gain in speed. "
+            f"Make the batch size a multiple of {self._replicas}.",
+            stacklevel=2,
+        )

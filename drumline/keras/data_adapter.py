@@ -1,0 +1,150 @@
+"""A `drumline.data.Dataset` as input of Keras's `fit`, `evaluate` and `predict`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+
+from drumline.data import INFINITE_CARDINALITY, Dataset
+from drumline.distribute import DistributedDataset, get_strategy
+from drumline.keras import private
+from drumline.keras.class_weights import weigh_classes
+
+_KIND = "drumline.data.Dataset"
+
+
+class DatasetAdapter(private.DataAdapter):  # type: ignore[misc]
+    """Gives Keras's trainer a dataset's batches as they are: no copy, no conversion.
+
+    Args:
+        dataset: a batched dataset of ``x``, ``(x, y)`` or ``(x, y, sample_weight)``.
+        class_weight: weights by class, turned into a sample weight for each row.
+    """
+
+    builtin_prefetch = True
+
+    def __init__(self, dataset: Dataset, class_weight: dict[int, float] | None = None) -> None:
+        self._dataset = dataset
+        self._class_weight = class_weight
+
+    @property
+    def dataset(self) -> Dataset:
+        """The dataset whose batches are given."""
+        return self._dataset
+
+    def get_numpy_iterator(self) -> Iterator[Any]:
+        """Yield the batches of one new iteration of the dataset.
+
+        Raises:
+            ValueError: if there are none.
+        """
+        batch: Any = _NONE
+        for batch in self._dataset:
+            yield weigh_classes(batch, self._class_weight) if self._class_weight else batch
+        if batch is _NONE:
+            raise ValueError(
+                "The dataset has no elements, so there is nothing to fit, evaluate or predict. "
+                f"Dataset: {self._dataset!r}. A filter that drops everything, or "
+                "`batch(drop_remainder=True)` with fewer elements than a batch, leaves none."
+            )
+
+    get_jax_iterator = get_numpy_iterator
+
+    @property
+    def num_batches(self) -> int | None:
+        """The number of batches, None if it is unknown or infinite."""
+        cardinality = int(self._dataset.cardinality())
+        return cardinality if cardinality >= 0 else None
+
+    @property
+    def batch_size(self) -> int | None:
+        """The rows of a batch, None if they vary."""
+        shape = jax.tree.leaves(self._dataset.element_spec)[0].shape
+        return shape[0] if shape else None
+
+    @property
+    def has_partial_batch(self) -> bool | None:
+        """Unknown: only the dataset's end shows it."""
+        return None
+
+    @property
+    def partial_batch_size(self) -> int | None:
+        """Unknown: only the dataset's end shows it."""
+        return None
+
+
+_NONE = object()
+
+
+def adapt_datasets(get_data_adapter: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap Keras's choice of a data adapter: datasets get a `DatasetAdapter`."""
+
+    def get_adapter(x: Any, y: Any = None, sample_weight: Any = None, **options: Any) -> Any:
+        if not isinstance(x, (Dataset, DistributedDataset)):
+            return get_data_adapter(x, y=y, sample_weight=sample_weight, **options)
+        if y is not None:
+            private.raise_unsupported_arg("y", "the targets", _KIND)
+        if sample_weight is not None:
+            private.raise_unsupported_arg("sample_weights", "the sample weights", _KIND)
+        dataset = _undistributed(x)
+        _require_an_end(dataset, options.get("steps_per_epoch"))
+        return DatasetAdapter(dataset, class_weight=options.get("class_weight"))
+
+    return get_adapter
+
+
+def _undistributed(x: Dataset | DistributedDataset) -> Any:
+    if not isinstance(x, DistributedDataset):
+        return x
+    if x.strategy is not get_strategy():
+        raise ValueError(
+            f"The dataset was distributed by {x.strategy!r}, but the model runs under "
+            f"{get_strategy()!r}. Distribute it by the model's strategy, or give `fit` the "
+            "dataset itself."
+        )
+    return x.dataset
+
+
+def _require_an_end(dataset: Dataset, steps: int | None) -> None:
+    if steps is None and dataset.cardinality() == INFINITE_CARDINALITY:
+        raise ValueError(
+            "The dataset never ends: say how many batches make an epoch, by `steps_per_epoch` for "
+            "fit, `validation_steps` for validation data or `steps` for evaluate and predict."
+        )
+
+
+def build_from_spec(build: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the trainer's symbolic build: a dataset's specification tells the shapes.
+
+    Keras would take the first batch, throw the iteration away and start another: the epoch's
+    order would depend on whether the model was built before.
+    """
+
+    def build_without_reading(
+        self: keras.Model, iterator: Any = None, data_batch: Any = None
+    ) -> Any:
+        adapter = getattr(iterator, "data_adapter", None)
+        if data_batch is None and isinstance(adapter, DatasetAdapter):
+            data_batch = _example_batch(adapter)
+        return build(self, iterator=iterator, data_batch=data_batch)
+
+    return build_without_reading
+
+
+def _example_batch(adapter: DatasetAdapter) -> Any:
+    """Shapes and dtypes of a batch; None where the specification leaves more than rows open."""
+    leaves, treedef = jax.tree.flatten(adapter.dataset.element_spec)
+    if any(leaf.shape is None or not leaf.shape or None in leaf.shape[1:] for leaf in leaves):
+        return None
+    rows = adapter.batch_size or 2
+    batch = treedef.unflatten(
+        [jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), np.dtype(leaf.dtype)) for leaf in leaves]
+    )
+    if not adapter._class_weight:
+        return batch
+    x, y = batch
+    return x, y, jax.ShapeDtypeStruct((rows,), np.dtype(keras.backend.floatx()))

@@ -1,0 +1,37 @@
+"""Putting the hooks into Keras."""
+
+from __future__ import annotations
+
+import keras
+
+from drumline.keras import data_adapter, ownership, placement, private, seeds, trainer, whole_batch
+from drumline.keras.patching import replace_method
+
+
+def install() -> None:
+    """Teach Keras's JAX trainer about strategies and datasets. Calling it again does nothing.
+
+    A model made outside every scope trains exactly as before.
+    """
+    model_class = private.JAXTrainer
+    replace_method(private.Trainer, "__init__", ownership.remember_strategy)
+    replace_method(private.Trainer, "compile", ownership.in_own_scope)
+    for name in (
+        "fit",
+        "evaluate",
+        "predict",
+        "train_on_batch",
+        "test_on_batch",
+        "predict_on_batch",
+    ):
+        replace_method(model_class, name, ownership.in_own_scope)
+    replace_method(model_class, "make_train_function", trainer.make_train_function)
+    replace_method(model_class, "make_test_function", trainer.make_test_function)
+    replace_method(model_class, "make_predict_function", trainer.make_predict_function)
+    replace_method(model_class, "_get_jax_state", placement.place_state)
+    replace_method(private.Variable, "_direct_assign", placement.place_assigned)
+    replace_method(private.JAXEpochIterator, "_get_iterator", trainer.iterate_on_devices)
+    replace_method(private.Trainer, "_symbolic_build", data_adapter.build_from_spec)
+    replace_method(private.data_adapters, "get_data_adapter", data_adapter.adapt_datasets)
+    replace_method(keras.random.SeedGenerator, "next", seeds.differ_by_replica)
+    replace_method(keras.Layer, "add_loss", whole_batch.refuse_added_losses)

@@ -1,0 +1,167 @@
+"""Metrics that come out as on one device.
+
+A metric known to add up over rows is updated with the replica's rows, and its state summed. Any
+other is updated on every replica with the rows of all: it need not add up, nor say how it does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+
+from drumline.distribute import ReduceOp
+from drumline.keras import private
+from drumline.keras.gather import gather_batch
+from drumline.keras.losses import is_rowwise
+from drumline.keras.overrides import overrides
+from drumline.keras.patching import shadowed
+from drumline.keras.replica_trace import ReplicaTrace
+
+_ROWWISE_WRAPPERS = (
+    keras.metrics.Accuracy,
+    keras.metrics.BinaryAccuracy,
+    keras.metrics.CategoricalAccuracy,
+    keras.metrics.SparseCategoricalAccuracy,
+    keras.metrics.TopKCategoricalAccuracy,
+    keras.metrics.SparseTopKCategoricalAccuracy,
+)
+_ADDITIVE = (
+    *_ROWWISE_WRAPPERS,
+    keras.metrics.AUC,
+    keras.metrics.FalseNegatives,
+    keras.metrics.FalsePositives,
+    keras.metrics.MeanIoU,
+    keras.metrics.Precision,
+    keras.metrics.Recall,
+    keras.metrics.TrueNegatives,
+    keras.metrics.TruePositives,
+)
+
+
+def adds_up(metric: keras.Metric) -> bool:
+    """Whether the metric's state over a batch is known to be the sum of those over its rows."""
+    if "update_state" in vars(metric):
+        return False
+    if type(metric) is keras.metrics.MeanMetricWrapper:
+        return is_rowwise(metric._fn, metric._fn_kwargs)
+    return type(metric) in _ADDITIVE
+
+
+class ReplicaMetrics:
+    """The metrics of a model in one trace of a per-replica step."""
+
+    def __init__(self, model: keras.Model, trace: ReplicaTrace) -> None:
+        self._model = model
+        self._trace = trace
+        self._summed = {id(v) for metric in self._additive() for v in metric.variables}
+
+    def _additive(self) -> list[keras.Metric]:
+        container = self._model._compile_metrics
+        if container is None or overrides(self._model, "compute_metrics"):
+            return []
+        return [metric for metric in container.metrics if adds_up(metric)]
+
+    def start(self, values: Sequence[jax.Array]) -> list[jax.Array]:
+        """The state from which this replica updates: for a sum, replica 0 carries the old one."""
+        first = self._trace.context.replica_id_in_sync_group == 0
+        return [
+            jnp.where(first, value, jnp.zeros_like(value)) if self._is_summed(variable) else value
+            for variable, value in zip(self._model.metrics_variables, values, strict=True)
+        ]
+
+    def merge(self, values: Sequence[jax.Array]) -> list[jax.Array]:
+        """The state after the step, alike on every replica."""
+        merged = list(values)
+        summed = [
+            index
+            for index, variable in enumerate(self._model.metrics_variables)
+            if self._is_summed(variable)
+        ]
+        totals = self._trace.context.all_reduce(ReduceOp.SUM, [merged[i] for i in summed])
+        for index, total in zip(summed, totals, strict=True):
+            merged[index] = total
+        return merged
+
+    def logs(self, logs: Any, values: Sequence[jax.Array]) -> Any:
+        """The step's logs, with the results of summed metrics taken from the merged state."""
+        if not self._summed or not isinstance(logs, dict):
+            return logs
+        mapping = list(zip(self._model.metrics_variables, values, strict=True))
+        with private.StatelessScope(state_mapping=mapping):
+            results = self._model.get_metrics_result()
+        return {name: results.get(name, value) for name, value in logs.items()}
+
+    @contextlib.contextmanager
+    def updated_globally(self) -> Iterator[None]:
+        """Within the block metrics that are not summed are updated with the global batch."""
+        model = self._model
+        with contextlib.ExitStack() as stack:
+            if overrides(model, "compute_metrics"):
+                stack.enter_context(
+                    shadowed(model, "compute_metrics", self._on_global(model.compute_metrics))
+                )
+            for metric in self._leaves():
+                update = self._update(metric)
+                if update is not None:
+                    stack.enter_context(shadowed(metric, "update_state", update))
+            yield
+
+    def _leaves(self) -> list[keras.Metric]:
+        leaves: list[keras.Metric] = []
+        for metric in self._model.metrics:
+            leaves += metric.metrics if metric is self._model._compile_metrics else [metric]
+        return leaves
+
+    def _update(self, metric: keras.Metric) -> Callable[..., Any] | None:
+        model = self._model
+        if any(self._is_summed(variable) for variable in metric.variables):
+            return None
+        means = [model._loss_tracker]
+        if model._compile_loss is not None:
+            means += model._compile_loss.metrics
+        if any(metric is mean for mean in means):
+            return self._mean_over_replicas(metric.update_state)
+        return self._on_global(metric.update_state)
+
+    def _is_summed(self, variable: keras.Variable) -> bool:
+        return id(variable) in self._summed
+
+    def _on_global(self, update: Callable[..., Any]) -> Callable[..., Any]:
+        trace = self._trace
+
+        def update_with_the_global_batch(*args: Any, **kwargs: Any) -> Any:
+            if not trace.local:
+                return update(*args, **kwargs)
+            args, kwargs = gather_batch(trace, (args, kwargs))
+            args, kwargs = _average_scalars(trace, (args, kwargs))
+            with trace.gathered():
+                return update(*args, **kwargs)
+
+        return update_with_the_global_batch
+
+    def _mean_over_replicas(self, update: Callable[..., Any]) -> Callable[..., Any]:
+        trace = self._trace
+
+        def update_with_the_mean(value: Any, sample_weight: Any = None) -> Any:
+            if not trace.local:
+                return update(value, sample_weight=sample_weight)
+            mean = trace.context.all_reduce(ReduceOp.MEAN, value)
+            if sample_weight is not None:
+                sample_weight = sample_weight * trace.context.num_replicas_in_sync
+            return update(mean, sample_weight=sample_weight)
+
+        return update_with_the_mean
+
+
+def _average_scalars(trace: ReplicaTrace, tree: Any) -> Any:
+    def average(leaf: Any) -> Any:
+        if isinstance(leaf, jax.Array) and leaf.ndim == 0:
+            return trace.context.all_reduce(ReduceOp.MEAN, leaf)
+        return leaf
+
+    return keras.tree.map_structure(average, tree)

@@ -1,0 +1,88 @@
+"""Every name of Keras that is not public API, in one place and checked when imported.
+
+Supported: Keras 3.12 to 3.15 on its JAX backend.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import keras
+
+_NAMES = {
+    "keras.src.backend": ["StatelessScope", "get_keras_mask", "set_keras_mask"],
+    "keras.src.backend.jax.core": ["Variable"],
+    "keras.src.backend.jax.trainer": ["JAXEpochIterator", "JAXTrainer"],
+    "keras.src.distribution.distribution_lib": ["distribution"],
+    "keras.src.losses.losses": ["LossFunctionWrapper"],
+    "keras.src.trainers.data_adapters": ["get_data_adapter", "raise_unsupported_arg"],
+    "keras.src.trainers.data_adapters.data_adapter": ["DataAdapter"],
+    "keras.src.trainers.trainer": ["Trainer"],
+}
+_METHODS = {
+    "JAXTrainer": [
+        "_get_jax_state",
+        "_make_function",
+        "_update_metrics_variables",
+        "compute_loss_and_updates",
+        "jax_state_sync",
+        "make_predict_function",
+        "make_test_function",
+        "make_train_function",
+        "predict_step",
+        "test_step",
+        "train_step",
+    ],
+    "Trainer": ["_compute_loss", "_symbolic_build", "compute_loss", "compute_metrics"],
+    "JAXEpochIterator": ["_get_iterator"],
+    "Variable": ["_direct_assign"],
+}
+
+
+def _load() -> dict[str, Any]:
+    if keras.backend.backend() != "jax":
+        raise ImportError(
+            f"drumline needs Keras on its JAX backend, but Keras runs on "
+            f"{keras.backend.backend()!r}. Set KERAS_BACKEND=jax, or import drumline before keras."
+        )
+    found: dict[str, Any] = {}
+    missing: list[str] = []
+    for module_name, names in _NAMES.items():
+        try:
+            module = importlib.import_module(module_name)
+        except ImportError:
+            missing.append(module_name)
+            continue
+        for name in names:
+            if hasattr(module, name):
+                found[name] = getattr(module, name)
+            else:
+                missing.append(f"{module_name}.{name}")
+    for owner, methods in _METHODS.items():
+        missing += [
+            f"{owner}.{m}" for m in methods if owner in found and not hasattr(found[owner], m)
+        ]
+    if missing:
+        raise ImportError(
+            f"This Keras ({keras.__version__}) lacks what drumline builds on: "
+            f"{', '.join(sorted(missing))}. Install keras>=3.12,<3.16."
+        )
+    return found
+
+
+_found = _load()
+
+StatelessScope = _found["StatelessScope"]
+get_keras_mask = _found["get_keras_mask"]
+set_keras_mask = _found["set_keras_mask"]
+Variable = _found["Variable"]
+JAXEpochIterator = _found["JAXEpochIterator"]
+JAXTrainer = _found["JAXTrainer"]
+Trainer = _found["Trainer"]
+LossFunctionWrapper = _found["LossFunctionWrapper"]
+DataAdapter = _found["DataAdapter"]
+get_data_adapter = _found["get_data_adapter"]
+raise_unsupported_arg = _found["raise_unsupported_arg"]
+keras_distribution = _found["distribution"]
+data_adapters = importlib.import_module("keras.src.trainers.data_adapters")

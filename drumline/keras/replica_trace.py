@@ -1,0 +1,72 @@
+"""The state of one trace of a training step, seen by the hooks that act while it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+
+from drumline.distribute import ReplicaContext, Strategy
+from drumline.distribute import replica_context as contexts
+
+_current: contextvars.ContextVar[ReplicaTrace | None] = contextvars.ContextVar(
+    "drumline_replica_trace", default=None
+)
+
+
+class NeedsWholeBatch(BaseException):
+    """The step cannot be cut over the replicas with the same numbers; it must see whole batches.
+
+    Raised while a step is traced and caught by the step. Not an ``Exception``, so that neither
+    Keras nor a user's handler rewrites or swallows it on its way.
+    """
+
+
+class ReplicaTrace:
+    """One trace of a step that runs per replica.
+
+    Attributes:
+        context: the replica's context.
+        local: whether arrays hold this replica's share; False where they were gathered.
+        draws_differ: whether random draws are to differ from replica to replica.
+    """
+
+    def __init__(self, strategy: Strategy) -> None:
+        self.context = ReplicaContext(strategy)
+        self.local = True
+        self.draws_differ = True
+
+    @contextlib.contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Within the block arrays hold the global batch, on every replica alike."""
+        before, self.local = self.local, False
+        try:
+            yield
+        finally:
+            self.local = before
+
+    @contextlib.contextmanager
+    def same_draws(self) -> Iterator[None]:
+        """Within the block every replica draws the same random numbers."""
+        before, self.draws_differ = self.draws_differ, False
+        try:
+            yield
+        finally:
+            self.draws_differ = before
+
+
+def current_trace() -> ReplicaTrace | None:
+    """The trace of a per-replica step that is running; None outside of one."""
+    return _current.get()
+
+
+@contextlib.contextmanager
+def tracing(strategy: Strategy) -> Iterator[ReplicaTrace]:
+    """Trace a step of `strategy`'s replicas within the block."""
+    trace = ReplicaTrace(strategy)
+    token = _current.set(trace)
+    try:
+        with contexts.enter(trace.context):
+            yield trace
+    finally:
+        _current.reset(token)

@@ -1,0 +1,89 @@
+"""The functions of a step that Keras's trainer asks its model for, under a strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from drumline.distribute import Strategy, get_strategy, has_strategy
+from drumline.keras.batches import place_ahead
+from drumline.keras.ownership import strategy_of
+from drumline.keras.train_step import TrainStep
+from drumline.keras.whole_step import WholeStep
+
+
+def make_train_function(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``make_train_function``: under several replicas, a `TrainStep`."""
+
+    def make_for_strategy(self: keras.Model, force: bool = False) -> Any:
+        strategy = _several_replicas(self)
+        if strategy is None or not _compiles(self):
+            return make(self, force)
+        if self.train_function is None or force:
+            self.train_function = self._make_function(TrainStep(self, strategy))
+        return None
+
+    return make_for_strategy
+
+
+def make_test_function(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``make_test_function``: under several replicas, a `WholeStep`."""
+
+    def make_for_strategy(self: keras.Model, force: bool = False) -> Any:
+        strategy = _several_replicas(self)
+        if strategy is None or not _compiles(self):
+            return make(self, force)
+        if self.test_function is None or force:
+            self.test_function = self._make_function(WholeStep(self.test_step, strategy))
+        return None
+
+    return make_for_strategy
+
+
+def make_predict_function(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``make_predict_function``: under several replicas, a `WholeStep`."""
+
+    def make_for_strategy(self: keras.Model, force: bool = False) -> Any:
+        strategy = _several_replicas(self)
+        if strategy is None or not _compiles(self):
+            return make(self, force)
+        if self.predict_function is None or force:
+            step = WholeStep(_predict_step(self), strategy, cut_outputs=True)
+            self.predict_function = self._make_function(step, concatenate_outputs=True)
+        return self.predict_function
+
+    return make_for_strategy
+
+
+def iterate_on_devices(get_iterator: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the epoch iterator's: off the CPU, batches travel to their replicas one step early."""
+
+    def get_placed_iterator(self: Any) -> Any:
+        if not has_strategy() or get_strategy().num_replicas_in_sync == 1:
+            return get_iterator(self)
+        batches = self.data_adapter.get_jax_iterator()
+        if get_strategy().replica_devices[0].platform == "cpu":
+            return batches
+        return place_ahead(batches, get_strategy())
+
+    return get_placed_iterator
+
+
+def _predict_step(model: keras.Model) -> Callable[..., Any]:
+    def predict_step(state: Any, batch: Any) -> Any:
+        outputs, non_trainables = model.predict_step(state, batch)
+        return outputs, (state[0], non_trainables)
+
+    return predict_step
+
+
+def _several_replicas(model: keras.Model) -> Strategy | None:
+    strategy = strategy_of(model)
+    return strategy if strategy is not None and strategy.num_replicas_in_sync > 1 else None
+
+
+def _compiles(model: keras.Model) -> bool:
+    """Whether steps are compiled; if not, each replica computes the whole batch, step by step."""
+    return bool(model.jit_compile) and not model.run_eagerly
