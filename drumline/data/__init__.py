@@ -1,0 +1,20 @@
+"""The input pipeline: ``Dataset`` and what belongs to it."""
+
+from drumline.data.cardinality import INFINITE as INFINITE_CARDINALITY
+from drumline.data.cardinality import UNKNOWN as UNKNOWN_CARDINALITY
+from drumline.data.dataset import AUTOTUNE, Dataset
+from drumline.data.iterator import DatasetIterator
+from drumline.data.options import OptimizationOptions, Options, ThreadingOptions
+from drumline.data.spec import TensorSpec
+
+__all__ = [
+    "AUTOTUNE",
+    "INFINITE_CARDINALITY",
+    "UNKNOWN_CARDINALITY",
+    "Dataset",
+    "DatasetIterator",
+    "OptimizationOptions",
+    "Options",
+    "TensorSpec",
+    "ThreadingOptions",
+]

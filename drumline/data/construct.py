@@ -1,0 +1,83 @@
+"""Plans for the constructors of ``Dataset``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from drumline.data.leaves import as_array, is_array_literal
+from drumline.data.plan.sources import Generator, Range, Slices
+from drumline.data.spec import ElementSpec, TensorSpec, as_dtype
+from drumline.data.structure import flatten
+
+
+def slices(tensors: Any) -> Slices:
+    """Rows along the first axis of every leaf."""
+    columns, structure = _columns(tensors, "from_tensor_slices")
+    for i, column in enumerate(columns):
+        if column.ndim == 0:
+            raise ValueError(
+                f"from_tensor_slices: leaf {i} is a scalar ({column!r:.40}) and cannot be sliced; "
+                "use from_tensors, or give every leaf a first dimension"
+            )
+    lengths = {len(column) for column in columns}
+    if len(lengths) > 1:
+        found = ", ".join(f"leaf {i}: {len(column)}" for i, column in enumerate(columns))
+        raise ValueError(f"from_tensor_slices: first dimensions differ ({found})")
+    leaves = tuple(TensorSpec(column.shape[1:], column.dtype) for column in columns)
+    return Slices((), ElementSpec(structure, leaves), tuple(columns), lengths.pop())
+
+
+def tensors(value: Any) -> Slices:
+    """One element."""
+    columns, structure = _columns(value, "from_tensors")
+    leaves = tuple(TensorSpec(column.shape, column.dtype) for column in columns)
+    return Slices((), ElementSpec(structure, leaves), tuple(c[None] for c in columns), 1)
+
+
+def _columns(value: Any, operation: str) -> tuple[list[np.ndarray], Any]:
+    leaves, structure = flatten(value, is_array_literal)
+    if not leaves:
+        raise ValueError(f"{operation}: {value!r:.60} has no arrays in it")
+    columns = []
+    for i, leaf in enumerate(leaves):
+        try:
+            columns.append(np.ascontiguousarray(as_array(leaf)) if np.ndim(leaf) else as_array(leaf))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{operation}: leaf {i}: {error}") from error
+    return columns, structure
+
+
+def integers(arguments: tuple[int, ...], output_type: Any) -> Range:
+    """Python's ``range`` of these arguments, int64 unless said otherwise."""
+    if not 1 <= len(arguments) <= 3:
+        raise TypeError(f"range takes 1 to 3 integers, got {len(arguments)}")
+    values = range(*(int(a) for a in arguments))
+    dtype = as_dtype(output_type)
+    if dtype.kind not in "iuf":
+        raise TypeError(f"range: output_type must be a number type, not {dtype}")
+    if dtype.kind in "iu" and len(values):
+        info = np.iinfo(dtype)
+        for value in (values[0], values[-1]):
+            if not info.min <= value <= info.max:
+                raise ValueError(f"range: {value} does not fit {dtype}")
+    return Range((), values.start, values.step, len(values), dtype)
+
+
+def generator(factory: Callable[[], Iterable[Any]], output_signature: Any) -> Generator:
+    """What calling ``factory`` and iterating over the result yields."""
+    if not callable(factory):
+        raise TypeError(
+            f"from_generator: expected a callable that returns an iterable, got "
+            f"{type(factory).__name__}; pass the generator function itself, not a generator"
+        )
+    leaves, structure = flatten(output_signature)
+    for leaf in leaves:
+        if not isinstance(leaf, TensorSpec):
+            raise TypeError(f"from_generator: output_signature holds {leaf!r:.60}, not a TensorSpec")
+    if not leaves:
+        raise ValueError("from_generator: output_signature has no TensorSpec in it")
+    name = getattr(factory, "__qualname__", type(factory).__name__).split("<locals>.")[-1]
+    return Generator((), ElementSpec(structure, tuple(leaves)), factory, name)

@@ -1,0 +1,81 @@
+"""Starting one epoch of a plan."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from drumline.data.execute.cache_stages import CacheStore
+from drumline.data.execute.elements import splitter
+from drumline.data.execute.lower import Lowering
+from drumline.data.execute.ramp import MAX_ELEMENTS
+from drumline.data.execute.stage import Stage
+from drumline.data.options import Options
+from drumline.data.plan.buffering import Cache
+from drumline.data.plan.node import Node
+from drumline.data.plan.ordering import Shuffle
+from drumline.data.rewrite.optimize import optimize
+
+
+class Epochs:
+    """A plan, rewritten once, ready to be started for any epoch."""
+
+    def __init__(self, plan: Node, options: Options):
+        self.plan = plan
+        self.optimized = optimize(plan, options)
+
+    def fingerprint(self) -> str:
+        """A digest of the operations, their arguments and seeds."""
+        seeds = [node.seed for node in self.plan.walk() if isinstance(node, Shuffle)]
+        text = f"{self.plan.describe()}\n{self.plan.spec}\n{seeds}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def start(self, epoch: int, caches: list[bool] | None) -> tuple[Stage, list[bool]]:
+        """The stage of an epoch, and which caches it serves elements from.
+
+        Args:
+            epoch: shuffles differ between epochs.
+            caches: for each cache of the plan, in order, whether to serve from it, filling it first
+                if need be; ``None`` serves from those that are full.
+        """
+        stores = [node.store for node in self.optimized.walk() if isinstance(node, Cache)]
+        if caches is None:
+            caches = [store.blocks is not None for store in stores]
+        filled = {store for store, serve in zip(stores, caches, strict=True) if serve}
+        self._fill(filled)
+        return Lowering(self.optimized, filled).stage(epoch), caches
+
+    def _fill(self, stores: set[CacheStore]) -> None:
+        for node in self.optimized.walk():
+            if isinstance(node, Cache) and node.store in stores and node.store.blocks is None:
+                stage = Lowering(node, stores - {node.store}).stage(0)
+                while stage.next(MAX_ELEMENTS) is not None:
+                    continue
+                stage.close()
+
+
+def first_element(plan: Node) -> Any:
+    """An element of the plan's first epoch; zeros of its spec if it has none.
+
+    Raises:
+        Exception: what making the element raised.
+    """
+    stage = Lowering(plan, set()).stage(0)
+    block = stage.next(1)
+    stage.close()
+    spec = plan.spec
+    if block is None:
+        zeros = [_zero(leaf.shape, leaf.dtype) for leaf in spec.leaves]
+        return splitter(spec.structure)(zeros)[0]
+    if block.error is not None:
+        raise block.error
+    for column in block.columns:
+        column.flags.writeable = False
+    return splitter(spec.structure)(block.columns)[0]
+
+
+def _zero(shape: tuple[int | None, ...], dtype: np.dtype) -> np.ndarray:
+    dims = tuple(dim or 0 for dim in shape)
+    return np.full((1, *dims), b"", dtype) if dtype == object else np.zeros((1, *dims), dtype)

@@ -1,0 +1,112 @@
+"""Consecutive elements stacked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from drumline.data.execute.block import Block
+from drumline.data.execute.carry import Carry
+from drumline.data.execute.pool import BufferPool
+from drumline.data.execute.stage import Stage, State
+
+
+class BatchStage(Stage):
+    """Batches of ``size`` elements; only batches that straddle two input blocks are copied."""
+
+    def __init__(self, source: Stage, size: int, drop_remainder: bool, pool: BufferPool):
+        self.source = source
+        self.size = size
+        self.drop_remainder = drop_remainder
+        self.eager = source.eager
+        self._pool = pool
+        self._carry = Carry(source)
+        self._position = 0
+
+    def next(self, limit: int) -> Block | None:
+        parts: list[Block] = []
+        rows = 0
+        while rows < self.size:
+            part = self._carry.peek(self._ask(limit * self.size - rows))
+            if part is None:
+                return self._remainder(parts, rows)
+            if parts and part.n and not parts[-1].same_shapes(part):
+                return self._failed(part, self._shape_error(parts[-1], part, rows))
+            usable = self._usable(part, rows, limit)
+            self._carry.commit(usable)
+            if usable > part.n:
+                return self._failed(part, part.error)
+            parts.append(part.slice(0, usable))
+            rows += usable
+        return self._emit(parts, rows)
+
+    def _ask(self, rows: int) -> int:
+        """Whole granules where reading ahead cannot be noticed: a padded block costs the same."""
+        granule = self.source.granule
+        return -(-rows // granule) * granule if self.eager else rows
+
+    def _usable(self, part: Block, rows: int, limit: int) -> int:
+        """How many positions of ``part`` to use: whole batches if it starts one, else the rest."""
+        if rows == 0 and part.n >= self.size:
+            return min(part.n // self.size, limit) * self.size
+        if part.error is not None and rows + part.n < self.size:
+            return part.events
+        return min(part.n, self.size - rows)
+
+    def _failed(self, part: Block, error: Exception | None) -> Block:
+        """The rows gathered so far are given up with the batch they were for, as in ``tf.data``."""
+        self._position += 1
+        return Block([column[:0, None] for column in part.columns], 0, error)
+
+    def _emit(self, parts: list[Block], rows: int) -> Block:
+        count = rows // self.size
+        self._position += count
+        columns = [
+            self._joined(pieces).reshape(count, self.size, *pieces[0].shape[1:])
+            for pieces in zip(*(part.columns for part in parts), strict=True)
+        ]
+        return Block(columns, count)
+
+    def _remainder(self, parts: list[Block], rows: int) -> Block | None:
+        if rows == 0 or self.drop_remainder:
+            return None
+        self._position += 1
+        columns = [self._joined(p)[None] for p in zip(*(part.columns for part in parts), strict=True)]
+        return Block(columns, 1)
+
+    def _joined(self, pieces: Sequence[np.ndarray]) -> np.ndarray:
+        if len(pieces) == 1:
+            return pieces[0]
+        rows = sum(len(piece) for piece in pieces)
+        dtype = pieces[0].dtype
+        shape = (rows, *pieces[0].shape[1:])
+        out = np.empty(shape, dtype) if dtype == object else self._pool.empty(shape, dtype)
+        np.concatenate(pieces, out=out)
+        out.flags.writeable = False
+        return out
+
+    def _shape_error(self, before: Block, part: Block, rows: int) -> ValueError:
+        index = self._position * self.size + rows
+        pairs = enumerate(zip(before.columns, part.columns, strict=True))
+        leaf, found, expected = next(
+            (i, b.shape[1:], a.shape[1:]) for i, (a, b) in pairs if a.shape[1:] != b.shape[1:]
+        )
+        return ValueError(
+            f"batch({self.size}) cannot stack elements of different shapes: leaf {leaf} of element "
+            f"{index} has shape {found}, the elements before it in the batch have {expected}; pad "
+            "or crop them in a map before the batch"
+        )
+
+    def state(self) -> State:
+        return {"position": self._position, "input": self._carry.state()}
+
+    def restore(self, state: State) -> None:
+        self._position = state["position"]
+        self._carry.restore(state["input"])
+
+    def inputs(self) -> Sequence[Stage]:
+        return [self.source]
+
+    def describe(self) -> str:
+        return f"batch {self.size}{', remainder dropped' if self.drop_remainder else ''}"

@@ -1,0 +1,121 @@
+"""Elements kept in memory after the first complete pass."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+
+from drumline.data.execute.block import Block
+from drumline.data.execute.stage import Stage, State
+
+
+class CacheStore:
+    """What ``cache()`` remembers; shared by all iterators of the datasets made from it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._blocks: list[Block] | None = None
+
+    @property
+    def blocks(self) -> list[Block] | None:
+        """The cached elements, once a pass reached the end."""
+        return self._blocks
+
+    def complete(self, blocks: list[Block]) -> None:
+        """Keeps the elements of a complete pass, joined where their shapes agree."""
+        joined = _joined(blocks)
+        with self._lock:
+            if self._blocks is None:
+                self._blocks = joined
+
+
+class FillStage(Stage):
+    """Passes elements on and remembers them; a pass that saw an error is not kept."""
+
+    def __init__(self, source: Stage, store: CacheStore):
+        self.source = source
+        self.eager = source.eager
+        self.granule = source.granule
+        self._store = store
+        self._blocks: list[Block] | None = []
+
+    def next(self, limit: int) -> Block | None:
+        block = self.source.next(limit)
+        if block is None:
+            if self._blocks is not None:
+                self._store.complete(self._blocks)
+                self._blocks = None
+        elif block.error is not None:
+            self._blocks = None
+        elif self._blocks is not None:
+            self._blocks.append(block)
+        return block
+
+    def state(self) -> State:
+        return {"input": self.source.state()}
+
+    def restore(self, state: State) -> None:
+        started = state["input"] == self.source.state()
+        self.source.restore(state["input"])
+        if not started:
+            self._blocks = None
+
+    def inputs(self) -> Sequence[Stage]:
+        return [self.source]
+
+    def describe(self) -> str:
+        return "cache (filling: kept when this pass ends)"
+
+
+class ReplayStage(Stage):
+    """Cached elements whose shapes differ, in order."""
+
+    def __init__(self, blocks: Sequence[Block]):
+        self._blocks = blocks
+        self._starts = np.cumsum([0] + [block.n for block in blocks])
+        self._position = 0
+
+    def next(self, limit: int) -> Block | None:
+        if self._position >= self._starts[-1]:
+            return None
+        which = int(np.searchsorted(self._starts, self._position, side="right")) - 1
+        start = self._position - int(self._starts[which])
+        block = self._blocks[which].slice(start, min(start + limit, self._blocks[which].n))
+        self._position += block.n
+        return block
+
+    def state(self) -> State:
+        return {"position": self._position}
+
+    def restore(self, state: State) -> None:
+        self._position = state["position"]
+
+    def advance(self, count: int) -> None:
+        self._position = min(self._position + count, int(self._starts[-1]))
+
+    def describe(self) -> str:
+        return f"cached elements ({int(self._starts[-1])})"
+
+
+def _joined(blocks: list[Block]) -> list[Block]:
+    """Neighbours of equal shapes as one block each, column by column to bound the memory used."""
+    runs: list[list[Block]] = []
+    for block in blocks:
+        if block.n == 0:
+            continue
+        if runs and runs[-1][0].same_shapes(block):
+            runs[-1].append(block)
+        else:
+            runs.append([block])
+    return [_concatenated(run) for run in runs]
+
+
+def _concatenated(run: list[Block]) -> Block:
+    columns = []
+    for leaf in range(len(run[0].columns)):
+        column = np.concatenate([block.columns[leaf] for block in run])
+        column.flags.writeable = False
+        columns.append(column)
+    return Block(columns, sum(block.n for block in run))

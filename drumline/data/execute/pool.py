@@ -1,0 +1,62 @@
+"""Output buffers that are used again once nobody can see them.
+
+Memory that was never touched costs 0.2 to 1.4 GB/s to write on common machines, memory that was
+used before 10 to 60: a pipeline that allocates every batch afresh pays more for page faults than
+for the copy.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import numpy as np
+
+ALIGNMENT = 64
+"""Bytes; XLA's CPU client reads numpy arrays in place only from addresses aligned so."""
+
+_SMALL = 16 * 1024
+
+
+def _references_when_free() -> int:
+    held = [np.empty(1, np.uint8)]
+    return sys.getrefcount(held[0])
+
+
+_FREE = _references_when_free()
+
+
+class BufferPool:
+    """Hands out aligned arrays, and takes back those that nothing refers to any more.
+
+    A buffer is free when the pool's own reference is the only one left: views that a user holds,
+    and arrays that JAX aliases (it keeps the numpy object alive until it has read it), are
+    references too. Nothing is ever handed back explicitly, so nothing can be handed back early.
+    """
+
+    def __init__(self, max_buffers: int = 16):
+        self._max_buffers = max_buffers
+        self._buffers: dict[int, list[np.ndarray]] = {}
+        self._lock = threading.Lock()
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        """An uninitialised array of ``shape`` and ``dtype`` (not object), aligned to 64 bytes."""
+        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        if nbytes < _SMALL:
+            return np.empty(shape, dtype)
+        base = self._take(nbytes)
+        start = -base.ctypes.data % ALIGNMENT
+        return base[start : start + nbytes].view(dtype).reshape(shape)
+
+    def _take(self, nbytes: int) -> np.ndarray:
+        with self._lock:
+            buffers = self._buffers.setdefault(nbytes, [])
+            for i in range(len(buffers)):
+                if sys.getrefcount(buffers[i]) == _FREE:
+                    return buffers[i]
+            base = np.empty(nbytes + ALIGNMENT, np.uint8)
+            if len(buffers) >= self._max_buffers:
+                # All are held by the user: let go of the oldest, which frees itself.
+                buffers.pop(0)
+            buffers.append(base)
+            return base

@@ -1,0 +1,160 @@
+"""Elements made ahead of the consumer, by a thread."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import weakref
+from collections import deque
+from collections.abc import Sequence
+
+from drumline.data.execute.block import Block
+from drumline.data.execute.ramp import Ramp
+from drumline.data.execute.stage import Stage, State
+
+AUTO_BYTES = 32 << 20
+"""How much an automatically sized buffer may hold."""
+
+
+_running: weakref.WeakSet[_Producer] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """A thread inside XLA while the interpreter is taken down would crash the process."""
+    producers = list(_running)
+    for producer in producers:
+        producer.stop()
+    for producer in producers:
+        producer.join(timeout=2.0)
+
+
+class PrefetchStage(Stage):
+    """A thread that keeps up to ``size`` elements of the input ready.
+
+    Args:
+        size: in elements; ``None`` chooses by ``AUTO_BYTES``.
+        row_nbytes: estimated bytes of an element.
+    """
+
+    def __init__(self, source: Stage, size: int | None, row_nbytes: int):
+        self.source = source
+        self.size = size
+        self.eager = source.eager
+        self.granule = source.granule
+        room = size if size is not None else max(2, AUTO_BYTES // row_nbytes)
+        self._producer = _Producer(source, room, row_nbytes)
+        self._current: Block | None = None
+        self._current_state: State = {}
+        self._used = 0
+        # The thread refers to the producer only, so that a dropped iterator stops it.
+        self._finalizer = weakref.finalize(self, self._producer.stop)
+
+    def next(self, limit: int) -> Block | None:
+        if self._current is None:
+            entry = self._producer.get()
+            if entry is None:
+                return None
+            self._current_state, self._current = entry
+            self._used = 0
+        block, start = self._current, self._used
+        stop = min(start + limit, block.events)
+        self._used = stop
+        if stop == block.events:
+            self._current = None
+        return block if start == 0 and stop == block.events else block.slice(start, stop)
+
+    def state(self) -> State:
+        if self._current is not None:
+            return {"at": self._current_state, "used": self._used}
+        return {"at": self._producer.next_state()}
+
+    def restore(self, state: State) -> None:
+        self.source.restore(state["at"])
+        self._producer.position = self.source.state()
+        self.advance(state.get("used", 0))
+
+    def inputs(self) -> Sequence[Stage]:
+        return [self.source]
+
+    def describe(self) -> str:
+        return f"prefetch {'as memory allows' if self.size is None else self.size} (one thread)"
+
+    def close(self) -> None:
+        self._finalizer()
+        self.source.close()
+
+
+class _Producer:
+    def __init__(self, source: Stage, room: int, row_nbytes: int):
+        self.position = source.state()
+        self._source = source
+        self._room = room
+        self._ramp = Ramp(row_nbytes)
+        self._ready: deque[tuple[State, Block]] = deque()
+        self._held = 0
+        self._ended = False
+        self._failure: BaseException | None = None
+        self._stopping = False
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def get(self) -> tuple[State, Block] | None:
+        with self._changed:
+            if self._thread is None and not self._stopping:
+                self._thread = threading.Thread(target=self._run, name="drumline-prefetch", daemon=True)
+                _running.add(self)
+                self._thread.start()
+            while not (self._ready or self._ended or self._failure or self._stopping):
+                self._changed.wait()
+            if self._ready:
+                entry = self._ready.popleft()
+                self._held -= entry[1].events
+                self._changed.notify_all()
+                return entry
+            if self._failure is not None:
+                raise self._failure
+            return None
+
+    def next_state(self) -> State:
+        with self._changed:
+            return self._ready[0][0] if self._ready else self.position
+
+    def stop(self) -> None:
+        """Tells the thread to end, without waiting: it may be inside a user's slow function."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+
+    def join(self, timeout: float) -> None:
+        """Waits for the thread to end."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        try:
+            while (room := self._wait_for_room()) > 0:
+                block = self._source.next(min(room, self._ramp.start()))
+                self._ramp.stop()
+                after = self._source.state()
+                with self._changed:
+                    if block is None:
+                        break
+                    self._ready.append((self.position, block))
+                    self._held += block.events
+                    self.position = after
+                    self._changed.notify_all()
+        except BaseException as failure:
+            with self._changed:
+                self._failure = failure
+                self._changed.notify_all()
+        finally:
+            with self._changed:
+                self._ended = self._failure is None
+                self._changed.notify_all()
+
+    def _wait_for_room(self) -> int:
+        with self._changed:
+            while not self._stopping and self._held >= self._room:
+                self._changed.wait()
+            return 0 if self._stopping else self._room - self._held

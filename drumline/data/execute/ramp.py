@@ -1,0 +1,35 @@
+"""How many elements to ask for at once."""
+
+from __future__ import annotations
+
+import time
+
+TARGET_BYTES = 4 << 20
+MAX_ELEMENTS = 16_384
+_FAST = 0.002
+_SLOW = 0.008
+
+
+class Ramp:
+    """Starts with one element, so that the first arrives at once, and doubles while blocks are quick.
+
+    It decides only how elements travel together, never what they are.
+    """
+
+    def __init__(self, row_nbytes: int):
+        self.limit = 1
+        self._most = max(1, min(MAX_ELEMENTS, TARGET_BYTES // max(1, row_nbytes)))
+        self._started = 0.0
+
+    def start(self) -> int:
+        """Notes the time and returns the number of elements to ask for."""
+        self._started = time.perf_counter()
+        return self.limit
+
+    def stop(self) -> None:
+        """Adapts to how long the block took since ``start``."""
+        elapsed = time.perf_counter() - self._started
+        if elapsed < _FAST:
+            self.limit = min(self.limit * 2, self._most)
+        elif elapsed > _SLOW:
+            self.limit = max(1, self.limit // 2)

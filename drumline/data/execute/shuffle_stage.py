@@ -1,0 +1,77 @@
+"""A shuffle buffer over a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from drumline._core import ShuffleIndices
+from drumline.data.execute.block import Block
+from drumline.data.execute.pool import BufferPool
+from drumline.data.execute.row_store import RowStore
+from drumline.data.execute.stage import Stage, State
+from drumline.data.spec import ElementSpec
+
+_CHUNK = 1024
+
+
+class ShuffleStage(Stage):
+    """The same order as ``Shuffled`` gives over positions, for inputs that must be read in order.
+
+    Its state is the number of elements delivered: restoring reads the input again from its start.
+    """
+
+    def __init__(
+        self, source: Stage, buffer_size: int, key: int, spec: ElementSpec, pool: BufferPool
+    ):
+        self.source = source
+        self.buffer_size = buffer_size
+        self.eager = source.eager
+        self._indices = ShuffleIndices(key, buffer_size, None)
+        self._store = RowStore(spec, pool)
+        self._arrived = 0
+        self._ended = False
+        self._drawn: list[int] = []
+        self._delivered = 0
+
+    def next(self, limit: int) -> Block | None:
+        if not self._drawn:
+            self._drawn = self._draw(limit)
+        if not self._drawn:
+            return None
+        block = self._store.take(self._drawn[:limit])
+        del self._drawn[: block.events]
+        self._delivered += block.events
+        return block
+
+    def _draw(self, limit: int) -> list[int]:
+        count = min(limit, _CHUNK)
+        self._fill(self._indices.needed(count))
+        return self._indices.next(count).tolist()
+
+    def _fill(self, needed: int) -> None:
+        while self._arrived < needed and not self._ended:
+            missing = needed - self._arrived
+            granule = self.source.granule if self.eager else 1
+            block = self.source.next(-(-missing // granule) * granule)
+            if block is None:
+                self._ended = True
+                self._indices.set_length(self._arrived)
+            else:
+                self._store.put(self._arrived, block)
+                self._arrived += block.events
+
+    def state(self) -> State:
+        return {"delivered": self._delivered}
+
+    def restore(self, state: State) -> None:
+        missing = state["delivered"]
+        while missing > 0 and (numbers := self._draw(missing)):
+            self._store.drop(numbers)
+            missing -= len(numbers)
+            self._delivered += len(numbers)
+
+    def inputs(self) -> Sequence[Stage]:
+        return [self.source]
+
+    def describe(self) -> str:
+        return f"shuffle rows (buffer of {self.buffer_size})"

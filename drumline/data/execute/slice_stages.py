@@ -1,0 +1,108 @@
+"""``take``, ``skip`` and ``enumerate`` over streams."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from drumline.data.execute.block import Block
+from drumline.data.execute.stage import Stage, State
+
+
+class TakeStage(Stage):
+    """The first ``count`` positions; never asks its input for more."""
+
+    def __init__(self, source: Stage, count: int):
+        self.source = source
+        self.count = count
+        self.eager = source.eager
+        self._taken = 0
+
+    @property
+    def granule(self) -> int:  # type: ignore[override]
+        return min(self.source.granule, max(1, self.count - self._taken))
+
+    def next(self, limit: int) -> Block | None:
+        limit = min(limit, self.count - self._taken)
+        block = self.source.next(limit) if limit > 0 else None
+        if block is not None:
+            self._taken += block.events
+        return block
+
+    def state(self) -> State:
+        return {"taken": self._taken, "input": self.source.state()}
+
+    def restore(self, state: State) -> None:
+        self._taken = state["taken"]
+        self.source.restore(state["input"])
+
+    def inputs(self) -> Sequence[Stage]:
+        return [self.source]
+
+    def describe(self) -> str:
+        return f"take {self.count}"
+
+
+class SkipStage(Stage):
+    """All but the first ``count`` positions."""
+
+    def __init__(self, source: Stage, count: int):
+        self.source = source
+        self.count = count
+        self.eager = source.eager
+        self.granule = source.granule
+        self._skipped = False
+
+    def next(self, limit: int) -> Block | None:
+        if not self._skipped:
+            self._skipped = True
+            self.source.advance(self.count)
+        return self.source.next(limit)
+
+    def state(self) -> State:
+        return {"skipped": self._skipped, "input": self.source.state()}
+
+    def restore(self, state: State) -> None:
+        self._skipped = state["skipped"]
+        self.source.restore(state["input"])
+
+    def inputs(self) -> Sequence[Stage]:
+        return [self.source]
+
+    def describe(self) -> str:
+        return f"skip {self.count}"
+
+
+class EnumerateStage(Stage):
+    """A running number in front of each element."""
+
+    def __init__(self, source: Stage, start: int):
+        self.source = source
+        self.start = start
+        self.eager = source.eager
+        self.granule = source.granule
+        self._position = 0
+
+    def next(self, limit: int) -> Block | None:
+        block = self.source.next(limit)
+        if block is None:
+            return None
+        first = self.start + self._position
+        self._position += block.events
+        numbers = np.arange(first, first + block.n, dtype=np.int64)
+        numbers.flags.writeable = False
+        return Block([numbers, *block.columns], block.n, block.error)
+
+    def state(self) -> State:
+        return {"position": self._position, "input": self.source.state()}
+
+    def restore(self, state: State) -> None:
+        self._position = state["position"]
+        self.source.restore(state["input"])
+
+    def inputs(self) -> Sequence[Stage]:
+        return [self.source]
+
+    def describe(self) -> str:
+        return f"enumerate from {self.start}"

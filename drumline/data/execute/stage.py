@@ -1,0 +1,70 @@
+"""What every running operation offers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from drumline.data.execute.block import Block
+
+State = dict[str, Any]
+"""A JSON-able description of a position in a stream."""
+
+
+class Described:
+    """Something that ``explain()`` shows as a line with its parts below."""
+
+    def describe(self) -> str:
+        """One line."""
+        raise NotImplementedError
+
+    def parts(self) -> Sequence[Described]:
+        """What it is made of."""
+        raise NotImplementedError
+
+
+class Stage(Described):
+    """A stream of elements, pulled in blocks.
+
+    A position of the stream is one element, or one error in an element's place. ``next`` covers at
+    most ``limit`` positions and never reads more of its input than that requires, unless the stage
+    is ``eager`` (reading ahead has no visible effect).
+    """
+
+    eager: bool = True
+    """Whether elements may be computed before they are asked for: not so for a user's generator."""
+
+    granule: int = 1
+    """The number of elements that is cheapest to ask for at once (or a multiple of it)."""
+
+    def next(self, limit: int) -> Block | None:
+        """The next block, at least one and at most ``limit`` positions; ``None`` at the end."""
+        raise NotImplementedError
+
+    def state(self) -> State:
+        """The position, such that ``restore`` on a fresh stage goes on with the same elements."""
+        raise NotImplementedError
+
+    def restore(self, state: State) -> None:
+        """Moves a fresh stage to ``state``."""
+        raise NotImplementedError
+
+    def advance(self, count: int) -> None:
+        """Moves ``count`` positions on without delivering them."""
+        while count > 0:
+            block = self.next(count)
+            if block is None:
+                return
+            count -= block.events
+
+    def inputs(self) -> Sequence[Stage]:
+        """The stages this one pulls from."""
+        return []
+
+    def parts(self) -> Sequence[Described]:
+        return self.inputs()
+
+    def close(self) -> None:
+        """Stops threads and releases what the stage holds."""
+        for stage in self.inputs():
+            stage.close()

@@ -1,0 +1,79 @@
+"""Batches taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from drumline.data.execute.block import Block
+from drumline.data.execute.carry import Carry
+from drumline.data.execute.stage import Stage, State
+
+
+class Flattened(Stage):
+    """Blocks of batches as blocks of rows, of any length; only ``UnbatchStage`` pulls it."""
+
+    def __init__(self, source: Stage):
+        self.source = source
+        self.eager = source.eager
+        self._position = 0
+        self._rows = 1
+
+    def next(self, limit: int) -> Block | None:
+        block = self.source.next(max(1, limit // self._rows))
+        if block is None:
+            return None
+        first = self._position
+        self._position += block.events
+        sizes = {column.shape[1] for column in block.columns}
+        if len(sizes) > 1:
+            return Block([c[:0, 0] for c in block.columns], 0, _uneven(sizes, first))
+        self._rows = max(1, sizes.pop())
+        rows = block.n * block.columns[0].shape[1]
+        columns = [column.reshape(rows, *column.shape[2:]) for column in block.columns]
+        return Block(columns, rows, block.error)
+
+    def state(self) -> State:
+        return {"position": self._position, "input": self.source.state()}
+
+    def restore(self, state: State) -> None:
+        self._position = state["position"]
+        self.source.restore(state["input"])
+
+    def inputs(self) -> Sequence[Stage]:
+        return [self.source]
+
+    def describe(self) -> str:
+        return "rows of batches"
+
+
+class UnbatchStage(Stage):
+    """The rows of each batch as elements."""
+
+    def __init__(self, source: Stage):
+        self.source = Flattened(source)
+        self.eager = source.eager
+        self._carry = Carry(self.source)
+
+    def next(self, limit: int) -> Block | None:
+        while True:
+            block = self._carry.pull(limit)
+            if block is None or block.events:
+                return block
+
+    def state(self) -> State:
+        return self._carry.state()
+
+    def restore(self, state: State) -> None:
+        self._carry.restore(state)
+
+    def inputs(self) -> Sequence[Stage]:
+        return [self.source]
+
+    def describe(self) -> str:
+        return "unbatch"
+
+
+def _uneven(sizes: set[int], index: int) -> ValueError:
+    return ValueError(
+        f"unbatch needs leaves with equal first dimensions; element {index} has {sorted(sizes)}"
+    )

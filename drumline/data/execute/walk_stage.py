@@ -1,0 +1,159 @@
+"""The stage that visits an indexed dataset in some order."""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from drumline.data.execute.block import Block
+from drumline.data.execute.indexed import Indexed
+from drumline.data.execute.order import Index, Order
+from drumline.data.execute.stage import Described, Stage, State
+from drumline.data.functions.call import BlockFunction
+
+
+class WalkStage(Stage):
+    """Elements at the positions an order gives, with functions applied to them on the way.
+
+    Maps that follow directly are applied to the block while it is in the processor's cache.
+    """
+
+    def __init__(self, indexed: Indexed, order: Order, functions: Sequence[BlockFunction] = ()):
+        self.indexed = indexed
+        self.order = order
+        self.functions = list(functions)
+        self.granule = max([indexed.granule, *(f.block_length for f in functions)])
+        self._again: Index = range(0)
+
+    def then(self, function: BlockFunction) -> WalkStage:
+        """The walk with one more function at its end."""
+        return WalkStage(self.indexed, self.order, [*self.functions, function])
+
+    @property
+    def computes(self) -> bool:
+        """Whether there is work worth sharing between threads."""
+        return self.granule > 1
+
+    def next(self, limit: int) -> Block | None:
+        index, start = self.take(min(limit, self.granule) if self.granule > 1 else limit)
+        if not len(index):
+            return None
+        block = self.evaluate(index, start)
+        self.put_back(index[block.events :])
+        return block
+
+    def take(self, limit: int) -> tuple[Index, int]:
+        """Up to ``limit`` of the next positions, and how many were taken before them."""
+        start = self.order.position - len(self._again)
+        if len(self._again):
+            index, self._again = self._again[:limit], self._again[limit:]
+            return index, start
+        return self.order.next(limit), start
+
+    def put_back(self, index: Index) -> None:
+        """Returns positions that were taken last: a row before them failed."""
+        if len(index):
+            assert not len(self._again)
+            self._again = index
+
+    def evaluate(self, index: Index, start: int) -> Block:
+        """The elements at ``index``, or those before the first that failed; thread-safe."""
+        block = self.indexed.rows(index)
+        for function in self.functions:
+            block = function(block, lambda row: start + row)
+        return block
+
+    def state(self) -> State:
+        return {"position": self.order.position - len(self._again)}
+
+    def restore(self, state: State) -> None:
+        self._again = range(0)
+        self.order.seek(state["position"])
+
+    def advance(self, count: int) -> None:
+        self.restore({"position": self.state()["position"] + count})
+
+    def parts(self) -> Sequence[Described]:
+        return [self.indexed]
+
+    def describe(self) -> str:
+        maps = "".join(f", map {function.describe()}" for function in self.functions)
+        return f"walk {self.order.describe()}{maps}"
+
+
+class ParallelWalkStage(Stage):
+    """A walk whose blocks are computed by several threads and delivered in order."""
+
+    def __init__(self, walk: WalkStage, workers: int):
+        self.walk = walk
+        self.workers = workers
+        self.granule = walk.granule
+        self._pool = ThreadPoolExecutor(workers, "drumline-map")
+        self._ahead: deque[tuple[Index, int, Future[Block]]] = deque()
+        self._current: Block | None = None
+        self._position = 0
+        self._used = 0
+        self._started = False
+        self._finalizer = weakref.finalize(self, self._pool.shutdown, False, cancel_futures=True)
+
+    def next(self, limit: int) -> Block | None:
+        if self._current is None:
+            self._current = self._finished(limit)
+            self._used = 0
+        block = self._current
+        if block is None:
+            return None
+        start, stop = self._used, min(self._used + limit, block.events)
+        self._used = stop
+        self._position += stop - start
+        if stop == block.events:
+            self._current = None
+        return block if start == 0 and stop == block.events else block.slice(start, stop)
+
+    def _finished(self, limit: int) -> Block | None:
+        if not self._started:
+            # The first block is computed here, as short as asked: it should not wait for threads.
+            self._started = True
+            return self.walk.next(limit)
+        while len(self._ahead) <= self.workers:
+            index, start = self.walk.take(self.granule)
+            if not len(index):
+                break
+            self._submit(index, start)
+        if not self._ahead:
+            return None
+        index, start, future = self._ahead.popleft()
+        block = future.result()
+        if block.events < len(index):
+            self._submit(index[block.events :], start + block.events, first=True)
+        return block
+
+    def _submit(self, index: Index, start: int, first: bool = False) -> None:
+        entry = (index, start, self._pool.submit(self.walk.evaluate, index, start))
+        if first:
+            self._ahead.appendleft(entry)
+        else:
+            self._ahead.append(entry)
+
+    def state(self) -> State:
+        return {"position": self._position}
+
+    def restore(self, state: State) -> None:
+        self._ahead.clear()
+        self._current = None
+        self._position = state["position"]
+        self.walk.restore(state)
+
+    def advance(self, count: int) -> None:
+        self.restore({"position": self._position + count})
+
+    def parts(self) -> Sequence[Described]:
+        return [self.walk]
+
+    def describe(self) -> str:
+        return f"{self.workers} threads, in order"
+
+    def close(self) -> None:
+        self._finalizer()

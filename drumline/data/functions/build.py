@@ -1,0 +1,78 @@
+"""From a user's function to something that runs on blocks."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from drumline.data.functions.call import BlockFunction
+from drumline.data.functions.compiled import CompiledFunction
+from drumline.data.functions.notes import at_element
+from drumline.data.functions.purity import random_states_kept
+from drumline.data.functions.python_function import PythonFunction, spec_of_result
+from drumline.data.functions.shaped import ShapedFunction
+from drumline.data.functions.trace import NotTraceable, trace
+from drumline.data.functions.user_function import UserFunction
+from drumline.data.spec import ElementSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class BuiltFunction:
+    """A function ready to run.
+
+    Attributes:
+        spec: of its results.
+        run: applies it to a block.
+        reorderable: whether it may be applied to elements in any order, any number of times.
+        is_python: whether it runs as Python, where calls can be noticed.
+    """
+
+    spec: ElementSpec
+    run: BlockFunction
+    reorderable: bool
+    is_python: bool = False
+
+
+def build(
+    function: Callable[..., Any],
+    operation: str,
+    source: ElementSpec,
+    first_element: Callable[[], Any],
+    threads: int,
+) -> BuiltFunction:
+    """Traces ``function`` for elements of ``source``, or arranges for it to run as Python.
+
+    Args:
+        function: the user's.
+        operation: ``"map"`` or ``"filter"``, for messages.
+        source: the spec of the input's elements.
+        first_element: returns one element of the input, in case the function cannot be traced.
+        threads: how many threads a Python function may use.
+
+    Raises:
+        Exception: whatever the function itself raises on the first element.
+    """
+    user = UserFunction(function, operation)
+    try:
+        if all(leaf.is_static for leaf in source.leaves):
+            traced = trace(user, source)
+            return BuiltFunction(traced.spec, CompiledFunction(user, source, traced), True)
+        shaped = ShapedFunction(user, source)
+        return BuiltFunction(shaped.spec, shaped, False)
+    except NotTraceable as reason:
+        spec = reason.spec
+        if spec is None or not all(leaf.is_static for leaf in source.leaves):
+            spec = _spec_from_example(user, first_element())
+        run = PythonFunction(user, source, spec, threads, str(reason))
+        return BuiltFunction(spec, run, reorderable=False, is_python=True)
+
+
+def _spec_from_example(user: UserFunction, element: Any) -> ElementSpec:
+    with random_states_kept():
+        try:
+            result = user(element)
+        except Exception as error:
+            at_element(error, 0, user.where)
+            raise
+    return spec_of_result(result, user)

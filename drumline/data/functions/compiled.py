@@ -1,0 +1,143 @@
+"""A traced function compiled for blocks of one length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core as jex
+
+from drumline.data.execute.block import Block
+from drumline.data.execute.pool import BufferPool
+from drumline.data.functions import modes
+from drumline.data.functions.block_length import block_length
+from drumline.data.functions.call import Position
+from drumline.data.functions.guards import Guards, guarded, row_error
+from drumline.data.functions.notes import at_element
+from drumline.data.functions.routes import Computed, Constant, Passed
+from drumline.data.functions.trace import Trace
+from drumline.data.functions.user_function import UserFunction
+from drumline.data.spec import ElementSpec
+
+
+class CompiledFunction:
+    """Runs a trace on the CPU, always on blocks of ``block_length`` rows.
+
+    Shorter blocks are padded with their first row (a row that the function can handle): the length
+    a program is compiled for can show in the last bits of its results, so it never varies.
+    """
+
+    def __init__(self, function: UserFunction, spec: ElementSpec, trace: Trace):
+        self._function = function
+        self._trace = trace
+        self._pool = BufferPool()
+        programs = [program for program in (trace.narrow, trace.wide) if program is not None]
+        leaves = [*spec.leaves, *trace.spec.leaves]
+        self.block_length = min((block_length(leaves, p.jaxpr) for p in programs), default=1024)
+        self._programs = [
+            _Program(trace, wide, self.block_length)
+            for wide, program in ((False, trace.narrow), (True, trace.wide))
+            if program is not None
+        ]
+
+    def limit(self, wanted: int) -> int:
+        return wanted
+
+    def __call__(self, block: Block, position: Position) -> Block:
+        length = self.block_length
+        if block.n <= length:
+            out = self._run(block, position)
+        else:
+            parts = []
+            for start in range(0, block.n, length):
+                rows = block.slice(start, min(start + length, block.n))
+                parts.append(self._run(rows, lambda row, start=start: position(start + row)))
+                if parts[-1].error is not None:
+                    break
+            columns = [np.concatenate(p) for p in zip(*(part.columns for part in parts), strict=True)]
+            out = Block(columns, sum(part.n for part in parts), parts[-1].error)
+        if out.error is None:
+            out.error = block.error
+        return out
+
+    def _run(self, block: Block, position: Position) -> Block:
+        n = block.n
+        results: dict[tuple[bool, int], np.ndarray] = {}
+        failed = np.zeros(n, np.int32)
+        if n and self._programs:
+            inputs = [self._padded(block.columns[i], n) for i in self._trace.inputs]
+            for program in self._programs:
+                failed = np.maximum(failed, program(inputs, results)[:n])
+        columns = [self._column(i, block, results) for i in range(len(self._trace.routes))]
+        if failed.any():
+            row = int(np.argmax(failed != 0))
+            error = row_error(self._guards(), int(failed[row]))
+            at_element(error, position(row), self._function.where)
+            return Block([column[:row] for column in columns], row, error)
+        return Block(columns, n)
+
+    def _guards(self) -> Guards:
+        return next(program.guards for program in self._programs if program.guards.messages)
+
+    def _padded(self, column: np.ndarray, n: int) -> np.ndarray:
+        if n == self.block_length:
+            return column
+        out = self._pool.empty((self.block_length, *column.shape[1:]), column.dtype)
+        out[:n] = column
+        out[n:] = column[0]
+        return out
+
+    def _column(
+        self, leaf: int, block: Block, results: dict[tuple[bool, int], np.ndarray]
+    ) -> np.ndarray:
+        route = self._trace.routes[leaf]
+        if isinstance(route, Passed):
+            return block.columns[route.leaf][: block.n]
+        if isinstance(route, Constant):
+            return np.broadcast_to(route.value, (block.n, *route.value.shape))
+        if block.n == 0:
+            return np.empty((0, *route.shape), route.dtype)
+        return results[(route.wide, route.output)][: block.n]
+
+    def describe(self) -> str:
+        kinds = " and ".join("64-bit" if program.wide else "default types" for program in self._programs)
+        how = f"compiled for blocks of {self.block_length} ({kinds})" if kinds else "no computation"
+        return f"{self._function.name}: {how}"
+
+
+class _Program:
+    """One compiled program: from whole input columns to the outputs that routes refer to."""
+
+    def __init__(self, trace: Trace, wide: bool, length: int):
+        self.wide = wide
+        self.guards = Guards()
+        closed = trace.wide if wide else trace.narrow
+        assert closed is not None
+        self._mode = modes.wide if wide else modes.narrow
+        self._outputs = sorted(
+            {(r.output, r.dtype) for r in trace.routes if isinstance(r, Computed) and r.wide == wide},
+            key=lambda pair: pair[0],
+        )
+        run = _with_outputs(closed, self._outputs, self.guards)
+        self._compiled = jax.jit(jax.vmap(run, axis_size=length))
+
+    def __call__(
+        self, inputs: Sequence[np.ndarray], results: dict[tuple[bool, int], np.ndarray]
+    ) -> np.ndarray:
+        with self._mode():
+            outputs, failed = self._compiled(*inputs)
+        for (output, _), value in zip(self._outputs, outputs, strict=True):
+            results[(self.wide, output)] = np.asarray(value)
+        return np.asarray(failed)
+
+
+def _with_outputs(
+    closed: jex.ClosedJaxpr, outputs: Sequence[tuple[int, np.dtype]], guards: Guards
+) -> Any:
+    def run(*inputs: Any) -> tuple[list[Any], Any]:
+        values, failed = guarded(closed, inputs, guards)
+        return [jax.lax.convert_element_type(values[i], dtype) for i, dtype in outputs], failed
+
+    return run

@@ -1,0 +1,57 @@
+"""Whether a function gives the same program each time it is traced."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from jax.extend import core as jex
+
+
+@contextlib.contextmanager
+def random_states_kept() -> Iterator[None]:
+    """Puts Python's and numpy's global random states back afterwards: tracing is not a use."""
+    python, legacy = random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(legacy)
+
+
+def same_program(a: jex.ClosedJaxpr, b: jex.ClosedJaxpr) -> bool:
+    """Whether two traces are one program with equal constants."""
+    return (
+        str(a.jaxpr) == str(b.jaxpr)
+        and same_values(a.consts, b.consts)
+        and same_values(_inner_consts(a.jaxpr), _inner_consts(b.jaxpr))
+    )
+
+
+def same_values(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    """Whether two lists of arrays agree in dtypes, shapes and bits."""
+    return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _same(a: Any, b: Any) -> bool:
+    x, y = np.asarray(a), np.asarray(b)
+    if x.dtype != y.dtype or x.shape != y.shape:
+        return False
+    if x.dtype == object:
+        return bool((x == y).all())
+    return x.tobytes() == y.tobytes()
+
+
+def _inner_consts(jaxpr: jex.Jaxpr) -> list[Any]:
+    found: list[Any] = []
+    for eqn in jaxpr.eqns:
+        for value in eqn.params.values():
+            for item in value if isinstance(value, tuple | list) else (value,):
+                if isinstance(item, jex.ClosedJaxpr):
+                    found += [*item.consts, *_inner_consts(item.jaxpr)]
+                elif isinstance(item, jex.Jaxpr):
+                    found += _inner_consts(item)
+    return found

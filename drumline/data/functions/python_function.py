@@ -1,0 +1,90 @@
+"""A function that runs as Python, element by element."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from drumline.data.execute.block import Block
+from drumline.data.execute.elements import splitter
+from drumline.data.functions.call import Position
+from drumline.data.functions.notes import at_element
+from drumline.data.functions.user_function import UserFunction
+from drumline.data.leaves import as_array, is_array_literal
+from drumline.data.rows import conform, stack
+from drumline.data.spec import ElementSpec, TensorSpec
+from drumline.data.structure import flatten
+
+_PATIENCE = 0.005
+
+
+class PythonFunction:
+    """Calls the user's function with numpy leaves, in order or on ``threads`` threads.
+
+    Results are in the order of the elements either way.
+    """
+
+    block_length = 1
+
+    def __init__(
+        self, function: UserFunction, source: ElementSpec, spec: ElementSpec, threads: int, why: str
+    ):
+        self._function = function
+        self._split = splitter(source.structure)
+        self._spec = spec
+        self._static = all(leaf.is_static for leaf in spec.leaves)
+        self._why = why
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads, "drumline-map") if threads > 1 else None
+        self._limit = 1
+
+    def limit(self, wanted: int) -> int:
+        return min(wanted, max(self._limit, self._threads)) if self._static else 1
+
+    def __call__(self, block: Block, position: Position) -> Block:
+        started = time.perf_counter()
+        for column in block.columns:
+            column.flags.writeable = False
+        elements = self._split(block.columns)
+        results = self._pool.map(self._outcome, elements) if self._pool else map(self._outcome, elements)
+        rows: list[list[np.ndarray]] = []
+        error = block.error
+        for row, outcome in enumerate(results):
+            if isinstance(outcome, Exception):
+                error = at_element(outcome, position(row), self._function.where)
+                break
+            rows.append(outcome)
+        self._adapt(len(rows), time.perf_counter() - started)
+        return Block(stack(rows, self._spec), len(rows), error)
+
+    def _outcome(self, element: Any) -> list[np.ndarray] | Exception:
+        try:
+            return self._leaves(self._function(element))
+        except Exception as error:
+            return error
+
+    def _leaves(self, result: Any) -> list[np.ndarray]:
+        leaves, structure = flatten(result, is_array_literal)
+        if structure != self._spec.structure:
+            leaves = self._spec.structure.flatten(result)
+        return conform(leaves, self._spec, "the dataset's element_spec")
+
+    def _adapt(self, rows: int, elapsed: float) -> None:
+        if rows:
+            self._limit = max(1, min(2 * self._limit, int(rows * _PATIENCE / max(elapsed, 1e-9))))
+
+    def describe(self) -> str:
+        threads = f"on {self._threads} threads" if self._pool else "in order"
+        return f"{self._function.name}: runs as Python {threads}, since {self._why}"
+
+
+def spec_of_result(result: Any, function: UserFunction) -> ElementSpec:
+    """The spec of what a function returned for one element."""
+    leaves, structure = flatten(result, is_array_literal)
+    if not leaves:
+        raise ValueError(f"{function.where} returned nothing; it must return the new element")
+    arrays = [as_array(leaf) for leaf in leaves]
+    return ElementSpec(structure, tuple(TensorSpec(a.shape, a.dtype) for a in arrays))

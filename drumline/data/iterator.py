@@ -1,0 +1,124 @@
+"""The iterator that users hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from drumline.data.execute.elements import splitter
+from drumline.data.execute.ramp import Ramp
+from drumline.data.execute.stage import Stage, State
+from drumline.data.spec import ElementSpec
+
+T = TypeVar("T")
+
+_VERSION = 1
+
+
+class DatasetIterator(Generic[T]):
+    """Iterates over one epoch of a dataset; ``state`` and ``restore`` make it resumable.
+
+    Leaves are numpy arrays (read-only, valid as long as they are referenced), numpy scalars, or
+    ``bytes``.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[int, list[bool] | None], tuple[Stage, list[bool]]],
+        spec: ElementSpec,
+        epoch: int,
+        fingerprint: str,
+    ):
+        self._start = start
+        self._spec = spec
+        self._split = splitter(spec.structure)
+        self._fingerprint = fingerprint
+        self._begin(epoch, None)
+
+    def _begin(self, epoch: int, caches: list[bool] | None) -> None:
+        self._epoch = epoch
+        self._stage, self._caches = self._start(epoch, caches)
+        self._ramp = Ramp(self._spec.row_nbytes())
+        self._items: Any = iter(())
+        self._count = 0
+        self._error: Exception | None = None
+        self._before: State = self._stage.state()
+        self._ended = False
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        try:
+            return next(self._items)  # type: ignore[no-any-return]
+        except StopIteration:
+            pass
+        return self._refill()
+
+    def _refill(self) -> T:
+        if self._error is not None:
+            error, self._error = self._error, None
+            self._count += 1
+            raise error
+        while not self._ended:
+            limit = self._ramp.start() if self._stage.eager else 1
+            self._before = self._stage.state()
+            self._count = 0
+            block = self._stage.next(limit)
+            self._ramp.stop()
+            if block is None:
+                self._ended = True
+                self._before = self._stage.state()
+                self._stage.close()
+                break
+            for column in block.columns:
+                column.flags.writeable = False
+            items = self._split(block.columns)
+            self._items = iter(items)
+            self._count = len(items)
+            self._error = block.error
+            if items:
+                return next(self._items)  # type: ignore[no-any-return]
+            if self._error is not None:
+                return self._refill()
+        raise StopIteration
+
+    def state(self) -> State:
+        """The position, small and JSON-able: what comes after it does not depend on the process.
+
+        Pass it to ``restore`` of an iterator over an equal dataset, in this process or another.
+        """
+        used = self._count - self._items.__length_hint__() if self._count else 0
+        return {
+            "version": _VERSION,
+            "plan": self._fingerprint,
+            "epoch": self._epoch,
+            "caches": self._caches,
+            "at": self._before,
+            "used": used,
+        }
+
+    def restore(self, state: State) -> None:
+        """Goes on where ``state`` was taken.
+
+        Raises:
+            ValueError: the state is of another plan or another version of drumline.
+        """
+        if not isinstance(state, dict) or state.get("version") != _VERSION:
+            raise ValueError(f"not a dataset iterator's state of version {_VERSION}: {state!r:.80}")
+        if state["plan"] != self._fingerprint:
+            raise ValueError(
+                "the state was taken from another dataset: build the same operations with the same "
+                "arguments and seeds before restoring"
+            )
+        self._stage.close()
+        self._begin(state["epoch"], state["caches"])
+        self._stage.restore(state["at"])
+        self._stage.advance(state["used"])
+        self._before = self._stage.state()
+
+    def close(self) -> None:
+        """Stops the threads behind the iterator; it yields nothing more."""
+        self._items = iter(())
+        self._ended = True
+        self._stage.close()

@@ -1,0 +1,88 @@
+"""Operations over several datasets, and ``enumerate``."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+import numpy as np
+
+from drumline.data.cardinality import INFINITE, UNKNOWN, is_known
+from drumline.data.plan.node import Node
+from drumline.data.spec import ElementSpec, TensorSpec
+from drumline.data.structure import LEAF_STRUCTURE, Structure, tuple_of
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Zip(Node):
+    """Elements at the same position side by side, in the structure the datasets were given in."""
+
+    outer: Structure
+    name: ClassVar[str] = "zip"
+
+    @property
+    def spec(self) -> ElementSpec:
+        specs = [node.spec for node in self.inputs]
+        leaves = tuple(leaf for spec in specs for leaf in spec.leaves)
+        return ElementSpec(_grafted(self.outer, [spec.structure for spec in specs]), leaves)
+
+    @property
+    def cardinality(self) -> int:
+        inner = [node.cardinality for node in self.inputs]
+        if 0 in inner:
+            return 0
+        if UNKNOWN in inner:
+            return UNKNOWN
+        return min((n for n in inner if n != INFINITE), default=INFINITE)
+
+    def arguments(self) -> str:
+        return str(self.outer)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Concatenate(Node):
+    """The first input, then the second; ``element`` describes the elements of both."""
+
+    element: ElementSpec
+    name: ClassVar[str] = "concatenate"
+
+    @property
+    def spec(self) -> ElementSpec:
+        return self.element
+
+    @property
+    def cardinality(self) -> int:
+        first, second = (node.cardinality for node in self.inputs)
+        if INFINITE in (first, second):
+            return INFINITE
+        return first + second if is_known(first) and is_known(second) else UNKNOWN
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Enumerate(Node):
+    """A running number in front of each element."""
+
+    start: int
+    name: ClassVar[str] = "enumerate"
+
+    @property
+    def spec(self) -> ElementSpec:
+        inner = self.input.spec
+        number = TensorSpec((), np.int64)
+        return ElementSpec(tuple_of([LEAF_STRUCTURE, inner.structure]), (number, *inner.leaves))
+
+    def arguments(self) -> str:
+        return f"start={self.start}"
+
+
+def _grafted(outer: Structure, inner: list[Structure]) -> Structure:
+    """``outer`` with its leaves, in order, replaced by the structures ``inner``."""
+    remaining = iter(inner)
+
+    def graft(structure: Structure) -> Structure:
+        if structure == LEAF_STRUCTURE:
+            return next(remaining)
+        children = tuple(graft(child) for child in structure.children)
+        return dataclasses.replace(structure, children=children)
+
+    return graft(outer)

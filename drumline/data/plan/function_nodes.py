@@ -1,0 +1,51 @@
+"""Operations that apply a user's function: ``map`` and ``filter``."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+from drumline.data.cardinality import INFINITE, UNKNOWN
+from drumline.data.functions.build import BuiltFunction
+from drumline.data.plan.node import Node
+from drumline.data.spec import ElementSpec
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Map(Node):
+    """A function applied to every element.
+
+    Attributes:
+        function: the user's, traced or arranged to run as Python.
+        label: its name, for ``explain()``.
+        workers: how many blocks are computed at once; ``None`` leaves it to the optimizer.
+    """
+
+    function: BuiltFunction
+    label: str
+    workers: int | None
+    name: ClassVar[str] = "map"
+
+    @property
+    def spec(self) -> ElementSpec:
+        return self.function.spec
+
+    def arguments(self) -> str:
+        return self.label
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Filter(Node):
+    """The elements for which a function returns true."""
+
+    function: BuiltFunction
+    label: str
+    name: ClassVar[str] = "filter"
+
+    @property
+    def cardinality(self) -> int:
+        inner = self.input.cardinality
+        return inner if inner in (0, INFINITE) else UNKNOWN
+
+    def arguments(self) -> str:
+        return self.label

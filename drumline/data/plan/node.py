@@ -1,0 +1,57 @@
+"""The logical plan: an immutable tree of what was asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import ClassVar, Self
+
+from drumline.data.spec import ElementSpec
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Node:
+    """One operation. Subclasses add its arguments; ``spec`` and ``cardinality`` follow from them.
+
+    Attributes:
+        inputs: the datasets it reads.
+    """
+
+    inputs: tuple[Node, ...]
+
+    name: ClassVar[str] = ""
+
+    @property
+    def input(self) -> Node:
+        """The only input."""
+        (only,) = self.inputs
+        return only
+
+    @property
+    def spec(self) -> ElementSpec:
+        """What its elements look like."""
+        return self.input.spec
+
+    @property
+    def cardinality(self) -> int:
+        """How many elements it has, or ``INFINITE`` or ``UNKNOWN``."""
+        return self.input.cardinality
+
+    def arguments(self) -> str:
+        """Its arguments as ``explain()`` and the plan's fingerprint show them."""
+        return ""
+
+    def with_inputs(self, *inputs: Node) -> Self:
+        """The same operation over other inputs."""
+        return dataclasses.replace(self, inputs=inputs)
+
+    def walk(self) -> Iterator[Node]:
+        """All nodes below and including this one, inputs first; shared ones as often as they occur."""
+        for node in self.inputs:
+            yield from node.walk()
+        yield self
+
+    def describe(self, depth: int = 0) -> str:
+        """The tree as text, an operation a line, its inputs indented below it."""
+        line = "  " * depth + f"{self.name}({self.arguments()})"
+        return "\n".join([line, *(node.describe(depth + 1) for node in self.inputs)])

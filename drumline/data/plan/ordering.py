@@ -1,0 +1,76 @@
+"""Operations that choose and order elements: shuffle, repeat, take, skip."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+from drumline.data.cardinality import INFINITE, UNKNOWN, is_known
+from drumline.data.plan.node import Node
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Shuffle(Node):
+    """A shuffle buffer; ``seed`` is always set here, drawn when the user gave none."""
+
+    buffer_size: int
+    seed: int
+    reshuffle: bool
+    name: ClassVar[str] = "shuffle"
+
+    def arguments(self) -> str:
+        return f"{self.buffer_size}, reshuffle_each_iteration={self.reshuffle}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Repeat(Node):
+    """Pass after pass; ``count`` ``None`` never ends."""
+
+    count: int | None
+    name: ClassVar[str] = "repeat"
+
+    @property
+    def cardinality(self) -> int:
+        inner = self.input.cardinality
+        if inner == 0 or self.count == 0:
+            return 0
+        if self.count is None:
+            return INFINITE
+        return inner * self.count if is_known(inner) else inner
+
+    def arguments(self) -> str:
+        return "" if self.count is None else str(self.count)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Take(Node):
+    """The first ``count`` elements."""
+
+    count: int
+    name: ClassVar[str] = "take"
+
+    @property
+    def cardinality(self) -> int:
+        inner = self.input.cardinality
+        if inner == INFINITE or self.count == 0:
+            return self.count
+        return min(inner, self.count) if is_known(inner) else UNKNOWN
+
+    def arguments(self) -> str:
+        return str(self.count)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Skip(Node):
+    """All but the first ``count`` elements."""
+
+    count: int
+    name: ClassVar[str] = "skip"
+
+    @property
+    def cardinality(self) -> int:
+        inner = self.input.cardinality
+        return max(0, inner - self.count) if is_known(inner) else inner
+
+    def arguments(self) -> str:
+        return str(self.count)

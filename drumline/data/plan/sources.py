@@ -1,0 +1,79 @@
+"""Where elements come from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from drumline.data.cardinality import UNKNOWN
+from drumline.data.plan.node import Node
+from drumline.data.spec import ElementSpec, TensorSpec
+from drumline.data.structure import LEAF_STRUCTURE
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Range(Node):
+    """Integers from ``start`` in steps of ``step``."""
+
+    start: int
+    step: int
+    length: int
+    dtype: np.dtype
+    name: ClassVar[str] = "range"
+
+    @property
+    def spec(self) -> ElementSpec:
+        return ElementSpec(LEAF_STRUCTURE, (TensorSpec((), self.dtype),))
+
+    @property
+    def cardinality(self) -> int:
+        return self.length
+
+    def arguments(self) -> str:
+        return f"start={self.start}, step={self.step}, length={self.length}, dtype={self.dtype.name}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Slices(Node):
+    """Rows of arrays."""
+
+    element: ElementSpec
+    columns: tuple[np.ndarray, ...]
+    length: int
+    name: ClassVar[str] = "from_tensor_slices"
+
+    @property
+    def spec(self) -> ElementSpec:
+        return self.element
+
+    @property
+    def cardinality(self) -> int:
+        return self.length
+
+    def arguments(self) -> str:
+        leaves = ", ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in self.element.leaves)
+        return f"{self.length} x {self.element.structure}: {leaves}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Generator(Node):
+    """What a Python callable's iterable yields."""
+
+    element: ElementSpec
+    factory: Callable[[], Iterable[Any]]
+    label: str
+    name: ClassVar[str] = "from_generator"
+
+    @property
+    def spec(self) -> ElementSpec:
+        return self.element
+
+    @property
+    def cardinality(self) -> int:
+        return UNKNOWN
+
+    def arguments(self) -> str:
+        return f"{self.label}, {', '.join(map(str, self.element.leaves))}"

@@ -1,0 +1,31 @@
+"""Operations that change nothing are left out."""
+
+from __future__ import annotations
+
+from drumline.data.plan.buffering import Prefetch
+from drumline.data.plan.node import Node
+from drumline.data.plan.ordering import Repeat, Shuffle, Skip, Take
+from drumline.data.rewrite.transform import bottom_up
+
+
+def drop_noops(plan: Node) -> Node:
+    """``repeat(1)``, ``skip(0)``, a ``take`` of all there is, a prefetch of a prefetch."""
+    return bottom_up(plan, _without)
+
+
+def _without(node: Node) -> Node:
+    match node:
+        case Skip(count=0):
+            return node.input
+        case Take() if 0 <= node.input.cardinality <= node.count:
+            return node.input
+        case Prefetch(inputs=(Prefetch() as inner,)) if node.size is not None and inner.size is not None:
+            return Prefetch(inner.inputs, max(node.size, inner.size))
+        case Repeat(count=1) if not _reshuffles(node.input):
+            return node.input
+    return node
+
+
+def _reshuffles(plan: Node) -> bool:
+    """Whether a pass number enters a shuffle's key, so that ``repeat(1)`` is visible in the order."""
+    return any(isinstance(node, Shuffle) for node in plan.walk())

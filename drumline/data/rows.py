@@ -1,0 +1,55 @@
+"""Single elements made by Python code: checked against a spec, and stacked to columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from drumline.data.leaves import as_array
+from drumline.data.spec import STRING, ElementSpec, TensorSpec
+
+
+def conform(leaves: Sequence[Any], spec: ElementSpec, promise: str) -> list[np.ndarray]:
+    """The leaves of one element as arrays of the promised dtypes and shapes.
+
+    Numbers are converted within their kind (float64 to float32, int to float) as long as integers
+    keep their value.
+
+    Raises:
+        TypeError: a leaf is of another kind than ``promise`` (who says so) has it.
+        ValueError: its shape differs, or an integer does not fit.
+    """
+    pairs = enumerate(zip(leaves, spec.leaves, strict=True))
+    return [_conformed(as_array(value), leaf, i, promise) for i, (value, leaf) in pairs]
+
+
+def _conformed(array: np.ndarray, spec: TensorSpec, leaf: int, promise: str) -> np.ndarray:
+    if array.dtype != spec.dtype:
+        array = _cast(array, spec, leaf, promise)
+    if not spec.accepts(array.shape, array.dtype):
+        raise ValueError(f"leaf {leaf} has shape {array.shape}, {promise} says {spec}")
+    return array
+
+
+def _cast(array: np.ndarray, spec: TensorSpec, leaf: int, promise: str) -> np.ndarray:
+    if STRING in (array.dtype, spec.dtype) or not np.can_cast(array.dtype, spec.dtype, "same_kind"):
+        found = "string" if array.dtype == STRING else array.dtype.name
+        raise TypeError(f"leaf {leaf} has dtype {found}, {promise} says {spec}")
+    result = array.astype(spec.dtype)
+    if spec.dtype.kind in "iu" and not np.array_equal(result, array):
+        raise ValueError(f"leaf {leaf} has a value that does not fit {spec.dtype}: {array!r:.80}")
+    return result
+
+
+def stack(rows: Sequence[Sequence[np.ndarray]], spec: ElementSpec) -> list[np.ndarray]:
+    """One column per leaf; the rows' shapes agree. Without rows, empty columns of the spec."""
+    columns = []
+    for i, leaf in enumerate(spec.leaves):
+        shape = rows[0][i].shape if rows else tuple(dim or 0 for dim in leaf.shape)
+        column = np.empty((len(rows), *shape), leaf.dtype)
+        for r, row in enumerate(rows):
+            column[r] = row[i][()] if leaf.is_string and not shape else row[i]
+        columns.append(column)
+    return columns
