@@ -1,0 +1,1 @@
+"""Runs contenders in their own processes, checks their work and compares their speed."""

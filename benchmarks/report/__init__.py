@@ -1,0 +1,1 @@
+"""Shows and stores what the benchmarks found."""

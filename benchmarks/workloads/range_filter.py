@@ -1,0 +1,217 @@
+"""A million numbers: v * 2 + 1, those divisible by 3, batched by 256, in order."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness.digest import order_digest
+from benchmarks.harness.epochs import Batch, Build, Epochs, measure_pipeline
+from benchmarks.harness.floor import Floor
+from benchmarks.harness.measurement import Measurement
+from benchmarks.harness.workload import Contender, Problems, Scale, Workload
+
+BLOCK = 16_384
+
+
+def drumline(scale: Scale) -> Build:
+    """As a user writes it."""
+    import jax
+
+    import drumline as dl
+
+    jax.devices("cpu")
+
+    def build() -> Iterable[Batch]:
+        return (
+            dl.data.Dataset.range(scale.elements)
+            .map(lambda v: v * 2 + 1)
+            .filter(lambda v: v % 3 == 0)
+            .batch(scale.batch_size)
+            .prefetch(dl.data.AUTOTUNE)
+        )
+
+    return build
+
+
+def tf_data(scale: Scale) -> Build:
+    """As TensorFlow's guides write it."""
+    import tensorflow as tf
+
+    tf.constant(0)
+
+    def build() -> Iterable[Batch]:
+        return (
+            tf.data.Dataset.range(scale.elements)
+            .map(lambda v: v * 2 + 1, num_parallel_calls=tf.data.AUTOTUNE)
+            .filter(lambda v: v % 3 == 0)
+            .batch(scale.batch_size)
+            .prefetch(tf.data.AUTOTUNE)
+        )
+
+    return build
+
+
+def tf_data_batch_first(scale: Scale) -> Build:
+    """As TensorFlow's performance guide advises: batches mapped and masked, then rebatched."""
+    import tensorflow as tf
+
+    tf.constant(0)
+
+    def build() -> Iterable[Batch]:
+        return (
+            tf.data.Dataset.range(scale.elements)
+            .batch(scale.batch_size)
+            .map(lambda v: v * 2 + 1, num_parallel_calls=tf.data.AUTOTUNE)
+            .map(
+                lambda v: tf.boolean_mask(v, v % 3 == 0),
+                num_parallel_calls=tf.data.AUTOTUNE,
+            )
+            .rebatch(scale.batch_size)
+            .prefetch(tf.data.AUTOTUNE)
+        )
+
+    return build
+
+
+def tf_data_expert(scale: Scale) -> Build:
+    """The range made in blocks, mapped and masked on every core, then rebatched."""
+    import tensorflow as tf
+
+    tf.constant(0)
+    options = tf.data.Options()
+    options.autotune.enabled = False
+
+    def block(values: Any) -> Any:
+        mapped = values * 2 + 1
+        return tf.boolean_mask(mapped, mapped % 3 == 0)
+
+    def build() -> Iterable[Batch]:
+        return (
+            tf.data.Dataset.range(0, scale.elements, BLOCK)
+            .map(
+                lambda start: block(tf.range(start, tf.minimum(start + BLOCK, scale.elements))),
+                num_parallel_calls=os.cpu_count(),
+            )
+            .rebatch(scale.batch_size)
+            .prefetch(tf.data.AUTOTUNE)
+            .with_options(options)
+        )
+
+    return build
+
+
+def numpy_by_hand(scale: Scale) -> Build:
+    """Blocks masked with numpy; batches are views of the blocks except where they straddle."""
+
+    def epoch() -> Iterator[Batch]:
+        rest = np.empty(0, np.int64)
+        size = scale.batch_size
+        for start in range(0, scale.elements, BLOCK):
+            mapped = np.arange(start, min(start + BLOCK, scale.elements)) * 2 + 1
+            kept = np.concatenate([rest, mapped[mapped % 3 == 0]])
+            whole = len(kept) - len(kept) % size
+            for place in range(0, whole, size):
+                yield kept[place : place + size]
+            rest = kept[whole:]
+        if len(rest):
+            yield rest
+
+    return lambda: Epochs(epoch)
+
+
+def expected(scale: Scale) -> list[np.ndarray]:
+    """The batches that the workload must give."""
+    values = np.arange(scale.elements, dtype=np.int64) * 2 + 1
+    values = values[values % 3 == 0]
+    return [values[i : i + scale.batch_size] for i in range(0, len(values), scale.batch_size)]
+
+
+def batch_evidence(batches: Iterable[Batch]) -> dict[str, Any]:
+    """The digest of one epoch's batches in order, and the dtypes that occurred."""
+    arrays = [np.array(batch) for batch in batches]
+    dtypes = sorted({str(array.dtype) for array in arrays})
+    return {"order": order_digest(arrays), "dtypes": dtypes}
+
+
+def measured(
+    prepare: Callable[[Scale], Build], libraries: tuple[str, ...]
+) -> Callable[[Scale], Measurement]:
+    """The contender that builds its pipeline with ``prepare``, made measurable."""
+
+    def run(scale: Scale) -> Measurement:
+        return measure_pipeline(
+            functools.partial(prepare, scale),
+            batch_evidence,
+            scale.elements,
+            scale.later_epochs,
+            ("numpy", *libraries),
+        )
+
+    return run
+
+
+def check(scale: Scale, measurements: Mapping[str, Measurement]) -> Problems:
+    """Every epoch must give the expected batches, in order, as int64."""
+    batches = expected(scale)
+    wanted = {"order": order_digest(batches), "dtypes": ["int64"]}
+    problems: Problems = {}
+    for name, measurement in measurements.items():
+        evidence = measurement.evidence
+        if evidence["batches"] != [len(batches)]:
+            found = " or ".join(map(str, evidence["batches"]))
+            problems[name] = f"gave {found} batches an epoch, not {len(batches)}"
+        elif any(epoch["dtypes"] != wanted["dtypes"] for epoch in evidence["epochs"]):
+            problems[name] = f"gave dtypes {evidence['epochs'][0]['dtypes']}, not int64"
+        elif any(epoch != wanted for epoch in evidence["epochs"]):
+            problems[name] = "did not give the expected batches in order"
+    return problems
+
+
+WORKLOAD = Workload(
+    name="range_filter",
+    title="range(1,000,000): map(v * 2 + 1), filter(v % 3 == 0), batch(256)",
+    unit="elements",
+    baseline="tf.data",
+    full=Scale(elements=1_000_000, batch_size=256, later_epochs=3),
+    quick=Scale(elements=20_000, batch_size=256, later_epochs=1),
+    contenders=(
+        Contender(
+            "drumline",
+            "range, map, filter, batch, prefetch",
+            ("drumline", "jax"),
+            measured(drumline, ("drumline", "jax")),
+        ),
+        Contender(
+            "tf.data",
+            "map(num_parallel_calls=AUTOTUNE), filter, batch, prefetch(AUTOTUNE)",
+            ("tensorflow",),
+            measured(tf_data, ("tensorflow-cpu", "tensorflow")),
+        ),
+        Contender(
+            "tf.data batch-first",
+            "batch, map, map(boolean_mask), all AUTOTUNE, rebatch, prefetch(AUTOTUNE)",
+            ("tensorflow",),
+            measured(tf_data_batch_first, ("tensorflow-cpu", "tensorflow")),
+        ),
+        Contender(
+            "tf.data expert",
+            "blocks of 16,384, arithmetic and boolean_mask on every core, rebatch, no autotuning",
+            ("tensorflow",),
+            measured(tf_data_expert, ("tensorflow-cpu", "tensorflow")),
+        ),
+        Contender(
+            "numpy",
+            "blocks of 16,384, arithmetic and mask, batches cut from the blocks",
+            (),
+            measured(numpy_by_hand, ()),
+        ),
+    ),
+    floors=(Floor("later", at_least=5e6, aim=20e6),),
+    check=check,
+    timeout_s=400.0,
+)

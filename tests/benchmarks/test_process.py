@@ -1,0 +1,73 @@
+import sys
+import time
+
+import pytest
+
+from benchmarks.harness.process import Failure, run_child, run_command
+from benchmarks.workloads import WORKLOADS
+
+
+def python(code, timeout_s=60.0):
+    return run_command([sys.executable, "-c", code], timeout_s)
+
+
+def test_the_last_line_is_the_result(make):
+    line = make(elements=7).to_json()
+    run = python(f"import sys; print('a library says hello'); print({line!r})")
+    assert run.outcome.elements == 7
+    assert run.process_s > 0
+
+
+def test_a_crash_is_reported_with_the_tail_of_its_standard_error():
+    run = python("import sys; print('x\\n' * 50, 'the reason', file=sys.stderr); sys.exit(3)")
+    assert run.outcome.kind == "crash"
+    assert "exit code 3" in run.outcome.detail
+    assert run.outcome.tail.endswith("the reason")
+    assert len(run.outcome.tail.splitlines()) == 20
+
+
+def test_a_signal_is_named():
+    run = python("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    assert (run.outcome.kind, run.outcome.detail) == ("crash", "ended by signal SIGKILL")
+
+
+def test_a_run_without_a_result_is_reported():
+    run = python("print('done')")
+    assert isinstance(run.outcome, Failure)
+    assert run.outcome.kind == "noise"
+    assert "done" in run.outcome.detail
+
+
+def test_a_hang_is_ended_together_with_its_workers(tmp_path):
+    pid_file = tmp_path / "pid"
+    code = (
+        "import subprocess, sys, time\n"
+        "worker = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(pid_file)!r}, 'w').write(str(worker.pid))\n"
+        "print('stuck here', file=sys.stderr, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    run = python(code, timeout_s=3.0)
+    assert run.outcome == Failure("hang", "no result within 3 s", "stuck here")
+    assert gone(int(pid_file.read_text()))
+
+
+def gone(pid, tries=100):
+    """Whether a process has ended, or is only waiting to be reaped by whoever inherited it."""
+    for _ in range(tries):
+        try:
+            with open(f"/proc/{pid}/stat") as stat:
+                if stat.read().rpartition(")")[2].split()[0] == "Z":
+                    return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("workload", ["shuffle_batch", "map_batch", "range_filter"])
+def test_numpy_does_the_work_of_the_input_workloads_in_a_process(workload):
+    run = run_child(sys.executable, [workload, "numpy", "--quick"], 120.0)
+    described = WORKLOADS[workload]
+    assert run.outcome.elements == described.quick.elements
+    assert described.check(described.quick, {"numpy": run.outcome}) == {}
