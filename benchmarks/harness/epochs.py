@@ -91,8 +91,9 @@ def _time_epoch(pipeline: Iterable[Batch], start: float) -> _Epoch:
     batch = next(iterator)
     first = time.perf_counter()
     batches = 1
-    for batch in iterator:  # noqa: B007 - held for an iteration, as a training loop does
+    for batch in iterator:
         batches += 1
+    del batch
     return _Epoch(first - start, time.perf_counter() - start, batches)
 
 

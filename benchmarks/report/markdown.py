@@ -27,12 +27,11 @@ def render(results: Iterable[dict[str, Any]]) -> str:
 
 def _workload(result: dict[str, Any]) -> str:
     summary, machine = result["summary"], result["machine"]
-    parts = [
-        f"## {summary['title']}\n",
+    where = (
         f"{result['date']}, {summary['rounds']} rounds, {machine['cores']} cores of "
-        f"{machine['processor']}, {machine['memory_gib']} GiB, {machine['system']}; "
-        f"{_versions(summary)}.\n",
-    ]
+        f"{machine['processor']}, {machine['memory_gib']} GiB, {machine['system']}"
+    )
+    parts = [f"## {summary['title']}\n", f"{where}; {_versions(summary)}.\n"]
     if summary["quick"]:
         parts.append("A quick trial at a small scale: its figures mean nothing.\n")
     parts.append(_table(speed_columns(summary), speed_rows(summary)))

@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
@@ -16,6 +17,8 @@ from benchmarks.harness.floor import OURS
 from benchmarks.report.numbers import rate, times
 
 matplotlib.use("Agg")
+
+Mark = tuple[float, str]
 
 OURS_COLOUR = "#d1495b"
 PEER_COLOUR = "#30638e"
@@ -28,7 +31,8 @@ def draw(summaries: Sequence[dict[str, Any]], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = [summaries[i : i + 2] for i in range(0, len(summaries), 2)]
     heights = [max(len(_measured(summary)) for summary in row) + 3.0 for row in rows]
-    figure = Figure(figsize=(14, 1.0 + ROW_INCHES * sum(heights)), layout="constrained")
+    layout = ConstrainedLayoutEngine(h_pad=0.08, hspace=0.05, wspace=0.03)
+    figure = Figure(figsize=(14, 1.0 + ROW_INCHES * sum(heights)), layout=layout)
     grid = figure.add_gridspec(len(rows), 2, height_ratios=heights)
     for number, row in enumerate(rows):
         for column, summary in enumerate(row):
@@ -44,15 +48,15 @@ def draw(summaries: Sequence[dict[str, Any]], path: Path) -> None:
 
 def _panel(axes: Axes, summary: dict[str, Any]) -> None:
     entries = sorted(_measured(summary), key=lambda entry: entry["speeds"]["later"]["median"])
-    axes.set_title(summary["title"], loc="left", fontsize=10.5, fontweight="bold")
+    axes.set_title(summary["title"], loc="left", fontsize=10, fontweight="bold", pad=8)
     if not entries:
         axes.text(0.5, 0.5, "nothing was measured", ha="center", va="center", color=QUIET)
         axes.set_axis_off()
         return
     unit_speed = _unit_speed(summary, entries)
     for place, entry in enumerate(entries):
-        _row(axes, place, entry, unit_speed, summary["unit"])
-    _floors(axes, summary, entries, unit_speed)
+        marks = _marks(summary, entries, unit_speed) if entry["name"] == OURS else []
+        _row(axes, place, entry, unit_speed, summary["unit"], marks)
     axes.set_yticks(range(len(entries)), [entry["name"] for entry in entries])
     for label, entry in zip(axes.get_yticklabels(), entries, strict=True):
         if entry["name"] == OURS:
@@ -60,18 +64,33 @@ def _panel(axes: Axes, summary: dict[str, Any]) -> None:
     _style(axes, len(entries))
 
 
-def _row(axes: Axes, place: int, entry: dict[str, Any], unit_speed: float, unit: str) -> None:
+def _row(
+    axes: Axes,
+    place: int,
+    entry: dict[str, Any],
+    unit_speed: float,
+    unit: str,
+    marks: list[Mark],
+) -> None:
     colour = OURS_COLOUR if entry["name"] == OURS else PEER_COLOUR
     later = {key: value / unit_speed for key, value in entry["speeds"]["later"].items()}
     first = entry["speeds"]["first"]["median"] / unit_speed
     axes.plot([first, later["median"]], [place, place], color=colour, alpha=0.25, linewidth=2)
-    axes.plot([later["low"], later["high"]], [place, place], color=colour, linewidth=4, alpha=0.55)
+    axes.plot(
+        [later["low"], later["high"]],
+        [place, place],
+        color=colour,
+        linewidth=4,
+        alpha=0.55,
+    )
     axes.plot(first, place, "o", markerfacecolor="white", color=colour, markersize=6)
     axes.plot(later["median"], place, "o", color=colour, markersize=8)
+    for wanted, style in marks:
+        axes.plot([wanted] * 2, [place - 0.42, place + 0.42], style, color="black", lw=1.6)
     label = f"{times(later['median'])}   {rate(entry['speeds']['later']['median'])} {unit}/s"
     axes.annotate(
         label,
-        (max(later["high"], first), place),
+        (max(later["high"], first, *(wanted for wanted, _ in marks)), place),
         xytext=(9, 0),
         textcoords="offset points",
         va="center",
@@ -81,21 +100,18 @@ def _row(axes: Axes, place: int, entry: dict[str, Any], unit_speed: float, unit:
     )
 
 
-def _floors(
-    axes: Axes, summary: dict[str, Any], entries: list[dict[str, Any]], unit_speed: float
-) -> None:
-    """Marks, in our row, the later-epoch speed that each floor and aim asks for."""
-    places = {entry["name"]: place for place, entry in enumerate(entries)}
+def _marks(summary: dict[str, Any], entries: list[dict[str, Any]], unit_speed: float) -> list[Mark]:
+    """Where each floor and aim for later epochs lies, and the style of its line."""
     speeds = {entry["name"]: entry["speeds"]["later"]["median"] for entry in entries}
-    row = places.get(OURS)
+    marks = []
     for floor in summary["floors"]:
         scale = speeds.get(floor["against"]) if floor["against"] else 1.0
-        if row is None or floor["metric"] != "later" or scale is None:
+        if floor["metric"] != "later" or scale is None:
             continue
         for key, style in (("at_least", "-"), ("aim", ":")):
             if floor[key] is not None:
-                wanted = floor[key] * scale / unit_speed
-                axes.plot([wanted] * 2, [row - 0.42, row + 0.42], style, color="black", lw=1.6)
+                marks.append((floor[key] * scale / unit_speed, style))
+    return marks
 
 
 def _style(axes: Axes, count: int) -> None:
@@ -127,7 +143,15 @@ def _measured(summary: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _legend() -> list[Line2D]:
     return [
-        Line2D([], [], marker="o", color=QUIET, linestyle="", markersize=8, label="later epochs"),
+        Line2D(
+            [],
+            [],
+            marker="o",
+            color=QUIET,
+            linestyle="",
+            markersize=8,
+            label="later epochs",
+        ),
         Line2D(
             [],
             [],

@@ -6,9 +6,20 @@ import functools
 import os
 
 from benchmarks.harness.floor import Floor
-from benchmarks.harness.training import ModelAndFit, Prepared, check_training, fit, measured
+from benchmarks.harness.training import (
+    ModelAndFit,
+    Prepared,
+    check_training,
+    fit,
+    measured,
+)
 from benchmarks.harness.workload import Contender, Scale, Workload
-from benchmarks.workloads.convnet import FALLS_TO, TOLERANCE, compiled_convnet, make_examples
+from benchmarks.workloads.convnet import (
+    FALLS_TO,
+    TOLERANCE,
+    compiled_convnet,
+    make_examples,
+)
 
 REPLICAS = 2
 
@@ -82,7 +93,7 @@ def keras_on_jax(scale: Scale) -> Prepared:
 
 WORKLOAD = Workload(
     name="convnet_mirrored",
-    title="tutorial convnet mirrored on 2 CPU devices, Keras fit, batch 2 x 64",
+    title="tutorial convnet mirrored on 2 devices, Keras fit, batch 2 x 64",
     unit="images",
     baseline="Keras on TensorFlow",
     full=Scale(elements=16_000, batch_size=128, later_epochs=3),

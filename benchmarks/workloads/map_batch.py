@@ -179,14 +179,17 @@ def numpy_by_hand(images: Images, scale: Scale) -> Build:
         order = random.permutation(scale.elements)
         for start in range(0, scale.elements, scale.batch_size):
             index = order[start : start + scale.batch_size]
-            yield pixels.take(index, axis=0)[:, :, ::-1] * reciprocal, labels.take(index)
+            yield (
+                pixels.take(index, axis=0)[:, :, ::-1] * reciprocal,
+                labels.take(index),
+            )
 
     return lambda: Epochs(epoch)
 
 
 WORKLOAD = Workload(
     name="map_batch",
-    title="the same images: shuffle(60000), map(flip left-right, / 255), batch(64)",
+    title="the same: shuffle(60000), map(flip left-right, / 255), batch(64)",
     unit="elements",
     baseline="tf.data",
     full=Scale(elements=60_000, batch_size=64, later_epochs=3),

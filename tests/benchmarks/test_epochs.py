@@ -31,7 +31,10 @@ def test_evidence_comes_from_epochs_of_its_own(monkeypatch):
     measurement = measure(pipeline)
     assert len(measurement.later_epochs_s) == 2
     assert pipeline.started == 1 + 2 + 2
-    assert measurement.evidence == {"batches": [3], "epochs": [{"seen": "abc"}, {"seen": "abc"}]}
+    assert measurement.evidence == {
+        "batches": [3],
+        "epochs": [{"seen": "abc"}, {"seen": "abc"}],
+    }
     assert set(measurement.versions) == {"python", "numpy"}
 
 

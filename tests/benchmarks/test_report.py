@@ -55,7 +55,12 @@ def rounds(make):
 
 def test_the_summary_tells_what_became_of_each_contender(summary):
     statuses = {entry["name"]: entry["status"] for entry in summary["contenders"]}
-    assert statuses == {"drumline": "ok", "peer": "ok", "broken": "wrong", "absent": "skipped"}
+    assert statuses == {
+        "drumline": "ok",
+        "peer": "ok",
+        "broken": "wrong",
+        "absent": "skipped",
+    }
     assert summary["rounds"] == 3
 
 
@@ -92,7 +97,13 @@ def test_the_terminal_shows_it(summary):
     console = Console(width=160, record=True, force_terminal=False)
     print_summary(console, summary)
     text = console.export_text()
-    for part in ("a made-up workload", "5.00x", "wrong: delivered other content", "miss", "4.00x"):
+    for part in (
+        "a made-up workload",
+        "5.00x",
+        "wrong: delivered other content",
+        "miss",
+        "4.00x",
+    ):
         assert part in text
 
 

@@ -15,7 +15,11 @@ def test_rounds_are_interleaved(make):
 
     result = run_rounds(["a", "b", "c"], 3, launch, fine)
     assert "".join(order) == "abcabcabc"
-    assert {name: len(runs) for name, runs in result.runs.items()} == {"a": 3, "b": 3, "c": 3}
+    assert {name: len(runs) for name, runs in result.runs.items()} == {
+        "a": 3,
+        "b": 3,
+        "c": 3,
+    }
     assert result.process_s["b"] == [1.0, 1.0, 1.0]
     assert result.failures == {}
 
