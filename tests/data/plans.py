@@ -1,0 +1,120 @@
+"""Random plans, and what they mean written with plain Python lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from drumline.data import Dataset, Options
+
+Step = tuple[Any, ...]
+
+
+def base(n: int) -> Dataset:
+    """Pairs (row of three float32, id past 2**40)."""
+    rows = np.arange(3 * n, dtype=np.float32).reshape(n, 3)
+    return Dataset.from_tensor_slices((rows, np.arange(n) + 2**41))
+
+
+def base_list(n: int) -> list[Any]:
+    rows = np.arange(3 * n, dtype=np.float32).reshape(n, 3)
+    return [(rows[i], np.int64(i + 2**41)) for i in range(n)]
+
+
+def python_map(a: Any, b: Any) -> Any:
+    return np.asarray(a) + np.float32(1), np.int64(int(b) + 1)
+
+
+small = st.integers(0, 9)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("map")),
+        st.tuples(st.just("python_map")),
+        st.tuples(st.just("filter"), st.integers(2, 4)),
+        st.tuples(st.just("take"), st.integers(0, 40)),
+        st.tuples(st.just("skip"), small),
+        st.tuples(st.just("repeat"), st.integers(0, 3)),
+        st.tuples(st.just("batch_unbatch"), st.integers(1, 7), st.booleans()),
+        st.tuples(st.just("concatenate"), small),
+        st.tuples(st.just("enumerate"), small),
+        st.tuples(st.just("zip")),
+        st.tuples(st.just("prefetch"), st.integers(1, 5)),
+        st.tuples(st.just("cache")),
+        st.tuples(st.just("shuffle"), st.integers(1, 60), st.integers(0, 3)),
+    ),
+    max_size=5,
+)
+lengths = st.integers(0, 50)
+
+
+def apply_step(ds: Dataset, step: Step) -> Dataset:
+    match step:
+        case ("map",):
+            return ds.map(lambda a, b: (a * 2 + 1, b + 3))
+        case ("python_map",):
+            return ds.map(python_map)
+        case ("filter", k):
+            return ds.filter(lambda a, b: b % k != 0)
+        case ("batch_unbatch", n, drop):
+            return ds.batch(n, drop_remainder=drop).unbatch()
+        case ("concatenate", n):
+            return ds.concatenate(base(n))
+        case ("enumerate", start):
+            return ds.enumerate(start).map(lambda i, e: (e[0], e[1] + i))
+        case ("zip",):
+            return Dataset.zip((ds, base(20))).map(lambda x, y: (x[0] + y[0], x[1] - y[1]))
+        case ("cache",):
+            return ds.cache()
+        case ("shuffle", n, seed):
+            return ds.shuffle(n, seed=seed)
+        case (name, n):
+            return getattr(ds, name)(n)
+    raise AssertionError(step)
+
+
+def apply_to_list(items: list[Any], step: Step) -> list[Any]:
+    match step:
+        case ("map",):
+            return [(a * 2 + 1, b + 3) for a, b in items]
+        case ("python_map",):
+            return [(a + np.float32(1), b + 1) for a, b in items]
+        case ("filter", k):
+            return [(a, b) for a, b in items if b % k != 0]
+        case ("batch_unbatch", n, drop):
+            return items[: len(items) - len(items) % n] if drop else items
+        case ("concatenate", n):
+            return items + base_list(n)
+        case ("enumerate", start):
+            return [(a, b + i) for i, (a, b) in enumerate(items, start)]
+        case ("zip",):
+            return [(a + c, b - d) for (a, b), (c, d) in zip(items, base_list(20), strict=False)]
+        case ("take", n):
+            return items[:n]
+        case ("skip", n):
+            return items[n:]
+        case ("repeat", n):
+            return items * n
+    return items
+
+
+def build(n: int, plan: list[Step]) -> Dataset:
+    ds = base(n)
+    for step in plan:
+        ds = apply_step(ds, step)
+    return ds
+
+
+def options(optimize: bool, threads: int) -> Options:
+    made = Options()
+    made.experimental_optimization.apply_default_optimizations = optimize
+    made.threading.private_threadpool_size = threads
+    return made
+
+
+def bits(items: list[Any]) -> list[tuple[Any, ...]]:
+    """Elements as dtypes, shapes and bytes, for exact comparison."""
+    return [
+        tuple((x.dtype.str, x.shape, x.tobytes()) for x in map(np.asarray, item)) for item in items
+    ]

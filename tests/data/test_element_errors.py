@@ -1,0 +1,169 @@
+"""Errors come in their element's place and say which element it is."""
+
+import numpy as np
+import pytest
+
+from drumline.data import Dataset, TensorSpec
+
+
+def events(ds):
+    iterator, found = iter(ds), []
+    while True:
+        try:
+            found.append(next(iterator))
+        except StopIteration:
+            return found
+        except Exception as error:
+            found.append(error)
+
+
+def fails_at(n, kind=ValueError):
+    def function(v):
+        if v == n:
+            raise kind(f"no {n}")
+        return v
+
+    return function
+
+
+@pytest.mark.parametrize("calls", [None, 3])
+def test_elements_before_and_after_a_failure_are_delivered(calls):
+    found = events(Dataset.range(8).map(fails_at(5), num_parallel_calls=calls))
+    error = found.pop(5)
+    assert [int(v) for v in found] == [0, 1, 2, 3, 4, 6, 7]
+    assert isinstance(error, ValueError) and str(error) == "no 5"
+    assert error.element_index == 5
+    assert "element 5 of map(fails_at" in error.__notes__[0] or "element 5 of map(function" in error.__notes__[0]
+
+
+def test_the_users_frame_is_in_the_traceback():
+    with pytest.raises(ValueError, match="no 1") as caught:
+        list(Dataset.range(3).map(fails_at(1)))
+    assert "fails_at" in str(caught.traceback[-1].frame.code.raw.co_qualname)
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+def test_take_never_shows_an_error_past_its_end(optimize):
+    from plans import options
+
+    for ds in (
+        Dataset.range(10).map(fails_at(5)).take(5),
+        Dataset.range(10).map(lambda v: 10 // (v - 5)).take(5),
+        Dataset.range(10).map(lambda v: 10 // (v - 5)).prefetch(4).take(5),
+        Dataset.range(10).map(lambda v: 10 // (v - 4)).skip(5).take(2),
+    ):
+        assert not [e for e in events(ds.with_options(options(optimize, 2))) if isinstance(e, Exception)]
+
+
+def test_integer_division_by_zero_in_a_compiled_map():
+    found = events(Dataset.range(6).map(lambda v: 12 // (v - 3)))
+    assert [int(v) for v in found if not isinstance(v, Exception)] == [-4, -6, -12, 12, 6]
+    assert isinstance(found[3], ZeroDivisionError) and found[3].element_index == 3
+    assert "test_element_errors.py" in str(found[3])
+    assert isinstance(events(Dataset.range(2).map(lambda v: 7 % v))[0], ZeroDivisionError)
+
+
+def test_index_out_of_bounds_in_a_compiled_map():
+    table = np.arange(4.0)
+    import jax.numpy as jnp
+
+    found = events(Dataset.range(6).map(lambda v: jnp.asarray(table)[v]))
+    assert [isinstance(e, IndexError) for e in found] == [False] * 4 + [True] * 2
+    assert found[4].element_index == 4
+    fine = events(Dataset.range(4).map(lambda v: jnp.asarray(table)[v - 4]))
+    assert [float(v) for v in fine] == [0, 1, 2, 3]
+
+
+def test_index_of_an_error_after_a_shuffle_and_in_batches():
+    found = events(Dataset.range(6).map(lambda v: 12 // (v - 3)).batch(2))
+    assert [e.tolist() if not isinstance(e, Exception) else type(e) for e in found] == [
+        [-4, -6],
+        ZeroDivisionError,
+        [12, 6],
+    ]
+    shuffled = events(Dataset.range(50).map(lambda v: 12 // (v - 3)).shuffle(50, seed=1))
+    (error,) = [e for e in shuffled if isinstance(e, Exception)]
+    assert error.element_index == 3 and len(shuffled) == 50
+
+
+def test_failures_in_several_operations():
+    ds = Dataset.range(10).map(fails_at(2)).map(fails_at(5)).filter(lambda v: 1 // (v - 7) < 99)
+    kinds = [type(e).__name__ if isinstance(e, Exception) else int(e) for e in events(ds)]
+    assert kinds == [0, 1, "ValueError", 3, 4, "ValueError", 6, "ZeroDivisionError", 8, 9]
+
+
+def test_failures_in_branches_that_run_stage_by_stage():
+    ds = Dataset.zip(Dataset.range(5).map(fails_at(1)), Dataset.range(5).map(fails_at(3))).enumerate()
+    assert [isinstance(e, Exception) for e in events(ds)] == [False, True, False, True, False]
+    ds = Dataset.range(6).map(fails_at(4)).shuffle(3, seed=0).repeat(2)
+    assert sum(isinstance(e, Exception) for e in events(ds)) == 2
+
+
+def test_stop_iteration_in_a_function_does_not_end_the_data():
+    found = events(Dataset.range(3).map(fails_at(1, StopIteration)))
+    assert isinstance(found[1], RuntimeError) and len(found) == 3
+
+
+def test_an_error_on_the_first_element_is_raised_by_map():
+    with pytest.raises(ValueError, match="no 0"):
+        Dataset.range(3).map(fails_at(0))
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "text"),
+    [
+        (lambda i: (i, i) if i == 2 else i, TypeError, "structure"),
+        (lambda i: 1.5 if i == 2 else i, TypeError, "dtype"),
+        (lambda i: np.zeros(3, np.int32) if i == 2 else i, ValueError, "shape"),
+        (lambda i: "x" if i == 2 else i, TypeError, "string"),
+        (lambda i: 2**40 if i == 2 else i, ValueError, "does not fit"),
+    ],
+    ids=["structure", "dtype", "shape", "string", "overflow"],
+)
+def test_elements_that_change_midway(change, kind, text):
+    spec = TensorSpec((), np.int32)
+    generated = Dataset.from_generator(lambda: (change(i) for i in range(5)), output_signature=spec)
+    mapped = Dataset.range(5).map(lambda v: change(int(v)))
+    for ds in (generated, mapped):
+        found = events(ds)
+        error = found.pop(2)
+        assert [int(v) for v in found] == [0, 1, 3, 4]
+        assert isinstance(error, kind) and text in str(error)
+        assert "element 2" in error.__notes__[0]
+
+
+def test_batching_different_shapes_names_the_element():
+    rows = [np.zeros(2), np.zeros(2), np.zeros(3), np.zeros(3)]
+    ds = Dataset.from_generator(lambda: iter(rows), output_signature=TensorSpec((None,), np.float64))
+    found = events(ds.batch(3))
+    assert isinstance(found[0], ValueError) and "element 2" in str(found[0]) and "(3,)" in str(found[0])
+    assert found[1].shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "text"),
+    [
+        (lambda d: d.batch(0), ValueError, "batch_size must be at least 1"),
+        (lambda d: d.batch(2.5), TypeError, "integer"),
+        (lambda d: d.shuffle(0), ValueError, "buffer_size"),
+        (lambda d: d.repeat(-2), ValueError, "count"),
+        (lambda d: d.unbatch(), ValueError, "no first dimension"),
+        (lambda d: d.concatenate(d.batch(2)), TypeError, "same structure"),
+        (lambda d: d.filter(lambda v: v), TypeError, "one bool"),
+        (lambda d: d.apply(lambda x: 3), TypeError, "int"),
+        (lambda d: d.map(lambda v: v, deterministic="yes"), TypeError, "deterministic"),
+        (lambda d: d.map(lambda v: v, num_parallel_calls=0), ValueError, "num_parallel_calls"),
+        (lambda d: Dataset.from_tensor_slices(3), ValueError, "scalar"),
+        (lambda d: Dataset.from_tensor_slices((np.zeros(3), np.zeros(4))), ValueError, "leaf 1: 4"),
+        (lambda d: Dataset.from_tensor_slices(()), ValueError, "no arrays"),
+        (lambda d: Dataset.from_tensor_slices([object()]), TypeError, "object"),
+        (lambda d: Dataset.zip(), ValueError, "at least one"),
+        (lambda d: Dataset.zip(d, 3), TypeError, "int"),
+        (lambda d: Dataset.range(300, output_type=np.int8), ValueError, "does not fit"),
+        (lambda d: Dataset.from_generator(iter([1]), output_signature=TensorSpec(())), TypeError, "callable"),
+        (lambda d: Dataset.from_generator(list, output_signature=3), TypeError, "TensorSpec"),
+    ],
+)
+def test_bad_arguments(make, kind, text):
+    with pytest.raises(kind, match=text):
+        make(Dataset.range(3))

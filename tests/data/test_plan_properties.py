@@ -1,0 +1,53 @@
+"""Any plan, however it runs, yields the same bits; without shuffles, those of plain lists."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plans import apply_to_list, base_list, bits, build, lengths, options, steps
+
+
+@given(lengths, steps)
+def test_like_lists(n, plan):
+    expected = base_list(n)
+    for step in plan:
+        expected = apply_to_list(expected, step)
+    shuffled = any(step[0] == "shuffle" for step in plan)
+    if shuffled and any(step[0] in ("take", "skip", "zip", "enumerate", "batch_unbatch") for step in plan):
+        return
+    found, wanted = bits(list(build(n, plan))), bits(expected)
+    if shuffled:
+        found, wanted = sorted(found), sorted(wanted)
+    assert found == wanted
+
+
+@given(lengths, steps)
+def test_optimizer_and_threads_do_not_show(n, plan):
+    runs = []
+    for optimize, threads in ((False, 1), (True, 1), (True, 3)):
+        ds = build(n, plan).with_options(options(optimize, threads))
+        runs.append([bits(list(ds)), bits(list(ds))])
+    assert runs[0] == runs[1] == runs[2]
+
+
+@given(lengths, steps, st.integers(0, 60), st.booleans(), st.integers(0, 1))
+def test_resuming_goes_on_exactly(n, plan, stop, optimize, epoch):
+    ds = build(n, plan).with_options(options(optimize, 2))
+    for _ in range(epoch):
+        list(ds)
+    iterator = iter(ds)
+    for _ in range(stop):
+        if next(iterator, None) is None:
+            break
+    state = json.loads(json.dumps(iterator.state()))
+    rest = bits(list(iterator))
+    again = iter(build(n, plan).with_options(options(optimize, 2)))
+    again.restore(state)
+    assert bits(list(again)) == rest
+
+
+@given(lengths, steps)
+def test_cardinality_is_true_or_unknown(n, plan):
+    ds = build(n, plan)
+    assert ds.cardinality() in (-2, len(list(ds)))
