@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 
 import jax
 from jax._src import config as jax_config
 
 from drumline._backend import cpu_device
+
+_device = functools.cache(cpu_device)
 
 
 def _explicit_allowed() -> contextlib.AbstractContextManager[object]:
@@ -21,7 +24,7 @@ def _mode(x64: bool) -> Iterator[None]:
     with (
         jax.enable_x64(x64),
         _explicit_allowed(),
-        jax.default_device(cpu_device()),
+        jax.default_device(_device()),
         jax.numpy_dtype_promotion("standard"),
         jax.numpy_rank_promotion("allow"),
         jax.disable_jit(False),
