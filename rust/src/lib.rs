@@ -1,0 +1,8 @@
+//! The hot path of drumline's input pipeline: whole batches a call, no Python object per element.
+
+pub mod gather;
+pub mod rng;
+pub mod shuffle;
+
+#[cfg(feature = "python")]
+mod python;
