@@ -6,6 +6,7 @@ import keras
 
 from drumline.keras import data_adapter, ownership, placement, private, seeds, trainer, whole_batch
 from drumline.keras.patching import replace_method
+from drumline.keras.state_attribute import leave_state_untracked
 
 
 def install() -> None:
@@ -35,3 +36,4 @@ def install() -> None:
     replace_method(private.data_adapters, "get_data_adapter", data_adapter.adapt_datasets)
     replace_method(keras.random.SeedGenerator, "next", seeds.differ_by_replica)
     replace_method(keras.Layer, "add_loss", whole_batch.refuse_added_losses)
+    leave_state_untracked()

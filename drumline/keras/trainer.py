@@ -9,6 +9,7 @@ import keras
 
 from drumline.distribute import Strategy, get_strategy, has_strategy
 from drumline.keras.batches import place_ahead
+from drumline.keras.overrides import overrides
 from drumline.keras.ownership import strategy_of
 from drumline.keras.train_step import TrainStep
 from drumline.keras.whole_step import WholeStep
@@ -22,7 +23,8 @@ def make_train_function(make: Callable[..., Any]) -> Callable[..., Any]:
         if strategy is None or not _compiles(self):
             return make(self, force)
         if self.train_function is None or force:
-            self.train_function = self._make_function(TrainStep(self, strategy))
+            step = _one_form(self, "train_step", TrainStep(self, strategy))
+            self.train_function = self._make_function(step)
         return None
 
     return make_for_strategy
@@ -36,7 +38,8 @@ def make_test_function(make: Callable[..., Any]) -> Callable[..., Any]:
         if strategy is None or not _compiles(self):
             return make(self, force)
         if self.test_function is None or force:
-            self.test_function = self._make_function(WholeStep(self.test_step, strategy))
+            step = _one_form(self, "test_step", WholeStep(self.test_step, strategy))
+            self.test_function = self._make_function(step)
         return None
 
     return make_for_strategy
@@ -69,6 +72,21 @@ def iterate_on_devices(get_iterator: Callable[..., Any]) -> Callable[..., Any]:
         return place_ahead(batches, get_strategy())
 
     return get_placed_iterator
+
+
+def _one_form(model: keras.Model, name: str, step: Callable[..., Any]) -> Callable[..., Any]:
+    """Give Keras's own step ``(x, y, None)``, as `train_on_batch` makes it, in the form ``(x, y)``
+    that `fit` gives: one compilation serves both. A user's step gets what Keras would give it.
+    """
+    if overrides(model, name):
+        return step
+
+    def step_on_one_form(state: Any, batch: Any) -> Any:
+        if isinstance(batch, tuple) and len(batch) == 3 and batch[2] is None:
+            batch = batch[:2]
+        return step(state, batch)
+
+    return step_on_one_form
 
 
 def _predict_step(model: keras.Model) -> Callable[..., Any]:
