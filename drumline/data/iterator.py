@@ -61,7 +61,7 @@ class DatasetIterator(Generic[T]):
             self._count += 1
             raise error
         while not self._ended:
-            limit = self._ramp.start() if self._stage.eager else 1
+            limit = self._ramp.start(self._stage.granule) if self._stage.eager else 1
             self._before = self._stage.state()
             self._count = 0
             block = self._stage.next(limit)

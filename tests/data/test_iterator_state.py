@@ -3,7 +3,6 @@
 import gc
 import json
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -47,19 +46,16 @@ def test_a_state_of_another_dataset_is_refused():
 
 
 def test_a_dropped_iterator_stops_its_threads():
-    def names():
-        return [t.name for t in threading.enumerate() if t.name == "drumline-prefetch"]
-
-    before = len(names())
+    before = set(threading.enumerate())
     iterator = iter(Dataset.range(10**9).map(lambda v: v + 1).batch(10).prefetch(2))
     next(iterator)
-    assert len(names()) > before
+    started = set(threading.enumerate()) - before
+    assert "drumline-prefetch" in {thread.name for thread in started}
     del iterator
     gc.collect()
-    deadline = time.monotonic() + 10
-    while len(names()) > before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert len(names()) == before
+    for thread in started:
+        thread.join(timeout=10)
+    assert not any(thread.is_alive() for thread in started)
 
 
 def test_a_closed_iterator_yields_nothing_more():

@@ -17,9 +17,12 @@ class MapStage(Stage):
         self.source = source
         self.function = function
         self.eager = source.eager
-        self.granule = max(source.granule, function.block_length)
         self._carry = Carry(source)
         self._position = 0
+
+    @property
+    def granule(self) -> int:  # type: ignore[override]
+        return max(self.source.granule, self.function.block_length)
 
     def next(self, limit: int) -> Block | None:
         limit = self.function.limit(min(limit, self.granule) if self.granule > 1 else limit)

@@ -134,7 +134,7 @@ class _Producer:
     def _run(self) -> None:
         try:
             while (room := self._wait_for_room()) > 0:
-                block = self._source.next(min(room, self._ramp.start()))
+                block = self._source.next(min(room, self._ramp.start(self._source.granule)))
                 self._ramp.stop()
                 after = self._source.state()
                 with self._changed:

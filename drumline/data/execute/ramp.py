@@ -17,19 +17,20 @@ class Ramp:
     """
 
     def __init__(self, row_nbytes: int):
-        self.limit = 1
+        self._limit = 1
         self._most = max(1, min(MAX_ELEMENTS, TARGET_BYTES // max(1, row_nbytes)))
         self._started = 0.0
 
-    def start(self) -> int:
-        """Notes the time and returns the number of elements to ask for."""
+    def start(self, granule: int) -> int:
+        """Notes the time and returns the number of elements to ask a stage of ``granule`` for."""
         self._started = time.perf_counter()
-        return self.limit
+        limit = min(self._limit, max(self._most, granule))
+        return limit - limit % granule if limit > granule else limit
 
     def stop(self) -> None:
         """Adapts to how long the block took since ``start``."""
         elapsed = time.perf_counter() - self._started
         if elapsed < _FAST:
-            self.limit = min(self.limit * 2, self._most)
+            self._limit = min(self._limit * 2, MAX_ELEMENTS)
         elif elapsed > _SLOW:
-            self.limit = max(1, self.limit // 2)
+            self._limit = max(1, self._limit // 2)
