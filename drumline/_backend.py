@@ -1,0 +1,114 @@
+"""Choosing Keras's JAX backend, and keeping the CPU at hand for the input pipeline."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from pathlib import Path
+
+import jax
+
+from drumline._jax_start import jax_has_started
+
+_VARIABLE = "KERAS_BACKEND"
+
+
+def select_keras_backend() -> None:
+    """Make Keras run on JAX: at once if it is not imported yet, else check that it does.
+
+    Warns when ``KERAS_BACKEND`` or a deliberate choice in Keras's own ``keras.json`` says another
+    backend. Keras writes ``"tensorflow"`` into that file by itself when it is first imported, so
+    this value is no choice of the user's and passes in silence.
+
+    Raises:
+        ImportError: if Keras was imported earlier with another backend.
+    """
+    if "keras" in sys.modules:
+        _require_jax_backend()
+        return
+    chosen = os.environ.get(_VARIABLE)
+    if chosen and chosen != "jax":
+        _warn_overruled(f"the environment variable {_VARIABLE}={chosen}", f"set {_VARIABLE}=jax")
+    configured = _configured_backend()
+    if not chosen and configured not in (None, "jax", "tensorflow"):
+        _warn_overruled(f'"backend": "{configured}" in {_keras_config_path()}', 'write "jax" there')
+    os.environ[_VARIABLE] = "jax"
+
+
+def keep_cpu_platform() -> None:
+    """Add the CPU to an accelerator-only list of JAX platforms, as in ``JAX_PLATFORMS=cuda``.
+
+    The first platform of the list stays JAX's default. Once JAX has started this does nothing:
+    its platforms are fixed then.
+    """
+    platforms = jax.config.jax_platforms
+    if platforms and "cpu" not in platforms.split(",") and not jax_has_started():
+        jax.config.update("jax_platforms", f"{platforms},cpu")
+        _accelerators_asked_for.append(platforms)
+
+
+def cpu_device() -> jax.Device:
+    """The first CPU device of this process, on which the input pipeline computes.
+
+    Raises:
+        RuntimeError: if JAX started without its CPU backend, or was told to use an accelerator
+            only and found none; the message says what to set.
+    """
+    keep_cpu_platform()
+    try:
+        device = jax.local_devices(backend="cpu")[0]
+    except RuntimeError as error:
+        platforms = jax.config.jax_platforms
+        if not platforms or "cpu" in platforms.split(","):
+            raise
+        raise RuntimeError(
+            f"drumline's input pipeline computes on the CPU, but JAX started with the platforms "
+            f'{platforms!r} only. Set JAX_PLATFORMS="{platforms},cpu" (the first stays the '
+            f"default), or import drumline before the first JAX computation."
+        ) from error
+    if _accelerators_asked_for and jax.local_devices()[0] == device:
+        asked = _accelerators_asked_for[0]
+        raise RuntimeError(
+            f"JAX was told to use the platforms {asked!r} only, and found no such device here. "
+            f"To run on the CPU, set JAX_PLATFORMS=cpu or leave it unset."
+        )
+    return device
+
+
+_accelerators_asked_for: list[str] = []
+
+
+def _require_jax_backend() -> None:
+    import keras
+
+    backend = keras.config.backend()
+    if backend != "jax":
+        raise ImportError(
+            f"drumline runs Keras on JAX, but Keras was imported before drumline with the "
+            f"{backend!r} backend, which cannot be changed any more. Import drumline before "
+            f"keras, or set the environment variable {_VARIABLE}=jax."
+        )
+
+
+def _warn_overruled(what: str, remedy: str) -> None:
+    warnings.warn(
+        f"drumline runs Keras on JAX and overrules {what}; {remedy} to silence this warning.",
+        UserWarning,
+        stacklevel=4,
+    )
+
+
+def _keras_config_path() -> Path:
+    home = os.environ.get("KERAS_HOME")
+    return (Path(home) if home else Path.home() / ".keras") / "keras.json"
+
+
+def _configured_backend() -> str | None:
+    try:
+        config = json.loads(_keras_config_path().read_text())
+    except (OSError, ValueError):  # Keras itself takes an absent or unreadable file for empty
+        return None
+    backend = config.get("backend") if isinstance(config, dict) else None
+    return backend if isinstance(backend, str) else None
