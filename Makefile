@@ -1,0 +1,69 @@
+# `make demo` and `make test` need nothing before them but Python 3.11 or newer and cargo.
+
+PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(shell \
+	$(p) -c 'import sys; sys.version_info >= (3, 11) and print("$(p)")' 2>/dev/null)))
+CARGO ?= $(firstword $(shell command -v cargo 2>/dev/null) $(wildcard $(HOME)/.cargo/bin/cargo))
+VENV := .venv
+OLDEST := .venv-oldest
+INPUTS := pyproject.toml rust/Cargo.toml rust/Cargo.lock $(wildcard rust/src/*.rs)
+PYTEST := -m pytest -n 2 --dist worksteal -q
+
+.PHONY: demo test test-oldest lint lint-rust test-rust bench install clean
+
+demo: install
+	$(VENV)/bin/drumline demo
+
+test: install
+	$(VENV)/bin/python $(PYTEST)
+
+test-oldest: $(OLDEST)/.installed
+	$(OLDEST)/bin/python $(PYTEST)
+
+lint: install lint-rust
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	$(VENV)/bin/python scripts/check_file_lengths.py
+
+lint-rust: install
+	@if $(CARGO) fmt --version >/dev/null 2>&1; then \
+		echo "cargo fmt --check"; $(CARGO) fmt --manifest-path rust/Cargo.toml --check; \
+	else echo "rustfmt is not installed: skipped"; fi
+	@if $(CARGO) clippy --version >/dev/null 2>&1; then \
+		PYO3_PYTHON=$(CURDIR)/$(VENV)/bin/python \
+		$(CARGO) clippy --manifest-path rust/Cargo.toml --locked --all-targets -- -D warnings; \
+	else echo "clippy is not installed: skipped"; fi
+
+test-rust: check-tools
+	$(CARGO) test --manifest-path rust/Cargo.toml --locked --no-default-features
+
+bench: $(VENV)/.installed-bench
+	$(VENV)/bin/python -m benchmarks
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: $(INPUTS) | check-tools
+	$(PYTHON) -m venv $(VENV)
+	PATH="$(dir $(CARGO)):$$PATH" $(VENV)/bin/python -m pip install -q -e '.[dev]'
+	touch $@
+
+$(VENV)/.installed-bench: $(VENV)/.installed
+	PATH="$(dir $(CARGO)):$$PATH" $(VENV)/bin/python -m pip install -q -e '.[bench]'
+	touch $@
+
+$(OLDEST)/.installed: $(INPUTS) constraints/oldest.txt | check-tools
+	$(PYTHON) -m venv $(OLDEST)
+	PATH="$(dir $(CARGO)):$$PATH" $(OLDEST)/bin/python -m pip install -q \
+		-c constraints/oldest.txt -e '.[dev]'
+	touch $@
+
+.PHONY: check-tools
+check-tools:
+	@test -n "$(PYTHON)" || { echo "drumline needs Python 3.11 or newer: install one, or name it\
+ with 'make PYTHON=/path/to/python'." >&2; exit 1; }
+	@test -n "$(CARGO)" || { echo "drumline builds a Rust extension and needs cargo 1.85 or newer:\
+ install Rust with rustup or your system's packages." >&2; exit 1; }
+
+clean:
+	rm -rf $(VENV) $(OLDEST) rust/target drumline/_core*.so

@@ -1,0 +1,38 @@
+"""What every test relies on: Keras on JAX, four CPU devices, repeatable examples."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+os.environ["KERAS_BACKEND"] = "jax"
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import jax
+import pytest
+from hypothesis import HealthCheck, settings
+
+CPU_DEVICES = 4
+
+jax.config.update("jax_num_cpu_devices", CPU_DEVICES)
+
+settings.register_profile(
+    "drumline",
+    derandomize=True,
+    max_examples=40,
+    deadline=None,  # the first example of many tests compiles
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.register_profile("thorough", settings.get_profile("drumline"), max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "drumline"))
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real data beside the repository, or the one `DRUMLINE_SHARED` names."""
+    root = Path(__file__).resolve().parents[1]
+    shared = Path(os.environ.get("DRUMLINE_SHARED", root.parent / "shared"))
+    data = shared / "data"
+    if not data.is_dir():
+        pytest.skip(f"no real data in {data}; set DRUMLINE_SHARED to the folder that holds data/")
+    return data
