@@ -1,0 +1,20 @@
+"""Named datasets: ``load("mnist", split="train[:80%]")``."""
+
+from drumline.datasets.builder import DatasetBuilder
+from drumline.datasets.idx import IdxError, read_idx
+from drumline.datasets.info import DatasetInfo, SplitInfo, Splits
+from drumline.datasets.load import load
+from drumline.datasets.registry import builder, list_builders, register
+
+__all__ = [
+    "DatasetBuilder",
+    "DatasetInfo",
+    "IdxError",
+    "SplitInfo",
+    "Splits",
+    "builder",
+    "list_builders",
+    "load",
+    "read_idx",
+    "register",
+]

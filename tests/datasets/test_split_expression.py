@@ -1,0 +1,88 @@
+"""Split expressions select the rows tfds would."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drumline.datasets.info import Splits
+from drumline.datasets.split_expression import RowRange, resolve_split
+
+SIZES = {"train": 999, "test": 50}
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("train", [("train", 0, 999)]),
+        ("train[:]", [("train", 0, 999)]),
+        ("train[10:20]", [("train", 10, 20)]),
+        ("train[-5:]", [("train", 994, 999)]),
+        ("train[:-5]", [("train", 0, 994)]),
+        ("train[1_00:]", [("train", 100, 999)]),
+        ("train[:80%]", [("train", 0, 799)]),  # 799.2
+        ("train[80%:]", [("train", 799, 999)]),
+        ("train[-10%:]", [("train", 899, 999)]),  # -99.9
+        ("test[:33.3%]", [("test", 0, 17)]),  # 16.65
+        ("test[:1%]+test[5%:6%]", None),
+        ("test[:5%]", [("test", 0, 2)]),  # 2.5, to the even
+        (" train [ :10% ] + test", [("train", 0, 100), ("test", 0, 50)]),
+        ("test+test[:1]", [("test", 0, 50), ("test", 0, 1)]),
+        ("all", [("train", 0, 999), ("test", 0, 50)]),
+    ],
+)
+def test_rows(expression: str, expected: list[tuple[str, int, int]] | None) -> None:
+    if expected is None:  # half a row rounds to none
+        with pytest.raises(ValueError, match=r"'test\[:1%\]' selects no example"):
+            resolve_split(expression, SIZES)
+    else:
+        assert resolve_split(expression, SIZES) == [RowRange(*part) for part in expected]
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("", "the name of a split at character 1, found its end"),
+        ("train[:80%", "or ']' at character 11, found its end"),
+        ("train[80]", r"':' .* at character 9, found ']'"),
+        ("train[:8x]", "at character 9, found 'x'"),
+        ("train[:5shard]", "a number of rows or a percentage at character 9, found 's'"),
+        ("train[1.5:]", "a whole number of rows at character 7"),
+        ("train+", "the name of a split at character 7, found its end"),
+        ("train test", "or the end at character 7, found 't'"),
+        ("train[:10%]]", "or the end at character 12, found ']'"),
+        ("train[3:20%]", "mixes rows and percent"),
+        ("train[:1000]", "reaches beyond the split's 999 rows"),
+        ("train[:101%]", "reaches beyond 100%"),
+        ("train[20:10]", r"selects no example: of 999 rows, \[20:10\]"),
+        ("all[:10%]", "'all' cannot be sliced"),
+        ("trian[:5]", r"Unknown split 'trian' .* Did you mean 'train'\? There are: train, test"),
+    ],
+)
+def test_errors_say_what_is_wrong_and_where(expression: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        resolve_split(expression, SIZES)
+
+
+@given(st.integers(1, 10_000), st.lists(st.integers(0, 100), min_size=1, max_size=5))
+def test_neighbouring_percentages_neither_overlap_nor_leave_gaps(
+    rows: int, cuts: list[int]
+) -> None:
+    edges = [0, *sorted(cuts), 100]
+    found = []
+    for low, high in itertools.pairwise(edges):
+        if round(low * rows / 100.0) < round(high * rows / 100.0):
+            found += resolve_split(f"x[{low}%:{high}%]", {"x": rows})
+    assert [part.start for part in found] == [0, *(part.stop for part in found[:-1])]
+    assert found[-1].stop == rows
+
+
+def test_info_counts_the_examples_of_expressions() -> None:
+    splits = Splits(SIZES)
+    assert splits["train[:80%]+test"].num_examples == 849
+    assert dict(splits).keys() == {"train", "test"}
+    assert splits.total_num_examples == 1049
+    assert "train[:80%]" not in splits
