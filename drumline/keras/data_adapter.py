@@ -12,7 +12,7 @@ import numpy as np
 from drumline.data import INFINITE_CARDINALITY, Dataset
 from drumline.distribute import DistributedDataset, get_strategy
 from drumline.keras import private
-from drumline.keras.class_weights import weigh_classes
+from drumline.keras.class_weights import require_targets_alone, weigh_classes
 
 _KIND = "drumline.data.Dataset"
 
@@ -28,6 +28,9 @@ class DatasetAdapter(private.DataAdapter):  # type: ignore[misc]
     builtin_prefetch = True
 
     def __init__(self, dataset: Dataset, class_weight: dict[int, float] | None = None) -> None:
+        _require_batched(dataset)
+        if class_weight:
+            require_targets_alone(dataset.element_spec)
         self._dataset = dataset
         self._class_weight = class_weight
 
@@ -85,7 +88,9 @@ def adapt_datasets(get_data_adapter: Callable[..., Any]) -> Callable[..., Any]:
 
     def get_adapter(x: Any, y: Any = None, sample_weight: Any = None, **options: Any) -> Any:
         if not isinstance(x, (Dataset, DistributedDataset)):
-            return get_data_adapter(x, y=y, sample_weight=sample_weight, **options)
+            adapter = get_data_adapter(x, y=y, sample_weight=sample_weight, **options)
+            _require_batches(adapter)
+            return adapter
         if y is not None:
             private.raise_unsupported_arg("y", "the targets", _KIND)
         if sample_weight is not None:
@@ -95,6 +100,19 @@ def adapt_datasets(get_data_adapter: Callable[..., Any]) -> Callable[..., Any]:
         return DatasetAdapter(dataset, class_weight=options.get("class_weight"))
 
     return get_adapter
+
+
+def _require_batched(dataset: Dataset) -> None:
+    if any(leaf.shape == () for leaf in jax.tree.leaves(dataset.element_spec)):
+        raise ValueError(
+            "The dataset's elements are single examples, not batches: call `.batch(n)` on it. "
+            f"Element specification: {dataset.element_spec}"
+        )
+
+
+def _require_batches(adapter: Any) -> None:
+    if adapter.num_batches == 0:
+        raise ValueError("The input has no elements: there is nothing to fit, evaluate or predict.")
 
 
 def _undistributed(x: Dataset | DistributedDataset) -> Any:
@@ -146,5 +164,5 @@ def _example_batch(adapter: DatasetAdapter) -> Any:
     )
     if not adapter._class_weight:
         return batch
-    x, y = batch
+    x, y, _ = keras.utils.unpack_x_y_sample_weight(batch)
     return x, y, jax.ShapeDtypeStruct((rows,), np.dtype(keras.backend.floatx()))
