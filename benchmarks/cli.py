@@ -60,10 +60,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("workloads", nargs="*", metavar="workload", help="default: all")
     parser.add_argument("--runs", type=int, default=5, help="rounds of each workload (5)")
     parser.add_argument(
-        "--contenders",
-        nargs="+",
-        metavar="NAME",
-        help="only these, as --list names them",
+        "--contenders", nargs="+", metavar="NAME", help="only these, as --list names them"
     )
     parser.add_argument(
         "--quick",
@@ -81,9 +78,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="where results go (benchmarks/results)")
     parser.add_argument("--list", action="store_true", help="list workloads and contenders")
     parser.add_argument(
-        "--render",
-        action="store_true",
-        help="write the report anew from stored results",
+        "--render", action="store_true", help="write the report anew from stored results"
     )
     arguments = parser.parse_args(argv)
     unknown = [name for name in arguments.workloads if name not in WORKLOADS]

@@ -88,12 +88,11 @@ class _Epoch:
 
 def _time_epoch(pipeline: Iterable[Batch], start: float) -> _Epoch:
     iterator = iter(pipeline)
-    batch = next(iterator)
+    _batch = next(iterator)
     first = time.perf_counter()
     batches = 1
-    for batch in iterator:
+    for _batch in iterator:
         batches += 1
-    del batch
     return _Epoch(first - start, time.perf_counter() - start, batches)
 
 

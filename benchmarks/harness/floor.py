@@ -53,9 +53,7 @@ class Verdict:
 
 
 def judge(
-    floors: tuple[Floor, ...],
-    ratios: Mapping[tuple[str, str], float],
-    speeds: Mapping[str, float],
+    floors: tuple[Floor, ...], ratios: Mapping[tuple[str, str], float], speeds: Mapping[str, float]
 ) -> list[Verdict]:
     """Each floor beside its measured value.
 

@@ -36,9 +36,7 @@ def speeds(runs: Sequence[Measurement | None], metric: str) -> Spread | None:
 
 
 def ratio(
-    ours: Sequence[Measurement | None],
-    theirs: Sequence[Measurement | None],
-    metric: str,
+    ours: Sequence[Measurement | None], theirs: Sequence[Measurement | None], metric: str
 ) -> Spread | None:
     """The spread of our speed over theirs, each ratio taken within one round.
 

@@ -98,9 +98,7 @@ def timeline(keras: Any) -> Any:
 
 
 def measure_training(
-    prepare: Callable[[], Prepared],
-    scale: Scale,
-    libraries: Iterable[str],
+    prepare: Callable[[], Prepared], scale: Scale, libraries: Iterable[str]
 ) -> Measurement:
     """Measures a training from the building of its model to its last epoch.
 

@@ -11,12 +11,7 @@ from rich.table import Table
 from benchmarks.harness.floor import OURS
 from benchmarks.report.rows import FLOOR_COLUMNS, floor_rows, speed_columns, speed_rows
 
-OUTCOME_STYLES = {
-    "pass": "green",
-    "reached": "green",
-    "miss": "bold red",
-    "short": "yellow",
-}
+OUTCOME_STYLES = {"pass": "green", "reached": "green", "miss": "bold red", "short": "yellow"}
 
 
 def print_summary(console: Console, summary: dict[str, Any]) -> None:

@@ -65,24 +65,13 @@ def _panel(axes: Axes, summary: dict[str, Any]) -> None:
 
 
 def _row(
-    axes: Axes,
-    place: int,
-    entry: dict[str, Any],
-    unit_speed: float,
-    unit: str,
-    marks: list[Mark],
+    axes: Axes, place: int, entry: dict[str, Any], unit_speed: float, unit: str, marks: list[Mark]
 ) -> None:
     colour = OURS_COLOUR if entry["name"] == OURS else PEER_COLOUR
     later = {key: value / unit_speed for key, value in entry["speeds"]["later"].items()}
     first = entry["speeds"]["first"]["median"] / unit_speed
     axes.plot([first, later["median"]], [place, place], color=colour, alpha=0.25, linewidth=2)
-    axes.plot(
-        [later["low"], later["high"]],
-        [place, place],
-        color=colour,
-        linewidth=4,
-        alpha=0.55,
-    )
+    axes.plot([later["low"], later["high"]], [place, place], color=colour, linewidth=4, alpha=0.55)
     axes.plot(first, place, "o", markerfacecolor="white", color=colour, markersize=6)
     axes.plot(later["median"], place, "o", color=colour, markersize=8)
     for wanted, style in marks:
@@ -143,15 +132,7 @@ def _measured(summary: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _legend() -> list[Line2D]:
     return [
-        Line2D(
-            [],
-            [],
-            marker="o",
-            color=QUIET,
-            linestyle="",
-            markersize=8,
-            label="later epochs",
-        ),
+        Line2D([], [], marker="o", color=QUIET, linestyle="", markersize=8, label="later epochs"),
         Line2D(
             [],
             [],

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.report.numbers import (
-    delay,
-    floor_name,
-    floor_value,
-    rate_spread,
-    ratio_spread,
-)
+from benchmarks.report.numbers import delay, floor_name, floor_value, rate_spread, ratio_spread
 
 SPEED_COLUMNS = (
     "contender",

@@ -16,11 +16,7 @@ Summary = dict[str, Any]
 
 
 def summarize(
-    workload: Workload,
-    scale: Scale,
-    rounds: Rounds,
-    skipped: Mapping[str, str],
-    quick: bool,
+    workload: Workload, scale: Scale, rounds: Rounds, skipped: Mapping[str, str], quick: bool
 ) -> Summary:
     """The summary of a workload, made of plain values only.
 
@@ -32,12 +28,7 @@ def summarize(
         quick: whether this was a trial, whose floors mean nothing.
     """
     contenders = [
-        _contender(
-            contender.name,
-            contender.about,
-            rounds,
-            skipped.get(contender.name),
-        )
+        _contender(contender.name, contender.about, rounds, skipped.get(contender.name))
         for contender in workload.contenders
         if contender.name in rounds.runs or contender.name in skipped
     ]

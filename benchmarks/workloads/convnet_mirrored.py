@@ -6,20 +6,9 @@ import functools
 import os
 
 from benchmarks.harness.floor import Floor
-from benchmarks.harness.training import (
-    ModelAndFit,
-    Prepared,
-    check_training,
-    fit,
-    measured,
-)
+from benchmarks.harness.training import ModelAndFit, Prepared, check_training, fit, measured
 from benchmarks.harness.workload import Contender, Scale, Workload
-from benchmarks.workloads.convnet import (
-    FALLS_TO,
-    TOLERANCE,
-    compiled_convnet,
-    make_examples,
-)
+from benchmarks.workloads.convnet import FALLS_TO, TOLERANCE, compiled_convnet, make_examples
 
 REPLICAS = 2
 

@@ -64,8 +64,7 @@ def measured(
 
 
 def check_images(
-    transform: Callable[[NDArray[np.float32]], NDArray[np.float32]],
-    levels_per_unit: float,
+    transform: Callable[[NDArray[np.float32]], NDArray[np.float32]], levels_per_unit: float
 ) -> Callable[[Scale, Mapping[str, Measurement]], Problems]:
     """The check that every epoch was a full shuffle of ``transform`` applied to the images."""
 

@@ -179,10 +179,7 @@ def numpy_by_hand(images: Images, scale: Scale) -> Build:
         order = random.permutation(scale.elements)
         for start in range(0, scale.elements, scale.batch_size):
             index = order[start : start + scale.batch_size]
-            yield (
-                pixels.take(index, axis=0)[:, :, ::-1] * reciprocal,
-                labels.take(index),
-            )
+            yield (pixels.take(index, axis=0)[:, :, ::-1] * reciprocal, labels.take(index))
 
     return lambda: Epochs(epoch)
 

@@ -67,10 +67,7 @@ def tf_data_batch_first(scale: Scale) -> Build:
             tf.data.Dataset.range(scale.elements)
             .batch(scale.batch_size)
             .map(lambda v: v * 2 + 1, num_parallel_calls=tf.data.AUTOTUNE)
-            .map(
-                lambda v: tf.boolean_mask(v, v % 3 == 0),
-                num_parallel_calls=tf.data.AUTOTUNE,
-            )
+            .map(lambda v: tf.boolean_mask(v, v % 3 == 0), num_parallel_calls=tf.data.AUTOTUNE)
             .rebatch(scale.batch_size)
             .prefetch(tf.data.AUTOTUNE)
         )

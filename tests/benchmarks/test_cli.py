@@ -10,15 +10,7 @@ from benchmarks.workloads import WORKLOADS
 
 def run_numpy(tmp_path, *options):
     return cli.main(
-        [
-            "range_filter",
-            "--quick",
-            "--contenders",
-            "numpy",
-            "--out",
-            str(tmp_path),
-            *options,
-        ]
+        ["range_filter", "--quick", "--contenders", "numpy", "--out", str(tmp_path), *options]
     )
 
 

@@ -31,10 +31,7 @@ def test_evidence_comes_from_epochs_of_its_own(monkeypatch):
     measurement = measure(pipeline)
     assert len(measurement.later_epochs_s) == 2
     assert pipeline.started == 1 + 2 + 2
-    assert measurement.evidence == {
-        "batches": [3],
-        "epochs": [{"seen": "abc"}, {"seen": "abc"}],
-    }
+    assert measurement.evidence == {"batches": [3], "epochs": [{"seen": "abc"}, {"seen": "abc"}]}
     assert set(measurement.versions) == {"python", "numpy"}
 
 
@@ -60,11 +57,24 @@ def test_differing_batch_counts_show(monkeypatch):
 
 def test_time_is_taken_apart(monkeypatch):
     clock = iter(range(100))
-    monkeypatch.setattr(epochs.time, "perf_counter", lambda: float(next(clock)))
-    measurement = measure(Counted(), later_epochs=2)
-    assert measurement.import_s == 1.0
-    assert measurement.first_batch_s == 1.0
-    assert measurement.first_epoch_s == 2.0
+    tick = clock.__next__
+    monkeypatch.setattr(epochs, "AT_MOST_S", 100.0)
+    monkeypatch.setattr(epochs.time, "perf_counter", lambda: float(tick()))
+
+    def prepare():
+        for _ in range(10):
+            tick()
+        return build
+
+    def build():
+        for _ in range(5):
+            tick()
+        return Counted()
+
+    measurement = measure_pipeline(prepare, lambda batches: {"seen": list(batches)}, 3, 2, ())
+    assert measurement.import_s == 11.0
+    assert measurement.first_batch_s == 6.0
+    assert measurement.first_epoch_s == 7.0
     assert measurement.later_epochs_s == (2.0, 2.0)
 
 

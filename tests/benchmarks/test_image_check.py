@@ -73,6 +73,7 @@ def test_other_orders_are_found(order, complaint):
     [
         (lambda x, y: (np.roll(x, 1, axis=0), y), "content"),
         (lambda x, y: (x[:, ::-1], y), "content"),
+        (lambda x, y: (np.roll(x.reshape(len(x), -1), 8, axis=1).reshape(x.shape), y), "content"),
         (lambda x, y: (x + np.float32(0.01), y), "off by 0.01"),
         (lambda x, y: (x.astype(np.float64), y), "float64, int64"),
         (lambda x, y: (x, y.astype(np.int32)), "float32, int32"),

@@ -11,10 +11,7 @@ def fresh():
 
 
 def test_the_first_interpreter_that_has_everything_is_chosen():
-    assert choose([sys.executable, "/no/such/python"], ("json", "numpy")) == (
-        sys.executable,
-        "",
-    )
+    assert choose([sys.executable, "/no/such/python"], ("json", "numpy")) == (sys.executable, "")
 
 
 def test_what_is_missing_is_named():

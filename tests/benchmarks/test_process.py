@@ -28,10 +28,7 @@ def test_a_crash_is_reported_with_the_tail_of_its_standard_error():
 
 def test_a_signal_is_named():
     run = python("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-    assert (run.outcome.kind, run.outcome.detail) == (
-        "crash",
-        "ended by signal SIGKILL",
-    )
+    assert (run.outcome.kind, run.outcome.detail) == ("crash", "ended by signal SIGKILL")
 
 
 def test_a_run_without_a_result_is_reported():

@@ -3,12 +3,7 @@ import pytest
 
 from benchmarks.harness import epochs
 from benchmarks.harness.workload import Scale
-from benchmarks.workloads.range_filter import (
-    WORKLOAD,
-    expected,
-    measured,
-    numpy_by_hand,
-)
+from benchmarks.workloads.range_filter import WORKLOAD, expected, measured, numpy_by_hand
 
 SCALE = Scale(elements=40_000, batch_size=256, later_epochs=1)
 

@@ -55,12 +55,7 @@ def rounds(make):
 
 def test_the_summary_tells_what_became_of_each_contender(summary):
     statuses = {entry["name"]: entry["status"] for entry in summary["contenders"]}
-    assert statuses == {
-        "drumline": "ok",
-        "peer": "ok",
-        "broken": "wrong",
-        "absent": "skipped",
-    }
+    assert statuses == {"drumline": "ok", "peer": "ok", "broken": "wrong", "absent": "skipped"}
     assert summary["rounds"] == 3
 
 
@@ -97,13 +92,7 @@ def test_the_terminal_shows_it(summary):
     console = Console(width=160, record=True, force_terminal=False)
     print_summary(console, summary)
     text = console.export_text()
-    for part in (
-        "a made-up workload",
-        "5.00x",
-        "wrong: delivered other content",
-        "miss",
-        "4.00x",
-    ):
+    for part in ("a made-up workload", "5.00x", "wrong: delivered other content", "miss", "4.00x"):
         assert part in text
 
 
@@ -111,6 +100,9 @@ def test_markdown_shows_it(summary, tmp_path):
     store.save(tmp_path, summary)
     page = markdown.render(store.load_all(tmp_path, ["missing", "made_up"]))
     assert "| drumline | 10.0 ms | 100 | 500 (333 .. 1.00 k) |" in page
+    assert (
+        "| peer | 10.0 ms | 50.0 | 100 (83.3 .. 200) | 2.00x | 5.00x (4.00x .. 5.00x) | 0.5 s |"
+    ) in page
     assert "| absent | skipped: torch not installed |" in page
     assert "| later epochs / peer | 4.00x | 6.00x | 5.00x | pass |" in page
     assert "| first epoch / peer | 3.00x | - | 2.00x | miss |" in page
