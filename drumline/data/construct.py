@@ -44,7 +44,9 @@ def _columns(value: Any, operation: str) -> tuple[list[np.ndarray], Any]:
     columns = []
     for i, leaf in enumerate(leaves):
         try:
-            columns.append(np.ascontiguousarray(as_array(leaf)) if np.ndim(leaf) else as_array(leaf))
+            columns.append(
+                np.ascontiguousarray(as_array(leaf)) if np.ndim(leaf) else as_array(leaf)
+            )
         except (TypeError, ValueError) as error:
             raise type(error)(f"{operation}: leaf {i}: {error}") from error
     return columns, structure
@@ -76,7 +78,9 @@ def generator(factory: Callable[[], Iterable[Any]], output_signature: Any) -> Ge
     leaves, structure = flatten(output_signature)
     for leaf in leaves:
         if not isinstance(leaf, TensorSpec):
-            raise TypeError(f"from_generator: output_signature holds {leaf!r:.60}, not a TensorSpec")
+            raise TypeError(
+                f"from_generator: output_signature holds {leaf!r:.60}, not a TensorSpec"
+            )
     if not leaves:
         raise ValueError("from_generator: output_signature has no TensorSpec in it")
     name = getattr(factory, "__qualname__", type(factory).__name__).split("<locals>.")[-1]

@@ -70,9 +70,7 @@ class Dataset:
         return Dataset(construct.integers(args, output_type))
 
     @staticmethod
-    def from_generator(
-        generator: Callable[[], Iterable[Any]], *, output_signature: Any
-    ) -> Dataset:
+    def from_generator(generator: Callable[[], Iterable[Any]], *, output_signature: Any) -> Dataset:
         """Elements are what iterating over ``generator()`` yields, in every epoch anew.
 
         Args:
@@ -224,7 +222,7 @@ class Dataset:
         return self._with(buffering.Cache((self._plan,), CacheStore()))
 
     def prefetch(self, buffer_size: int | None) -> Dataset:
-        """Makes up to ``buffer_size`` elements ahead, on a thread; ``AUTOTUNE`` bounds by memory."""
+        """Makes up to ``buffer_size`` elements ahead on a thread; ``AUTOTUNE``: as memory allows."""
         if buffer_size is None or buffer_size == AUTOTUNE:
             return self._with(buffering.Prefetch((self._plan,), None))
         size = _count(buffer_size, "prefetch", "buffer_size", least=0)
@@ -251,7 +249,7 @@ class Dataset:
         return self._plan.spec.tree()
 
     def cardinality(self) -> int:
-        """The number of elements, or ``INFINITE_CARDINALITY`` (-1) or ``UNKNOWN_CARDINALITY`` (-2)."""
+        """The number of elements, ``INFINITE_CARDINALITY`` (-1) or ``UNKNOWN_CARDINALITY`` (-2)."""
         return self._plan.cardinality
 
     def __len__(self) -> int:

@@ -17,6 +17,7 @@ from drumline.data.plan.buffering import Cache
 from drumline.data.plan.node import Node
 from drumline.data.plan.ordering import Shuffle
 from drumline.data.rewrite.optimize import optimize
+from drumline.data.spec import STRING
 
 
 class Epochs:
@@ -78,4 +79,4 @@ def first_element(plan: Node) -> Any:
 
 def _zero(shape: tuple[int | None, ...], dtype: np.dtype) -> np.ndarray:
     dims = tuple(dim or 0 for dim in shape)
-    return np.full((1, *dims), b"", dtype) if dtype == object else np.zeros((1, *dims), dtype)
+    return np.full((1, *dims), b"", dtype) if dtype == STRING else np.zeros((1, *dims), dtype)

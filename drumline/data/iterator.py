@@ -50,7 +50,7 @@ class DatasetIterator(Generic[T]):
 
     def __next__(self) -> T:
         try:
-            return next(self._items)  # type: ignore[no-any-return]
+            return next(self._items)
         except StopIteration:
             pass
         return self._refill()
@@ -78,7 +78,7 @@ class DatasetIterator(Generic[T]):
             self._count = len(items)
             self._error = block.error
             if items:
-                return next(self._items)  # type: ignore[no-any-return]
+                return next(self._items)
             if self._error is not None:
                 return self._refill()
         raise StopIteration

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,7 +35,9 @@ def as_dtype(dtype: Any) -> np.dtype:
     result = np.dtype(dtype)
     if result.kind in "SUO":
         return STRING
-    if result.kind in "biufc" or (result.kind == "V" and result.fields is None and result.type != np.void):
+    if result.kind in "biufc" or (
+        result.kind == "V" and result.fields is None and result.type != np.void
+    ):
         return result
     raise TypeError(f"a dataset column cannot have dtype {result!r}; use a number, bool or bytes")
 
@@ -53,7 +56,9 @@ class TensorSpec:
     dtype: np.dtype = dataclasses.field(default_factory=lambda: np.dtype(np.float32))
     name: str | None = dataclasses.field(default=None, compare=False)
 
-    def __init__(self, shape: Sequence[int | None], dtype: Any = np.float32, name: str | None = None):
+    def __init__(
+        self, shape: Sequence[int | None], dtype: Any = np.float32, name: str | None = None
+    ):
         object.__setattr__(self, "shape", tuple(None if d is None else int(d) for d in shape))
         object.__setattr__(self, "dtype", as_dtype(dtype))
         object.__setattr__(self, "name", name)
@@ -73,14 +78,17 @@ class TensorSpec:
         """Bytes of one element of this leaf; ``None`` if a dimension varies or it holds bytes."""
         if self.is_string or not self.is_static:
             return None
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        return math.prod(dim or 0 for dim in self.shape) * self.dtype.itemsize
 
     def accepts(self, shape: Sequence[int], dtype: np.dtype) -> bool:
         """Whether a value of this shape and dtype is described by the spec."""
         return (
             dtype == self.dtype
             and len(shape) == len(self.shape)
-            and all(mine is None or mine == theirs for mine, theirs in zip(self.shape, shape, strict=True))
+            and all(
+                mine is None or mine == theirs
+                for mine, theirs in zip(self.shape, shape, strict=True)
+            )
         )
 
     def batched(self, size: int | None) -> TensorSpec:

@@ -61,7 +61,7 @@ class Structure:
 
     def _flatten(self, value: Any, leaves: list[Any], path: str) -> None:
         if self.kind == LEAF:
-            if isinstance(value, dict) or (isinstance(value, tuple)) or value is None:
+            if isinstance(value, dict | tuple) or value is None:
                 raise StructureError(path, self, value)
             leaves.append(value)
         elif self.kind == "none":
@@ -85,7 +85,9 @@ class Structure:
             return "None"
         inside = [str(child) for child in self.children]
         if self.kind == "dict":
-            return "{" + ", ".join(f"{k!r}: {c}" for k, c in zip(self.keys, inside, strict=True)) + "}"
+            return (
+                "{" + ", ".join(f"{k!r}: {c}" for k, c in zip(self.keys, inside, strict=True)) + "}"
+            )
         if self.kind == "list":
             return "[" + ", ".join(inside) + "]"
         name = self.type.__name__ if self.kind == "namedtuple" else ""

@@ -42,7 +42,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("value", "function", "expected"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+@pytest.mark.parametrize(
+    ("value", "function", "expected"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
+)
 def test_map(value, function, expected):
     result = one(value, function)
     assert result.dtype == expected.dtype
@@ -59,9 +61,11 @@ def test_an_id_beside_an_image_changes_nothing_about_the_image():
 
 def test_range_beyond_32_bits():
     ds = Dataset.range(3_000_000_000, 3_000_000_003)
-    assert list(ds.map(lambda v: v).batch(3))[0].tolist() == [3_000_000_000 + i for i in range(3)]
+    assert next(iter(ds.map(lambda v: v).batch(3))).tolist() == [
+        3_000_000_000 + i for i in range(3)
+    ]
     assert list(ds.filter(lambda v: v % 2 == 1)) == [3_000_000_001]
-    assert list(Dataset.range(3, output_type=np.int32))[0].dtype == np.int32
+    assert next(iter(Dataset.range(3, output_type=np.int32))).dtype == np.int32
 
 
 def test_python_literals_get_tensorflow_dtypes():
@@ -76,8 +80,10 @@ def test_every_operation_keeps_64_bits():
     chain = Dataset.zip(chain.take(20), ds).map(lambda a, b: a).concatenate(ds).prefetch(2).batch(7)
     ids = np.concatenate([i for i, _ in chain])
     floats = np.concatenate([f for _, f in chain])
-    assert ids.dtype == np.int64 and floats.dtype == np.float64
-    assert sorted(ids[:20]) == rows[0].tolist() and sorted(floats[:20]) == rows[1].tolist()
+    assert ids.dtype == np.int64
+    assert floats.dtype == np.float64
+    assert sorted(ids[:20]) == rows[0].tolist()
+    assert sorted(floats[:20]) == rows[1].tolist()
 
 
 @pytest.mark.parametrize("x64", ["0", "1"])
@@ -93,7 +99,11 @@ def test_jax_settings_do_not_show(x64):
     """
     env = {**os.environ, "JAX_ENABLE_X64": x64}
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], env=env, capture_output=True, text=True, check=False
+        [sys.executable, "-c", textwrap.dedent(script)],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     fifth = done.stdout.split()[2][:8]

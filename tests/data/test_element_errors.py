@@ -31,9 +31,13 @@ def test_elements_before_and_after_a_failure_are_delivered(calls):
     found = events(Dataset.range(8).map(fails_at(5), num_parallel_calls=calls))
     error = found.pop(5)
     assert [int(v) for v in found] == [0, 1, 2, 3, 4, 6, 7]
-    assert isinstance(error, ValueError) and str(error) == "no 5"
+    assert isinstance(error, ValueError)
+    assert str(error) == "no 5"
     assert error.element_index == 5
-    assert "element 5 of map(fails_at" in error.__notes__[0] or "element 5 of map(function" in error.__notes__[0]
+    assert (
+        "element 5 of map(fails_at" in error.__notes__[0]
+        or "element 5 of map(function" in error.__notes__[0]
+    )
 
 
 def test_the_users_frame_is_in_the_traceback():
@@ -52,13 +56,16 @@ def test_take_never_shows_an_error_past_its_end(optimize):
         Dataset.range(10).map(lambda v: 10 // (v - 5)).prefetch(4).take(5),
         Dataset.range(10).map(lambda v: 10 // (v - 4)).skip(5).take(2),
     ):
-        assert not [e for e in events(ds.with_options(options(optimize, 2))) if isinstance(e, Exception)]
+        assert not [
+            e for e in events(ds.with_options(options(optimize, 2))) if isinstance(e, Exception)
+        ]
 
 
 def test_integer_division_by_zero_in_a_compiled_map():
     found = events(Dataset.range(6).map(lambda v: 12 // (v - 3)))
     assert [int(v) for v in found if not isinstance(v, Exception)] == [-4, -6, -12, 12, 6]
-    assert isinstance(found[3], ZeroDivisionError) and found[3].element_index == 3
+    assert isinstance(found[3], ZeroDivisionError)
+    assert found[3].element_index == 3
     assert "test_element_errors.py" in str(found[3])
     assert isinstance(events(Dataset.range(2).map(lambda v: 7 % v))[0], ZeroDivisionError)
 
@@ -83,7 +90,8 @@ def test_index_of_an_error_after_a_shuffle_and_in_batches():
     ]
     shuffled = events(Dataset.range(50).map(lambda v: 12 // (v - 3)).shuffle(50, seed=1))
     (error,) = [e for e in shuffled if isinstance(e, Exception)]
-    assert error.element_index == 3 and len(shuffled) == 50
+    assert error.element_index == 3
+    assert len(shuffled) == 50
 
 
 def test_failures_in_several_operations():
@@ -93,7 +101,9 @@ def test_failures_in_several_operations():
 
 
 def test_failures_in_branches_that_run_stage_by_stage():
-    ds = Dataset.zip(Dataset.range(5).map(fails_at(1)), Dataset.range(5).map(fails_at(3))).enumerate()
+    ds = Dataset.zip(
+        Dataset.range(5).map(fails_at(1)), Dataset.range(5).map(fails_at(3))
+    ).enumerate()
     assert [isinstance(e, Exception) for e in events(ds)] == [False, True, False, True, False]
     ds = Dataset.range(6).map(fails_at(4)).shuffle(3, seed=0).repeat(2)
     assert sum(isinstance(e, Exception) for e in events(ds)) == 2
@@ -101,7 +111,8 @@ def test_failures_in_branches_that_run_stage_by_stage():
 
 def test_stop_iteration_in_a_function_does_not_end_the_data():
     found = events(Dataset.range(3).map(fails_at(1, StopIteration)))
-    assert isinstance(found[1], RuntimeError) and len(found) == 3
+    assert isinstance(found[1], RuntimeError)
+    assert len(found) == 3
 
 
 def test_an_error_on_the_first_element_is_raised_by_map():
@@ -128,15 +139,20 @@ def test_elements_that_change_midway(change, kind, text):
         found = events(ds)
         error = found.pop(2)
         assert [int(v) for v in found] == [0, 1, 3, 4]
-        assert isinstance(error, kind) and text in str(error)
+        assert isinstance(error, kind)
+        assert text in str(error)
         assert "element 2" in error.__notes__[0]
 
 
 def test_batching_different_shapes_names_the_element():
     rows = [np.zeros(2), np.zeros(2), np.zeros(3), np.zeros(3)]
-    ds = Dataset.from_generator(lambda: iter(rows), output_signature=TensorSpec((None,), np.float64))
+    ds = Dataset.from_generator(
+        lambda: iter(rows), output_signature=TensorSpec((None,), np.float64)
+    )
     found = events(ds.batch(3))
-    assert isinstance(found[0], ValueError) and "element 2" in str(found[0]) and "(3,)" in str(found[0])
+    assert isinstance(found[0], ValueError)
+    assert "element 2" in str(found[0])
+    assert "(3,)" in str(found[0])
     assert found[1].shape == (2, 3)
 
 
@@ -160,7 +176,11 @@ def test_batching_different_shapes_names_the_element():
         (lambda d: Dataset.zip(), ValueError, "at least one"),
         (lambda d: Dataset.zip(d, 3), TypeError, "int"),
         (lambda d: Dataset.range(300, output_type=np.int8), ValueError, "does not fit"),
-        (lambda d: Dataset.from_generator(iter([1]), output_signature=TensorSpec(())), TypeError, "callable"),
+        (
+            lambda d: Dataset.from_generator(iter([1]), output_signature=TensorSpec(())),
+            TypeError,
+            "callable",
+        ),
         (lambda d: Dataset.from_generator(list, output_signature=3), TypeError, "TensorSpec"),
     ],
 )

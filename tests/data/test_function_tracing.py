@@ -60,7 +60,9 @@ def test_impure_functions_draw_for_each_element():
 
 def test_effects_run_once_per_element():
     seen = []
-    ds = Dataset.range(5).map(lambda v: (jax.debug.callback(lambda x: seen.append(int(x)), v), v)[1])
+    ds = Dataset.range(5).map(
+        lambda v: (jax.debug.callback(lambda x: seen.append(int(x)), v), v)[1]
+    )
     assert [int(v) for v in ds] == list(range(5))
     jax.effects_barrier()
     assert sorted(seen)[-5:] == [0, 1, 2, 3, 4] or sorted(set(seen)) == list(range(5))

@@ -63,7 +63,8 @@ def test_nested_values_and_lists():
     spec = {"a": (TensorSpec((2,), np.float32), TensorSpec((), str))}
     ds = Dataset.from_generator(lambda: iter([{"a": ([1, 2], "x")}]), output_signature=spec)
     ((element),) = list(ds)
-    assert element["a"][1] == b"x" and element["a"][0].tolist() == [1.0, 2.0]
+    assert element["a"][1] == b"x"
+    assert element["a"][0].tolist() == [1.0, 2.0]
 
 
 def test_the_first_element_computes_no_more_than_itself():

@@ -40,7 +40,9 @@ def test_a_state_of_another_dataset_is_refused():
     with pytest.raises(ValueError, match="another dataset"):
         iter(Dataset.range(5).batch(3)).restore(state)
     with pytest.raises(ValueError, match="another dataset"):
-        iter(Dataset.range(5).shuffle(3, seed=1)).restore(iter(Dataset.range(5).shuffle(3, seed=2)).state())
+        iter(Dataset.range(5).shuffle(3, seed=1)).restore(
+            iter(Dataset.range(5).shuffle(3, seed=2)).state()
+        )
     with pytest.raises(ValueError, match="not a dataset iterator's state"):
         iter(Dataset.range(5)).restore({"position": 3})
 
@@ -77,7 +79,8 @@ def test_explain_shows_what_options_change():
     options = Options()
     options.experimental_optimization.apply_default_optimizations = False
     plain = make().with_options(options).explain()
-    assert "optimized" not in plain and "threads" not in plain
+    assert "optimized" not in plain
+    assert "threads" not in plain
     options = Options()
     options.threading.private_threadpool_size = 3
     assert "3 threads, in order" in make().with_options(options).explain()

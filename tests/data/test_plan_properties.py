@@ -4,7 +4,6 @@ import json
 
 from hypothesis import given
 from hypothesis import strategies as st
-
 from plans import apply_to_list, base_list, bits, build, lengths, options, steps
 
 
@@ -14,7 +13,9 @@ def test_like_lists(n, plan):
     for step in plan:
         expected = apply_to_list(expected, step)
     shuffled = any(step[0] == "shuffle" for step in plan)
-    if shuffled and any(step[0] in ("take", "skip", "zip", "enumerate", "batch_unbatch") for step in plan):
+    if shuffled and any(
+        step[0] in ("take", "skip", "zip", "enumerate", "batch_unbatch") for step in plan
+    ):
         return
     found, wanted = bits(list(build(n, plan))), bits(expected)
     if shuffled:

@@ -21,7 +21,8 @@ def plan_of(ds):
 def test_noops_are_dropped():
     ds = Dataset.range(5).skip(0).take(9).repeat(1).prefetch(2).prefetch(3)
     plan = drop_noops(plan_of(ds))
-    assert names(plan) == ["range", "prefetch"] and plan.size == 3
+    assert names(plan) == ["range", "prefetch"]
+    assert plan.size == 3
     assert names(drop_noops(plan_of(Dataset.range(5).take(3)))) == ["range", "take"]
 
 
@@ -40,14 +41,19 @@ def test_take_and_skip_move_below_compiled_maps_only():
 
 def test_runs_of_take_and_skip_merge():
     plan = push_take_skip(plan_of(Dataset.range(99).take(9).take(4)))
-    assert isinstance(plan, ordering.Take) and plan.count == 4 and names(plan) == ["range", "take"]
+    assert isinstance(plan, ordering.Take)
+    assert plan.count == 4
+    assert names(plan) == ["range", "take"]
     plan = push_take_skip(plan_of(Dataset.range(99).skip(9).skip(4)))
-    assert isinstance(plan, ordering.Skip) and plan.count == 13
+    assert isinstance(plan, ordering.Skip)
+    assert plan.count == 13
 
 
 def test_compiled_maps_get_workers_unless_the_user_said_how_many():
     ds = Dataset.range(9).map(lambda v: v + 1).map(lambda v: v * 2, num_parallel_calls=5)
-    maps = [n for n in map_parallelization(plan_of(ds), 3).walk() if isinstance(n, function_nodes.Map)]
+    maps = [
+        n for n in map_parallelization(plan_of(ds), 3).walk() if isinstance(n, function_nodes.Map)
+    ]
     assert [m.workers for m in maps] == [3, 5]
 
 

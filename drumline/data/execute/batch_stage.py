@@ -10,6 +10,7 @@ from drumline.data.execute.block import Block
 from drumline.data.execute.carry import Carry
 from drumline.data.execute.pool import BufferPool
 from drumline.data.execute.stage import Stage, State
+from drumline.data.spec import STRING
 
 
 class BatchStage(Stage):
@@ -72,7 +73,9 @@ class BatchStage(Stage):
         if rows == 0 or self.drop_remainder:
             return None
         self._position += 1
-        columns = [self._joined(p)[None] for p in zip(*(part.columns for part in parts), strict=True)]
+        columns = [
+            self._joined(p)[None] for p in zip(*(part.columns for part in parts), strict=True)
+        ]
         return Block(columns, 1)
 
     def _joined(self, pieces: Sequence[np.ndarray]) -> np.ndarray:
@@ -81,7 +84,7 @@ class BatchStage(Stage):
         rows = sum(len(piece) for piece in pieces)
         dtype = pieces[0].dtype
         shape = (rows, *pieces[0].shape[1:])
-        out = np.empty(shape, dtype) if dtype == object else self._pool.empty(shape, dtype)
+        out = np.empty(shape, dtype) if dtype == STRING else self._pool.empty(shape, dtype)
         np.concatenate(pieces, out=out)
         out.flags.writeable = False
         return out

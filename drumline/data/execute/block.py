@@ -39,7 +39,9 @@ class Block:
 
     def same_shapes(self, other: Block) -> bool:
         """Whether elements of both blocks have equal shapes."""
-        return all(a.shape[1:] == b.shape[1:] for a, b in zip(self.columns, other.columns, strict=True))
+        return all(
+            a.shape[1:] == b.shape[1:] for a, b in zip(self.columns, other.columns, strict=True)
+        )
 
 
 def concat(blocks: Sequence[Block]) -> Block:

@@ -65,7 +65,9 @@ class Lowering:
         return self._stage(node.inputs[which], (*trail, which), run)
 
     def _shared(self, walk: WalkStage, node: Node) -> Stage:
-        workers = max((n.workers or 1 for n in node.walk() if isinstance(n, function_nodes.Map)), default=1)
+        workers = max(
+            (n.workers or 1 for n in node.walk() if isinstance(n, function_nodes.Map)), default=1
+        )
         return ParallelWalkStage(walk, workers) if workers > 1 and walk.computes else walk
 
     def _indexed(self, node: Node, trail: Trail, run: Pass) -> Indexed | None:
@@ -165,7 +167,9 @@ class Lowering:
 def _transformed(node: Node, inner: Indexed) -> Indexed | None:
     match node:
         case function_nodes.Map():
-            return transforms.Mapped(inner, node.function.run) if node.function.reorderable else None
+            return (
+                transforms.Mapped(inner, node.function.run) if node.function.reorderable else None
+            )
         case combining.Enumerate():
             return transforms.Enumerated(inner, node.start)
         case ordering.Take():

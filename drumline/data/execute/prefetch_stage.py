@@ -102,7 +102,9 @@ class _Producer:
     def get(self) -> tuple[State, Block] | None:
         with self._changed:
             if self._thread is None and not self._stopping:
-                self._thread = threading.Thread(target=self._run, name="drumline-prefetch", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, name="drumline-prefetch", daemon=True
+                )
                 _running.add(self)
                 self._thread.start()
             while not (self._ready or self._ended or self._failure or self._stopping):

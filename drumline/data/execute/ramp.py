@@ -11,7 +11,7 @@ _SLOW = 0.008
 
 
 class Ramp:
-    """Starts with one element, so that the first arrives at once, and doubles while blocks are quick.
+    """Starts with one element, which so arrives at once, and doubles while blocks are quick.
 
     It decides only how elements travel together, never what they are.
     """

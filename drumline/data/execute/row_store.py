@@ -71,9 +71,11 @@ class _DenseRows:
     def take(self, numbers: Sequence[int]) -> Block:
         slots = [self._slots.pop(number) for number in numbers]
         index = np.asarray(slots, np.int64)
-        columns = [gather(index) for gather in self._gathers] if slots else [
-            column[:0] for column in self._columns
-        ]
+        columns = (
+            [gather(index) for gather in self._gathers]
+            if slots
+            else [column[:0] for column in self._columns]
+        )
         self._free.extend(slots)
         return Block(columns, len(slots))
 

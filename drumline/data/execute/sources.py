@@ -40,8 +40,10 @@ class Gather:
         width = column[:1].nbytes
         self._bytes: np.ndarray | None = None
         if column.dtype != object and width > 0 and column.flags.c_contiguous:
-            self._bytes = column.view(np.uint8).reshape(len(column), width) if column.ndim > 1 else (
-                column.reshape(-1, 1).view(np.uint8)
+            self._bytes = (
+                column.view(np.uint8).reshape(len(column), width)
+                if column.ndim > 1
+                else (column.reshape(-1, 1).view(np.uint8))
             )
 
     def __call__(self, index: np.ndarray) -> np.ndarray:
@@ -51,8 +53,13 @@ class Gather:
         else:
             out = self._pool.empty((len(index), *self._column.shape[1:]), self._column.dtype)
             width = self._bytes.shape[1]
-            gather_rows(self._bytes, index, out.view(np.uint8).reshape(len(index), width) if out.ndim > 1
-                        else out.reshape(-1, 1).view(np.uint8))
+            gather_rows(
+                self._bytes,
+                index,
+                out.view(np.uint8).reshape(len(index), width)
+                if out.ndim > 1
+                else out.reshape(-1, 1).view(np.uint8),
+            )
         out.flags.writeable = False
         return out
 
@@ -70,7 +77,7 @@ class Integers(Indexed):
         start, step = self.start, self.step
         if isinstance(index, range):
             first = start + step * index.start
-            column = np.arange(first, first + step * len(index), step, np.int64)
+            column = np.arange(first, first + step * len(index), step, dtype=np.int64)
         else:
             column = index * step + start
         column = column.astype(self.dtype, copy=False)

@@ -68,12 +68,16 @@ def _operations_of(eqn: jex.JaxprEqn) -> int:
     inside = sum(operations(sub) for sub in subjaxprs(eqn.params))
     if inside:
         return inside
-    size = sum(math.prod(var.aval.shape) for var in eqn.outvars if hasattr(var.aval, "shape"))
+    size = sum(math.prod(_shape(var)) for var in eqn.outvars)
     if eqn.primitive.name == "dot_general":
         (contracting, _), _ = eqn.params["dimension_numbers"]
-        return 2 * size * math.prod(eqn.invars[0].aval.shape[axis] for axis in contracting)
+        return 2 * size * math.prod(_shape(eqn.invars[0])[axis] for axis in contracting)
     if eqn.primitive.name == "conv_general_dilated":
-        kernel = eqn.invars[1].aval.shape
+        kernel = _shape(eqn.invars[1])
         features = kernel[eqn.params["dimension_numbers"].rhs_spec[0]]
         return 2 * size * math.prod(kernel) // max(1, features)
     return size
+
+
+def _shape(var: Any) -> tuple[int, ...]:
+    return tuple(getattr(var.aval, "shape", ()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -46,21 +47,24 @@ class CompiledFunction:
         return wanted
 
     def __call__(self, block: Block, position: Position) -> Block:
-        length = self.block_length
-        if block.n <= length:
-            out = self._run(block, position)
-        else:
-            parts = []
-            for start in range(0, block.n, length):
-                rows = block.slice(start, min(start + length, block.n))
-                parts.append(self._run(rows, lambda row, start=start: position(start + row)))
-                if parts[-1].error is not None:
-                    break
-            columns = [np.concatenate(p) for p in zip(*(part.columns for part in parts), strict=True)]
-            out = Block(columns, sum(part.n for part in parts), parts[-1].error)
+        out = (
+            self._run(block, position)
+            if block.n <= self.block_length
+            else self._pieces(block, position)
+        )
         if out.error is None:
             out.error = block.error
         return out
+
+    def _pieces(self, block: Block, position: Position) -> Block:
+        parts: list[Block] = []
+        for start in range(0, block.n, self.block_length):
+            rows = block.slice(start, min(start + self.block_length, block.n))
+            parts.append(self._run(rows, partial(_moved, position, start)))
+            if parts[-1].error is not None:
+                break
+        columns = [np.concatenate(p) for p in zip(*(part.columns for part in parts), strict=True)]
+        return Block(columns, sum(part.n for part in parts), parts[-1].error)
 
     def _run(self, block: Block, position: Position) -> Block:
         n = block.n
@@ -102,9 +106,15 @@ class CompiledFunction:
         return results[(route.wide, route.output)][: block.n]
 
     def describe(self) -> str:
-        kinds = " and ".join("64-bit" if program.wide else "default types" for program in self._programs)
+        kinds = " and ".join(
+            "64-bit" if program.wide else "default types" for program in self._programs
+        )
         how = f"compiled for blocks of {self.block_length} ({kinds})" if kinds else "no computation"
         return f"{self._function.name}: {how}"
+
+
+def _moved(position: Position, start: int, row: int) -> int:
+    return position(start + row)
 
 
 class _Program:
@@ -117,7 +127,11 @@ class _Program:
         assert closed is not None
         self._mode = modes.wide if wide else modes.narrow
         self._outputs = sorted(
-            {(r.output, r.dtype) for r in trace.routes if isinstance(r, Computed) and r.wide == wide},
+            {
+                (r.output, r.dtype)
+                for r in trace.routes
+                if isinstance(r, Computed) and r.wide == wide
+            },
             key=lambda pair: pair[0],
         )
         run = _with_outputs(closed, self._outputs, self.guards)

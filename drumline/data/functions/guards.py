@@ -38,7 +38,9 @@ def row_error(guards: Guards, flag: int) -> Exception:
     return kind(message)
 
 
-def guarded(closed: jex.ClosedJaxpr, inputs: Sequence[Any], guards: Guards) -> tuple[list[Any], Any]:
+def guarded(
+    closed: jex.ClosedJaxpr, inputs: Sequence[Any], guards: Guards
+) -> tuple[list[Any], Any]:
     """Evaluates a program and, beside its outputs, an int32 flag: 0, or which check failed."""
     evaluation = _Evaluation(guards)
     outputs = evaluation.run(closed.jaxpr, closed.consts, inputs)
@@ -86,7 +88,8 @@ class _Evaluation:
 
     def _check_division(self, eqn: jex.JaxprEqn, operands: list[Any]) -> None:
         divisor = operands[1]
-        if not np.issubdtype(eqn.invars[1].aval.dtype, np.integer):
+        aval: Any = eqn.invars[1].aval
+        if not np.issubdtype(aval.dtype, np.integer):
             return
         if not isinstance(divisor, jax.core.Tracer) and np.all(np.asarray(divisor) != 0):
             return
@@ -128,7 +131,9 @@ def _frames(eqn: jex.JaxprEqn) -> list[Any]:
 
 def _from_indexing(eqn: jex.JaxprEqn) -> bool:
     """Whether ``x[i]`` made the slice; ``lax.dynamic_slice`` itself clamps by contract."""
-    return any("numpy" in f.file_name and "index" in f.function_name + f.file_name for f in _frames(eqn))
+    return any(
+        "numpy" in f.file_name and "index" in f.function_name + f.file_name for f in _frames(eqn)
+    )
 
 
 def _user_line(eqn: jex.JaxprEqn) -> str:

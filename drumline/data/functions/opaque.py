@@ -13,6 +13,7 @@ class OpaqueString:
     """Stands for a string column while tracing: it may be handed on, nothing else."""
 
     __slots__ = ("leaf",)
+    leaf: int
 
     def __init__(self, leaf: int):
         object.__setattr__(self, "leaf", leaf)

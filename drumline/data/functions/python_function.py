@@ -49,7 +49,9 @@ class PythonFunction:
         for column in block.columns:
             column.flags.writeable = False
         elements = self._split(block.columns)
-        results = self._pool.map(self._outcome, elements) if self._pool else map(self._outcome, elements)
+        results = (
+            self._pool.map(self._outcome, elements) if self._pool else map(self._outcome, elements)
+        )
         rows: list[list[np.ndarray]] = []
         error = block.error
         for row, outcome in enumerate(results):

@@ -54,11 +54,13 @@ class ShapedFunction:
             if shapes not in self._compiled:
                 pairs = zip(shapes, self._source.leaves, strict=True)
                 spec = self._source.with_leaves([TensorSpec(s, leaf.dtype) for s, leaf in pairs])
-                self._compiled[shapes] = CompiledFunction(self._function, spec, trace(self._function, spec))
+                self._compiled[shapes] = CompiledFunction(
+                    self._function, spec, trace(self._function, spec)
+                )
                 if len(self._compiled) == _MANY_SHAPES:
                     warnings.warn(
-                        f"{self._function.where} has been compiled for {_MANY_SHAPES} different shapes, "
-                        "which is slow; pad or resize to few shapes before it",
+                        f"{self._function.where} has been compiled for {_MANY_SHAPES} shapes, which "
+                        "is slow; pad or resize to few shapes before it",
                         stacklevel=2,
                     )
             return self._compiled[shapes]
@@ -69,6 +71,7 @@ class ShapedFunction:
 
 def _with_unknown(spec: ElementSpec, size: int) -> ElementSpec:
     leaves = [
-        TensorSpec([size if dim is None else dim for dim in leaf.shape], leaf.dtype) for leaf in spec.leaves
+        TensorSpec([size if dim is None else dim for dim in leaf.shape], leaf.dtype)
+        for leaf in spec.leaves
     ]
     return spec.with_leaves(leaves)

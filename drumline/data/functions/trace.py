@@ -131,7 +131,7 @@ def _raw(function: UserFunction, spec: ElementSpec) -> _Raw:
 
 
 def _routed(leaves: list[Any], positions: dict[int, int], routes: list[Any]) -> list[Any]:
-    computed = []
+    computed: list[Any] = []
     for leaf in leaves:
         if isinstance(leaf, OpaqueString):
             routes.append(Passed(leaf.leaf))
@@ -151,9 +151,8 @@ class _Combination:
     def __init__(
         self, spec: ElementSpec, wide_leaves: set[int], narrow: _Raw | None, wide: _Raw | None
     ):
-        if narrow is not None and wide is not None:
-            if narrow.structure != wide.structure or len(narrow.routes) != len(wide.routes):
-                raise NotTraceable("it returns another structure for 64-bit types")
+        if narrow is not None and wide is not None and narrow.structure != wide.structure:
+            raise NotTraceable("it returns another structure for 64-bit types")
         self._spec = spec
         self._wide_leaves = wide_leaves
         self._narrow = narrow

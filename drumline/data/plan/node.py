@@ -46,7 +46,7 @@ class Node:
         return dataclasses.replace(self, inputs=inputs)
 
     def walk(self) -> Iterator[Node]:
-        """All nodes below and including this one, inputs first; shared ones as often as they occur."""
+        """This node and all below, inputs first; shared ones as often as they occur."""
         for node in self.inputs:
             yield from node.walk()
         yield self

@@ -33,7 +33,9 @@ class Range(Node):
         return self.length
 
     def arguments(self) -> str:
-        return f"start={self.start}, step={self.step}, length={self.length}, dtype={self.dtype.name}"
+        return (
+            f"start={self.start}, step={self.step}, length={self.length}, dtype={self.dtype.name}"
+        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from drumline.data.plan.sources import Generator
 
 
 def auto_prefetch(plan: Node) -> Node:
-    """Adds a prefetch at the end of a plan that computes something and runs no Python of the user's.
+    """Adds a prefetch at the end of a plan that computes and runs no Python of the user's.
 
     A generator or a Python function must not be called before its element is asked for.
     """

@@ -19,7 +19,9 @@ def _without(node: Node) -> Node:
             return node.input
         case Take() if 0 <= node.input.cardinality <= node.count:
             return node.input
-        case Prefetch(inputs=(Prefetch() as inner,)) if node.size is not None and inner.size is not None:
+        case Prefetch(inputs=(Prefetch() as inner,)) if (
+            node.size is not None and inner.size is not None
+        ):
             return Prefetch(inner.inputs, max(node.size, inner.size))
         case Repeat(count=1) if not _reshuffles(node.input):
             return node.input
@@ -27,5 +29,5 @@ def _without(node: Node) -> Node:
 
 
 def _reshuffles(plan: Node) -> bool:
-    """Whether a pass number enters a shuffle's key, so that ``repeat(1)`` is visible in the order."""
+    """Whether a shuffle's key takes in the pass number, so that ``repeat(1)`` shows."""
     return any(isinstance(node, Shuffle) for node in plan.walk())
