@@ -52,6 +52,7 @@ def test_what_is_written_is_read(shape: tuple[int, ...], code: str) -> None:
         (b"\0\0\x08\4" + b"\xff" * 16, "at byte 4: dimensions .* more than memory can address"),
         (gzip.compress(idx_bytes(VALUES))[:-9], "unpacked data: the gzip stream is cut off"),
         (gzip.compress(idx_bytes(VALUES))[:-8] + b"\0" * 8, "the gzip stream is damaged: CRC"),
+        (b"\x1f\x8b\x08" + bytes(7) + b"\xff" * 9, "the gzip stream is damaged: Error -3"),
         (gzip.compress(idx_bytes(VALUES)[:-2]), "at byte 26 of the unpacked data: the data end"),
     ],
 )

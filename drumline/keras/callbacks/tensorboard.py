@@ -1,0 +1,148 @@
+"""The TensorBoard callback, without TensorFlow."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import keras
+
+from drumline.keras.callbacks.event_file import EventFile
+
+_DRAWN = ("Sequential", "Functional")
+
+
+class TensorBoard(keras.callbacks.Callback):
+    """Log losses, metrics and weights for TensorBoard, as ``keras.callbacks.TensorBoard``.
+
+    Directories and tags are Keras's: ``train/`` and ``validation/`` below `log_dir`, with
+    ``epoch_loss``, ``epoch_<metric>``, ``epoch_learning_rate``, ``batch_loss``,
+    ``evaluation_<metric>_vs_iterations`` and ``<weight path>/histogram``.
+
+    Args:
+        log_dir: the directory to write below.
+        histogram_freq: write histograms of all weights every so many epochs; 0 for never.
+        write_graph: write the configuration of a Sequential or functional model, which
+            TensorBoard shows as its conceptual graph.
+        write_steps_per_second: write the training steps per second of every epoch, and of every
+            batch if batches are written.
+        update_freq: ``"epoch"``, or a number of batches after which to write the batch's losses
+            and metrics as well; ``"batch"`` means 1. Each such write waits for the device.
+
+    Raises:
+        ValueError: if `histogram_freq` is negative or `update_freq` is none of the above.
+    """
+
+    def __init__(
+        self,
+        log_dir: str | os.PathLike[str] = "logs",
+        histogram_freq: int = 0,
+        write_graph: bool = True,
+        write_steps_per_second: bool = False,
+        update_freq: int | Literal["epoch", "batch"] = "epoch",
+    ) -> None:
+        super().__init__()
+        self.log_dir = os.fspath(log_dir)
+        self.histogram_freq = _at_least(0, histogram_freq, "histogram_freq")
+        self.write_graph = write_graph
+        self.write_steps_per_second = write_steps_per_second
+        self.update_freq = _update_freq(update_freq)
+        self._train = EventFile(Path(self.log_dir, "train"))
+        self._validation = EventFile(Path(self.log_dir, "validation"))
+        self._batch = 0
+        self._batch_began = self._epoch_began = 0.0
+        self._batches_before_epoch = 0
+
+    def set_model(self, model: keras.Model) -> None:
+        """Called by Keras when training or evaluation begins."""
+        super().set_model(model)
+        if self.write_graph and type(model).__name__ in _DRAWN:
+            self._train.keras_graph(model.to_json(), step=0)
+
+    def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
+        """Count batches from one."""
+        self._batch = 0
+
+    def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
+        """Close the files."""
+        self._train.close()
+        self._validation.close()
+
+    def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Count the batch and start its clock."""
+        self._batch += 1
+        self._batch_began = time.perf_counter()
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Write the batch's losses and metrics, when it is its turn."""
+        if self.update_freq == "epoch" or self._batch % self.update_freq:
+            return
+        for name, value in (logs or {}).items():
+            self._train.scalar(f"batch_{name}", float(value), self._batch)
+        if self.write_steps_per_second:
+            rate = 1.0 / (time.perf_counter() - self._batch_began)
+            self._train.scalar("batch_steps_per_second", rate, self._batch)
+
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Start the epoch's clock."""
+        self._batches_before_epoch = self._batch
+        self._epoch_began = time.perf_counter()
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Write the epoch's losses, metrics, learning rate and histograms."""
+        train = {k: v for k, v in (logs or {}).items() if not k.startswith("val_")}
+        train |= self._learning_rates()
+        if self.write_steps_per_second:
+            seconds = time.perf_counter() - self._epoch_began
+            train["steps_per_second"] = (self._batch - self._batches_before_epoch) / seconds
+        for name, value in train.items():
+            self._train.scalar(f"epoch_{name}", float(value), epoch)
+        for name, value in (logs or {}).items():
+            if name.startswith("val_"):
+                self._validation.scalar(f"epoch_{name[4:]}", float(value), epoch)
+        if self.histogram_freq and epoch % self.histogram_freq == 0:
+            self._write_histograms(epoch)
+        self._train.flush()
+        self._validation.flush()
+
+    def on_test_end(self, logs: Mapping[str, Any] | None = None) -> None:
+        """Write an evaluation's results against the number of training steps done."""
+        optimizer = self.model.optimizer
+        if optimizer is None:
+            return
+        step = int(keras.ops.convert_to_numpy(optimizer.iterations))
+        for name, value in (logs or {}).items():
+            self._validation.scalar(f"evaluation_{name}_vs_iterations", float(value), step)
+        self._validation.flush()
+
+    def _learning_rates(self) -> dict[str, float]:
+        optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
+        if not isinstance(optimizer, keras.optimizers.Optimizer):
+            return {}
+        return {"learning_rate": float(keras.ops.convert_to_numpy(optimizer.learning_rate))}
+
+    def _write_histograms(self, epoch: int) -> None:
+        for weight in self.model.weights:
+            values = keras.ops.convert_to_numpy(weight)
+            self._train.histogram(f"{weight.path.replace(':', '_')}/histogram", values, epoch)
+
+
+def _at_least(least: int, value: Any, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"TensorBoard: {name} must be an integer of at least {least}: {value!r}")
+    return value
+
+
+def _update_freq(value: Any) -> int | Literal["epoch"]:
+    if value == "epoch":
+        return "epoch"
+    if value == "batch":
+        return 1
+    if isinstance(value, str):
+        raise ValueError(
+            f"TensorBoard: update_freq must be 'epoch', 'batch' or a number: {value!r}"
+        )
+    return _at_least(1, value, "update_freq")
