@@ -1,0 +1,148 @@
+"""Scopes, placement and what a strategy says of itself."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec
+
+from drumline.distribute import (
+    MirroredStrategy,
+    OneDeviceStrategy,
+    ReduceOp,
+    ReplicaContext,
+    Strategy,
+    get_replica_context,
+    get_strategy,
+    has_strategy,
+)
+
+
+def test_outside_of_a_scope_the_default_strategy() -> None:
+    assert not has_strategy()
+    assert get_strategy() is get_strategy()
+    assert get_strategy().num_replicas_in_sync == 1
+
+
+def test_a_scope_puts_its_strategy_in_force() -> None:
+    strategy = MirroredStrategy(["cpu:0", "cpu:1"])
+    with strategy.scope() as entered:
+        assert entered is strategy
+        assert has_strategy()
+        assert get_strategy() is strategy
+        with strategy.scope():
+            assert get_strategy() is strategy
+        assert get_strategy() is strategy
+    assert not has_strategy()
+
+
+def test_another_strategys_scope_inside_is_an_error() -> None:
+    outer, inner = OneDeviceStrategy("cpu:0"), OneDeviceStrategy("cpu:1")
+    with outer.scope():
+        with pytest.raises(RuntimeError, match=r"\('cpu:1'\) inside the scope of .*\('cpu:0'\)"):
+            inner.scope().__enter__()
+        assert get_strategy() is outer
+    with inner.scope():
+        assert get_strategy() is inner
+
+
+def test_a_scope_is_left_on_an_exception() -> None:
+    with pytest.raises(KeyError), OneDeviceStrategy("cpu:1").scope():
+        raise KeyError
+    assert not has_strategy()
+    assert jnp.zeros(1).device == jax.devices()[0]
+
+
+def test_a_scope_holds_for_its_thread() -> None:
+    seen: list[bool] = []
+    with OneDeviceStrategy("cpu:1").scope():
+        thread = threading.Thread(target=lambda: seen.append(has_strategy()))
+        thread.start()
+        thread.join()
+    assert seen == [False]
+
+
+def test_arrays_made_in_a_scope_are_on_its_first_device() -> None:
+    with OneDeviceStrategy("cpu:3").scope():
+        assert jnp.zeros(1).device == jax.devices("cpu")[3]
+
+
+def test_variables_are_placed_once() -> None:
+    strategy = MirroredStrategy(["cpu:1", "cpu:2"])
+    placed = strategy.place_variable(np.arange(3.0))
+    assert placed.sharding.device_set == set(jax.devices("cpu")[1:3])
+    assert strategy.place_variable(placed) is placed
+
+
+def test_descriptions() -> None:
+    text = MirroredStrategy(["cpu:0", "cpu:2"], check_agreement=True).describe()
+    for part in (
+        "MirroredStrategy: 2 replica(s)",
+        "cpu:0, cpu:2",
+        "replica=2",
+        "a copy on each of 2 devices",
+        "all-reduce",
+        "checked after each step",
+    ):
+        assert part in text
+    assert "variables live: on cpu:1" in OneDeviceStrategy("cpu:1").describe()
+    assert repr(MirroredStrategy(["cpu:0", "cpu:2"])) == "MirroredStrategy(['cpu:0', 'cpu:2'])"
+
+
+@pytest.mark.parametrize("op", ["mean", "SUM", ReduceOp.MEAN, ReduceOp.SUM])
+def test_values_meet(op: Any) -> None:
+    strategy = MirroredStrategy(["cpu:0", "cpu:1", "cpu:2"])
+
+    def per_replica(x: Any) -> Any:
+        context = ReplicaContext(strategy)
+        return (
+            context.all_reduce(op, {"x": x})["x"],
+            context.all_gather(x),
+            context.replica_id_in_sync_group[None],
+        )
+
+    cut = PartitionSpec("replica")
+    run = jax.shard_map(
+        per_replica,
+        mesh=strategy.mesh,
+        in_specs=cut,
+        out_specs=(PartitionSpec(), PartitionSpec(), cut),
+        check_vma=False,
+    )
+    x = np.arange(6.0).reshape(6, 1)
+    reduced, gathered, ids = run(x)
+    halves = x.reshape(3, 2, 1)
+    expected = halves.mean(0) if ReduceOp.of(op) is ReduceOp.MEAN else halves.sum(0)
+    np.testing.assert_allclose(reduced, expected)
+    np.testing.assert_array_equal(gathered, x)
+    np.testing.assert_array_equal(ids, [0, 1, 2])
+
+
+def test_an_unknown_reduction() -> None:
+    with pytest.raises(ValueError, match="'MAX'.*'SUM' or 'MEAN'"):
+        ReduceOp.of("MAX")
+
+
+def test_no_replica_context_outside_of_a_step() -> None:
+    assert get_replica_context() is None
+
+
+def test_a_strategy_of_ones_own_overrides_how_values_meet() -> None:
+    class Doubling(Strategy):
+        def all_reduce(self, op: ReduceOp | str, value: Any) -> Any:
+            return jax.tree.map(lambda leaf: 2 * leaf, super().all_reduce(op, value))
+
+    strategy = Doubling(["cpu:0", "cpu:1"])
+    run = jax.shard_map(
+        lambda x: ReplicaContext(strategy).all_reduce("SUM", x),
+        mesh=strategy.mesh,
+        in_specs=PartitionSpec("replica"),
+        out_specs=PartitionSpec(),
+        check_vma=False,
+    )
+    np.testing.assert_array_equal(run(np.array([1.0, 2.0])), [6.0])
