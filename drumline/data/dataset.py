@@ -222,7 +222,7 @@ class Dataset:
         return self._with(buffering.Cache((self._plan,), CacheStore()))
 
     def prefetch(self, buffer_size: int | None) -> Dataset:
-        """Makes up to ``buffer_size`` elements ahead on a thread; ``AUTOTUNE``: as memory allows."""
+        """Makes up to ``buffer_size`` elements ahead; ``AUTOTUNE``: as many as memory allows."""
         if buffer_size is None or buffer_size == AUTOTUNE:
             return self._with(buffering.Prefetch((self._plan,), None))
         size = _count(buffer_size, "prefetch", "buffer_size", least=0)
@@ -249,7 +249,7 @@ class Dataset:
         return self._plan.spec.tree()
 
     def cardinality(self) -> int:
-        """The number of elements, ``INFINITE_CARDINALITY`` (-1) or ``UNKNOWN_CARDINALITY`` (-2)."""
+        """The number of elements, ``INFINITE_CARDINALITY`` or ``UNKNOWN_CARDINALITY``."""
         return self._plan.cardinality
 
     def __len__(self) -> int:

@@ -59,8 +59,8 @@ class ShapedFunction:
                 )
                 if len(self._compiled) == _MANY_SHAPES:
                     warnings.warn(
-                        f"{self._function.where} has been compiled for {_MANY_SHAPES} shapes, which "
-                        "is slow; pad or resize to few shapes before it",
+                        f"{self._function.where} has been compiled for {_MANY_SHAPES} shapes, "
+                        "which is slow; pad or resize to few shapes before it",
                         stacklevel=2,
                     )
             return self._compiled[shapes]
