@@ -99,7 +99,7 @@ def test_the_terminal_shows_it(summary):
 def test_markdown_shows_it(summary, tmp_path):
     store.save(tmp_path, summary)
     page = markdown.render(store.load_all(tmp_path, ["missing", "made_up"]))
-    assert "| drumline | 10.0 ms | 100 | 500 (333 .. 1.00 k) |" in page
+    assert "| drumline | 10.0 ms | 100 | 500 (333 .. 1.00 k) |  |  | 0.5 s |" in page
     assert (
         "| peer | 10.0 ms | 50.0 | 100 (83.3 .. 200) | 2.00x | 5.00x (4.00x .. 5.00x) | 0.5 s |"
     ) in page
