@@ -1,0 +1,78 @@
+"""The command ``drumline``. Heavy modules are imported by the commands that need them."""
+
+from __future__ import annotations
+
+import enum
+import importlib.metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="Training scripts written for one device, run on many.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+
+
+class DemoDataset(enum.StrEnum):
+    """The datasets the demo can train on."""
+
+    digits = "digits"
+    mnist = "mnist"
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"drumline {importlib.metadata.version('drumline')}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Training scripts written for one device, run on many."""
+
+
+@app.command()
+def demo(
+    dataset: Annotated[
+        DemoDataset, typer.Option(help="digits come with scikit-learn; mnist needs its IDX files.")
+    ] = DemoDataset.digits,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="The directory with the dataset's files.")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Epochs of training; the default fits the dataset.")
+    ] = None,
+    replicas: Annotated[int, typer.Option(min=1, help="Local CPU devices to train on.")] = 2,
+    output_dir: Annotated[
+        Path, typer.Option(help="Where the model, the picture and the logs go.")
+    ] = Path("demo-out"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of weights and data order.")] = 0,
+) -> None:
+    """Train a convnet on handwritten digits, on several devices and on one, and compare."""
+    from rich.console import Console
+
+    from drumline.demo.run import DemoError, run_demo
+    from drumline.demo.settings import settings_for
+
+    console = Console()
+    try:
+        settings = settings_for(dataset.value, data_dir, epochs, replicas, output_dir, seed)
+        run_demo(settings, console)
+    except DemoError as error:
+        console.print(f"[bold red]The demo failed:[/] {error}", highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from error
+    except KeyboardInterrupt:
+        console.print("\nInterrupted; what is in the output directory is incomplete.")
+        raise typer.Exit(_INTERRUPTED) from None

@@ -1,0 +1,116 @@
+"""The demo from beginning to end."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+import drumline as dl
+from drumline.demo.digits_data import DigitsData
+from drumline.demo.picture import draw_curves
+from drumline.demo.report import results_table
+from drumline.demo.score import score_in_plain_keras, score_on_one_device
+from drumline.demo.settings import DemoSettings
+from drumline.demo.train import TrainedRun, train
+
+LARGEST_DIFFERENCE = 1e-3
+"""How far the two loss curves may be apart: rounding, grown over some thousand steps."""
+
+
+class DemoError(Exception):
+    """The demo could not run, or did not give what it promises."""
+
+
+def run_demo(settings: DemoSettings, console: Console) -> Path:
+    """Train on several devices and on one, check that they agree, and report.
+
+    Returns:
+        The path of the saved model.
+
+    Raises:
+        DemoError: the data are not there, the saved model scores differently elsewhere, or the
+            loss curves of the two runs do not coincide.
+    """
+    data, path = _prepare(settings)
+    console.print(
+        f"[bold]{settings.dataset}[/]: {data.train_size:,} images for training, "
+        f"{data.test_size:,} for test; global batch {settings.global_batch}",
+        highlight=False,
+    )
+    devices = [f"cpu:{index}" for index in range(settings.replicas)]
+    mirrored = _train(dl.distribute.MirroredStrategy(devices), data, settings, console)
+    mirrored.model.save(path)
+    _check_saved(path, mirrored.test_accuracy, data, console)
+    single = _train(dl.distribute.OneDeviceStrategy("cpu:0"), data, settings, console)
+    _check_curves(mirrored, single, console)
+    picture = settings.output_dir / f"{settings.dataset}-curves.png"
+    draw_curves(mirrored, single, _title(settings), picture)
+    console.print(results_table([mirrored, single]))
+    _print_path(console, "Curves", picture)
+    _print_path(console, "TensorBoard logs", settings.output_dir / "logs")
+    _print_path(console, "Model", path)
+    return path
+
+
+def _prepare(settings: DemoSettings) -> tuple[DigitsData, Path]:
+    try:
+        dl.config.set_logical_devices("cpu", settings.replicas)
+        settings.output_dir.mkdir(parents=True, exist_ok=True)
+        return DigitsData(settings), settings.output_dir / f"{settings.dataset}.keras"
+    except (OSError, ValueError, RuntimeError) as error:
+        raise DemoError(str(error)) from error
+
+
+def _train(
+    strategy: dl.distribute.Strategy, data: DigitsData, settings: DemoSettings, console: Console
+) -> TrainedRun:
+    name = type(strategy).__name__
+    count = strategy.num_replicas_in_sync
+    devices = "device" if count == 1 else "devices"
+    console.print(f"\n[bold]{name}[/] on {count} CPU {devices}", highlight=False)
+    log_dir = (
+        settings.output_dir / "logs" / f"{settings.dataset}-{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    )
+    run = train(strategy, name, data, settings, log_dir, console)
+    console.print(f"  test accuracy {run.test_accuracy:.2%}", highlight=False)
+    return run
+
+
+def _check_saved(path: Path, expected: float, data: DigitsData, console: Console) -> None:
+    console.print("\n[bold]The saved model, loaded again[/]")
+    scorers = {
+        "under OneDeviceStrategy": score_on_one_device,
+        "in plain Keras, without drumline": score_in_plain_keras,
+    }
+    for place, score in scorers.items():
+        found = score(path, data)
+        console.print(f"  {place}: test accuracy {found:.2%}", highlight=False)
+        if round(found * data.test_size) != round(expected * data.test_size):
+            raise DemoError(
+                f"{path} has test accuracy {found:.4f} {place}, but had {expected:.4f} when saved."
+            )
+
+
+def _check_curves(mirrored: TrainedRun, single: TrainedRun, console: Console) -> None:
+    largest = float(np.max(np.abs(np.subtract(mirrored.loss, single.loss))))
+    console.print(f"\nLargest difference of the two loss curves: {largest:.1e}\n", highlight=False)
+    if not largest <= LARGEST_DIFFERENCE:
+        raise DemoError(
+            f"The loss curves of {mirrored.replicas} replicas and of one device differ by "
+            f"{largest:.2e}; at most {LARGEST_DIFFERENCE:.0e} comes from rounding."
+        )
+
+
+def _title(settings: DemoSettings) -> str:
+    return (
+        f"The same training on {settings.replicas} devices and on one: {settings.dataset}, "
+        f"global batch {settings.global_batch}"
+    )
+
+
+def _print_path(console: Console, what: str, path: Path) -> None:
+    console.print(f"{what}: {os.path.relpath(path)}", highlight=False, soft_wrap=True)
