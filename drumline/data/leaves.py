@@ -37,7 +37,8 @@ def as_array(value: Any) -> np.ndarray:
         ValueError: a nested list is not rectangular.
     """
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
-        return value
+        # XLA knows the machine's own byte order only.
+        return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
     if isinstance(value, bytes | str):
         return _encoded(np.array(value, dtype=object))
     if isinstance(value, bool | int | float | complex | list | tuple):

@@ -73,6 +73,12 @@ def test_python_literals_get_tensorflow_dtypes():
     assert [s.dtype for s in spec] == [np.int32, np.int64, np.float32, np.bool_]
 
 
+def test_foreign_byte_order():
+    ds = Dataset.from_tensor_slices(np.arange(3, dtype=">i4")).map(lambda v: v + 1)
+    assert [int(v) for v in ds] == [1, 2, 3]
+    assert "compiled" in ds.explain()
+
+
 def test_every_operation_keeps_64_bits():
     rows = (np.arange(20) + BIG, np.linspace(0, 1, 20))
     ds = Dataset.from_tensor_slices(rows)

@@ -1,12 +1,14 @@
 """Stages by themselves, where a whole plan would hide what they do."""
 
 import numpy as np
+import pytest
 
-from drumline.data import Dataset
+from drumline.data import Dataset, TensorSpec
 from drumline.data.execute.block import Block
 from drumline.data.execute.order import Sequential
 from drumline.data.execute.pool import BufferPool
 from drumline.data.execute.prefetch_stage import PrefetchStage
+from drumline.data.execute.ramp import Ramp
 from drumline.data.execute.shuffle_stage import ShuffleStage
 from drumline.data.execute.sources import Integers
 from drumline.data.execute.walk_stage import WalkStage
@@ -80,3 +82,19 @@ def test_a_block_slices_its_error_as_its_last_position():
     tail = block.slice(2, 4)
     assert (tail.n, tail.columns[0].tolist(), str(tail.error)) == (1, [2], "x")
     assert block.slice(3, 4).n == 0
+
+
+def test_the_first_request_is_for_one_element():
+    assert Ramp(8).start(1) == 1
+
+
+def test_a_restored_batch_still_counts_its_elements():
+    rows = [np.zeros(2), np.zeros(2), np.zeros(2), np.zeros(2), np.zeros(2), np.zeros(3)]
+    ds = Dataset.from_generator(lambda: iter(rows), output_signature=TensorSpec((None,)))
+    iterator = iter(ds.batch(2))
+    next(iterator)
+    again = iter(ds.batch(2))
+    again.restore(iterator.state())
+    next(again)
+    with pytest.raises(ValueError, match="element 5 has shape"):
+        next(again)
