@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 import jax
 
-DeviceLike = str | jax.Device
+DeviceLike: TypeAlias = "str | jax.Device"
 
 _DEVICE = re.compile(
     r"""^(?:/?job:(?P<job>[A-Za-z_][\w-]*))?

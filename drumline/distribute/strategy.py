@@ -29,8 +29,8 @@ REPLICA_AXIS = "replica"
 class Strategy:
     """Three answers: where variables live, where replicas run, how values meet.
 
-    A strategy of one's own overrides the answer that differs: `variable_sharding`,
-    `replica_devices` or `all_reduce`.
+    A strategy of one's own overrides the answer that differs: `variable_sharding` (over the
+    devices of `replica_devices`), `replica_devices` or `all_reduce`.
 
     Args:
         devices: the devices on which replicas run, one replica each, as accepted by

@@ -17,7 +17,7 @@ from drumline.keras.class_weights import require_targets_alone, weigh_classes
 _KIND = "drumline.data.Dataset"
 
 
-class DatasetAdapter(private.DataAdapter):  # type: ignore[misc]
+class DatasetAdapter(private.DataAdapter):
     """Gives Keras's trainer a dataset's batches as they are: no copy, no conversion.
 
     Args:
@@ -135,6 +135,20 @@ def _require_an_end(dataset: Dataset, steps: int | None) -> None:
         )
 
 
+def end_quietly(warn: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the epoch iterator's warning that input ran out.
+
+    Where nobody said how many steps to take, the end of a dataset of unknown size is the end of
+    the epoch, and nothing to warn of.
+    """
+
+    def warn_of_missing_steps(self: Any) -> None:
+        if self.steps_per_epoch or not isinstance(self.data_adapter, DatasetAdapter):
+            warn(self)
+
+    return warn_of_missing_steps
+
+
 def build_from_spec(build: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the trainer's symbolic build: a dataset's specification tells the shapes.
 
@@ -159,8 +173,9 @@ def _example_batch(adapter: DatasetAdapter) -> Any:
     if any(leaf.shape is None or not leaf.shape or None in leaf.shape[1:] for leaf in leaves):
         return None
     rows = adapter.batch_size or 2
-    batch = treedef.unflatten(
-        [jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), np.dtype(leaf.dtype)) for leaf in leaves]
+    batch = jax.tree.unflatten(
+        treedef,
+        [jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), np.dtype(leaf.dtype)) for leaf in leaves],
     )
     if not adapter._class_weight:
         return batch

@@ -32,6 +32,7 @@ def install() -> None:
     replace_method(model_class, "_get_jax_state", placement.place_state)
     replace_method(private.Variable, "_direct_assign", placement.place_assigned)
     replace_method(private.JAXEpochIterator, "_get_iterator", trainer.iterate_on_devices)
+    replace_method(private.JAXEpochIterator, "_interrupted_warning", data_adapter.end_quietly)
     replace_method(private.Trainer, "_symbolic_build", data_adapter.build_from_spec)
     replace_method(private.data_adapters, "get_data_adapter", data_adapter.adapt_datasets)
     replace_method(keras.random.SeedGenerator, "next", seeds.differ_by_replica)

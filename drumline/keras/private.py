@@ -35,7 +35,7 @@ _METHODS = {
         "train_step",
     ],
     "Trainer": ["_compute_loss", "_symbolic_build", "compute_loss", "compute_metrics"],
-    "JAXEpochIterator": ["_get_iterator"],
+    "JAXEpochIterator": ["_get_iterator", "_interrupted_warning"],
     "Variable": ["_direct_assign"],
 }
 

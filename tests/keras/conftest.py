@@ -70,6 +70,22 @@ def convnet() -> Callable[..., keras.Model]:
 
 
 @pytest.fixture(scope="session")
+def perceptron() -> Callable[..., keras.Model]:
+    """Where the kind of model does not matter: one that compiles fast."""
+
+    def build(**compile_options: Any) -> keras.Model:
+        keras.utils.set_random_seed(3)
+        model = keras.Sequential(
+            [keras.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(CLASSES)]
+        )
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(**{"optimizer": "sgd", "loss": loss, **compile_options})
+        return model
+
+    return build
+
+
+@pytest.fixture(scope="session")
 def train() -> Callable[..., Trained]:
     """Train what `build` makes on `replicas` devices; in plain Keras for 0."""
 

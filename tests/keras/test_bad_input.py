@@ -14,11 +14,11 @@ from drumline.distribute import MirroredStrategy, OneDeviceStrategy
 
 
 @pytest.fixture(params=[0, 2])
-def model(request: pytest.FixtureRequest, convnet: Any) -> keras.Model:
+def model(request: pytest.FixtureRequest, perceptron: Any) -> keras.Model:
     if not request.param:
-        return convnet()
+        return perceptron()
     with MirroredStrategy(["cpu:0", "cpu:1"]).scope():
-        return convnet()
+        return perceptron()
 
 
 def still_works(model: keras.Model, images: Any) -> bool:
@@ -106,8 +106,8 @@ def test_the_wrong_structure(model: keras.Model, images: Any) -> None:
     assert still_works(model, images)
 
 
-def test_a_model_made_outside_is_not_trained_inside(convnet: Any, images: Any) -> None:
-    model = convnet()
+def test_a_model_made_outside_is_not_trained_inside(perceptron: Any, images: Any) -> None:
+    model = perceptron()
     strategy = MirroredStrategy(["cpu:0", "cpu:1"])
     with strategy.scope(), pytest.raises(RuntimeError, match="made outside any strategy's scope"):
         model.fit(*images, verbose=0)
@@ -117,9 +117,9 @@ def test_a_model_made_outside_is_not_trained_inside(convnet: Any, images: Any) -
 
 
 @pytest.mark.parametrize("method", ["fit", "evaluate", "train_on_batch", "test_on_batch"])
-def test_a_model_of_another_strategy(method: str, convnet: Any, images: Any) -> None:
+def test_a_model_of_another_strategy(method: str, perceptron: Any, images: Any) -> None:
     with OneDeviceStrategy("cpu:1").scope():
-        model = convnet()
+        model = perceptron()
     with (
         MirroredStrategy(["cpu:0", "cpu:1"]).scope(),
         pytest.raises(RuntimeError, match=r"OneDeviceStrategy\('cpu:1'\).*MirroredStrategy"),
@@ -128,9 +128,9 @@ def test_a_model_of_another_strategy(method: str, convnet: Any, images: Any) -> 
     assert still_works(model, images)
 
 
-def test_a_keras_distribution_beside_a_strategy(convnet: Any, images: Any) -> None:
+def test_a_keras_distribution_beside_a_strategy(perceptron: Any, images: Any) -> None:
     with OneDeviceStrategy("cpu:1").scope():
-        model = convnet()
+        model = perceptron()
     keras.distribution.set_distribution(keras.distribution.DataParallel(devices=["cpu:0"]))
     try:
         with pytest.raises(RuntimeError, match=r"keras\.distribution"):
@@ -139,8 +139,8 @@ def test_a_keras_distribution_beside_a_strategy(convnet: Any, images: Any) -> No
         keras.distribution.set_distribution(None)
 
 
-def test_batches_that_never_split_are_reported(convnet: Any, images: Any) -> None:
+def test_batches_that_never_split_are_reported(perceptron: Any, images: Any) -> None:
     with MirroredStrategy(["cpu:0", "cpu:1"]).scope():
-        model = convnet()
+        model = perceptron()
     with pytest.warns(UserWarning, match="do not split over 2 replicas"):
         model.fit(*images, batch_size=13, verbose=0)

@@ -20,10 +20,10 @@ def batched(images: Any, size: int = 12) -> Dataset:
 
 @pytest.mark.parametrize("replicas", [0, 1, 2])
 def test_dataset_gives_what_arrays_give(
-    replicas: int, convnet: Any, images: Any, train: Any
+    replicas: int, perceptron: Any, images: Any, train: Any
 ) -> None:
     def build() -> keras.Model:
-        return convnet(metrics=["accuracy"])
+        return perceptron(metrics=["accuracy"])
 
     options = {"batch_size": None, "shuffle": None}
     dataset = batched(images)
@@ -37,10 +37,10 @@ def test_dataset_gives_what_arrays_give(
 
 @pytest.mark.parametrize("replicas", [0, 2, 4])
 def test_predict_gives_each_row_once_and_in_order(
-    replicas: int, convnet: Any, images: Any, train: Any
+    replicas: int, perceptron: Any, images: Any, train: Any
 ) -> None:
     x, y = images
-    model = train(convnet, replicas, x[:12], y[:12], epochs=1).model
+    model = train(perceptron, replicas, x[:12], y[:12], epochs=1).model
     outputs = model.predict(Dataset.from_tensor_slices(x).batch(10), verbose=0)
     assert outputs.shape == (39, 5)
     np.testing.assert_allclose(outputs, np.asarray(model(x)), atol=1e-5)
@@ -73,14 +73,14 @@ def test_dicts_weights_and_unknown_cardinality(images: Any, train: Any) -> None:
 
 
 @pytest.mark.parametrize("weights", [{0: 2.0, 3: 0.25}, {1: 0.0}])
-def test_class_weights(weights: Any, convnet: Any, images: Any, train: Any) -> None:
+def test_class_weights(weights: Any, perceptron: Any, images: Any, train: Any) -> None:
     options = {"class_weight": weights}
-    one = train(convnet, 0, *images, **options)
+    one = train(perceptron, 0, *images, **options)
     dataset = batched(images)
-    train(convnet, 2, dataset, batch_size=None, shuffle=None, **options).assert_same(one)
+    train(perceptron, 2, dataset, batch_size=None, shuffle=None, **options).assert_same(one)
 
 
-def test_every_epoch_is_a_new_iteration_and_none_is_skipped(convnet: Any, images: Any) -> None:
+def test_every_epoch_is_a_new_iteration_and_none_is_skipped(images: Any) -> None:
     seen: list[float] = []
 
     def generate() -> Iterator[Any]:
@@ -91,7 +91,6 @@ def test_every_epoch_is_a_new_iteration_and_none_is_skipped(convnet: Any, images
 
     signature = (TensorSpec((8, 8, 1), np.float32), TensorSpec((), np.int64))
     dataset = Dataset.from_generator(generate, output_signature=signature).batch(13)
-    keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(5)])
     model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(5)])
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     model.fit(dataset, epochs=3, verbose=0)
@@ -111,14 +110,17 @@ def test_the_first_epochs_order_does_not_depend_on_the_model_being_built(images:
     assert losses(True) == losses(False)
 
 
-def test_steps_per_epoch_goes_on_where_the_last_epoch_stopped(convnet: Any, images: Any) -> None:
-    x, y = images
-    model = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(5)])
-    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+def test_steps_per_epoch_goes_on_where_the_last_epoch_stopped(perceptron: Any, images: Any) -> None:
+    model = perceptron()
     endless = batched(images, 13).repeat()
     history = model.fit(endless, steps_per_epoch=2, epochs=3, verbose=0)
     assert len(history.history["loss"]) == 3
     assert int(model.optimizer.iterations.value) == 6
+
+
+def test_too_few_batches_for_the_steps_asked_for_are_reported(perceptron: Any, images: Any) -> None:
+    with pytest.warns(UserWarning, match="ran out of data"):
+        perceptron().fit(batched(images, 13), steps_per_epoch=5, verbose=0)
 
 
 def test_a_batch_goes_to_the_step_without_a_copy(images: Any) -> None:
@@ -129,13 +131,13 @@ def test_a_batch_goes_to_the_step_without_a_copy(images: Any) -> None:
     assert not x.flags.writeable
 
 
-def test_a_distributed_dataset_under_its_strategy(convnet: Any, images: Any, train: Any) -> None:
+def test_a_distributed_dataset_under_its_strategy(perceptron: Any, images: Any, train: Any) -> None:
     strategy = MirroredStrategy(["cpu:0", "cpu:1"])
     with strategy.scope():
-        model = convnet()
+        model = perceptron()
     distributed = strategy.experimental_distribute_dataset(batched(images))
     history = model.fit(distributed, epochs=3, verbose=0).history["loss"]
-    one = train(convnet, 0, *images)
+    one = train(perceptron, 0, *images)
     np.testing.assert_allclose(history, one.history["loss"], rtol=1e-5)
     with pytest.raises(ValueError, match="distributed by"):
         one.model.fit(distributed, verbose=0)

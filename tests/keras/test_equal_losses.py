@@ -82,7 +82,7 @@ def test_class_weights(convnet: Any, images: Any, train: Any) -> None:
     train(convnet, 2, *images, **options).assert_same(train(convnet, 0, *images, **options))
 
 
-@pytest.mark.parametrize("last", [1, 2, 5, 8, 11])
+@pytest.mark.parametrize("last", [1, 6, 8])
 def test_a_last_batch_of_any_size(last: int, convnet: Any, images: Any, train: Any) -> None:
     x, y = (part[: 12 + last] for part in images)
     train(convnet, 4, x, y, epochs=2).assert_same(train(convnet, 0, x, y, epochs=2))
@@ -155,7 +155,11 @@ def test_an_overridden_compute_loss_sees_the_global_batch(images: Any, train: An
             return self.dense(ops.reshape(x, (-1, 64)))
 
         def compute_loss(
-            self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None,
+            self,
+            x: Any = None,
+            y: Any = None,
+            y_pred: Any = None,
+            sample_weight: Any = None,
             training: bool = True,
         ) -> Any:
             loss = jnp.sum((y_pred - y_pred.mean(0)) ** 2) / 50 + (x.std(0) * y_pred.mean()).sum()

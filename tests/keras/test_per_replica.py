@@ -38,7 +38,12 @@ def dropout_masks(seed: int, replicas: int) -> np.ndarray:
     with MirroredStrategy([f"cpu:{i}" for i in range(replicas)]).scope():
         keras.utils.set_random_seed(seed)
         model = keras.Sequential(
-            [keras.Input((32,)), keras.layers.Dropout(0.5), RecordMask(8, 32), keras.layers.Dense(1)]
+            [
+                keras.Input((32,)),
+                keras.layers.Dropout(0.5),
+                RecordMask(8, 32),
+                keras.layers.Dense(1),
+            ]
         )
         model.compile("sgd", "mse")
     model.train_on_batch(np.ones((8, 32), np.float32), np.zeros((8, 1), np.float32))
@@ -85,9 +90,7 @@ def test_batch_normalization_never_sees_padding() -> None:
     model = normalized(4)
     model.train_on_batch(x, np.zeros((3, 1), np.float32))
     np.testing.assert_allclose(model.layers[0].moving_mean, 0.5 * x.mean(0), rtol=1e-5)
-    np.testing.assert_allclose(
-        model.layers[0].moving_variance, 0.5 + 0.5 * x.var(0), rtol=1e-4
-    )
+    np.testing.assert_allclose(model.layers[0].moving_variance, 0.5 + 0.5 * x.var(0), rtol=1e-4)
 
 
 def test_random_numbers_in_an_optimizer_are_the_same_on_every_replica() -> None:
@@ -97,7 +100,7 @@ def test_random_numbers_in_an_optimizer_are_the_same_on_every_replica() -> None:
             self.seeds = keras.random.SeedGenerator(4)
 
         def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-            noise = keras.random.normal(ops.shape(gradient), seed=11)
+            noise = keras.random.normal(ops.shape(gradient), seed=self.seeds)
             super().update_step(gradient + noise, variable, learning_rate)
 
     with MirroredStrategy(["cpu:0", "cpu:1"], check_agreement=True).scope():

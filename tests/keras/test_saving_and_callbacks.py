@@ -13,9 +13,9 @@ from drumline.distribute import MirroredStrategy, OneDeviceStrategy
 
 
 @pytest.fixture
-def model(convnet: Any) -> keras.Model:
+def model(perceptron: Any) -> keras.Model:
     with MirroredStrategy(["cpu:0", "cpu:1"]).scope():
-        return convnet(optimizer="adam", metrics=["accuracy"])
+        return perceptron(optimizer="adam", metrics=["accuracy"])
 
 
 def test_a_saved_model_predicts_the_same_anywhere(
@@ -55,12 +55,12 @@ def test_saving_within_fit(model: keras.Model, images: Any, tmp_path: Path) -> N
 
 
 def test_checkpoints_early_stopping_and_schedules(
-    convnet: Any, images: Any, tmp_path: Path
+    perceptron: Any, images: Any, tmp_path: Path
 ) -> None:
     def run(replicas: int) -> tuple[Any, list[np.ndarray]]:
         strategy = MirroredStrategy([f"cpu:{i}" for i in range(replicas)])
         with strategy.scope():
-            model = convnet(optimizer=keras.optimizers.SGD(0.9))
+            model = perceptron(optimizer=keras.optimizers.SGD(0.9))
         callbacks = [
             keras.callbacks.ModelCheckpoint(
                 tmp_path / f"{replicas}.weights.h5", save_weights_only=True, monitor="val_loss"
@@ -70,7 +70,13 @@ def test_checkpoints_early_stopping_and_schedules(
         ]
         x, y = images
         history = model.fit(
-            x, y, epochs=9, verbose=0, shuffle=False, batch_size=12, callbacks=callbacks,
+            x,
+            y,
+            epochs=9,
+            verbose=0,
+            shuffle=False,
+            batch_size=12,
+            callbacks=callbacks,
             validation_data=(x[::-1], y),
         )
         return history.history, model.get_weights()
@@ -104,7 +110,7 @@ def test_an_interrupt_leaves_the_model_usable(
     assert int(model.optimizer.iterations.value) == steps + 4
 
 
-def test_weights_changed_by_a_callback_between_steps(convnet: Any, images: Any) -> None:
+def test_weights_changed_by_a_callback_between_steps(perceptron: Any, images: Any) -> None:
     class Halve(keras.callbacks.Callback):
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             self.model.jax_state_sync()
@@ -112,7 +118,7 @@ def test_weights_changed_by_a_callback_between_steps(convnet: Any, images: Any) 
 
     def run(replicas: int) -> list[np.ndarray]:
         with MirroredStrategy([f"cpu:{i}" for i in range(replicas)]).scope():
-            model = convnet()
+            model = perceptron()
         model.fit(*images, batch_size=12, verbose=0, shuffle=False, callbacks=[Halve()])
         return model.get_weights()
 
