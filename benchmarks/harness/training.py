@@ -75,7 +75,7 @@ def seed_weights(model: Any, seed: int = 3) -> None:
 def timeline(keras: Any) -> Any:
     """A Keras callback that notes when training began and each epoch ended, and its loss."""
 
-    class Timeline(keras.callbacks.Callback):  # type: ignore[misc]
+    class Timeline(keras.callbacks.Callback):
         async_safe = True
 
         def __init__(self) -> None:
