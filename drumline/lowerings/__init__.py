@@ -1,0 +1,26 @@
+"""Faster lowerings of operations that XLA compiles poorly for CPUs.
+
+``install()`` registers them with JAX for the ``cpu`` platform alone; nothing changes on
+accelerators. Importing drumline calls it. The environment variable ``DRUMLINE_CPU_LOWERINGS``,
+read by ``install()``, chooses:
+
+- unset, or ``1``: all of them;
+- ``0``: none;
+- a comma-separated list of names: those alone, e.g. ``max_pool_gradient,pointwise_convolution``.
+
+Anything else raises ``ValueError``. The names are
+
+- ``max_pool_gradient``: the gradient of max and min pooling, bit for bit as XLA computes it;
+- ``pointwise_convolution``: 1x1 convolutions, their input and their weight gradients, as matrix
+  products;
+- ``weight_gradient``: weight gradients of larger kernels, as matrix products over blocks of the
+  batch that fit the caches.
+
+Programs that JAX compiled before a call of ``install()`` or ``uninstall()`` keep what they were
+compiled with, until ``jax.clear_caches()``.
+"""
+
+from drumline.lowerings.registry import install, installed, uninstall
+from drumline.lowerings.selection import VARIABLE
+
+__all__ = ["VARIABLE", "install", "installed", "uninstall"]

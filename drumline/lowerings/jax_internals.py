@@ -1,0 +1,80 @@
+"""The only place here that touches private parts of JAX (0.8 to 0.10).
+
+A lowering rule takes a context, the operands as MLIR values and the primitive's parameters, and
+returns the results as MLIR values. JAX keeps one table of rules for every platform.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jax._src.interpreters import mlir
+from jax._src.lax.convolution import conv_general_dilated_p
+from jax._src.lax.windowed_reductions import select_and_scatter_add_p
+
+Rule = Callable[..., Sequence[Any]]
+
+CONVOLUTION = conv_general_dilated_p
+"""The primitive of ``jax.lax.conv_general_dilated`` and of its gradients."""
+
+MAX_POOL_GRADIENT = select_and_scatter_add_p
+"""The primitive of the gradient of max and min pooling."""
+
+
+def cpu_entry(primitive: Any) -> Any | None:
+    """What JAX's table for the CPU holds for ``primitive``; ``None`` if nothing."""
+    return mlir._platform_specific_lowerings["cpu"].get(primitive)
+
+
+def current_rule(primitive: Any) -> Rule:
+    """The rule by which ``primitive`` is lowered for the CPU now."""
+    entry = cpu_entry(primitive)
+    if entry is None:
+        entry = mlir._lowerings[primitive]
+    return getattr(entry, "rule", entry)
+
+
+def register(primitive: Any, rule: Rule) -> None:
+    """Lowers ``primitive`` by ``rule`` on the CPU."""
+    mlir.register_lowering(primitive, rule, platform="cpu")
+
+
+def restore(primitive: Any, entry: Any | None) -> None:
+    """Puts back what ``cpu_entry`` returned."""
+    table = mlir._platform_specific_lowerings["cpu"]
+    if entry is None:
+        table.pop(primitive, None)
+    else:
+        table[primitive] = entry
+
+
+def lower(function: Callable[..., Any], context: Any, *operands: Any) -> Sequence[Any]:
+    """Lowers a JAX function of arrays, with one array as result, in the place of a primitive."""
+    return mlir.lower_fun(function, multiple_results=False)(context, *operands)
+
+
+def static_shapes(context: Any) -> bool:
+    """Whether all shapes are known; a program being exported may have symbolic ones."""
+    avals = (*context.avals_in, *context.avals_out)
+    return all(isinstance(size, int) for aval in avals for size in aval.shape)
+
+
+def explicitly_sharded(context: Any) -> bool:
+    """Whether the types of operands or results carry the axes of a mesh."""
+    shardings = [getattr(a, "sharding", None) for a in (*context.avals_in, *context.avals_out)]
+    return any(bool(s.mesh.explicit_axes) for s in shardings if s is not None)
+
+
+def partitioned(context: Any) -> bool:
+    """Whether the compiler will split this program over devices by itself.
+
+    False on one device, and inside ``shard_map``, where each device has its own program.
+    """
+    axes = context.module_context.axis_context
+    devices = getattr(axes, "num_devices", None)
+    if devices is not None:
+        return bool(devices > 1)
+    mesh = getattr(axes, "mesh", None)
+    manual = getattr(axes, "manual_axes", frozenset())
+    return mesh is None or set(manual) != set(mesh.axis_names)
