@@ -62,6 +62,7 @@ def demo(
 ) -> None:
     """Train a convnet on handwritten digits, on several devices and on one, and compare."""
     from rich.console import Console
+    from rich.markup import escape
 
     from drumline.demo.run import DemoError, run_demo
     from drumline.demo.settings import settings_for
@@ -71,7 +72,9 @@ def demo(
         settings = settings_for(dataset.value, data_dir, epochs, replicas, output_dir, seed)
         run_demo(settings, console)
     except DemoError as error:
-        console.print(f"[bold red]The demo failed:[/] {error}", highlight=False, soft_wrap=True)
+        console.print(
+            f"[bold red]The demo failed:[/] {escape(str(error))}", highlight=False, soft_wrap=True
+        )
         raise typer.Exit(1) from error
     except KeyboardInterrupt:
         console.print("\nInterrupted; what is in the output directory is incomplete.")

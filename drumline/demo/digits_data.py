@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-import drumline as dl
+from drumline import data, datasets
 from drumline.demo.settings import DemoSettings
 
 
@@ -18,7 +18,7 @@ class DigitsData:
 
     def __init__(self, settings: DemoSettings) -> None:
         self._settings = settings
-        parts, info = dl.datasets.load(
+        parts, info = datasets.load(
             settings.dataset, data_dir=settings.data_dir, as_supervised=True, with_info=True
         )
         self._parts = parts
@@ -26,17 +26,17 @@ class DigitsData:
         self.train_size = info.splits["train"].num_examples
         self.test_size = info.splits["test"].num_examples
 
-    def train(self) -> dl.data.Dataset:
+    def train(self) -> data.Dataset:
         """Shuffled batches of scaled images; the same in every run with the same seed."""
         return (
             self._scaled("train")
             .cache()
             .shuffle(self.train_size, seed=self._settings.seed)
             .batch(self._settings.global_batch)
-            .prefetch(dl.data.AUTOTUNE)
+            .prefetch(data.AUTOTUNE)
         )
 
-    def test(self) -> dl.data.Dataset:
+    def test(self) -> data.Dataset:
         """Batches of scaled images in their order."""
         return self._scaled("test").batch(self._settings.global_batch)
 
@@ -45,6 +45,6 @@ class DigitsData:
         images, labels = next(iter(self._scaled("test").batch(self.test_size)))
         return images, labels
 
-    def _scaled(self, split: str) -> dl.data.Dataset:
+    def _scaled(self, split: str) -> data.Dataset:
         brightest = self._settings.brightest
         return self._parts[split].map(lambda image, label: (image / brightest, label))

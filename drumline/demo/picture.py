@@ -8,16 +8,21 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
 from drumline.demo.train import TrainedRun
 
 _COLOURS = ("#1f6f8b", "#e07a3f")
-_SMALLEST = 1e-9
+_ROUNDING = 1e-9
 
 
 def draw_curves(mirrored: TrainedRun, single: TrainedRun, title: str, path: Path) -> None:
-    """Write a PNG with loss, accuracy and the difference of the losses, by epoch."""
+    """Write the figure of `make_figure` as a PNG."""
+    make_figure(mirrored, single, title).savefig(path, dpi=150)
+
+
+def make_figure(mirrored: TrainedRun, single: TrainedRun, title: str) -> Figure:
+    """Loss, accuracy and the difference of the losses, by epoch."""
     figure = Figure(figsize=(11, 6.5), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     panels = figure.subplot_mosaic(
@@ -36,14 +41,18 @@ def draw_curves(mirrored: TrainedRun, single: TrainedRun, title: str, path: Path
         label=f"test accuracy after training: {mirrored.test_accuracy:.2%}",
     )
     _draw_difference(panels["difference"], mirrored, single)
+    panels["loss"].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    panels["loss"].yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    panels["loss"].yaxis.set_minor_formatter(NullFormatter())
     for panel in panels.values():
         panel.set_xlabel("epoch")
+        panel.set_xlim(0.5, len(mirrored.loss) + 0.5)
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.grid(alpha=0.3, linewidth=0.6)
         panel.spines[["top", "right"]].set_visible(False)
     panels["loss"].legend(frameon=False)
     panels["accuracy"].legend(frameon=False, loc="lower right")
-    figure.savefig(path, dpi=150)
+    return figure
 
 
 def _draw_both(
@@ -65,9 +74,9 @@ def _draw_both(
 def _draw_difference(panel: Axes, mirrored: TrainedRun, single: TrainedRun) -> None:
     difference = np.abs(np.subtract(mirrored.loss, single.loss))
     epochs = np.arange(1, len(difference) + 1)
-    panel.semilogy(
-        epochs, np.maximum(difference, _SMALLEST), color="#444444", marker="o", markersize=3
-    )
+    panel.plot(epochs, difference, color="#444444", marker="o", markersize=3)
+    panel.set_yscale("symlog", linthresh=_ROUNDING)
+    panel.set_ylim(bottom=0)
     panel.set(
         title=f"Difference of the two losses (largest: {difference.max():.1e})",
         ylabel="absolute difference",

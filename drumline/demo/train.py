@@ -13,6 +13,7 @@ from drumline.demo.digits_data import DigitsData
 from drumline.demo.model import build_model, decay
 from drumline.demo.progress import EpochProgress
 from drumline.demo.settings import DemoSettings
+from drumline.keras.callbacks import TensorBoard
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +55,7 @@ def train(
     progress = EpochProgress(console, name, settings.epochs, steps)
     callbacks = [
         keras.callbacks.LearningRateScheduler(lambda epoch: decay(epoch, settings.epochs)),
-        dl.keras.callbacks.TensorBoard(log_dir=log_dir),
+        TensorBoard(log_dir=log_dir),
         progress,
     ]
     try:

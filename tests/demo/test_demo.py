@@ -1,0 +1,136 @@
+"""The command line and the demo: what they print, what they check, how they end."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from rich.console import Console
+
+from drumline.demo import run as demo_run
+from drumline.demo.digits_data import DigitsData
+from drumline.demo.model import build_model, decay
+from drumline.demo.picture import draw_curves, make_figure
+from drumline.demo.run import DemoError
+from drumline.demo.settings import settings_for
+from drumline.demo.train import TrainedRun
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = [sys.executable, "-u", "-c", "from drumline.cli import app; app()"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+
+
+def drumline(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PROGRAM, *arguments], check=False, env=ENVIRONMENT, capture_output=True, text=True
+    )
+
+
+def trained(loss: list[float], replicas: int = 1) -> TrainedRun:
+    accuracy = [1 - value / 10 for value in loss]
+    return TrainedRun(f"S{replicas}", replicas, None, loss, accuracy, 0.9, 100.0)  # type: ignore[arg-type]
+
+
+def test_the_whole_demo(tmp_path: Path) -> None:
+    done = drumline("demo", "--epochs", "3", "--output-dir", str(tmp_path), "--seed", "5")
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    model = Path(lines[-1].removeprefix("Model: "))
+    assert model.name == "digits.keras"
+    assert keras.models.load_model(model).count_params() > 10_000
+    assert (tmp_path / "digits-curves.png").read_bytes().startswith(b"\x89PNG")
+    assert len(list((tmp_path / "logs").glob("digits-*/train/events.out.tfevents.*"))) == 2
+    rows = [line.split("│") for line in lines if line.startswith("│")]
+    assert [row[1].strip() for row in rows] == ["MirroredStrategy", "OneDeviceStrategy"]
+    assert [row[2].strip() for row in rows] == ["2", "1"]
+    assert rows[0][3] == rows[1][3]
+    assert rows[0][3].strip() in done.stdout.split("plain Keras")[1].splitlines()[0]
+    assert "Largest difference of the two loss curves" in done.stdout
+
+
+def test_ctrl_c_ends_cleanly(tmp_path: Path) -> None:
+    command = [*PROGRAM, "demo", "--epochs", "5000", "--output-dir", str(tmp_path)]
+    with subprocess.Popen(
+        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "epoch" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Interrupted" in rest
+    assert "Traceback" not in errors
+
+
+def test_missing_files_end_in_a_message(tmp_path: Path) -> None:
+    options = ["--data-dir", str(tmp_path / "none"), "--output-dir", str(tmp_path)]
+    done = drumline("demo", "--dataset", "mnist", *options)
+    assert done.returncode == 1
+    assert "t10k-images-idx3-ubyte" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_bad_options_are_refused() -> None:
+    done = drumline("demo", "--dataset", "cats", "--replicas", "0")
+    assert done.returncode == 2
+    assert "cats" in done.stderr
+
+
+def test_a_model_that_scores_differently_fails(tmp_path: Path) -> None:
+    data = DigitsData(settings_for("digits", None, 1, 1, tmp_path, 0))
+    path = tmp_path / "model.keras"
+    model = build_model(data.image_shape)
+    images, labels = data.test_arrays()
+    model.train_on_batch(images[:8], labels[:8])
+    model.save(path)
+    right = float(model.evaluate(images, labels, verbose=0, return_dict=True)["accuracy"])
+    console = Console(quiet=True)
+    demo_run._check_saved(path, right, data, console)
+    with pytest.raises(DemoError, match="under OneDeviceStrategy, but had"):
+        demo_run._check_saved(path, right + 1 / data.test_size, data, console)
+
+
+def test_curves_that_part_fail() -> None:
+    console = Console(quiet=True)
+    demo_run._check_curves(trained([1.0, 0.5], 2), trained([1.0, 0.50001]), console)
+    for other in (0.501, float("nan")):
+        with pytest.raises(DemoError, match="The loss curves of 2 replicas"):
+            demo_run._check_curves(trained([1.0, 0.5], 2), trained([1.0, other]), console)
+
+
+def test_the_picture_shows_the_curves(tmp_path: Path) -> None:
+    mirrored, single = trained([2.0, 0.5, 0.1], 2), trained([2.0, 0.5, 0.1001])
+    loss, accuracy, difference = make_figure(mirrored, single, "title").axes
+    assert [list(line.get_ydata()) for line in loss.lines] == [mirrored.loss, single.loss]
+    assert list(accuracy.lines[1].get_ydata()) == single.accuracy
+    np.testing.assert_allclose(difference.lines[0].get_ydata(), [0, 0, 1e-4], atol=1e-12)
+    names = [text.get_text() for text in loss.get_legend().get_texts()]
+    assert names == ["S2, 2 replicas", "S1, 1 replica"]
+    assert all(panel.get_xlabel() and panel.get_ylabel() for panel in (loss, accuracy, difference))
+    draw_curves(mirrored, single, "title", tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").stat().st_size > 10_000
+
+
+def test_the_learning_rate_is_the_tutorials() -> None:
+    assert [decay(epoch, 12) for epoch in range(12)] == [1e-3] * 3 + [1e-4] * 4 + [1e-5] * 5
+    assert [decay(epoch, 24) for epoch in range(24)] == [1e-3] * 6 + [1e-4] * 8 + [1e-5] * 10
+
+
+def test_both_runs_see_the_same_images(tmp_path: Path) -> None:
+    data = DigitsData(settings_for("digits", None, 1, 2, tmp_path, 3))
+    first, second = data.train(), data.train()
+    for _ in range(2):
+        for (images, labels), (others, other_labels) in zip(first, second, strict=True):
+            np.testing.assert_array_equal(images, others)
+            np.testing.assert_array_equal(labels, other_labels)
+    assert images.dtype == np.float32
+    assert dataclasses.asdict(settings_for("digits", None, 7, 2, tmp_path, 3))["epochs"] == 7
