@@ -43,7 +43,7 @@ def keep_cpu_platform() -> None:
     The first platform of the list stays JAX's default. Once JAX has started this does nothing:
     its platforms are fixed then.
     """
-    platforms = jax.config.jax_platforms
+    platforms = _jax_platforms()
     if platforms and "cpu" not in platforms.split(",") and not jax_has_started():
         jax.config.update("jax_platforms", f"{platforms},cpu")
         _accelerators_asked_for.append(platforms)
@@ -60,7 +60,7 @@ def cpu_device() -> jax.Device:
     try:
         device = jax.local_devices(backend="cpu")[0]
     except RuntimeError as error:
-        platforms = jax.config.jax_platforms
+        platforms = _jax_platforms()
         if not platforms or "cpu" in platforms.split(","):
             raise
         raise RuntimeError(
@@ -78,6 +78,11 @@ def cpu_device() -> jax.Device:
 
 
 _accelerators_asked_for: list[str] = []
+
+
+def _jax_platforms() -> str | None:
+    platforms: str | None = jax.config.values["jax_platforms"]
+    return platforms
 
 
 def _require_jax_backend() -> None:
