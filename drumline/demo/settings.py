@@ -38,7 +38,7 @@ class DemoSettings:
 
 _BY_DATASET = {
     "digits": {"brightest": 16.0, "epochs": 60, "batch_per_replica": 8},
-    "mnist": {"brightest": 255.0, "epochs": 24, "batch_per_replica": 16},
+    "mnist": {"brightest": 255.0, "epochs": 36, "batch_per_replica": 16},
 }
 
 
