@@ -87,8 +87,11 @@ def describe(
     **_: Any,
 ) -> ConvolutionCall:
     """The call that the primitive's parameters and its abstract operands and result make."""
+    lhs_spec, rhs_spec, out_spec = dimension_numbers
     return ConvolutionCall(
-        *(tuple(spec) for spec in dimension_numbers),
+        lhs_spec=tuple(lhs_spec),
+        rhs_spec=tuple(rhs_spec),
+        out_spec=tuple(out_spec),
         lhs_shape=lhs.shape,
         rhs_shape=rhs.shape,
         out_shape=out.shape,

@@ -29,10 +29,10 @@ def cpu_entry(primitive: Any) -> Any | None:
 
 def current_rule(primitive: Any) -> Rule:
     """The rule by which ``primitive`` is lowered for the CPU now."""
-    entry = cpu_entry(primitive)
-    if entry is None:
-        entry = mlir._lowerings[primitive]
-    return getattr(entry, "rule", entry)
+    own = cpu_entry(primitive)
+    entry: Any = mlir._lowerings[primitive] if own is None else own
+    rule: Rule = getattr(entry, "rule", entry)
+    return rule
 
 
 def register(primitive: Any, rule: Rule) -> None:
@@ -76,5 +76,5 @@ def partitioned(context: Any) -> bool:
     if devices is not None:
         return bool(devices > 1)
     mesh = getattr(axes, "mesh", None)
-    manual = getattr(axes, "manual_axes", frozenset())
+    manual: frozenset[str] = getattr(axes, "manual_axes", frozenset())
     return mesh is None or set(manual) != set(mesh.axis_names)

@@ -159,7 +159,7 @@ def _scatter(
 
 
 def _add(total: jax.Array, share: jax.Array) -> jax.Array:
-    """The sum, rounded to its dtype, which XLA leaves out between additions of 16-bit floats."""
+    """The sum, rounded to its dtype, which XLA may leave out between sums of 16-bit floats."""
     added = total + share
     if str(added.dtype) in _ROUNDED:
         info = jnp.finfo(added.dtype)

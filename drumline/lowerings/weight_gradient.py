@@ -92,7 +92,11 @@ def _in_blocks(
     if block == images:
         result = product(call, lhs, rhs)
     else:
-        blocks = tuple(a.reshape(images // block, block, *a.shape[1:]) for a in (lhs, rhs))
+        count = images // block
+        blocks = (
+            lhs.reshape(count, block, *lhs.shape[1:]),
+            rhs.reshape(count, block, *rhs.shape[1:]),
+        )
         # A zero made from the operands varies over a mesh, inside shard_map, as the sums do.
         zero = lhs[0, 0, 0, 0] * 0 + rhs[0, 0, 0, 0] * 0
         shape = (*call.out_spatial, call.batch, call.out_features)
