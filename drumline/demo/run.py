@@ -17,8 +17,12 @@ from drumline.demo.score import score_in_plain_keras, score_on_one_device
 from drumline.demo.settings import DemoSettings
 from drumline.demo.train import TrainedRun, train
 
-LARGEST_DIFFERENCE = 1e-4
-"""How far the two loss curves may be apart: rounding, grown over some thousand steps."""
+FIRST_DIFFERENCE = 1e-5
+"""How far the losses of the first epoch may be apart: rounding."""
+
+LARGEST_DIFFERENCE = 5e-3
+"""How far later ones may be: rounding, grown by training. On one device, initial weights changed
+by one part in ten million change MNIST's loss by up to 6e-4 within nine epochs of Adam."""
 
 
 class DemoError(Exception):
@@ -104,12 +108,18 @@ def _check_saved(path: Path, expected: float, data: DigitsData, console: Console
 
 
 def _check_curves(mirrored: TrainedRun, single: TrainedRun, console: Console) -> None:
-    largest = float(np.max(np.abs(np.subtract(mirrored.loss, single.loss))))
-    console.print(f"\nLargest difference of the two loss curves: {largest:.1e}\n", highlight=False)
-    if not largest <= LARGEST_DIFFERENCE:
+    difference = np.abs(np.subtract(mirrored.loss, single.loss))
+    largest = float(np.max(difference))
+    console.print(
+        f"\nLargest difference of the two loss curves: {largest:.1e} "
+        f"(first epoch: {difference[0]:.1e})\n",
+        highlight=False,
+    )
+    if not (difference[0] <= FIRST_DIFFERENCE and largest <= LARGEST_DIFFERENCE):
         raise DemoError(
             f"The loss curves of {mirrored.replicas} replicas and of one device differ by "
-            f"{largest:.2e}; at most {LARGEST_DIFFERENCE:.0e} comes from rounding."
+            f"{difference[0]:.2e} in the first epoch and by up to {largest:.2e} in all; rounding "
+            f"explains {FIRST_DIFFERENCE:.0e} and {LARGEST_DIFFERENCE:.0e}."
         )
 
 

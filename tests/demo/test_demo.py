@@ -101,10 +101,10 @@ def test_a_model_that_scores_differently_fails(tmp_path: Path) -> None:
 
 def test_curves_that_part_fail() -> None:
     console = Console(quiet=True)
-    demo_run._check_curves(trained([1.0, 0.5], 2), trained([1.0, 0.50001]), console)
-    for other in (0.501, float("nan")):
+    demo_run._check_curves(trained([1.0, 0.5], 2), trained([1.000001, 0.5001]), console)
+    for other in ([1.0, 0.51], [1.0001, 0.5], [1.0, float("nan")], [float("nan"), 0.5]):
         with pytest.raises(DemoError, match="The loss curves of 2 replicas"):
-            demo_run._check_curves(trained([1.0, 0.5], 2), trained([1.0, other]), console)
+            demo_run._check_curves(trained([1.0, 0.5], 2), trained(other), console)
 
 
 def test_the_picture_shows_the_curves(tmp_path: Path) -> None:
