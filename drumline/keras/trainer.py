@@ -9,6 +9,7 @@ import keras
 
 from drumline.distribute import Strategy, get_strategy, has_strategy
 from drumline.keras.batches import place_ahead
+from drumline.keras.in_flight import one_in_flight
 from drumline.keras.overrides import overrides
 from drumline.keras.ownership import strategy_of
 from drumline.keras.train_step import TrainStep
@@ -24,6 +25,7 @@ def make_train_function(make: Callable[..., Any]) -> Callable[..., Any]:
             return make(self, force)
         if self.train_function is None or force:
             step = _one_form(self, "train_step", TrainStep(self, strategy))
+            step = one_in_flight(step, strategy)
             self.train_function = self._make_function(step)
         return None
 
@@ -39,6 +41,7 @@ def make_test_function(make: Callable[..., Any]) -> Callable[..., Any]:
             return make(self, force)
         if self.test_function is None or force:
             step = _one_form(self, "test_step", WholeStep(self.test_step, strategy))
+            step = one_in_flight(step, strategy)
             self.test_function = self._make_function(step)
         return None
 
@@ -53,7 +56,8 @@ def make_predict_function(make: Callable[..., Any]) -> Callable[..., Any]:
         if strategy is None or not _compiles(self):
             return make(self, force)
         if self.predict_function is None or force:
-            step = WholeStep(_predict_step(self), strategy, cut_outputs=True)
+            step: Callable[..., Any] = WholeStep(_predict_step(self), strategy, cut_outputs=True)
+            step = one_in_flight(step, strategy)
             self.predict_function = self._make_function(step, concatenate_outputs=True)
         return self.predict_function
 
