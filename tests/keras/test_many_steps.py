@@ -12,12 +12,12 @@ with dl.distribute.MirroredStrategy().scope():
     layers = keras.layers
     model = keras.Sequential([
         keras.Input((28, 28, 1)), layers.Conv2D(32, 3, activation="relu"),
-        layers.MaxPooling2D(), layers.Flatten(), layers.Dense(64), layers.Dense(10)])
+        layers.MaxPooling2D(), layers.Flatten(), layers.Dense(64, activation="relu"), layers.Dense(10)])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("adam", loss, metrics=["accuracy"])
-x = np.random.default_rng(0).random((3200, 28, 28, 1), dtype=np.float32)
-model.fit(x, np.arange(3200) % 10, batch_size=64, epochs=2, verbose=0)
-model.evaluate(x, np.arange(3200) % 10, batch_size=64, verbose=0)
+x = np.random.default_rng(0).random((6400, 28, 28, 1), dtype=np.float32)
+model.fit(x, np.arange(6400) % 10, batch_size=64, epochs=3, verbose=0)
+model.evaluate(x, np.arange(6400) % 10, batch_size=64, verbose=0)
 print(dl.distribute.MirroredStrategy().num_replicas_in_sync, "replicas done")
 """
 FEW_THREADS = {
