@@ -12,7 +12,8 @@ with dl.distribute.MirroredStrategy().scope():
     layers = keras.layers
     model = keras.Sequential([
         keras.Input((28, 28, 1)), layers.Conv2D(32, 3, activation="relu"),
-        layers.MaxPooling2D(), layers.Flatten(), layers.Dense(64, activation="relu"), layers.Dense(10)])
+        layers.MaxPooling2D(), layers.Flatten(), layers.Dense(64, activation="relu"),
+        layers.Dense(10)])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("adam", loss, metrics=["accuracy"])
 x = np.random.default_rng(0).random((6400, 28, 28, 1), dtype=np.float32)
