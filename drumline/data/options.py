@@ -22,7 +22,7 @@ class ThreadingOptions(_Group):
 
     Attributes:
         private_threadpool_size: how many threads compute the blocks of compiled maps that the
-            optimizer runs in parallel; ``None`` takes the number of CPU cores, 1 disables it.
+            optimizer runs in parallel; ``None`` takes all CPU cores but one, 1 disables it.
     """
 
     private_threadpool_size: int | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keras
 
 from drumline.keras import data_adapter, ownership, placement, private, seeds, trainer, whole_batch
+from drumline.keras.callbacks import stand_in_for_keras
 from drumline.keras.patching import replace_method
 from drumline.keras.state_attribute import leave_state_untracked
 
@@ -38,3 +39,4 @@ def install() -> None:
     replace_method(keras.random.SeedGenerator, "next", seeds.differ_by_replica)
     replace_method(keras.Layer, "add_loss", whole_batch.refuse_added_losses)
     leave_state_untracked()
+    stand_in_for_keras()

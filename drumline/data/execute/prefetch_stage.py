@@ -12,8 +12,9 @@ from drumline.data.execute.block import Block
 from drumline.data.execute.ramp import Ramp
 from drumline.data.execute.stage import Stage, State
 
-AUTO_BYTES = 32 << 20
-"""How much an automatically sized buffer may hold."""
+AUTO_BYTES = 4 << 20
+"""How much an automatically sized buffer may hold: enough to hide a block's making, few enough
+buffers that each stays warm."""
 
 
 _running: weakref.WeakSet[_Producer] = weakref.WeakSet()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-TARGET_BYTES = 1 << 20
+TARGET_BYTES = 512 << 10
 MAX_ELEMENTS = 16_384
 _FAST = 0.002
 _SLOW = 0.008

@@ -11,11 +11,14 @@ from drumline.data.rewrite.transform import bottom_up
 
 
 def map_parallelization(plan: Node, threads: int | None) -> Node:
-    """Gives maps for which the user named no ``num_parallel_calls`` one worker per thread.
+    """Gives maps for which the user named no ``num_parallel_calls`` as many workers as ``threads``.
+
+    Without a number, all cores but one, which the consumer needs: with two cores, a second worker
+    halved the throughput.
 
     Only functions that may be applied to elements in any order: results and their order stay.
     """
-    workers = threads or os.cpu_count() or 1
+    workers = threads or max(1, (os.cpu_count() or 1) - 1)
 
     def widen(node: Node) -> Node:
         if isinstance(node, Map) and node.workers is None and node.function.reorderable:
