@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.execute.cache_stages import CacheStore
 from drumline.data.execute.elements import splitter
-from drumline.data.execute.lower import Lowering
-from drumline.data.execute.ramp import MAX_ELEMENTS
+from drumline.data.execute.lower import Lowering, fill
 from drumline.data.execute.stage import Stage
 from drumline.data.options import Options
 from drumline.data.plan.buffering import Cache
@@ -45,16 +43,8 @@ class Epochs:
         if caches is None:
             caches = [store.blocks is not None for store in stores]
         filled = {store for store, serve in zip(stores, caches, strict=True) if serve}
-        self._fill(filled)
+        fill(self.optimized, filled)
         return Lowering(self.optimized, filled).stage(epoch), caches
-
-    def _fill(self, stores: set[CacheStore]) -> None:
-        for node in self.optimized.walk():
-            if isinstance(node, Cache) and node.store in stores and node.store.blocks is None:
-                stage = Lowering(node, stores - {node.store}).stage(0)
-                while stage.next(MAX_ELEMENTS) is not None:
-                    continue
-                stage.close()
 
 
 def first_element(plan: Node) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -33,6 +34,7 @@ class DatasetIterator(Generic[T]):
         self._spec = spec
         self._split = splitter(spec.structure)
         self._fingerprint = fingerprint
+        self._lock = threading.RLock()
         self._begin(epoch, None)
 
     def _begin(self, epoch: int, caches: list[bool] | None) -> None:
@@ -53,7 +55,13 @@ class DatasetIterator(Generic[T]):
             return next(self._items)
         except StopIteration:
             pass
-        return self._refill()
+        with self._lock:
+            try:
+                # Another thread that shares the iterator may have fetched a block meanwhile.
+                return next(self._items)
+            except StopIteration:
+                pass
+            return self._refill()
 
     def _refill(self) -> T:
         if self._error is not None:

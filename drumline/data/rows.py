@@ -43,6 +43,14 @@ def _cast(array: np.ndarray, spec: TensorSpec, leaf: int, promise: str) -> np.nd
     return result
 
 
+def owned(row: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The leaves, copied where the user's code could still write into them.
+
+    A generator or a function may fill one array again and again and hand it out each time.
+    """
+    return [leaf.copy() if leaf.flags.writeable else leaf for leaf in row]
+
+
 def stack(rows: Sequence[Sequence[np.ndarray]], spec: ElementSpec) -> list[np.ndarray]:
     """One column per leaf; the rows' shapes agree. Without rows, empty columns of the spec."""
     columns = []

@@ -23,6 +23,11 @@ class CacheStore:
         """The cached elements, once a pass reached the end."""
         return self._blocks
 
+    @property
+    def full(self) -> bool:
+        """Whether a pass reached the end."""
+        return self._blocks is not None
+
     def complete(self, blocks: list[Block]) -> None:
         """Keeps the elements of a complete pass, joined where their shapes agree."""
         joined = _joined(blocks)

@@ -11,7 +11,7 @@ import numpy as np
 from drumline.data.execute.block import Block
 from drumline.data.execute.stage import Stage, State
 from drumline.data.functions.notes import at_element
-from drumline.data.rows import conform, stack
+from drumline.data.rows import conform, owned, stack
 from drumline.data.spec import ElementSpec
 
 _PATIENCE = 0.005
@@ -50,7 +50,7 @@ class GeneratorStage(Stage):
             if rows and any(a.shape != b.shape for a, b in zip(row, rows[0], strict=True)):
                 self._held = row
                 break
-            rows.append(row)
+            rows.append(owned(row) if limit > 1 else row)
             self._position += 1
             if time.perf_counter() > deadline:
                 break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 
 from drumline._core import mix64
@@ -16,6 +17,7 @@ from drumline.data.execute.map_stage import MapStage
 from drumline.data.execute.order import Sequential, Shuffled
 from drumline.data.execute.pool import BufferPool
 from drumline.data.execute.prefetch_stage import PrefetchStage
+from drumline.data.execute.ramp import MAX_ELEMENTS
 from drumline.data.execute.repeat_stage import RepeatStage
 from drumline.data.execute.shuffle_stage import ShuffleStage
 from drumline.data.execute.slice_stages import EnumerateStage, SkipStage, TakeStage
@@ -136,7 +138,22 @@ class Lowering:
         return ShuffleStage(source, node.buffer_size, key, node.spec, self._pool)
 
     def _repeat(self, node: ordering.Repeat, trail: Trail, run: Pass) -> Stage:
-        return RepeatStage(lambda n: self._input(node, trail, (*run, n)), node.count)
+        stores = [inner.store for inner in node.walk() if isinstance(inner, buffering.Cache)]
+
+        def make(number: int, caches: list[bool] | None) -> tuple[Stage, list[bool]]:
+            if caches is None:
+                # The epoch decides for the first pass; later ones profit from what it filled.
+                caches = [
+                    store in self._filled or (number > 0 and store.blocks is not None)
+                    for store in stores
+                ]
+            served = {store for store, serve in zip(stores, caches, strict=True) if serve}
+            fill(node, served)
+            inner = copy.copy(self)
+            inner._filled = self._filled | served
+            return inner._input(node, trail, (*run, number)), caches
+
+        return RepeatStage(make, node.count)
 
     def _take(self, node: ordering.Take, trail: Trail, run: Pass) -> Stage:
         return TakeStage(self._input(node, trail, run), node.count)
@@ -162,6 +179,16 @@ class Lowering:
     def _prefetch(self, node: buffering.Prefetch, trail: Trail, run: Pass) -> Stage:
         source = self._input(node, trail, run)
         return PrefetchStage(source, node.size, node.spec.row_nbytes())
+
+
+def fill(plan: Node, stores: set[CacheStore]) -> None:
+    """Runs the inputs of those caches of the plan that are among ``stores`` and still empty."""
+    for node in plan.walk():
+        if isinstance(node, buffering.Cache) and node.store in stores and not node.store.full:
+            stage = Lowering(node, stores - {node.store}).stage(0)
+            while stage.next(MAX_ELEMENTS) is not None:
+                continue
+            stage.close()
 
 
 def _transformed(node: Node, inner: Indexed) -> Indexed | None:

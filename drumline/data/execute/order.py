@@ -10,6 +10,15 @@ Index = range | np.ndarray
 """Positions: a ``range`` of step 1, or an int64 array (k,)."""
 
 
+def joined(first: Index, then: Index) -> Index:
+    """The positions of both, which follow one another in an order."""
+    if not len(then):
+        return first
+    if isinstance(first, range) and isinstance(then, range):
+        return range(first.start, then.stop)
+    return np.concatenate([first, then])
+
+
 class Order:
     """A sequence of positions that can be resumed at any point."""
 

@@ -82,8 +82,8 @@ class PrefetchStage(Stage):
         return f"prefetch {'as memory allows' if self.size is None else self.size} (one thread)"
 
     def close(self) -> None:
-        self._finalizer()
-        self.source.close()
+        self._finalizer.detach()
+        self._producer.close()
 
 
 class _Producer:
@@ -97,6 +97,7 @@ class _Producer:
         self._ended = False
         self._failure: BaseException | None = None
         self._stopping = False
+        self._left = False
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
@@ -129,6 +130,14 @@ class _Producer:
             self._stopping = True
             self._changed.notify_all()
 
+    def close(self) -> None:
+        """``stop``, and closes the source: at once, or when the thread has left it."""
+        with self._changed:
+            self.stop()
+            inside = self._thread is not None and not self._left
+        if not inside:
+            self._source.close()
+
     def join(self, timeout: float) -> None:
         """Waits for the thread to end."""
         if self._thread is not None:
@@ -154,7 +163,11 @@ class _Producer:
         finally:
             with self._changed:
                 self._ended = self._failure is None
+                self._left = True
+                stopped = self._stopping
                 self._changed.notify_all()
+            if stopped:
+                self._source.close()
 
     def _wait_for_room(self) -> int:
         with self._changed:

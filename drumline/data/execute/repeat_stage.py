@@ -7,20 +7,24 @@ from collections.abc import Callable, Sequence
 from drumline.data.execute.block import Block
 from drumline.data.execute.stage import Stage, State
 
+Make = Callable[[int, list[bool] | None], tuple[Stage, list[bool]]]
+
 
 class RepeatStage(Stage):
     """``count`` passes over an input that is made anew for each pass; ``None`` never ends.
 
     Args:
-        make: returns the input's stage for the n-th pass, so that shuffles differ between passes.
+        make: returns the input's stage for the n-th pass, so that shuffles differ between passes,
+            and which caches it serves elements from. Takes the latter to make a pass once more;
+            ``None`` serves from those that are full by now.
         count: how many passes; ``None`` without end.
     """
 
-    def __init__(self, make: Callable[[int], Stage], count: int | None):
+    def __init__(self, make: Make, count: int | None):
         self.count = count
         self._make = make
         self._pass = 0
-        self._source = make(0)
+        self._source, self._caches = make(0, None)
         self._seen = False
         self.eager = self._source.eager
         self.granule = self._source.granule
@@ -36,21 +40,26 @@ class RepeatStage(Stage):
             self._start(self._pass + 1)
         return None
 
-    def _start(self, number: int) -> None:
+    def _start(self, number: int, caches: list[bool] | None = None) -> None:
         self._pass = number
         self._seen = False
         self._source.close()
         if self.count is None or number < self.count:
-            self._source = self._make(number)
+            self._source, self._caches = self._make(number, caches)
 
     def state(self) -> State:
         if self.count is not None and self._pass >= self.count:
             return {"pass": self._pass}
-        return {"pass": self._pass, "seen": self._seen, "input": self._source.state()}
+        return {
+            "pass": self._pass,
+            "seen": self._seen,
+            "caches": self._caches,
+            "input": self._source.state(),
+        }
 
     def restore(self, state: State) -> None:
         if state["pass"] != self._pass:
-            self._start(state["pass"])
+            self._start(state["pass"], state.get("caches"))
         if "input" in state:
             self._seen = state["seen"]
             self._source.restore(state["input"])

@@ -25,8 +25,12 @@ class Flattened(Stage):
         first = self._position
         self._position += block.events
         sizes = {column.shape[1] for column in block.columns}
+        if not block.n:
+            # Empty columns stand in for dimensions that vary: their sizes mean nothing.
+            return Block([c.reshape(0, *c.shape[2:]) for c in block.columns], 0, block.error)
         if len(sizes) > 1:
-            return Block([c[:0, 0] for c in block.columns], 0, _uneven(sizes, first))
+            empty = [c[:0].reshape(0, *c.shape[2:]) for c in block.columns]
+            return Block(empty, 0, _uneven(sizes, first))
         self._rows = max(1, sizes.pop())
         rows = block.n * block.columns[0].shape[1]
         columns = [column.reshape(rows, *column.shape[2:]) for column in block.columns]

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from drumline.data.execute.block import Block
 from drumline.data.execute.indexed import Indexed
-from drumline.data.execute.order import Index, Order
+from drumline.data.execute.order import Index, Order, joined
 from drumline.data.execute.stage import Described, Stage, State
 from drumline.data.functions.call import BlockFunction
 
@@ -55,8 +55,7 @@ class WalkStage(Stage):
     def put_back(self, index: Index) -> None:
         """Returns positions that were taken last: a row before them failed."""
         if len(index):
-            assert not len(self._again)
-            self._again = index
+            self._again = joined(index, self._again)
 
     def evaluate(self, index: Index, start: int) -> Block:
         """The elements at ``index``, or those before the first that failed; thread-safe."""

@@ -62,17 +62,18 @@ def build(
         return BuiltFunction(shaped.spec, shaped, False)
     except NotTraceable as reason:
         spec = reason.spec
-        if spec is None or not all(leaf.is_static for leaf in source.leaves):
-            spec = _spec_from_example(user, first_element())
+        static = all(leaf.is_static for leaf in source.leaves)
+        if spec is None or not static:
+            spec = _spec_from_example(user, first_element(), static)
         run = PythonFunction(user, source, spec, threads, str(reason))
         return BuiltFunction(spec, run, reorderable=False, is_python=True)
 
 
-def _spec_from_example(user: UserFunction, element: Any) -> ElementSpec:
+def _spec_from_example(user: UserFunction, element: Any, static: bool) -> ElementSpec:
     with random_states_kept():
         try:
             result = user(element)
         except Exception as error:
             at_element(error, 0, user.where)
             raise
-    return spec_of_result(result, user)
+    return spec_of_result(result, user, static)

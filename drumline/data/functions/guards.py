@@ -130,10 +130,13 @@ def _frames(eqn: jex.JaxprEqn) -> list[Any]:
 
 
 def _from_indexing(eqn: jex.JaxprEqn) -> bool:
-    """Whether ``x[i]`` made the slice; ``lax.dynamic_slice`` itself clamps by contract."""
-    return any(
-        "numpy" in f.file_name and "index" in f.function_name + f.file_name for f in _frames(eqn)
-    )
+    """Whether ``x[i]`` made the slice.
+
+    ``lax.dynamic_slice`` itself clamps by contract, ``x.at[i].get()`` does what its mode says.
+    """
+    frames = [f for f in _frames(eqn) if "numpy" in f.file_name]
+    explicit = any(f.function_name.split(".")[-1] == "get" for f in frames)
+    return not explicit and any("index" in f.function_name + f.file_name for f in frames)
 
 
 def _user_line(eqn: jex.JaxprEqn) -> str:

@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from jax.extend import core as jex
 
@@ -37,12 +38,18 @@ def same_values(a: Sequence[Any], b: Sequence[Any]) -> bool:
 
 
 def _same(a: Any, b: Any) -> bool:
-    x, y = np.asarray(a), np.asarray(b)
+    x, y = _array(a), _array(b)
     if x.dtype != y.dtype or x.shape != y.shape:
         return False
     if x.dtype == object:
         return bool((x == y).all())
     return x.tobytes() == y.tobytes()
+
+
+def _array(value: Any) -> np.ndarray:
+    if jax.dtypes.issubdtype(getattr(value, "dtype", None), jax.dtypes.prng_key):
+        value = jax.random.key_data(value)
+    return np.asarray(value)
 
 
 def _inner_consts(jaxpr: jex.Jaxpr) -> list[Any]:

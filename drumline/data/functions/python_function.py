@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,7 +15,7 @@ from drumline.data.functions.call import Position
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.leaves import as_array, is_array_literal
-from drumline.data.rows import conform, stack
+from drumline.data.rows import conform, owned, stack
 from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.data.structure import flatten
 
@@ -72,7 +73,7 @@ class PythonFunction:
         leaves, structure = flatten(result, is_array_literal)
         if structure != self._spec.structure:
             leaves = self._spec.structure.flatten(result)
-        return conform(leaves, self._spec, "the dataset's element_spec")
+        return owned(conform(leaves, self._spec, "the dataset's element_spec"))
 
     def _adapt(self, rows: int, elapsed: float) -> None:
         if rows:
@@ -83,10 +84,16 @@ class PythonFunction:
         return f"{self._function.name}: runs as Python {threads}, since {self._why}"
 
 
-def spec_of_result(result: Any, function: UserFunction) -> ElementSpec:
-    """The spec of what a function returned for one element."""
+def spec_of_result(result: Any, function: UserFunction, static: bool) -> ElementSpec:
+    """The spec of what a function returned for one element.
+
+    Unless its argument has a ``static`` shape, one result says nothing of the others' dimensions:
+    the last batch may be shorter.
+    """
     leaves, structure = flatten(result, is_array_literal)
     if not leaves:
         raise ValueError(f"{function.where} returned nothing; it must return the new element")
     arrays = [as_array(leaf) for leaf in leaves]
-    return ElementSpec(structure, tuple(TensorSpec(a.shape, a.dtype) for a in arrays))
+    shapes: list[Sequence[int | None]] = [a.shape if static else [None] * a.ndim for a in arrays]
+    pairs = zip(shapes, arrays, strict=True)
+    return ElementSpec(structure, tuple(TensorSpec(shape, a.dtype) for shape, a in pairs))

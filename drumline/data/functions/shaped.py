@@ -9,8 +9,10 @@ from drumline.data.execute.block import Block
 from drumline.data.functions.call import Position
 from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.frozen import frozen
+from drumline.data.functions.notes import at_element
 from drumline.data.functions.trace import NotTraceable, trace
 from drumline.data.functions.user_function import UserFunction
+from drumline.data.rows import stack
 from drumline.data.spec import ElementSpec, TensorSpec, merge_leaf
 
 _PROBES = (7, 11)
@@ -39,13 +41,28 @@ class ShapedFunction:
         leaves = [merge_leaf(a, b) for a, b in zip(low.leaves, high.leaves, strict=True)]
         if any(leaf is None for leaf in leaves):
             raise NotTraceable("the dtype or rank it returns depends on the shape of its argument")
-        return low.with_leaves([leaf for leaf in leaves if leaf is not None])
+        return self._loosened(low.with_leaves([leaf for leaf in leaves if leaf is not None]))
+
+    def _loosened(self, spec: ElementSpec) -> ElementSpec:
+        """Without what does not hold for the shortest argument: ``x[:5]`` may give one row."""
+        try:
+            short = trace(self._function, _with_unknown(self._source, 1)).spec
+        except (NotTraceable, ValueError):
+            return spec
+        if short.structure != spec.structure:
+            return spec
+        pairs = zip(spec.leaves, short.leaves, strict=True)
+        return spec.with_leaves([merge_leaf(a, b) or a for a, b in pairs])
 
     def limit(self, wanted: int) -> int:
         return wanted
 
     def __call__(self, block: Block, position: Position) -> Block:
-        compiled = self._for_shapes(tuple(column.shape[1:] for column in block.columns))
+        try:
+            compiled = self._for_shapes(tuple(column.shape[1:] for column in block.columns))
+        except (NotTraceable, ValueError) as error:
+            at_element(error, position(0), self._function.where)
+            return Block(stack([], self.spec), 0, error)
         self.block_length = max(self.block_length, compiled.block_length)
         return compiled(block, position)
 
@@ -54,9 +71,9 @@ class ShapedFunction:
             if shapes not in self._compiled:
                 pairs = zip(shapes, self._source.leaves, strict=True)
                 spec = self._source.with_leaves([TensorSpec(s, leaf.dtype) for s, leaf in pairs])
-                self._compiled[shapes] = CompiledFunction(
-                    self._function, spec, trace(self._function, spec)
-                )
+                traced = trace(self._function, spec)
+                self._check(traced.spec, spec)
+                self._compiled[shapes] = CompiledFunction(self._function, spec, traced)
                 if len(self._compiled) == _MANY_SHAPES:
                     warnings.warn(
                         f"{self._function.where} has been compiled for {_MANY_SHAPES} shapes, "
@@ -64,6 +81,15 @@ class ShapedFunction:
                         stacklevel=2,
                     )
             return self._compiled[shapes]
+
+    def _check(self, found: ElementSpec, argument: ElementSpec) -> None:
+        for i, (mine, promised) in enumerate(zip(found.leaves, self.spec.leaves, strict=False)):
+            if found.structure == self.spec.structure and merge_leaf(mine, promised) == promised:
+                continue
+            raise ValueError(
+                f"{self._function.where} returns leaf {i} as {mine} for {argument.tree()}, but the "
+                f"dataset's element_spec says {promised}"
+            )
 
     def describe(self) -> str:
         return f"{self._function.name}: compiled for each shape ({len(self._compiled)} so far)"

@@ -14,6 +14,7 @@ from jax.extend import core as jex
 
 from drumline.data.functions import modes, purity
 from drumline.data.functions.dependence import dependence
+from drumline.data.functions.keras_state import keras_writes_held
 from drumline.data.functions.opaque import OpaqueString
 from drumline.data.functions.routes import Computed, Constant, Passed, Route, same_routes
 from drumline.data.functions.user_function import UserFunction
@@ -96,14 +97,30 @@ def _twice(
         warnings.simplefilter("ignore")
         first = _raw(function, spec)
         second = _raw(function, spec)
-    if first.structure != second.structure or not same_routes(first.routes, second.routes):
-        first.impurity = "it returns something else each time it is called"
-    elif not purity.same_program(first.program, second.program):
-        first.impurity = "it uses state outside its arguments (two traces differ)"
-    elif first.program.effects:
-        effects = ", ".join(sorted(str(effect) for effect in first.program.effects))
-        first.impurity = f"it has side effects ({effects})"
+    if first.impurity is None:
+        first.impurity = _difference(first, second)
+    first.program = first.program.replace(consts=[_kept(c) for c in first.program.consts])
     return first
+
+
+def _difference(first: _Raw, second: _Raw) -> str | None:
+    if first.structure != second.structure or not same_routes(first.routes, second.routes):
+        return "it returns something else each time it is called"
+    if not purity.same_program(first.program, second.program):
+        return "it uses state outside its arguments (two traces differ)"
+    if first.program.effects:
+        effects = ", ".join(sorted(str(effect) for effect in first.program.effects))
+        return f"it has side effects ({effects})"
+    return None
+
+
+def _kept(value: Any) -> Any:
+    """A constant as it is now: the user may write into the array later."""
+    if not isinstance(value, np.ndarray):
+        return value
+    copy = value.copy()
+    copy.flags.writeable = False
+    return copy
 
 
 def _raw(function: UserFunction, spec: ElementSpec) -> _Raw:
@@ -122,12 +139,13 @@ def _raw(function: UserFunction, spec: ElementSpec) -> _Raw:
 
     avals = [jax.ShapeDtypeStruct(spec.leaves[i].shape, spec.leaves[i].dtype) for i in numbers]
     try:
-        jaxpr = jax.make_jaxpr(program)(*avals)
+        with keras_writes_held() as written:
+            jaxpr = jax.make_jaxpr(program)(*avals)
     except Exception as error:
         raise NotTraceable(_reason(error)) from error
     if structures[0].num_leaves == 0:
         raise ValueError(f"{function.where} returned nothing; it must return the new element")
-    return _Raw(jaxpr, routes, structures[0])
+    return _Raw(jaxpr, routes, structures[0], written[0] if written else None)
 
 
 def _routed(leaves: list[Any], positions: dict[int, int], routes: list[Any]) -> list[Any]:
@@ -138,10 +156,12 @@ def _routed(leaves: list[Any], positions: dict[int, int], routes: list[Any]) -> 
         elif id(leaf) in positions:
             routes.append(Passed(positions[id(leaf)]))
         elif isinstance(leaf, jax.core.Tracer):
+            if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended):
+                raise TypeError("it returns JAX random keys, of which no column can be made")
             routes.append(len(computed))
             computed.append(leaf)
         else:
-            routes.append(Constant(as_array(leaf)))
+            routes.append(Constant(_kept(as_array(leaf))))
     return computed
 
 
@@ -192,7 +212,8 @@ class _Combination:
 
 
 def _kind(dtype: np.dtype) -> str:
-    return "i" if dtype.kind in "iu" else dtype.kind
+    """Integers, or floats and what is made of them: the parts of a complex128 are float64."""
+    return "i" if dtype.kind in "iu" else "f" if dtype.kind in "fc" else dtype.kind
 
 
 def _narrowed(dtype: np.dtype) -> np.dtype:

@@ -1,0 +1,52 @@
+"""Functions over elements whose shapes vary, a shorter last batch above all."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from drumline.data import Dataset, TensorSpec
+
+
+def lists(ds):
+    return [row.tolist() for row in ds]
+
+
+def test_a_python_function_of_a_shorter_last_batch():
+    ds = Dataset.range(10).batch(4).map(lambda b: np.sort(np.asarray(b)))
+    assert lists(ds) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert ds.element_spec.shape == (None,)
+
+
+def test_a_slice_promises_no_more_rows_than_there_are():
+    ds = Dataset.range(8).batch(5).map(lambda x: x[:5])
+    assert ds.element_spec.shape == (None,)
+    assert lists(ds.map(lambda x: x + 1)) == [[1, 2, 3, 4, 5], [6, 7, 8]]
+
+
+def test_a_shape_whose_result_breaks_the_promise_fails_in_its_place():
+    def odd(x):
+        return jnp.zeros(3) if x.shape[0] == 4 else jnp.zeros(2)
+
+    iterator = iter(Dataset.range(9).batch(4).map(odd))
+    for index in (0, 1):
+        with pytest.raises(ValueError, match="element_spec says") as caught:
+            next(iterator)
+        assert caught.value.element_index == index
+    assert next(iterator).tolist() == [0, 0]
+
+
+def test_unbatching_shows_the_error_of_an_element_with_unknown_dimensions():
+    def fails(x):
+        if x[0] == 1:
+            raise OSError("unreadable")
+        return np.asarray(x), np.zeros(2)
+
+    signature = TensorSpec((None,), np.int64)
+    rows = Dataset.from_generator(
+        lambda: (np.full(2, i) for i in range(3)), output_signature=signature
+    )
+    iterator = iter(rows.map(fails).unbatch())
+    assert [int(next(iterator)[0]) for _ in range(2)] == [0, 0]
+    with pytest.raises(OSError, match="unreadable"):
+        next(iterator)
+    assert [int(a) for a, _ in iterator] == [2, 2]
