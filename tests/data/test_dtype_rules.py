@@ -118,3 +118,12 @@ def test_jax_settings_do_not_show(x64):
         f"float32 int64 {fifth * 4} [{2**42}, {2**42 + 2}]",
         f"float32 int64 {fifth * 2} [{2**42 + 4}]",
     ]
+
+
+def test_a_range_past_the_largest_int64():
+    ds = Dataset.range(2**63, 2**63 + 30, 10, output_type=np.uint64)
+    expected = [2**63, 2**63 + 10, 2**63 + 20]
+    assert [int(v) for v in ds] == expected
+    assert sorted(int(v) for v in ds.shuffle(3, seed=1)) == expected
+    down = Dataset.range(2**63 + 2, 2**63 - 2, -2, output_type=np.uint64)
+    assert [int(v) for v in down] == [2**63 + 2, 2**63]

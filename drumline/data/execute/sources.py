@@ -75,6 +75,8 @@ class Integers(Indexed):
 
     def rows(self, index: Index) -> Block:
         start, step = self.start, self.step
+        if self.dtype == np.uint64:
+            return Block([self._unsigned(index)], len(index))
         if isinstance(index, range):
             first = start + step * index.start
             column = np.arange(first, first + step * len(index), step, dtype=np.int64)
@@ -83,6 +85,13 @@ class Integers(Indexed):
         column = column.astype(self.dtype, copy=False)
         column.flags.writeable = False
         return Block([column], len(index))
+
+    def _unsigned(self, index: Index) -> np.ndarray:
+        """The same modulo 2**64, where int64 is too narrow on the way."""
+        positions = np.asarray(index, np.int64).astype(np.uint64)
+        column = positions * np.uint64(self.step % 2**64) + np.uint64(self.start % 2**64)
+        column.flags.writeable = False
+        return column
 
     def describe(self) -> str:
         return f"integers ({self.length} elements)"
