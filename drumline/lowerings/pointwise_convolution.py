@@ -96,14 +96,17 @@ def _one_element_output(call: ConvolutionCall, lhs: jax.Array, rhs: jax.Array) -
         ends[axis] = (count - 1) * step + 1
     padded = lax.pad(lhs, jnp.zeros((), lhs.dtype), config)
     visited = lax.slice(padded, [0] * lhs.ndim, ends, steps)
-    contracted = (call.lhs_spec[1:], call.rhs_spec[1:])
+    # XLA transposes the first operand of such a product in memory: let it be the narrower one.
+    swapped = visited.shape[-1] > rhs.shape[-1]
+    first, second = (rhs, visited) if swapped else (visited, rhs)
+    contracted = tuple(range(first.ndim - 1))
     result = lax.dot_general(
-        visited,
-        rhs,
-        (contracted, ((), ())),
+        first,
+        second,
+        ((contracted, contracted), ((), ())),
         precision=call.precision,
         preferred_element_type=call.out_dtype,
     )
-    if call.out_spec[0] > call.out_spec[1]:
+    if (call.out_spec[0] > call.out_spec[1]) != swapped:
         result = result.T
     return result.reshape(call.out_shape)
