@@ -174,7 +174,7 @@ WORKLOAD = Workload(
     title="range(1,000,000): map(v * 2 + 1), filter(v % 3 == 0), batch(256)",
     unit="elements",
     baseline="tf.data",
-    full=Scale(elements=1_000_000, batch_size=256, later_epochs=3),
+    full=Scale(elements=1_000_000, batch_size=256, later_epochs=2),
     quick=Scale(elements=20_000, batch_size=256, later_epochs=1),
     contenders=(
         Contender(
