@@ -9,6 +9,7 @@ the windows, which is the reverse order of the offsets: the sums round as XLA's 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -94,7 +95,10 @@ def max_pool_gradient(
     padded = lax.pad(operand, _identity(operand.dtype, select_prim), config)
     offsets = list(np.ndindex(*window_dimensions))
     winners = _winners(padded, source.shape, offsets, window_strides, select_prim)
-    total = _scatter(source, winners, padded.shape, offsets, window_strides)
+    if tuple(window_strides) == tuple(window_dimensions):
+        total = _tile(source, winners, padded.shape, window_dimensions)
+    else:
+        total = _scatter(source, winners, padded.shape, offsets, window_strides)
     lows = [low for low, _ in padding]
     return lax.slice(total, lows, [low + n for low, n in zip(lows, operand.shape, strict=True)])
 
@@ -141,10 +145,8 @@ def _scatter(
     strides: Sequence[int],
 ) -> jax.Array:
     """Adds every window's gradient to the element that won it."""
-    dtype = source.dtype
-    zero = jnp.zeros((), dtype)
-    # XLA adds to zero, which turns -0.0 into 0.0, and drops "+ 0" from programs it is given.
-    source = jnp.where(source == 0, zero, source)
+    zero = jnp.zeros((), source.dtype)
+    source = _positive_zeros(source)
     total = None
     for number in reversed(range(len(offsets))):
         share = jnp.where(winners == number, source, zero)
@@ -156,6 +158,26 @@ def _scatter(
         total = share if total is None else _add(total, share)
     assert total is not None
     return total
+
+
+def _tile(
+    source: jax.Array, winners: jax.Array, shape: Sequence[int], window: Sequence[int]
+) -> jax.Array:
+    """The same where windows do not overlap: each element looks at the one window it is in."""
+    zero = jnp.zeros((), source.dtype)
+    by_window = [size for count in source.shape for size in (count, 1)]
+    numbers = jnp.arange(math.prod(window), dtype=jnp.uint8)
+    numbers = numbers.reshape([size for extent in window for size in (1, extent)])
+    won = winners.reshape(by_window) == numbers
+    tiles = jnp.where(won, _positive_zeros(source).reshape(by_window), zero)
+    covered = [count * extent for count, extent in zip(source.shape, window, strict=True)]
+    rest = [(0, size - reach, 0) for size, reach in zip(shape, covered, strict=True)]
+    return lax.pad(tiles.reshape(covered), zero, rest)
+
+
+def _positive_zeros(source: jax.Array) -> jax.Array:
+    """XLA adds to zero, which turns -0.0 into 0.0, and drops "+ 0" from programs it is given."""
+    return jnp.where(source == 0, jnp.zeros((), source.dtype), source)
 
 
 def _add(total: jax.Array, share: jax.Array) -> jax.Array:

@@ -156,6 +156,28 @@ def test_batching_different_shapes_names_the_element():
     assert found[1].shape == (2, 3)
 
 
+def test_each_uneven_element_of_an_unbatch_is_an_error_of_its_own():
+    rows = [(np.zeros(2), np.zeros(3)), (np.zeros(2), np.zeros(3)), (np.ones(1), np.ones(1))]
+    spec = (TensorSpec((None,), np.float64), TensorSpec((None,), np.float64))
+    ds = Dataset.from_generator(lambda: iter(rows), output_signature=spec).cache()
+    for _ in range(2):
+        found = events(ds.unbatch())
+        assert [e if isinstance(e, tuple) else str(e)[-20:] for e in found] == [
+            "element 0 has [2, 3]",
+            "element 1 has [2, 3]",
+            (1.0, 1.0),
+        ]
+
+
+def test_a_shape_error_names_its_element_after_an_earlier_failed_batch():
+    rows = [np.zeros(2), np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(4), np.zeros(4)]
+    spec = TensorSpec((None,), np.float64)
+    found = events(Dataset.from_generator(lambda: iter(rows), output_signature=spec).batch(2))
+    texts = [str(e) for e in found if isinstance(e, Exception)]
+    assert "element 1 has shape (3,)" in texts[0]
+    assert "element 4 has shape (4,)" in texts[1]
+
+
 @pytest.mark.parametrize(
     ("make", "kind", "text"),
     [

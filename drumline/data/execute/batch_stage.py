@@ -33,9 +33,10 @@ class BatchStage(Stage):
             if part is None:
                 return self._remainder(parts, rows)
             if parts and part.n and not parts[-1].same_shapes(part):
-                return self._failed(part, self._shape_error(parts[-1], part, rows))
+                return self._failed(part, self._shape_error(parts[-1], part))
             usable = self._usable(part, rows, limit)
             self._carry.commit(usable)
+            self._position += usable
             if usable > part.n:
                 return self._failed(part, part.error)
             parts.append(part.slice(0, usable))
@@ -57,12 +58,10 @@ class BatchStage(Stage):
 
     def _failed(self, part: Block, error: Exception | None) -> Block:
         """The rows gathered so far are given up with the batch they were for, as in ``tf.data``."""
-        self._position += 1
         return Block([column[:0, None] for column in part.columns], 0, error)
 
     def _emit(self, parts: list[Block], rows: int) -> Block:
         count = rows // self.size
-        self._position += count
         columns = [
             self._joined(pieces).reshape(count, self.size, *pieces[0].shape[1:])
             for pieces in zip(*(part.columns for part in parts), strict=True)
@@ -72,7 +71,6 @@ class BatchStage(Stage):
     def _remainder(self, parts: list[Block], rows: int) -> Block | None:
         if rows == 0 or self.drop_remainder:
             return None
-        self._position += 1
         columns = [
             self._joined(p)[None] for p in zip(*(part.columns for part in parts), strict=True)
         ]
@@ -89,16 +87,15 @@ class BatchStage(Stage):
         out.flags.writeable = False
         return out
 
-    def _shape_error(self, before: Block, part: Block, rows: int) -> ValueError:
-        index = self._position * self.size + rows
+    def _shape_error(self, before: Block, part: Block) -> ValueError:
         pairs = enumerate(zip(before.columns, part.columns, strict=True))
         leaf, found, expected = next(
             (i, b.shape[1:], a.shape[1:]) for i, (a, b) in pairs if a.shape[1:] != b.shape[1:]
         )
         return ValueError(
             f"batch({self.size}) cannot stack elements of different shapes: leaf {leaf} of element "
-            f"{index} has shape {found}, the elements before it in the batch have {expected}; pad "
-            "or crop them in a map before the batch"
+            f"{self._position} has shape {found}, the elements before it in the batch have "
+            f"{expected}; pad or crop them in a map before the batch"
         )
 
     def state(self) -> State:

@@ -15,33 +15,39 @@ class Flattened(Stage):
     def __init__(self, source: Stage):
         self.source = source
         self.eager = source.eager
+        self._carry = Carry(source)
         self._position = 0
         self._rows = 1
 
     def next(self, limit: int) -> Block | None:
-        block = self.source.next(max(1, limit // self._rows))
+        block = self._carry.peek(max(1, limit // self._rows))
         if block is None:
             return None
-        first = self._position
-        self._position += block.events
         sizes = {column.shape[1] for column in block.columns}
         if not block.n:
             # Empty columns stand in for dimensions that vary: their sizes mean nothing.
-            return Block([c.reshape(0, *c.shape[2:]) for c in block.columns], 0, block.error)
+            self._use(block.events)
+            return _failed(block, block.error)
         if len(sizes) > 1:
-            empty = [c[:0].reshape(0, *c.shape[2:]) for c in block.columns]
-            return Block(empty, 0, _uneven(sizes, first))
+            error = _uneven(sizes, self._position)
+            self._use(1)
+            return _failed(block, error)
+        self._use(block.events)
         self._rows = max(1, sizes.pop())
         rows = block.n * block.columns[0].shape[1]
         columns = [column.reshape(rows, *column.shape[2:]) for column in block.columns]
         return Block(columns, rows, block.error)
 
+    def _use(self, positions: int) -> None:
+        self._carry.commit(positions)
+        self._position += positions
+
     def state(self) -> State:
-        return {"position": self._position, "input": self.source.state()}
+        return {"position": self._position, "input": self._carry.state()}
 
     def restore(self, state: State) -> None:
         self._position = state["position"]
-        self.source.restore(state["input"])
+        self._carry.restore(state["input"])
 
     def inputs(self) -> Sequence[Stage]:
         return [self.source]
@@ -75,6 +81,10 @@ class UnbatchStage(Stage):
 
     def describe(self) -> str:
         return "unbatch"
+
+
+def _failed(block: Block, error: Exception | None) -> Block:
+    return Block([c[:0].reshape(0, *c.shape[2:]) for c in block.columns], 0, error)
 
 
 def _uneven(sizes: set[int], index: int) -> ValueError:
