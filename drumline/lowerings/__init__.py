@@ -14,7 +14,8 @@ Anything else raises ``ValueError``. The names are
 - ``pointwise_convolution``: 1x1 convolutions, their input and their weight gradients, as matrix
   products;
 - ``weight_gradient``: weight gradients of larger kernels, as matrix products over blocks of the
-  batch that fit the caches.
+  batch that fit the caches;
+- ``few_channels``: forward convolutions of few channels as one matrix product.
 
 Programs that JAX compiled before a call of ``install()`` or ``uninstall()`` keep what they were
 compiled with, until ``jax.clear_caches()``.

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from drumline.lowerings import jax_internals, pointwise_convolution, weight_gradient
+from drumline.lowerings import few_channels, jax_internals, pointwise_convolution, weight_gradient
 from drumline.lowerings.convolution_call import ConvolutionCall, describe
 
 Computation = Callable[[jax.Array, jax.Array], jax.Array]
@@ -18,6 +18,7 @@ call, or ``None`` to leave it to others."""
 FORMS: Mapping[str, Form] = {
     "pointwise_convolution": pointwise_convolution.form,
     "weight_gradient": weight_gradient.form,
+    "few_channels": few_channels.form,
 }
 
 _DTYPES = frozenset(("float32", "float64", "bfloat16"))

@@ -21,8 +21,9 @@ def install(names: tuple[str, ...] | None = None) -> tuple[str, ...]:
     Calling it again replaces the earlier choice, so calling it twice is calling it once.
 
     Args:
-        names: those to install, of ``max_pool_gradient``, ``pointwise_convolution`` and
-            ``weight_gradient``; by default what ``DRUMLINE_CPU_LOWERINGS`` asks for.
+        names: those to install, of ``max_pool_gradient``, ``pointwise_convolution``,
+            ``weight_gradient`` and ``few_channels``; by default what ``DRUMLINE_CPU_LOWERINGS``
+            asks for.
 
     Raises:
         ValueError: if a name, given or in the environment, is none of these.

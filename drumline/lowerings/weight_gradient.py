@@ -24,6 +24,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from drumline.lowerings.convolution_call import ConvolutionCall
+from drumline.lowerings.patches import patches
 
 BLOCK_BYTES = 16 * 2**20
 """How much the operands laid out for one block's product may take: about the last-level cache."""
@@ -125,17 +126,9 @@ def _separable(call: ConvolutionCall, lhs: jax.Array, rhs: jax.Array) -> jax.Arr
 
 def _by_element(call: ConvolutionCall, lhs: jax.Array, rhs: jax.Array) -> jax.Array:
     """Every element of the kernel from a shift of lhs; any stride of the layer."""
-    kernel_height, kernel_width = call.out_spatial
-    zero = jnp.zeros((), lhs.dtype)
-    padded = lax.pad(lhs, zero, [(0, 0, 0), *((*p, 0) for p in call.padding), (0, 0, 0)])
-    (rows, columns), (down, right) = rhs.shape[1:3], call.rhs_dilation
-    patches = [
-        padded[:, i : i + (rows - 1) * down + 1 : down, j : j + (columns - 1) * right + 1 : right]
-        for i in range(kernel_height)
-        for j in range(kernel_width)
-    ]
-    result = _product(call, jnp.concatenate(patches, -1), rhs)
-    return result.reshape(kernel_height, kernel_width, call.batch, call.out_features)
+    covered = patches(lhs, call.out_spatial, rhs.shape[1:3], call.rhs_dilation, call.padding)
+    result = _product(call, covered, rhs)
+    return result.reshape(*call.out_spatial, call.batch, call.out_features)
 
 
 def _product(call: ConvolutionCall, lhs: jax.Array, rhs: jax.Array) -> jax.Array:

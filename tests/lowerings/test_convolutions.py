@@ -17,7 +17,7 @@ from drumline.lowerings import weight_gradient
 from tests.lowerings.toggled import both, compiled_text
 
 NHWC = ("NHWC", "HWIO", "NHWC")
-POINTWISE, WEIGHTS = "pointwise_convolution", "weight_gradient"
+POINTWISE, WEIGHTS, FEW = "pointwise_convolution", "weight_gradient", "few_channels"
 
 
 def convolve(x, w, *, stride=(1, 1), padding="SAME", **options):
@@ -78,6 +78,35 @@ def test_weight_gradient(shape, kernel, stride, padding, block_bytes):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(weight_gradient, "BLOCK_BYTES", block_bytes)
         assert_close(*both(function, WEIGHTS, x, w))
+
+
+@settings(max_examples=20)
+@given(
+    shape=st.tuples(st.integers(1, 3), st.integers(5, 9), st.integers(5, 9), st.integers(1, 2)),
+    kernel=st.tuples(st.integers(1, 3), st.integers(1, 4)),
+    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    padding=pads,
+)
+def test_few_channels(shape, kernel, stride, padding):
+    x, w = normal(*shape), normal(*kernel, shape[-1], 5, seed=1)
+    function = functools.partial(with_gradients, stride=stride, padding=padding)
+    assert_close(*both(function, FEW, x, w))
+
+
+@pytest.mark.parametrize(("channels", "left"), [(1, 0), (2, 1)])
+def test_few_channels_are_few(channels, left):
+    x, w = normal(2, 8, 8, channels), normal(3, 3, channels, 4)
+    assert compiled_text(convolve, FEW, x, w).count("stablehlo.convolution") == left
+
+
+def test_few_channels_batched_and_inside_shard_map():
+    x, w = normal(3, 2, 6, 6, 1), normal(3, 3, 1, 4)
+    function = jax.vmap(with_gradients, in_axes=(0, None))
+    assert_close(*both(function, FEW, x, w))
+    mesh = jax.sharding.Mesh(jax.devices("cpu")[:2], ("replica",))
+    cut, whole = PartitionSpec("replica"), PartitionSpec()
+    local = jax.shard_map(convolve, mesh=mesh, in_specs=(cut, whole), out_specs=cut)
+    assert_close(*both(local, FEW, x[0], w))
 
 
 @pytest.mark.parametrize(("name", "kernel"), [(POINTWISE, 1), (WEIGHTS, 3)])
