@@ -116,9 +116,10 @@ def _difference(first: _Raw, second: _Raw) -> str | None:
 
 def _kept(value: Any) -> Any:
     """A constant as it is now: the user may write into the array later."""
-    if not isinstance(value, np.ndarray):
+    if isinstance(value, jax.Array):
         return value
-    copy = value.copy()
+    # JAX may have wrapped the user's array in a type of its own without copying it.
+    copy = np.array(value)
     copy.flags.writeable = False
     return copy
 
