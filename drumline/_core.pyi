@@ -3,6 +3,20 @@
 import numpy as np
 import numpy.typing as npt
 
+def advise_huge_pages(library: str) -> int:
+    """Ask the kernel for huge pages for the large buffers that a loaded library allocates.
+
+    The library's imports of ``posix_memalign`` and ``aligned_alloc`` are redirected to functions
+    that allocate as before and then call ``madvise(MADV_HUGEPAGE)`` on 4 MiB and more.
+
+    Args:
+        library: the end of its path, such as ``"/libjax_common.so"``.
+
+    Returns:
+        How many imports were redirected: 0 if no such library is loaded, or on other systems than
+        64-bit Linux with glibc.
+    """
+
 def gather_rows(
     src: npt.NDArray[np.uint8], idx: npt.NDArray[np.int64], out: npt.NDArray[np.uint8]
 ) -> None:

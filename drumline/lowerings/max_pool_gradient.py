@@ -9,7 +9,6 @@ the windows, which is the reverse order of the offsets: the sums round as XLA's 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 from jax import lax
 
 from drumline.lowerings import jax_internals
+from drumline.lowerings.halves import in_halves
 
 MAX_OFFSETS = 64
 """The largest window for which the fold, whose work grows with the window's size, is used."""
@@ -94,11 +94,16 @@ def max_pool_gradient(
     config = [(low, high, 0) for low, high in padding]
     padded = lax.pad(operand, _identity(operand.dtype, select_prim), config)
     offsets = list(np.ndindex(*window_dimensions))
-    winners = _winners(padded, source.shape, offsets, window_strides, select_prim)
-    if tuple(window_strides) == tuple(window_dimensions):
-        total = _tile(source, winners, padded.shape, window_dimensions)
-    else:
-        total = _scatter(source, winners, padded.shape, offsets, window_strides)
+
+    def winners_of(images: jax.Array) -> jax.Array:
+        counts = (images.shape[0], *source.shape[1:]) if by_image else source.shape
+        return _winners(images, counts, offsets, window_strides, select_prim)
+
+    by_image = window_dimensions[0] == 1 and window_strides[0] == 1
+    overlap = any(n > s for n, s in zip(window_dimensions, window_strides, strict=True))
+    stored = by_image and overlap
+    winners = in_halves(winners_of, padded) if stored else winners_of(padded)
+    total = _scatter(source, winners, padded.shape, offsets, window_strides)
     lows = [low for low, _ in padding]
     return lax.slice(total, lows, [low + n for low, n in zip(lows, operand.shape, strict=True)])
 
@@ -144,35 +149,49 @@ def _scatter(
     offsets: Sequence[tuple[int, ...]],
     strides: Sequence[int],
 ) -> jax.Array:
-    """Adds every window's gradient to the element that won it."""
-    zero = jnp.zeros((), source.dtype)
+    """Adds every window's gradient to the element that won it.
+
+    Elements whose position leaves the same remainder by the stride are seen by the same offsets,
+    so each such phase is a sum of whole arrays; the phases are interleaved at the end.
+    """
     source = _positive_zeros(source)
+    cells = [-(-size // stride) for size, stride in zip(shape, strides, strict=True)]
+
+    def interleaved(phase: tuple[int, ...]) -> jax.Array:
+        axis = len(phase)
+        if axis == len(strides):
+            return _phase(source, winners, cells, offsets, strides, phase)
+        if strides[axis] == 1:
+            return interleaved((*phase, 0))
+        parts = [interleaved((*phase, start)) for start in range(strides[axis])]
+        stacked = jnp.stack(parts, axis + 1)
+        return stacked.reshape(*stacked.shape[:axis], -1, *stacked.shape[axis + 2 :])
+
+    return lax.slice(interleaved(()), [0] * len(shape), shape)
+
+
+def _phase(
+    source: jax.Array,
+    winners: jax.Array,
+    cells: Sequence[int],
+    offsets: Sequence[tuple[int, ...]],
+    strides: Sequence[int],
+    phase: tuple[int, ...],
+) -> jax.Array:
+    """What the elements at ``phase`` of each cell of ``strides`` receive."""
+    zero = jnp.zeros((), source.dtype)
     total = None
     for number in reversed(range(len(offsets))):
-        share = jnp.where(winners == number, source, zero)
+        steps = [divmod(o, stride) for o, stride in zip(offsets[number], strides, strict=True)]
+        if tuple(rest for _, rest in steps) != phase:
+            continue
         spread = [
-            (o, size - (o + (n - 1) * s + 1), s - 1)
-            for o, size, n, s in zip(offsets[number], shape, source.shape, strides, strict=True)
+            (low, size - count - low, 0)
+            for (low, _), size, count in zip(steps, cells, source.shape, strict=True)
         ]
-        share = lax.pad(share, zero, spread)
+        share = lax.pad(jnp.where(winners == number, source, zero), zero, spread)
         total = share if total is None else _add(total, share)
-    assert total is not None
-    return total
-
-
-def _tile(
-    source: jax.Array, winners: jax.Array, shape: Sequence[int], window: Sequence[int]
-) -> jax.Array:
-    """The same where windows do not overlap: each element looks at the one window it is in."""
-    zero = jnp.zeros((), source.dtype)
-    by_window = [size for count in source.shape for size in (count, 1)]
-    numbers = jnp.arange(math.prod(window), dtype=jnp.uint8)
-    numbers = numbers.reshape([size for extent in window for size in (1, extent)])
-    won = winners.reshape(by_window) == numbers
-    tiles = jnp.where(won, _positive_zeros(source).reshape(by_window), zero)
-    covered = [count * extent for count, extent in zip(source.shape, window, strict=True)]
-    rest = [(0, size - reach, 0) for size, reach in zip(shape, covered, strict=True)]
-    return lax.pad(tiles.reshape(covered), zero, rest)
+    return jnp.zeros(cells, source.dtype) if total is None else total
 
 
 def _positive_zeros(source: jax.Array) -> jax.Array:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from drumline.lowerings.convolution_call import ConvolutionCall
+from drumline.lowerings.halves import in_halves
 
 
 def form(
@@ -94,8 +95,14 @@ def _one_element_output(call: ConvolutionCall, lhs: jax.Array, rhs: jax.Array) -
         config[axis] = (low, high, 0)
         steps[axis] = step
         ends[axis] = (count - 1) * step + 1
-    padded = lax.pad(lhs, jnp.zeros((), lhs.dtype), config)
-    visited = lax.slice(padded, [0] * lhs.ndim, ends, steps)
+
+    def visit(images: jax.Array) -> jax.Array:
+        padded = lax.pad(images, jnp.zeros((), lhs.dtype), config)
+        return lax.slice(padded, [0] * lhs.ndim, [images.shape[0], *ends[1:]], steps)
+
+    # Fused into the transposing copy below, a strided slice would be computed pixel by pixel.
+    strided = any(step > 1 for step in steps)
+    visited = in_halves(visit, lhs) if strided else visit(lhs)
     # XLA transposes the first operand of such a product in memory: let it be the narrower one.
     swapped = visited.shape[-1] > rhs.shape[-1]
     first, second = (rhs, visited) if swapped else (visited, rhs)
