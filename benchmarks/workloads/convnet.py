@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.harness.fits import Task
 from benchmarks.harness.training import seed_weights
 
 SHAPE = (28, 28, 1)
@@ -53,3 +54,6 @@ def compiled_convnet(keras: Any) -> Any:
         metrics=["accuracy"],
     )
     return model
+
+
+CONVNET = Task(make_examples, compiled_convnet)

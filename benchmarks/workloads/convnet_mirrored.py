@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import os
 
+from benchmarks.harness.fits import from_arrays, from_dataset
 from benchmarks.harness.floor import Floor
-from benchmarks.harness.training import ModelAndFit, Prepared, check_training, fit, measured
+from benchmarks.harness.training import Prepared, check_training, measured
 from benchmarks.harness.workload import Contender, Scale, Workload
-from benchmarks.workloads.convnet import FALLS_TO, TOLERANCE, compiled_convnet, make_examples
+from benchmarks.workloads.convnet import CONVNET, FALLS_TO, TOLERANCE
 
 REPLICAS = 2
 
@@ -23,16 +23,7 @@ def drumline(scale: Scale) -> Prepared:
 
     jax.devices()
     strategy = dl.distribute.MirroredStrategy([f"cpu:{i}" for i in range(REPLICAS)])
-    examples = make_examples(scale.elements)
-
-    def build() -> ModelAndFit:
-        data = dl.data.Dataset.from_tensor_slices(examples).batch(scale.batch_size)
-        data = data.prefetch(dl.data.AUTOTUNE)
-        with strategy.scope():
-            model = compiled_convnet(keras)
-        return model, functools.partial(fit, model, data)
-
-    return keras, build
+    return from_dataset(CONVNET, keras, dl.data, scale, strategy.scope)
 
 
 def keras_on_tensorflow(scale: Scale) -> Prepared:
@@ -45,16 +36,7 @@ def keras_on_tensorflow(scale: Scale) -> Prepared:
     logical = [tf.config.LogicalDeviceConfiguration() for _ in range(REPLICAS)]
     tf.config.set_logical_device_configuration(cpu, logical)
     strategy = tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(REPLICAS)])
-    examples = make_examples(scale.elements)
-
-    def build() -> ModelAndFit:
-        data = tf.data.Dataset.from_tensor_slices(examples).batch(scale.batch_size)
-        data = data.prefetch(tf.data.AUTOTUNE)
-        with strategy.scope():
-            model = compiled_convnet(keras)
-        return model, functools.partial(fit, model, data)
-
-    return keras, build
+    return from_dataset(CONVNET, keras, tf.data, scale, strategy.scope)
 
 
 def keras_on_jax(scale: Scale) -> Prepared:
@@ -69,15 +51,7 @@ def keras_on_jax(scale: Scale) -> Prepared:
     import keras
 
     keras.distribution.set_distribution(keras.distribution.DataParallel(devices=jax.devices()))
-    images, labels = make_examples(scale.elements)
-
-    def build() -> ModelAndFit:
-        model = compiled_convnet(keras)
-        return model, functools.partial(
-            fit, model, images, y=labels, batch_size=scale.batch_size, shuffle=False
-        )
-
-    return keras, build
+    return from_arrays(CONVNET, keras, scale)
 
 
 WORKLOAD = Workload(

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import os
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.harness.fits import Task, one_device_contenders
 from benchmarks.harness.floor import Floor
-from benchmarks.harness.training import (
-    ModelAndFit,
-    Prepared,
-    check_training,
-    fit,
-    measured,
-    seed_weights,
-)
-from benchmarks.harness.workload import Contender, Scale, Workload
+from benchmarks.harness.training import check_training, seed_weights
+from benchmarks.harness.workload import Scale, Workload
 
 SHAPE = (224, 224, 3)
 CLASSES = 1000
@@ -46,64 +38,6 @@ def compiled_resnet(keras: Any) -> Any:
     return model
 
 
-def drumline(scale: Scale) -> Prepared:
-    """As a user writes it, under OneDeviceStrategy."""
-    os.environ["KERAS_BACKEND"] = "jax"
-    import jax
-    import keras
-
-    import drumline as dl
-
-    jax.devices()
-    strategy = dl.distribute.OneDeviceStrategy("cpu:0")
-    examples = make_examples(scale.elements)
-
-    def build() -> ModelAndFit:
-        data = dl.data.Dataset.from_tensor_slices(examples).batch(scale.batch_size)
-        data = data.prefetch(dl.data.AUTOTUNE)
-        with strategy.scope():
-            model = compiled_resnet(keras)
-        return model, functools.partial(fit, model, data)
-
-    return keras, build
-
-
-def keras_on_tensorflow(scale: Scale) -> Prepared:
-    """As TensorFlow's guides write it."""
-    os.environ["KERAS_BACKEND"] = "tensorflow"
-    import keras
-    import tensorflow as tf
-
-    tf.constant(0)
-    examples = make_examples(scale.elements)
-
-    def build() -> ModelAndFit:
-        data = tf.data.Dataset.from_tensor_slices(examples).batch(scale.batch_size)
-        data = data.prefetch(tf.data.AUTOTUNE)
-        model = compiled_resnet(keras)
-        return model, functools.partial(fit, model, data)
-
-    return keras, build
-
-
-def keras_on_jax(scale: Scale) -> Prepared:
-    """Plain Keras on JAX, from the arrays themselves, which is its fastest input."""
-    os.environ["KERAS_BACKEND"] = "jax"
-    import jax
-    import keras
-
-    jax.devices()
-    images, labels = make_examples(scale.elements)
-
-    def build() -> ModelAndFit:
-        model = compiled_resnet(keras)
-        return model, functools.partial(
-            fit, model, images, y=labels, batch_size=scale.batch_size, shuffle=False
-        )
-
-    return keras, build
-
-
 WORKLOAD = Workload(
     name="resnet_fit",
     title="ResNet-50, 224x224x3, Keras fit, batch 16, 1 device",
@@ -111,26 +45,7 @@ WORKLOAD = Workload(
     baseline="Keras on TensorFlow",
     full=Scale(elements=48, batch_size=16, later_epochs=2),
     quick=Scale(elements=16, batch_size=16, later_epochs=1),
-    contenders=(
-        Contender(
-            "drumline",
-            "Dataset, OneDeviceStrategy, Keras fit",
-            ("drumline", "jax", "keras"),
-            measured(drumline, "drumline", "jax"),
-        ),
-        Contender(
-            "Keras on TensorFlow",
-            "tf.data, Keras fit",
-            ("tensorflow", "keras"),
-            measured(keras_on_tensorflow, "tensorflow-cpu", "tensorflow"),
-        ),
-        Contender(
-            "Keras on JAX",
-            "arrays in memory, Keras fit",
-            ("jax", "keras"),
-            measured(keras_on_jax, "jax"),
-        ),
-    ),
+    contenders=one_device_contenders(Task(make_examples, compiled_resnet)),
     floors=(Floor("later", at_least=0.85, aim=1.0, against="Keras on TensorFlow"),),
     check=check_training(tolerance=0.01, falls_to=0.97),
     timeout_s=600.0,
