@@ -7,23 +7,20 @@ from collections.abc import Sequence
 import numpy as np
 
 from drumline.data.execute.block import Block
-from drumline.data.execute.carry import Carry
+from drumline.data.execute.carrying import CountingStage
 from drumline.data.execute.pool import BufferPool
-from drumline.data.execute.stage import Stage, State
+from drumline.data.execute.stage import Stage
 from drumline.data.spec import STRING
 
 
-class BatchStage(Stage):
+class BatchStage(CountingStage):
     """Batches of ``size`` elements; only batches that straddle two input blocks are copied."""
 
     def __init__(self, source: Stage, size: int, drop_remainder: bool, pool: BufferPool):
-        self.source = source
+        super().__init__(source)
         self.size = size
         self.drop_remainder = drop_remainder
-        self.eager = source.eager
         self._pool = pool
-        self._carry = Carry(source)
-        self._position = 0
 
     def next(self, limit: int) -> Block | None:
         parts: list[Block] = []
@@ -35,8 +32,7 @@ class BatchStage(Stage):
             if parts and part.n and not parts[-1].same_shapes(part):
                 return self._failed(part, self._shape_error(parts[-1], part))
             usable = self._usable(part, rows, limit)
-            self._carry.commit(usable)
-            self._position += usable
+            self._use(usable)
             if usable > part.n:
                 return self._failed(part, part.error)
             parts.append(part.slice(0, usable))
@@ -97,16 +93,6 @@ class BatchStage(Stage):
             f"{self._position} has shape {found}, the elements before it in the batch have "
             f"{expected}; pad or crop them in a map before the batch"
         )
-
-    def state(self) -> State:
-        return {"position": self._position, "input": self._carry.state()}
-
-    def restore(self, state: State) -> None:
-        self._position = state["position"]
-        self._carry.restore(state["input"])
-
-    def inputs(self) -> Sequence[Stage]:
-        return [self.source]
 
     def describe(self) -> str:
         return f"batch {self.size}{', remainder dropped' if self.drop_remainder else ''}"

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from drumline.data.execute.block import Block
-from drumline.data.execute.carry import Carry
-from drumline.data.execute.stage import Stage, State
+from drumline.data.execute.carrying import CountingStage, ServingStage
+from drumline.data.execute.stage import Stage
 
 
-class Flattened(Stage):
+class Flattened(CountingStage):
     """Blocks of batches as blocks of rows, of any length; only ``UnbatchStage`` pulls it."""
 
     def __init__(self, source: Stage):
-        self.source = source
-        self.eager = source.eager
-        self._carry = Carry(source)
-        self._position = 0
+        super().__init__(source)
         self._rows = 1
 
     def next(self, limit: int) -> Block | None:
@@ -38,46 +33,15 @@ class Flattened(Stage):
         columns = [column.reshape(rows, *column.shape[2:]) for column in block.columns]
         return Block(columns, rows, block.error)
 
-    def _use(self, positions: int) -> None:
-        self._carry.commit(positions)
-        self._position += positions
-
-    def state(self) -> State:
-        return {"position": self._position, "input": self._carry.state()}
-
-    def restore(self, state: State) -> None:
-        self._position = state["position"]
-        self._carry.restore(state["input"])
-
-    def inputs(self) -> Sequence[Stage]:
-        return [self.source]
-
     def describe(self) -> str:
         return "rows of batches"
 
 
-class UnbatchStage(Stage):
+class UnbatchStage(ServingStage):
     """The rows of each batch as elements."""
 
     def __init__(self, source: Stage):
-        self.source = Flattened(source)
-        self.eager = source.eager
-        self._carry = Carry(self.source)
-
-    def next(self, limit: int) -> Block | None:
-        while True:
-            block = self._carry.pull(limit)
-            if block is None or block.events:
-                return block
-
-    def state(self) -> State:
-        return self._carry.state()
-
-    def restore(self, state: State) -> None:
-        self._carry.restore(state)
-
-    def inputs(self) -> Sequence[Stage]:
-        return [self.source]
+        super().__init__(Flattened(source))
 
     def describe(self) -> str:
         return "unbatch"
