@@ -6,9 +6,8 @@ Supported: Keras 3.12 to 3.15 on its JAX backend.
 from __future__ import annotations
 
 import importlib
-from typing import Any
 
-import keras
+from drumline.training.keras_internals import load, refuse
 
 _NAMES = {
     "keras.src.backend": ["StatelessScope", "get_keras_mask", "set_keras_mask"],
@@ -40,38 +39,15 @@ _METHODS = {
 }
 
 
-def _load() -> dict[str, Any]:
-    if keras.backend.backend() != "jax":
-        raise ImportError(
-            f"drumline needs Keras on its JAX backend, but Keras runs on "
-            f"{keras.backend.backend()!r}. Set KERAS_BACKEND=jax, or import drumline before keras."
-        )
-    found: dict[str, Any] = {}
-    missing: list[str] = []
-    for module_name, names in _NAMES.items():
-        try:
-            module = importlib.import_module(module_name)
-        except ImportError:
-            missing.append(module_name)
-            continue
-        for name in names:
-            if hasattr(module, name):
-                found[name] = getattr(module, name)
-            else:
-                missing.append(f"{module_name}.{name}")
-    for owner, methods in _METHODS.items():
-        missing += [
-            f"{owner}.{m}" for m in methods if owner in found and not hasattr(found[owner], m)
-        ]
-    if missing:
-        raise ImportError(
-            f"This Keras ({keras.__version__}) lacks what drumline builds on: "
-            f"{', '.join(sorted(missing))}. Install keras>=3.12,<3.16."
-        )
-    return found
-
-
-_found = _load()
+_found = load(_NAMES)
+refuse(
+    [
+        f"{owner}.{method}"
+        for owner, methods in _METHODS.items()
+        for method in methods
+        if not hasattr(_found[owner], method)
+    ]
+)
 
 StatelessScope = _found["StatelessScope"]
 get_keras_mask = _found["get_keras_mask"]

@@ -1,0 +1,60 @@
+"""What this room uses of Keras that is not public API (Keras 3.12 to 3.15)."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import keras
+
+
+def load(names: dict[str, list[str]]) -> dict[str, Any]:
+    """The named attributes of Keras's private modules.
+
+    Args:
+        names: for each module, what to take of it.
+
+    Raises:
+        ImportError: if Keras runs on another backend than JAX, or lacks one of them.
+    """
+    if keras.backend.backend() != "jax":
+        raise ImportError(
+            f"drumline needs Keras on its JAX backend, but Keras runs on "
+            f"{keras.backend.backend()!r}. Set KERAS_BACKEND=jax, or import drumline before keras."
+        )
+    found: dict[str, Any] = {}
+    missing: list[str] = []
+    for module_name, wanted in names.items():
+        try:
+            module = importlib.import_module(module_name)
+        except ImportError:
+            missing.append(module_name)
+            continue
+        for name in wanted:
+            if hasattr(module, name):
+                found[name] = getattr(module, name)
+            else:
+                missing.append(f"{module_name}.{name}")
+    refuse(missing)
+    return found
+
+
+def refuse(missing: list[str]) -> None:
+    """Raise ``ImportError`` if anything is missing from this Keras."""
+    if missing:
+        raise ImportError(
+            f"This Keras ({keras.__version__}) lacks what drumline builds on: "
+            f"{', '.join(sorted(missing))}. Install keras>=3.12,<3.16."
+        )
+
+
+_found = load(
+    {
+        "keras.src.backend.common.stateless_scope": ["StatelessScope", "get_stateless_scope"],
+        "keras.src.backend.jax.core": ["Variable"],
+    }
+)
+
+StatelessScope = _found["StatelessScope"]
+get_stateless_scope = _found["get_stateless_scope"]
+Variable = _found["Variable"]
