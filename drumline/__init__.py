@@ -10,10 +10,10 @@ from drumline import _backend
 _backend.select_keras_backend()
 _backend.keep_cpu_platform()
 
-from drumline import _huge_pages, config, data, datasets, distribute, keras, lowerings  # noqa: E402
+from drumline import _large_buffers, config, data, datasets, distribute, keras, lowerings  # noqa: E402
 from drumline.data import TensorSpec  # noqa: E402
 
-_huge_pages.advise()
+_large_buffers.keep()
 lowerings.install()
 keras.install()
 

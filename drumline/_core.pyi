@@ -3,11 +3,13 @@
 import numpy as np
 import numpy.typing as npt
 
-def advise_huge_pages(library: str) -> int:
-    """Ask the kernel for huge pages for the large buffers that a loaded library allocates.
+def keep_large_buffers(library: str) -> int:
+    """Keep the large buffers that a loaded library frees, and give it those first.
 
-    The library's imports of ``posix_memalign`` and ``aligned_alloc`` are redirected to functions
-    that allocate as before and then call ``madvise(MADV_HUGEPAGE)`` on 4 MiB and more.
+    The library's imports of ``posix_memalign``, ``aligned_alloc`` and ``free`` are redirected to
+    functions that keep buffers of 4 MiB and more, up to a quarter of the machine's memory, and ask
+    for huge pages (``madvise(MADV_HUGEPAGE)``) for new ones. Everything kept is freed when memory
+    runs out.
 
     Args:
         library: the end of its path, such as ``"/libjax_common.so"``.

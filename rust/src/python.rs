@@ -1,7 +1,7 @@
 //! The module `drumline._core`: argument checks around the algorithms, and the GIL released.
 
 use crate::gather::Gather;
-use crate::huge_pages;
+use crate::large_buffers;
 use crate::rng;
 use crate::shuffle::{Shuffle, ShuffleError};
 use numpy::ndarray::{Dimension, Ix1, Ix2};
@@ -15,16 +15,16 @@ use std::sync::{Mutex, PoisonError};
 
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(advise_huge_pages, module)?)?;
+    module.add_function(wrap_pyfunction!(keep_large_buffers, module)?)?;
     module.add_function(wrap_pyfunction!(gather_rows, module)?)?;
     module.add_function(wrap_pyfunction!(mix64, module)?)?;
     module.add_class::<ShuffleIndices>()
 }
 
-/// Route a loaded library's aligned allocations through advice to use huge pages.
+/// Route a loaded library's large allocations through a store of kept buffers.
 #[pyfunction]
-fn advise_huge_pages(library: &str) -> usize {
-    huge_pages::install(library)
+fn keep_large_buffers(library: &str) -> usize {
+    large_buffers::install(library)
 }
 
 /// Hash two unsigned 64-bit integers into one, to derive random keys from others.

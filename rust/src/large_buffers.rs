@@ -1,0 +1,94 @@
+//! Large buffers that another shared library allocates: kept for its next call, in huge pages.
+//!
+//! XLA takes the temporary memory of a CPU program afresh at every call and gives it back after it:
+//! for ResNet-50 at batch 16, 2 GB at every step. glibc returns such a buffer to the kernel at once,
+//! so that every step faults it in again, in 4 KiB pages where the kernel gives huge pages only to
+//! memory that asks for them. Here the library's calls of the allocator are routed through
+//! functions that keep freed buffers for a while and ask for huge pages.
+//!
+//! Every buffer is glibc's, so memory that crosses to code whose calls are not routed is freed
+//! as ever.
+
+#[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
+mod elf;
+#[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
+mod kept;
+
+#[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
+mod routed {
+    use super::{elf, kept};
+    use libc::{c_int, c_void, size_t};
+
+    pub fn install(library: &str) -> usize {
+        let functions = [
+            (c"posix_memalign", posix_memalign as *const () as usize),
+            (c"aligned_alloc", aligned_alloc as *const () as usize),
+            (c"free", free as *const () as usize),
+        ];
+        elf::redirect(library, &functions)
+    }
+
+    unsafe extern "C" fn posix_memalign(
+        out: *mut *mut c_void,
+        alignment: size_t,
+        size: size_t,
+    ) -> c_int {
+        if let Some(buffer) = kept::take(alignment, size) {
+            *out = buffer;
+            return 0;
+        }
+        let status = libc::posix_memalign(out, alignment, size);
+        if status == libc::ENOMEM && kept::release_all() {
+            return libc::posix_memalign(out, alignment, size);
+        }
+        if status == 0 {
+            kept::advise(*out, size);
+        }
+        status
+    }
+
+    unsafe extern "C" fn aligned_alloc(alignment: size_t, size: size_t) -> *mut c_void {
+        if let Some(buffer) = kept::take(alignment, size) {
+            return buffer;
+        }
+        let mut buffer = libc::aligned_alloc(alignment, size);
+        if buffer.is_null() && kept::release_all() {
+            buffer = libc::aligned_alloc(alignment, size);
+        }
+        kept::advise(buffer, size);
+        buffer
+    }
+
+    unsafe extern "C" fn free(buffer: *mut c_void) {
+        if !kept::keep(buffer) {
+            libc::free(buffer);
+        }
+    }
+}
+
+/// Routes the large allocations of a loaded library through the store of kept buffers.
+///
+/// `library` is the end of its path. Returns how many of its imports were redirected: 0 if no such
+/// library is loaded, it allocates otherwise, or the platform is not 64-bit Linux with glibc.
+#[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
+pub fn install(library: &str) -> usize {
+    routed::install(library)
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64")))]
+pub fn install(_library: &str) -> usize {
+    0
+}
+
+#[cfg(all(
+    test,
+    target_os = "linux",
+    target_env = "gnu",
+    target_pointer_width = "64"
+))]
+mod tests {
+    #[test]
+    fn a_library_that_is_not_loaded_is_left_alone() {
+        assert_eq!(super::install("no-such-library.so"), 0);
+    }
+}

@@ -1,0 +1,136 @@
+//! The store of freed buffers.
+
+use libc::{c_void, size_t};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Buffers of this many bytes and more are kept and advised: numpy advises from here on, too.
+const LARGE: usize = 4 << 20;
+
+/// What the store may hold, as a share of the machine's memory.
+const SHARE: usize = 4;
+
+/// How many buffers the store may hold.
+const MOST: usize = 64;
+
+struct Kept {
+    address: usize,
+    bytes: usize,
+}
+
+/// Freed buffers, the oldest first.
+static STORE: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+
+fn store() -> MutexGuard<'static, Vec<Kept>> {
+    STORE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A kept buffer of at least `size` bytes, and at most an eighth more, at a multiple of `alignment`.
+pub fn take(alignment: usize, size: usize) -> Option<*mut c_void> {
+    if size < LARGE {
+        return None;
+    }
+    let mut store = store();
+    let fits = |kept: &Kept| {
+        kept.bytes >= size && kept.bytes - size <= size / 8 && kept.address % alignment == 0
+    };
+    let candidates = store.iter().enumerate().filter(|(_, kept)| fits(kept));
+    let (position, _) = candidates.min_by_key(|(_, kept)| kept.bytes)?;
+    Some(store.remove(position).address as *mut c_void)
+}
+
+/// Takes over a buffer that is being freed, if it is large enough; says whether it did.
+///
+/// # Safety
+/// `buffer` is null or a live allocation of this process's allocator, which nobody uses any more.
+pub unsafe fn keep(buffer: *mut c_void) -> bool {
+    if buffer.is_null() {
+        return false;
+    }
+    let bytes: size_t = libc::malloc_usable_size(buffer);
+    if bytes < LARGE || bytes > budget() {
+        return false;
+    }
+    let mut evicted = Vec::new();
+    {
+        let mut store = store();
+        store.push(Kept {
+            address: buffer as usize,
+            bytes,
+        });
+        let mut total: usize = store.iter().map(|kept| kept.bytes).sum();
+        while total > budget() || store.len() > MOST {
+            let oldest = store.remove(0);
+            total -= oldest.bytes;
+            evicted.push(oldest.address);
+        }
+    }
+    for address in evicted {
+        libc::free(address as *mut c_void);
+    }
+    true
+}
+
+/// Frees everything that is kept; says whether there was anything.
+pub fn release_all() -> bool {
+    let kept = std::mem::take(&mut *store());
+    for buffer in &kept {
+        // SAFETY: the store owned it, and no longer does.
+        unsafe { libc::free(buffer.address as *mut c_void) };
+    }
+    !kept.is_empty()
+}
+
+/// Asks for huge pages for a new buffer, if it is large enough.
+///
+/// # Safety
+/// `buffer` is null or an allocation of `size` bytes.
+pub unsafe fn advise(buffer: *mut c_void, size: usize) {
+    if buffer.is_null() || size < LARGE {
+        return;
+    }
+    let page = super::elf::page_size();
+    let start = (buffer as usize).next_multiple_of(page);
+    let end = (buffer as usize + size) & !(page - 1);
+    // A kernel without huge pages refuses, and the memory works as it is: nothing to report.
+    libc::madvise(start as *mut c_void, end - start, libc::MADV_HUGEPAGE);
+}
+
+/// Bytes that the store may hold.
+fn budget() -> usize {
+    static BUDGET: OnceLock<usize> = OnceLock::new();
+    *BUDGET.get_or_init(|| {
+        // SAFETY: a query without arguments in memory; -1, where it is unknown, keeps nothing.
+        let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+        usize::try_from(pages).unwrap_or(0) / SHARE * super::elf::page_size()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One test, since the store is the process's.
+    #[test]
+    fn buffers_are_kept_and_fit() {
+        let allocate = |bytes| {
+            let mut out = std::ptr::null_mut();
+            // SAFETY: `out` is writable, and the alignment a power of two.
+            assert_eq!(unsafe { libc::posix_memalign(&mut out, 64, bytes) }, 0);
+            out
+        };
+        // SAFETY (all of them): every buffer is allocated here and used by the store alone.
+        unsafe {
+            let small = allocate(1 << 20);
+            assert!(!keep(small) && !keep(std::ptr::null_mut()));
+            libc::free(small);
+            let (first, second) = (allocate(8 << 20), allocate(16 << 20));
+            assert!(keep(first) && keep(second));
+            assert_eq!(take(64, 1 << 20), None);
+            assert_eq!(take(64, 12 << 20), None, "16 MiB is too much for 12");
+            assert_eq!(take(64, (8 << 20) - 100), Some(first));
+            assert_eq!(take(64, 8 << 20), None, "it is in use");
+            assert!(keep(first));
+            assert!(release_all() && !release_all());
+        }
+    }
+}
