@@ -1,0 +1,21 @@
+"""Collectives: the algorithms by which replicas' values meet, and a base for one's own."""
+
+from drumline.distribute.cross_device_ops.cross_device_ops import CrossDeviceOps
+from drumline.distribute.cross_device_ops.hierarchical_copy import HierarchicalCopyAllReduce
+from drumline.distribute.cross_device_ops.nccl import NcclAllReduce
+from drumline.distribute.cross_device_ops.reduction_to_one_device import ReductionToOneDevice
+from drumline.distribute.cross_device_ops.replica_axis import ReplicaAxis
+from drumline.distribute.cross_device_ops.resolve import resolve_cross_device_ops
+from drumline.distribute.cross_device_ops.ring_all_reduce import RingAllReduce
+from drumline.distribute.cross_device_ops.traffic import bytes_between
+
+__all__ = [
+    "CrossDeviceOps",
+    "HierarchicalCopyAllReduce",
+    "NcclAllReduce",
+    "ReductionToOneDevice",
+    "ReplicaAxis",
+    "RingAllReduce",
+    "bytes_between",
+    "resolve_cross_device_ops",
+]
