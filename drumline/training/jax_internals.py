@@ -1,0 +1,230 @@
+"""What this room uses of JAX that is not public API (jax 0.8 to 0.10)."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+try:
+    from jax._src import api_util, core, source_info_util
+    from jax._src import linear_util as lu
+    from jax._src.ad_util import add_jaxvals_p
+    from jax._src.array import ArrayImpl
+    from jax._src.interpreters import ad, partial_eval
+    from jax._src.lax.lax import copy_p
+except ImportError as error:
+    raise ImportError(
+        f"This jax ({jax.__version__}) lacks what drumline builds on: {error}. "
+        "Install jax>=0.8,<0.11."
+    ) from error
+
+Trace = core.Trace
+Tracer = core.Tracer
+Primitive = core.Primitive
+Jaxpr = core.Jaxpr
+LinearizeTrace = ad.LinearizeTrace
+LinearizeTracer = ad.LinearizeTracer
+WrappedFun = lu.WrappedFun
+Zero = ad.Zero
+
+_LINEARIZE_TAKES_TAG = "tag" in inspect.signature(ad.LinearizeTrace.__init__).parameters
+
+
+def current_trace() -> Any:
+    """The trace in which operations of this thread are now interpreted."""
+    return core.trace_ctx.trace
+
+
+def set_trace(trace: Any) -> None:
+    """Make `trace` the current one of this thread."""
+    core.trace_ctx.set_trace(trace)
+
+
+@contextlib.contextmanager
+def under(trace: Any) -> Iterator[None]:
+    """Let operations be interpreted by `trace` until the block ends."""
+    with core.set_current_trace(trace):
+        yield
+
+
+@contextlib.contextmanager
+def trace_taken() -> Iterator[Any]:
+    """Yield the current trace, as a primitive's ``bind`` takes it, until the block ends."""
+    with core.take_current_trace() as trace:
+        yield trace
+
+
+def ancestors(trace: Any) -> list[Any]:
+    """`trace` and the traces around it, innermost first."""
+    found = []
+    while trace is not None:
+        found.append(trace)
+        trace = getattr(trace, "parent_trace", None)
+    return found
+
+
+def is_staged(trace: Any) -> bool:
+    """Whether values in `trace` are symbols of a program, and not arrays that exist already."""
+    for each in ancestors(trace):
+        if isinstance(each, partial_eval.DynamicJaxprTrace):
+            return True
+        if isinstance(each, core.EvalTrace):
+            return False
+    return False
+
+
+def is_inexact(value: Any) -> bool:
+    """Whether `value` is of a type that has derivatives: floating or complex."""
+    return bool(jnp.issubdtype(core.typeof(value).dtype, jnp.inexact))
+
+
+def same_value(value: Any, trace: Any) -> Any:
+    """Another object that stands for the same value, made in `trace`.
+
+    Arrays share their buffers; a tracer costs one equation, which compiles to nothing.
+    """
+    if type(value) is ArrayImpl and not is_staged(trace):
+        return ArrayImpl(
+            value.aval,
+            value.sharding,
+            value._arrays,
+            committed=value._committed,
+            _skip_checks=True,
+        )
+    with under(trace):
+        return copy_p.bind(value)
+
+
+class TangentProgram:
+    """A linear program that JAX stages while the primal values are computed elsewhere."""
+
+    def __init__(self) -> None:
+        self._debug_info = api_util.debug_info("GradientTape", _recorded_block, (), {})
+        self._trace = partial_eval.DynamicJaxprTrace(self._debug_info, auto_dce=True)
+        self._trace.tag = core.TraceTag()
+        self._options: dict[str, Any] = (
+            {"tag": self._trace.tag} if _LINEARIZE_TAKES_TAG else {"is_vjp": True}
+        )
+
+    @property
+    def trace(self) -> Any:
+        """The trace that stages the program's equations."""
+        return self._trace
+
+    def new_input(self, value: Any) -> Any:
+        """The tangent of `value`, as a new input."""
+        tangent_type = core.typeof(value).to_tangent_aval()
+        return self._trace.new_arg(tangent_type, source_info_util.current())
+
+    def linearizer(self, parent: Any) -> Any:
+        """A trace that computes primal values in `parent` and stages tangents here."""
+        return LinearizeTrace(parent, self._trace, **self._options)
+
+    def to_jaxpr(self, outputs: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
+        """The program so far, with the given tangents as outputs, and its constants."""
+        here = source_info_util.current()
+        tracers = [self._trace.to_jaxpr_tracer(output, here) for output in outputs]
+        return self._trace.to_jaxpr(tracers, self._debug_info.with_unknown_names(), here)
+
+
+def _recorded_block() -> None:
+    """Names the tape in JAX's messages."""
+
+
+def addition(left: Any, right: Any, result: Any) -> Any:
+    """The equation `result` = `left` + `right` on tangents."""
+    return core.new_jaxpr_eqn([left, right], [result], add_jaxvals_p, {}, core.no_effects)
+
+
+def new_variable(like: Any) -> Any:
+    """A variable of a program, of the type of `like`."""
+    return core.Var(like.aval)
+
+
+def is_variable(atom: Any) -> bool:
+    """Whether an equation's operand is a variable, and not a literal."""
+    return isinstance(atom, core.Var)
+
+
+def linear_jaxpr(template: Jaxpr, inputs: list[Any], outputs: list[Any], eqns: list[Any]) -> Jaxpr:
+    """A program of the given equations, with the constants of `template`."""
+    return template.replace(
+        invars=inputs,
+        outvars=outputs,
+        eqns=eqns,
+        debug_info=template.debug_info.with_unknown_names(),
+    )
+
+
+def transpose(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    """The cotangents of a linear program's inputs; None where they are zero by structure."""
+    inputs = [ad.UndefinedPrimal(variable.aval) for variable in jaxpr.invars]
+    results = ad.backward_pass(jaxpr, True, consts, inputs, cotangents)
+    return [None if type(result) is Zero else result for result in results]
+
+
+def wrap_function(function: Any, around: Callable[..., Any]) -> Any:
+    """`function`, which JAX gave to a trace, called as ``around(function, *args)``."""
+    if isinstance(function, WrappedFun):
+        return _called_around(function, around)
+    return lambda *args: around(function, *args)
+
+
+@lu.transformation2
+def _called_around(function: Any, around: Callable[..., Any], *args: Any) -> Any:
+    return around(function, *args)
+
+
+def forget_call(function: Any) -> None:
+    """Let a function that JAX gave to a trace be called once more."""
+    for store in getattr(function, "stores", ()):
+        if store:
+            store.reset()
+
+
+def constants_within(params: dict[str, Any]) -> Iterator[Any]:
+    """The constants of all programs among a primitive's parameters."""
+    for param in params.values():
+        for each in param if isinstance(param, (tuple, list)) else (param,):
+            if isinstance(each, core.ClosedJaxpr):
+                yield from each.consts
+                yield from _literals(each.jaxpr)
+            elif isinstance(each, core.Jaxpr):
+                yield from _literals(each)
+
+
+def _literals(jaxpr: Jaxpr) -> Iterator[Any]:
+    for atom in jaxpr.outvars:
+        if isinstance(atom, core.Literal):
+            yield atom.val
+    for eqn in jaxpr.eqns:
+        for atom in eqn.invars:
+            if isinstance(atom, core.Literal):
+                yield atom.val
+        yield from constants_within(eqn.params)
+
+
+def refusing_primitive(name: str, refuse: Callable[[str], None]) -> Primitive:
+    """A linear primitive that cannot be transposed: asking for it calls ``refuse(reason)``.
+
+    It takes tangents and the parameters `reason` and `types`, those of its outputs.
+    """
+    primitive = Primitive(name)
+    primitive.multiple_results = True
+    primitive.def_abstract_eval(lambda *_, types, reason: list(types))
+
+    def transposed(_: Any, *__: Any, types: Any, reason: str) -> None:
+        refuse(reason)
+
+    ad.primitive_transposes[primitive] = transposed
+    return primitive
+
+
+def tangent_type(value: Any) -> Any:
+    """The type of a tangent of `value`."""
+    return core.typeof(value).to_tangent_aval()

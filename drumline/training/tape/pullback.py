@@ -1,0 +1,88 @@
+"""From the cotangents of targets to those of sources, through a recording's linear program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from drumline.training import jax_internals
+from drumline.training.tape.recording import Recording
+
+# From one cotangent per target to one per source, None where the targets do not depend on it.
+Pullback = Callable[[Sequence[Any]], list[Any]]
+
+
+def pullback(recording: Recording, targets: Sequence[Any], sources: Sequence[Any]) -> Pullback:
+    """The transposed part of the program that leads from `sources` to `targets`.
+
+    Both are active values. A source may be computed from another, or be a target.
+    """
+    tangents = [recording.tangent(value) for value in (*targets, *sources)]
+    program, consts = recording.program.to_jaxpr(tangents)
+    ends, starts = program.outvars[: len(targets)], program.outvars[len(targets) :]
+    part = _between(program, starts, ends)
+    count = len(set(starts))
+    position = {start: i for i, start in enumerate(dict.fromkeys(starts))}
+
+    def pull(cotangents: Sequence[Any]) -> list[Any]:
+        found = jax_internals.transpose(part, consts, cotangents)[:count]
+        return [found[position[start]] for start in starts]
+
+    return pull
+
+
+def _between(program: Any, starts: Sequence[Any], ends: Sequence[Any]) -> Any:
+    """The equations on the way from `starts` to `ends`, as a program whose inputs begin with
+    the distinct `starts`; what else it needs are further inputs."""
+    unique = list(dict.fromkeys(starts))
+    eqns = _leading_to(ends, _depending_on(unique, program.eqns))
+    inputs, eqns = _with_inputs(unique, eqns)
+    given = {*inputs, *program.constvars}
+    for eqn in eqns:
+        given.update(eqn.outvars)
+    needed = dict.fromkeys(
+        atom for atoms in (*(eqn.invars for eqn in eqns), ends) for atom in _variables(atoms)
+    )
+    others = [variable for variable in needed if variable not in given]
+    return jax_internals.linear_jaxpr(program, [*inputs, *others], list(ends), eqns)
+
+
+def _depending_on(starts: Sequence[Any], eqns: Sequence[Any]) -> list[Any]:
+    reached = set(starts)
+    kept = []
+    for eqn in eqns:
+        if any(atom in reached for atom in _variables(eqn.invars)):
+            reached.update(eqn.outvars)
+            kept.append(eqn)
+    return kept
+
+
+def _leading_to(ends: Sequence[Any], eqns: Sequence[Any]) -> list[Any]:
+    needed = set(_variables(ends))
+    kept = []
+    for eqn in reversed(eqns):
+        if any(variable in needed for variable in eqn.outvars):
+            needed.update(_variables(eqn.invars))
+            kept.append(eqn)
+    return kept[::-1]
+
+
+def _with_inputs(starts: Sequence[Any], eqns: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Let every start be reached by an input: where an equation computes it, by adding to it."""
+    produced = {variable for eqn in eqns for variable in eqn.outvars}
+    inputs = {
+        start: jax_internals.new_variable(start) if start in produced else start for start in starts
+    }
+    rewritten = []
+    for eqn in eqns:
+        inner = [start for start in eqn.outvars if start in inputs]
+        computed = {start: jax_internals.new_variable(start) for start in inner}
+        rewritten.append(
+            eqn.replace(outvars=[computed.get(v, v) for v in eqn.outvars]) if inner else eqn
+        )
+        rewritten += [jax_internals.addition(computed[v], inputs[v], v) for v in inner]
+    return list(inputs.values()), rewritten
+
+
+def _variables(atoms: Iterable[Any]) -> list[Any]:
+    return [atom for atom in atoms if jax_internals.is_variable(atom)]
