@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import jax
-import jax.numpy as jnp
+from jax import lax
 
 from drumline.distribute.cross_device_ops.packing import Packing
-from drumline.distribute.cross_device_ops.pieces import join, split
+from drumline.distribute.cross_device_ops.pieces import join, piece_length, split
 
 
 def send_packed(
@@ -35,20 +35,15 @@ def send_packed(
 
 def _pack(arrays: Sequence[jax.Array], pieces: int) -> jax.Array:
     blocks = [split(array, pieces) for array in arrays]
-    # Not by concatenate: as part of a larger step XLA's CPU compiler makes a slow loop of it.
-    packed = jnp.zeros((pieces, sum(block.shape[1] for block in blocks)), arrays[0].dtype)
-    column = 0
-    for block in blocks:
-        packed = jax.lax.dynamic_update_slice(packed, block, (0, column))
-        column += block.shape[1]
-    return packed
+    # Without the barrier XLA computes the blocks element by element inside a slow loop of branches.
+    return lax.concatenate(lax.optimization_barrier(blocks), 1)
 
 
 def _unpack(packed: jax.Array, like: Sequence[jax.Array]) -> list[jax.Array]:
     arrays = []
     column, pieces = 0, packed.shape[0]
     for array in like:
-        end = column + -(-array.size // pieces)
-        arrays.append(join(jax.lax.slice_in_dim(packed, column, end, axis=1), array.shape))
+        end = column + piece_length(array.size, pieces)
+        arrays.append(join(lax.slice_in_dim(packed, column, end, axis=1), array.shape))
         column = end
     return arrays
