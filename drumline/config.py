@@ -15,6 +15,25 @@ from drumline._jax_start import jax_has_started
 _FLAG = "--xla_force_host_platform_device_count"
 
 
+_eager = False
+
+
+def run_functions_eagerly(run_eagerly: bool) -> None:
+    """Run `Strategy.run` and `function` step by step as plain Python, or compiled again.
+
+    As ``tf.config.run_functions_eagerly``: for debugging. Values are concrete, so that a step may
+    print them, branch on them and be stepped through; replicas run one after another, up to where
+    they meet. The results are the same, the speed is not.
+    """
+    global _eager
+    _eager = bool(run_eagerly)
+
+
+def functions_run_eagerly() -> bool:
+    """Whether `run_functions_eagerly` is in force."""
+    return _eager
+
+
 def set_logical_devices(kind: str, n: int) -> None:
     """Divide this process's CPU into `n` devices: ``"cpu:0"`` to ``"cpu:n-1"``.
 

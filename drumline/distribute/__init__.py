@@ -4,24 +4,47 @@ A strategy answers three questions: where variables live, where replicas run, an
 meet. The names follow ``tf.distribute``.
 """
 
+from drumline.distribute import experimental
 from drumline.distribute.distributed_dataset import DistributedDataset
+from drumline.distribute.distributed_iterator import DistributedIterator
+from drumline.distribute.extended import StrategyExtended
+from drumline.distribute.input import InputContext, ValueContext
 from drumline.distribute.mirrored import MirroredStrategy
 from drumline.distribute.one_device import OneDeviceStrategy
-from drumline.distribute.per_replica import PerReplica
+from drumline.distribute.per_replica import DistributedValues, PerReplica
 from drumline.distribute.reduce_op import ReduceOp
-from drumline.distribute.replica_context import ReplicaContext, get_replica_context
+from drumline.distribute.replica_context import (
+    ReplicaContext,
+    get_replica_context,
+    in_cross_replica_context,
+)
 from drumline.distribute.scope import get_strategy, has_strategy
 from drumline.distribute.strategy import Strategy
+from drumline.distribute.variable import (
+    Variable,
+    VariableAggregation,
+    VariableSynchronization,
+)
 
 __all__ = [
     "DistributedDataset",
+    "DistributedIterator",
+    "DistributedValues",
+    "InputContext",
     "MirroredStrategy",
     "OneDeviceStrategy",
     "PerReplica",
     "ReduceOp",
     "ReplicaContext",
     "Strategy",
+    "StrategyExtended",
+    "ValueContext",
+    "Variable",
+    "VariableAggregation",
+    "VariableSynchronization",
+    "experimental",
     "get_replica_context",
     "get_strategy",
     "has_strategy",
+    "in_cross_replica_context",
 ]

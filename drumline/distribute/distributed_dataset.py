@@ -1,13 +1,16 @@
-"""A dataset of global batches, seen as each replica's share."""
+"""Datasets, seen as each replica's share of a step."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
+from drumline.distribute.distributed_iterator import DistributedIterator
+from drumline.distribute.input import InputContext
 from drumline.distribute.per_replica import PerReplica
 
 if TYPE_CHECKING:
@@ -39,9 +42,9 @@ class DistributedDataset:
         self.dataset = dataset
         self.strategy = strategy
 
-    def __iter__(self) -> Iterator[Any]:
-        for batch in self.dataset:
-            yield self._distribute(batch)
+    def __iter__(self) -> DistributedIterator:
+        source = iter(self.dataset)
+        return DistributedIterator(source, map(self._distribute, source))
 
     @property
     def element_spec(self) -> Any:
@@ -49,17 +52,61 @@ class DistributedDataset:
         return self.dataset.element_spec  # type: ignore[attr-defined]
 
     def _distribute(self, batch: Any) -> Any:
-        devices = self.strategy.replica_devices
-        if len(devices) == 1:
-            return jax.device_put(batch, devices[0])
+        replicas = self.strategy.num_replicas_in_sync
+        if replicas == 1:
+            return jax.device_put(batch, self.strategy.replica_devices[0])
         rows = _rows(batch)
-        pieces = shares(rows, len(devices))
+        if rows and rows % replicas == 0:
+            stacked = jax.tree.map(
+                lambda leaf: leaf.reshape(replicas, rows // replicas, *leaf.shape[1:]), batch
+            )
+            return jax.tree.map(
+                PerReplica.of_stacked, jax.device_put(stacked, self.strategy.batch_sharding)
+            )
+        pieces = shares(rows, replicas)
+        devices = list(self.strategy.replica_devices)
         return jax.tree.map(
-            lambda leaf: PerReplica(
-                jax.device_put([leaf[piece] for piece in pieces], list(devices))
-            ),
+            lambda leaf: PerReplica(jax.device_put([leaf[piece] for piece in pieces], devices)),
             batch,
         )
+
+
+class DistributedDatasetFromFunction:
+    """Iterates per-replica batches that a function's dataset gives, one for each replica a step.
+
+    Made by `Strategy.distribute_datasets_from_function`. If the dataset ends in the middle of a
+    step, the replicas that are left get batches without rows.
+
+    Attributes:
+        strategy: the strategy whose replicas take the batches in turn.
+    """
+
+    def __init__(
+        self, dataset_fn: Callable[[InputContext], Iterable[Any]], strategy: Strategy
+    ) -> None:
+        self.strategy = strategy
+        self._dataset = dataset_fn(InputContext(num_replicas_in_sync=strategy.num_replicas_in_sync))
+
+    def __iter__(self) -> DistributedIterator:
+        source = iter(self._dataset)
+        return DistributedIterator(source, self._steps(source))
+
+    @property
+    def element_spec(self) -> Any:
+        """The specification of a per-replica batch, as the dataset gives it."""
+        return self._dataset.element_spec  # type: ignore[attr-defined]
+
+    def _steps(self, source: Iterator[Any]) -> Iterator[Any]:
+        replicas = self.strategy.num_replicas_in_sync
+        devices = list(self.strategy.replica_devices)
+        for first in source:
+            if replicas == 1:
+                yield jax.device_put(first, devices[0])
+                continue
+            batches = [first, *itertools.islice(source, replicas - 1)]
+            empty = jax.tree.map(lambda leaf: leaf[:0], first)
+            batches += [empty] * (replicas - len(batches))
+            yield self.strategy.per_replica(batches)
 
 
 def _rows(batch: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import jax
 
@@ -32,6 +33,9 @@ class DefaultStrategy(Strategy):
 
     def __init__(self) -> None:
         super().__init__([jax.local_devices()[0]])
+
+    def adopt_variable(self, variable: Any) -> None:
+        """Leave the variable where it is: this is no strategy that anybody chose."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"

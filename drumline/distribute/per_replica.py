@@ -8,28 +8,68 @@ from typing import Any
 import jax
 
 
+class DistributedValues:
+    """Base of values that a strategy's replicas see differently, as in ``tf.distribute``."""
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The values, by replica."""
+        raise NotImplementedError
+
+
 @jax.tree_util.register_pytree_node_class
-class PerReplica:
+class PerReplica(DistributedValues):
     """One value for each replica, as ``tf.distribute.DistributedValues``.
 
-    A pytree whose children are the values.
+    A pytree. Values of equal shapes may be kept as one array, stacked along a new first dimension
+    that is cut over the replicas' devices; they are taken apart when they are asked for.
 
-    Attributes:
+    Args:
         values: the values, by replica. Arrays lie on their replica's device.
     """
 
     def __init__(self, values: Iterable[Any]) -> None:
-        self.values: tuple[Any, ...] = tuple(values)
-
-    def tree_flatten(self) -> tuple[tuple[Any, ...], None]:
-        """Return the children, as JAX's pytree registry asks for them."""
-        return self.values, None
+        self._values: tuple[Any, ...] | None = tuple(values)
+        self._stacked: Any = None
 
     @classmethod
-    def tree_unflatten(cls, _: None, values: Iterable[Any]) -> PerReplica:
+    def of_stacked(cls, stacked: Any) -> PerReplica:
+        """The values that `stacked`, of shape ``(replicas, ...)``, holds along its first axis."""
+        made = cls.__new__(cls)
+        made._values = None
+        made._stacked = stacked
+        return made
+
+    @property
+    def stacked(self) -> Any:
+        """The values as one array of shape ``(replicas, ...)``; None if they are kept apart."""
+        return self._stacked
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The values, by replica. Arrays lie on their replica's device."""
+        if self._values is None:
+            self._values = _apart(self._stacked)
+        return self._values
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], bool]:
+        """Return the children, as JAX's pytree registry asks for them."""
+        if self._stacked is not None:
+            return (self._stacked,), True
+        return self.values, False
+
+    @classmethod
+    def tree_unflatten(cls, stacked: bool, children: Iterable[Any]) -> PerReplica:
         """Rebuild from the children."""
-        return cls(values)
+        return cls.of_stacked(*children) if stacked else cls(children)
 
     def __repr__(self) -> str:
         rows = "\n".join(f"  {index}: {value!r}" for index, value in enumerate(self.values))
         return f"PerReplica:{{\n{rows}\n}}"
+
+
+def _apart(stacked: Any) -> tuple[Any, ...]:
+    if isinstance(stacked, jax.core.Tracer) or not isinstance(stacked, jax.Array):
+        return tuple(stacked[index] for index in range(stacked.shape[0]))
+    shards = sorted(stacked.addressable_shards, key=lambda shard: shard.index[0].start or 0)
+    return tuple(row for shard in shards for row in shard.data)

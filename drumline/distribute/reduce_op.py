@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import enum
 
+REPLICA_AXIS = "replica"
+"""The mesh axis along which replicas lie."""
+
 
 class ReduceOp(enum.Enum):
     """How replicas' values are combined, as ``tf.distribute.ReduceOp``."""

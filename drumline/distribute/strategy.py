@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -18,12 +19,21 @@ from jax.sharding import (
 )
 
 from drumline.distribute import scope
+from drumline.distribute.adoption import adopt
 from drumline.distribute.devices import DeviceLike, device_name, resolve_devices
-from drumline.distribute.distributed_dataset import DistributedDataset
+from drumline.distribute.distributed_dataset import (
+    DistributedDataset,
+    DistributedDatasetFromFunction,
+)
+from drumline.distribute.extended import StrategyExtended
+from drumline.distribute.in_flight import InFlight
+from drumline.distribute.input import InputContext, ValueContext
 from drumline.distribute.per_replica import PerReplica
-from drumline.distribute.reduce_op import ReduceOp
-
-REPLICA_AXIS = "replica"
+from drumline.distribute.reduce_op import REPLICA_AXIS, ReduceOp
+from drumline.distribute.reducing import gather_tree, reduce_tree
+from drumline.distribute.replica_context import running_replica
+from drumline.distribute.run import Programs, run
+from drumline.distribute.variable import Variable
 
 
 class Strategy:
@@ -49,6 +59,9 @@ class Strategy:
         self._mesh = Mesh(
             np.array(self.replica_devices), (REPLICA_AXIS,), axis_types=(AxisType.Auto,)
         )
+        self.extended = StrategyExtended(self)
+        self.in_flight = InFlight(self.replica_devices)
+        self.programs = Programs(self)
 
     @property
     def replica_devices(self) -> tuple[jax.Device, ...]:
@@ -102,6 +115,162 @@ class Strategy:
                 return value
         return jax.device_put(value, sharding)
 
+    def place_copies(self, copies: jax.typing.ArrayLike) -> jax.Array:
+        """Return an array ``(replicas, ...)`` with each row on its replica's device."""
+        return jax.device_put(copies, self.batch_sharding)
+
+    def place_everywhere(self, tree: Any) -> Any:
+        """Return a pytree with its arrays where variables live, and the rest as it is."""
+        return jax.tree.map(
+            lambda leaf: (
+                self.place_variable(leaf) if isinstance(leaf, (jax.Array, np.ndarray)) else leaf
+            ),
+            tree,
+        )
+
+    def adopt_variable(self, variable: Any) -> None:
+        """Let a variable that a step uses belong to this strategy.
+
+        Raises:
+            RuntimeError: if it belongs to another.
+        """
+        adopt(variable, self)
+
+    def run(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Run `fn` once on each replica, as ``tf.distribute.Strategy.run``.
+
+        `fn` is traced and compiled the first time, and again for arguments of another structure or
+        shape; what it prints and what it does to Python objects happens then. Variables that it
+        reads and writes, its own and Keras's, are found while it is traced.
+
+        Args:
+            fn: the step. In it, `get_replica_context` gives the replica's context.
+            args: positional arguments, any pytree: each replica gets its value of a `PerReplica`,
+                and all get the same of anything else. Python numbers are constants of the
+                compiled step; pass what changes as arrays.
+            kwargs: named arguments.
+
+        Returns:
+            What `fn` returns, any pytree, with a `PerReplica` for every array; with one replica
+            the arrays themselves.
+
+        Raises:
+            RuntimeError: inside a replica's step, or if a variable belongs to another strategy.
+            TypeError: if an argument is a dataset.
+            ValueError: if a step of several replicas writes a `Variable` without aggregation, or
+                creates variables when it is traced again.
+        """
+        return run(self, fn, args, kwargs or {})
+
+    def reduce(self, reduce_op: ReduceOp | str, value: Any, axis: int | None = None) -> Any:
+        """Combine the replicas' values, as ``tf.distribute.Strategy.reduce``.
+
+        Args:
+            reduce_op: ``"SUM"``, ``"MEAN"`` or a `ReduceOp`.
+            value: a pytree of what `run` returns.
+            axis: also reduce each value along this axis; the mean is then that of all elements,
+                whatever the sizes of the replicas' shares. None combines the values as they are.
+
+        Raises:
+            RuntimeError: inside a replica's step.
+            ValueError: for ``"SUM"`` of a value that is not per replica, or a missing axis.
+        """
+        self._require_cross_replica("reduce", "all_reduce")
+        return reduce_tree(self, ReduceOp.of(reduce_op), value, axis)
+
+    def gather(self, value: Any, axis: int) -> Any:
+        """Concatenate the replicas' values along `axis`, as ``tf.distribute.Strategy.gather``.
+
+        Args:
+            value: a pytree of what `run` returns; sizes along `axis` may differ.
+            axis: an axis that the values have.
+
+        Raises:
+            RuntimeError: inside a replica's step.
+            ValueError: if a value has no such axis.
+        """
+        self._require_cross_replica("gather", "all_gather")
+        return gather_tree(self, value, axis)
+
+    def compute(self, fn: Callable[..., Any], options: tuple[Any, ...], operand: Any) -> Any:
+        """Evaluate ``fn(*options, operand)`` to an array that lies where variables do.
+
+        Args:
+            fn: a function of the module, compiled once for its options.
+            options: what is no array.
+            operand: the replicas' values, stacked or in a tuple.
+        """
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(operand)):
+            return fn(*options, operand)
+        if isinstance(operand, tuple):
+            operand = self.place_everywhere(operand)
+        self.in_flight.wait()
+        result = _compiled(fn, options, self.variable_sharding)(operand)
+        self.in_flight.started(result)
+        return result
+
+    def stack(self, values: Sequence[Any]) -> Any:
+        """One array ``(replicas, ...)`` of arrays of one shape, each on its replica's device."""
+        if any(isinstance(value, jax.core.Tracer) for value in values):
+            return jax.numpy.stack(values)
+        if self.num_replicas_in_sync == 1:
+            return jax.device_put(values[0], self.replica_devices[0])[None]
+        rows = [
+            jax.device_put(value, device)[None]
+            for value, device in zip(values, self.replica_devices, strict=True)
+        ]
+        shape = (len(rows), *rows[0].shape[1:])
+        return jax.make_array_from_single_device_arrays(shape, self.batch_sharding, rows)
+
+    def per_replica(self, values: Sequence[Any]) -> Any:
+        """One pytree of `PerReplica` values from a pytree for each replica, placed on its device.
+
+        Raises:
+            ValueError: if there is not one for each replica.
+        """
+        if len(values) != self.num_replicas_in_sync:
+            raise ValueError(
+                f"Got {len(values)} values for {self.num_replicas_in_sync} replicas of {self!r}."
+            )
+        placed = [
+            jax.device_put(value, device)
+            for value, device in zip(values, self.replica_devices, strict=True)
+        ]
+        return jax.tree.map(lambda *leaves: PerReplica(leaves), *placed)
+
+    def distribute_datasets_from_function(
+        self, dataset_fn: Callable[[InputContext], Iterable[Any]]
+    ) -> DistributedDatasetFromFunction:
+        """Return an iterable of what the dataset of `dataset_fn` gives, a batch for each replica.
+
+        Args:
+            dataset_fn: takes an `InputContext` and returns a dataset batched by the per-replica
+                batch size.
+        """
+        return DistributedDatasetFromFunction(dataset_fn, self)
+
+    def experimental_distribute_values_from_function(
+        self, value_fn: Callable[[ValueContext], Any]
+    ) -> Any:
+        """Return the `PerReplica` values that `value_fn` gives for each replica's context."""
+        replicas = self.num_replicas_in_sync
+        values = [value_fn(ValueContext(index, replicas)) for index in range(replicas)]
+        return values[0] if replicas == 1 else self.per_replica(values)
+
+    def experimental_run_v2(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """The older name of `run`."""
+        return self.run(fn, args, kwargs)
+
     def experimental_distribute_dataset(self, dataset: Iterable[Any]) -> DistributedDataset:
         """Return an iterable of `dataset`'s global batches, cut over the replicas.
 
@@ -113,7 +282,9 @@ class Strategy:
 
     def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
         """Return the values of this process's replicas: one, if `value` is not per replica."""
-        return value.values if isinstance(value, PerReplica) else (value,)
+        if isinstance(value, PerReplica):
+            return value.values
+        return value.copies() if isinstance(value, Variable) else (value,)
 
     def describe(self) -> str:
         """A text that says where variables live, where replicas run and how values meet."""
@@ -127,6 +298,14 @@ class Strategy:
                 f"  values meet: {self._describe_meeting()}",
             ]
         )
+
+    def _require_cross_replica(self, name: str, instead: str) -> None:
+        if running_replica() is not None:
+            raise RuntimeError(
+                f"strategy.{name} was called inside a replica's step, which sees one replica only. "
+                f"Use `get_replica_context().{instead}(...)` there, or call strategy.{name} on "
+                "what `strategy.run` returns."
+            )
 
     def _describe_variables(self) -> str:
         sharding = self.variable_sharding
@@ -148,3 +327,11 @@ class Strategy:
     def __repr__(self) -> str:
         names = ", ".join(repr(device_name(device)) for device in self.replica_devices)
         return f"{type(self).__name__}([{names}])"
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(fn: Any, options: tuple[Any, ...], sharding: Sharding) -> Callable[[Any], Any]:
+    compiled: Callable[[Any], Any] = jax.jit(
+        functools.partial(fn, *options), out_shardings=sharding
+    )
+    return compiled

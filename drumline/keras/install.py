@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import keras
 
-from drumline.keras import data_adapter, ownership, placement, private, seeds, trainer, whole_batch
+from drumline.keras import (
+    creation,
+    data_adapter,
+    optimizers,
+    ownership,
+    placement,
+    private,
+    seeds,
+    trainer,
+    whole_batch,
+)
 from drumline.keras.callbacks import stand_in_for_keras
 from drumline.keras.patching import replace_method
 from drumline.keras.state_attribute import leave_state_untracked
@@ -38,5 +48,9 @@ def install() -> None:
     replace_method(private.data_adapters, "get_data_adapter", data_adapter.adapt_datasets)
     replace_method(keras.random.SeedGenerator, "next", seeds.differ_by_replica)
     replace_method(keras.Layer, "add_loss", whole_batch.refuse_added_losses)
+    for optimizer in private.OPTIMIZERS:
+        replace_method(optimizer, "apply", optimizers.sum_over_replicas)
+    replace_method(private.BaseOptimizer, "apply_gradients", optimizers.aggregate_if_asked)
+    replace_method(private.Variable, "__init__", creation.create_at_once)
     leave_state_untracked()
     stand_in_for_keras()

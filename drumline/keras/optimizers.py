@@ -1,18 +1,22 @@
-"""Gradients meet once, on their way into the model's optimizer."""
+"""Gradients meet once, on their way into an optimizer."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import contextvars
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import jax
+import jax.numpy as jnp
 import keras
 
-from drumline.distribute import ReduceOp
-from drumline.distribute.strategy import REPLICA_AXIS
+from drumline.distribute import ReduceOp, ReplicaContext
+from drumline.distribute.replica_context import running_replica
 from drumline.keras.patching import shadowed
 from drumline.keras.replica_trace import ReplicaTrace
+from drumline.training.keras_internals import get_stateless_scope
+from drumline.training.state_scope import StateScope
 
 
 @contextlib.contextmanager
@@ -27,30 +31,100 @@ def averaged_gradients(model: keras.Model, trace: ReplicaTrace) -> Iterator[None
     def stateless_apply(
         optimizer_variables: Any, grads: Sequence[Any], trainable_variables: Any
     ) -> Any:
-        grads = _average(trace, grads, model.optimizer._trainable_variables)
-        with trace.same_draws():
+        variables = model.optimizer._trainable_variables
+        grads = _reduce(trace.context, ReduceOp.MEAN, grads, variables)
+        with trace.context.agreeing():
             return apply(optimizer_variables, grads, trainable_variables)
 
     with shadowed(model.optimizer, "stateless_apply", stateless_apply):
         yield
 
 
-def _average(
-    trace: ReplicaTrace, grads: Sequence[Any], variables: Sequence[keras.Variable]
+def sum_over_replicas(apply: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap an optimizer's ``apply``: in a replica's step it sums gradients over the replicas.
+
+    As ``tf.keras.optimizers.Optimizer.apply_gradients`` does under ``tf.distribute``. Only the
+    outermost optimizer does it, once; an optimizer inside another is given the sums.
+    """
+
+    def apply_summed(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        variables = self._trainable_variables if trainable_variables is None else None
+        variables = list(trainable_variables if variables is None else variables)
+        update = functools.partial(_apply, functools.partial(apply, self), self)
+        context = running_replica()
+        if context is None or context.agreed:
+            return update(list(grads), variables)
+        if _aggregates.get():
+            grads = _reduce(context, ReduceOp.SUM, list(grads), variables)
+        with context.agreeing():
+            return update(list(grads), variables)
+
+    return apply_summed
+
+
+_aggregates = contextvars.ContextVar("drumline_aggregates", default=True)
+
+
+def aggregate_if_asked(apply_gradients: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``apply_gradients``: let it take TensorFlow's switches for the aggregation.
+
+    ``experimental_aggregate_gradients=False``, or ``skip_gradients_aggregation=True``, leaves
+    the sum over the replicas to the user.
+    """
+
+    def apply_gradients_as_asked(
+        self: Any,
+        grads_and_vars: Any,
+        name: str | None = None,
+        *,
+        skip_gradients_aggregation: bool = False,
+        experimental_aggregate_gradients: bool = True,
+    ) -> Any:
+        del name  # as in Keras 2, where it names an operation of a graph
+        token = _aggregates.set(experimental_aggregate_gradients and not skip_gradients_aggregation)
+        try:
+            return apply_gradients(self, grads_and_vars)
+        finally:
+            _aggregates.reset(token)
+
+    return apply_gradients_as_asked
+
+
+def _apply(apply: Callable[..., Any], optimizer: Any, grads: list[Any], variables: Any) -> None:
+    """Keras's update; that of loss scaling without side effects in branches, if it is traced."""
+    traced = isinstance(get_stateless_scope(), StateScope)
+    if not (traced and isinstance(optimizer, keras.optimizers.LossScaleOptimizer)):
+        apply(grads, variables)
+        return
+    if not optimizer.built:
+        optimizer.build(variables)
+    own = optimizer.variables
+    new, new_own = optimizer.stateless_apply(
+        [variable.value for variable in own], grads, [variable.value for variable in variables]
+    )
+    for variable, value in zip([*variables, *own], [*new, *new_own], strict=True):
+        variable.assign(value)
+
+
+def _reduce(
+    context: ReplicaContext,
+    op: ReduceOp,
+    grads: Sequence[Any],
+    variables: Sequence[keras.Variable],
 ) -> list[Any]:
-    averaged = list(grads)
+    reduced = list(grads)
     real = [
         index
         for index, (grad, variable) in enumerate(zip(grads, variables, strict=True))
         if grad is not None and not _overwrites(variable)
     ]
-    means = trace.context.all_reduce(ReduceOp.MEAN, [grads[index] for index in real])
-    for index, mean in zip(real, means, strict=True):
-        averaged[index] = mean
+    totals = context.all_reduce(op, [jnp.asarray(grads[index]) for index in real])
+    for index, total in zip(real, totals, strict=True):
+        reduced[index] = total
     for index, (grad, variable) in enumerate(zip(grads, variables, strict=True)):
         if grad is not None and _overwrites(variable):
-            averaged[index] = jax.lax.pmax(grad, REPLICA_AXIS)
-    return averaged
+            reduced[index] = jnp.max(context.all_gather(jnp.asarray(grad)[None]), 0)
+    return reduced
 
 
 def _overwrites(variable: keras.Variable) -> bool:

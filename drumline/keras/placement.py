@@ -8,10 +8,10 @@ from typing import Any
 import jax
 import keras
 
-from drumline.distribute import Strategy, get_strategy, has_strategy
+from drumline.distribute import get_strategy, has_strategy
+from drumline.distribute.adoption import owner_of, set_owner
 from drumline.keras.ownership import strategy_of
 
-_STRATEGY = "_drumline_strategy"
 _GROUPS = (
     "trainable_variables",
     "non_trainable_variables",
@@ -24,11 +24,13 @@ def place_assigned(assign: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the variable's assignment: what was created in a scope stays where its strategy says."""
 
     def assign_placed(self: Any, value: Any) -> Any:
-        strategy: Strategy | None = vars(self).get(_STRATEGY)
+        strategy = owner_of(self)
         if strategy is None and has_strategy() and getattr(self, "_value", None) is None:
-            strategy = vars(self)[_STRATEGY] = get_strategy()
+            strategy = get_strategy()
+            set_owner(self, strategy)
         if strategy is not None and not isinstance(value, jax.core.Tracer):
-            value = strategy.place_variable(value)
+            copies = getattr(self, "has_copies", False)
+            value = strategy.place_copies(value) if copies else strategy.place_variable(value)
         return assign(self, value)
 
     return assign_placed

@@ -6,6 +6,9 @@ Supported: Keras 3.12 to 3.15 on its JAX backend.
 from __future__ import annotations
 
 import importlib
+from typing import Any
+
+import keras
 
 from drumline.training.keras_internals import load, refuse
 
@@ -14,6 +17,7 @@ _NAMES = {
     "keras.src.backend.jax.core": ["Variable"],
     "keras.src.backend.jax.trainer": ["JAXEpochIterator", "JAXTrainer"],
     "keras.src.distribution.distribution_lib": ["distribution"],
+    "keras.src.optimizers.base_optimizer": ["BaseOptimizer"],
     "keras.src.losses.losses": ["LossFunctionWrapper"],
     "keras.src.trainers.data_adapters": ["get_data_adapter", "raise_unsupported_arg"],
     "keras.src.trainers.data_adapters.data_adapter": ["DataAdapter"],
@@ -36,6 +40,7 @@ _METHODS = {
     "Trainer": ["_compute_loss", "_symbolic_build", "compute_loss", "compute_metrics"],
     "JAXEpochIterator": ["_get_iterator", "_interrupted_warning"],
     "Variable": ["_direct_assign"],
+    "BaseOptimizer": ["apply", "apply_gradients", "stateless_apply"],
 }
 
 
@@ -53,6 +58,7 @@ StatelessScope = _found["StatelessScope"]
 get_keras_mask = _found["get_keras_mask"]
 set_keras_mask = _found["set_keras_mask"]
 Variable = _found["Variable"]
+BaseOptimizer = _found["BaseOptimizer"]
 JAXEpochIterator = _found["JAXEpochIterator"]
 JAXTrainer = _found["JAXTrainer"]
 Trainer = _found["Trainer"]
@@ -62,3 +68,8 @@ get_data_adapter = _found["get_data_adapter"]
 raise_unsupported_arg = _found["raise_unsupported_arg"]
 keras_distribution = _found["distribution"]
 data_adapters = importlib.import_module("keras.src.trainers.data_adapters")
+
+OPTIMIZERS: list[Any] = [BaseOptimizer, keras.optimizers.LossScaleOptimizer]
+"""The classes of optimizers with an ``apply`` of their own."""
+if hasattr(keras.optimizers, "MultiOptimizer"):  # since Keras 3.13 or so
+    OPTIMIZERS.append(keras.optimizers.MultiOptimizer)

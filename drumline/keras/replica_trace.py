@@ -28,13 +28,11 @@ class ReplicaTrace:
     Attributes:
         context: the replica's context.
         local: whether arrays hold this replica's share; False where they were gathered.
-        draws_differ: whether random draws are to differ from replica to replica.
     """
 
     def __init__(self, strategy: Strategy) -> None:
         self.context = ReplicaContext(strategy)
         self.local = True
-        self.draws_differ = True
 
     @contextlib.contextmanager
     def gathered(self) -> Iterator[None]:
@@ -44,15 +42,6 @@ class ReplicaTrace:
             yield
         finally:
             self.local = before
-
-    @contextlib.contextmanager
-    def same_draws(self) -> Iterator[None]:
-        """Within the block every replica draws the same random numbers."""
-        before, self.draws_differ = self.draws_differ, False
-        try:
-            yield
-        finally:
-            self.draws_differ = before
 
 
 def current_trace() -> ReplicaTrace | None:

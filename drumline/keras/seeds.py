@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from drumline.keras.replica_trace import current_trace
+from drumline.distribute.replica_context import running_replica
 
 
 def differ_by_replica(next_seed: Callable[..., Any]) -> Callable[..., Any]:
@@ -18,11 +18,11 @@ def differ_by_replica(next_seed: Callable[..., Any]) -> Callable[..., Any]:
 
     def next_for_replica(self: Any, ordered: bool = True) -> Any:
         seed = next_seed(self, ordered)
-        trace = current_trace()
-        if trace is None or not trace.draws_differ:
+        context = running_replica()
+        if context is None or not context.draws_differ or context.num_replicas_in_sync == 1:
             return seed
         key = jax.random.wrap_key_data(seed.astype("uint32"), impl="threefry2x32")
-        folded = jax.random.fold_in(key, trace.context.replica_id_in_sync_group)
+        folded = jax.random.fold_in(key, context.replica_id_in_sync_group)
         return jax.random.key_data(folded).astype(seed.dtype)
 
     return next_for_replica

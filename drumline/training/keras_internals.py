@@ -51,10 +51,27 @@ def refuse(missing: list[str]) -> None:
 _found = load(
     {
         "keras.src.backend.common.stateless_scope": ["StatelessScope", "get_stateless_scope"],
+        "keras.src.backend.common.global_state": ["GLOBAL_STATE_TRACKER"],
+        "keras.src.backend.common.variables": ["initialize_all_variables"],
         "keras.src.backend.jax.core": ["Variable"],
     }
 )
 
 StatelessScope = _found["StatelessScope"]
 get_stateless_scope = _found["get_stateless_scope"]
+initialize_all_variables = _found["initialize_all_variables"]
 Variable = _found["Variable"]
+
+
+_global_state = importlib.import_module("keras.src.backend.common.global_state")
+
+
+def thread_state() -> dict[str, Any]:
+    """What Keras keeps for this thread, to be read and written: its open scopes and the like."""
+    # Looked up every time: keras.utils.clear_session() puts another object in its place.
+    return vars(_global_state.GLOBAL_STATE_TRACKER)
+
+
+def uninitialized_variables() -> list[Any]:
+    """The variables of this thread that were created in a stateless scope and have no value."""
+    return list(thread_state().get("uninitialized_variables") or [])

@@ -20,6 +20,7 @@ from drumline.distribute import (
     get_replica_context,
     get_strategy,
     has_strategy,
+    in_cross_replica_context,
 )
 
 
@@ -128,8 +129,13 @@ def test_an_unknown_reduction() -> None:
         ReduceOp.of("MAX")
 
 
-def test_no_replica_context_outside_of_a_step() -> None:
-    assert get_replica_context() is None
+def test_contexts_outside_of_a_step() -> None:
+    context = get_replica_context()
+    assert context is not None and context.num_replicas_in_sync == 1
+    assert not in_cross_replica_context()
+    with MirroredStrategy(["cpu:0", "cpu:1"]).scope():
+        assert get_replica_context() is None
+        assert in_cross_replica_context()
 
 
 def test_a_strategy_of_ones_own_overrides_how_values_meet() -> None:

@@ -1,0 +1,120 @@
+"""A step over the replicas that is traced, compiled, and run with the variables it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+
+from drumline.distribute.arguments import Form
+from drumline.training.creation import initialize_created, refuse_created
+from drumline.training.keras_internals import Variable, get_stateless_scope
+from drumline.training.state_scope import (
+    NewVariables,
+    StateScope,
+    assign_values,
+    current_values,
+)
+
+if TYPE_CHECKING:
+    from drumline.distribute.strategy import Strategy
+
+
+class CompiledStep:
+    """``fn`` for all replicas, for arguments of one form.
+
+    The variables that `fn` reads and writes are found by tracing it once for shapes alone. They
+    become inputs and outputs of one function, which is compiled with the old values donated.
+    Inside another trace the step becomes part of that.
+
+    Args:
+        strategy: whose replicas run.
+        fn: the step.
+        form: its arguments but for their arrays.
+    """
+
+    def __init__(self, strategy: Strategy, fn: Callable[..., Any], form: Form) -> None:
+        self.strategy = strategy
+        self.fn = fn
+        self.form = form
+        self.written: list[Variable] = []
+        self.read: list[Variable] = []
+        self._produced: list[Any] = []
+        self._compiled: dict[bool, Callable[..., Any]] = {}
+
+    def __call__(self, arrays: Sequence[Any]) -> Any:
+        """Run the step on the arrays of its arguments, and return what the replicas return."""
+        if not self._compiled:
+            self._compile(arrays)
+        try:
+            return self.finish(self._run(arrays))
+        except NewVariables:
+            self._compile(arrays)
+            return self.finish(self._run(arrays))
+
+    def discover(self, arrays: Sequence[Any]) -> StateScope:
+        """Trace `fn` for shapes alone, and return the scope that saw the variables it uses."""
+        raise NotImplementedError
+
+    def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any]:
+        """Traced: what the replicas return, and the new values of the written variables."""
+        raise NotImplementedError
+
+    def place(self, arrays: Sequence[Any]) -> list[Any]:
+        """Put the arrays of the arguments on the devices that compute with them."""
+        raise NotImplementedError
+
+    def finish(self, outputs: Any) -> Any:
+        """Turn what `program` returned into what the caller of the step gets."""
+        raise NotImplementedError
+
+    def _run(self, arrays: Sequence[Any]) -> Any:
+        read = current_values(self.read)
+        if get_stateless_scope() is not None:
+            outputs, new = self._compiled[False](current_values(self.written), read, list(arrays))
+            assign_values(self.written, new)
+            return outputs
+        self.strategy.in_flight.wait()
+        outputs, new = self._compiled[True](self._own_values(), read, self.place(arrays))
+        for variable, value in zip(self.written, new, strict=True):
+            variable._value = value
+        self._produced = new
+        self.strategy.in_flight.started((outputs, new))
+        return outputs
+
+    def _own_values(self) -> list[Any]:
+        """What the written variables hold, in arrays that nobody else has: they are donated."""
+        held = [variable._value for variable in self.written]
+        if len(held) != len(self._produced):
+            return [jnp.copy(value) for value in held]
+        return [
+            value if value is produced else jnp.copy(value)
+            for value, produced in zip(held, self._produced, strict=True)
+        ]
+
+    def _compile(self, arrays: Sequence[Any]) -> None:
+        before = [*self.written, *self.read]
+        scope = self.discover(arrays)
+        if get_stateless_scope() is None:
+            self._initialize_created(first=not self._compiled)
+        written = {id(variable) for variable in scope.written}
+        used = scope.discovered
+        self.written = [variable for variable in used if id(variable) in written]
+        self.read = [variable for variable in used if id(variable) not in written]
+        known = {id(variable) for variable in before}
+        for variable in used:
+            if id(variable) not in known:
+                self.strategy.adopt_variable(variable)
+        self._produced = []
+        self._compiled = {
+            True: jax.jit(self.program, donate_argnums=0),
+            False: jax.jit(self.program),
+        }
+
+    def _initialize_created(self, first: bool) -> None:
+        with self.strategy.scope():
+            created = initialize_created()
+        if created and not first:
+            refuse_created(self.fn, created)

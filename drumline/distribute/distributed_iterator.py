@@ -1,0 +1,71 @@
+"""Going through a distributed dataset."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+
+class Optional:
+    """A batch, or the end of the dataset, as ``tf.experimental.Optional``.
+
+    Args:
+        values: at most one batch.
+    """
+
+    def __init__(self, *values: Any) -> None:
+        self._values = values
+
+    def has_value(self) -> bool:
+        """Whether there is a batch."""
+        return bool(self._values)
+
+    def get_value(self) -> Any:
+        """The batch.
+
+        Raises:
+            ValueError: if there is none.
+        """
+        if not self._values:
+            raise ValueError("The dataset has ended: check has_value() before get_value().")
+        return self._values[0]
+
+
+class DistributedIterator:
+    """The batches of one pass, as ``tf.distribute.DistributedIterator``.
+
+    Args:
+        source: the dataset's own iterator, whose position is this one's.
+        batches: its elements, distributed.
+    """
+
+    def __init__(self, source: Iterator[Any], batches: Iterator[Any]) -> None:
+        self._source = source
+        self._batches = batches
+
+    def __iter__(self) -> DistributedIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._batches)
+
+    def get_next(self) -> Any:
+        """The next batch.
+
+        Raises:
+            StopIteration: at the end of the dataset.
+        """
+        return next(self._batches)
+
+    def get_next_as_optional(self) -> Optional:
+        """The next batch, or none at the end of the dataset."""
+        return Optional(*itertools.islice(self._batches, 1))
+
+    def state(self) -> Any:
+        """The position in the dataset, for `restore`; see `drumline.data.DatasetIterator`."""
+        return self._source.state()  # type: ignore[attr-defined]
+
+    def restore(self, state: Any) -> None:
+        """Go on, in a new iterator of the same dataset, where `state` was taken."""
+        self._source.restore(state)  # type: ignore[attr-defined]

@@ -1,0 +1,6 @@
+"""Names that guides write as ``tf.distribute.experimental``."""
+
+from drumline.distribute.distributed_iterator import Optional
+from drumline.distribute.input import ValueContext
+
+__all__ = ["Optional", "ValueContext"]

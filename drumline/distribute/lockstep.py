@@ -1,0 +1,135 @@
+"""A step on each replica in turn: for debugging, and for shares of different sizes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+
+from drumline.distribute import replica_context
+from drumline.distribute.per_replica import PerReplica
+from drumline.distribute.reduce_op import ReduceOp
+from drumline.distribute.rendezvous import Rendezvous
+from drumline.distribute.replica_context import ReplicaContext, with_axis
+from drumline.distribute.replica_scope import ReplicaScope, has_copies
+from drumline.training.keras_internals import Variable
+from drumline.training.state_scope import StateScope, current_values
+
+if TYPE_CHECKING:
+    from drumline.distribute.strategy import Strategy
+
+Call = tuple[Sequence[Any], Mapping[str, Any]]
+
+
+class LockstepContext(ReplicaContext):
+    """The context of a replica that runs in turn with the others.
+
+    Args:
+        strategy: whose replica it is.
+        index: its number.
+        rendezvous: where it meets the others.
+
+    Attributes:
+        scope: the variables as it sees them.
+    """
+
+    def __init__(self, strategy: Strategy, index: int, rendezvous: Rendezvous) -> None:
+        super().__init__(strategy)
+        self._index = index
+        self._rendezvous = rendezvous
+        self.scope = ReplicaScope(self)
+
+    @property
+    def replica_id_in_sync_group(self) -> int:
+        return self._index
+
+    def all_reduce(self, op: ReduceOp | str, value: Any) -> Any:
+        op = ReduceOp.of(op)
+        combine = functools.partial(_reduce, op)
+        return self._rendezvous.meet(f"all_reduce({op.name})", value, combine)
+
+    def all_gather(self, value: Any, axis: int = 0) -> Any:
+        value = jax.tree.map(lambda leaf: with_axis(leaf, axis), value)
+        combine = functools.partial(_gather, axis)
+        return self._rendezvous.meet(f"all_gather(axis={axis})", value, combine)
+
+    def merge_call(
+        self,
+        merge_fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        def merge(calls: list[Any]) -> Any:
+            args, kwargs = jax.tree.map(lambda *leaves: PerReplica(leaves), *calls)
+            scope = StateScope(outer=self.scope)
+            with scope, replica_context.enter(None), self.strategy.scope():
+                result = merge_fn(self.strategy, *args, **kwargs)
+            return result, scope
+
+        call = f"merge_call({getattr(merge_fn, '__name__', merge_fn)})"
+        result, scope = self._rendezvous.meet(call, (tuple(args), dict(kwargs or {})), merge)
+        with self.agreeing():
+            for variable in scope.written:
+                self.scope.add_update((variable, scope.value_of(variable)))
+        return result
+
+
+def run_in_turn(
+    strategy: Strategy, fn: Callable[..., Any], calls: Mapping[int, Call], *, eager: bool
+) -> tuple[list[Any], list[Variable], list[Any]]:
+    """Run `fn` for each replica, one after another up to where they meet.
+
+    Args:
+        strategy: whose replicas they are.
+        fn: the step.
+        calls: for each replica that takes part, by its number, the arguments.
+        eager: whether variables that the step creates get their values at once.
+
+    Returns:
+        What each replica returned, the variables they wrote, and what these hold now.
+    """
+    rendezvous = Rendezvous()
+
+    def step(context: LockstepContext, call: Call) -> Any:
+        args, kwargs = call
+        context.scope.creates = eager
+        with context.scope, replica_context.enter(context), strategy.scope():
+            result = fn(*args, **kwargs)
+            written = rendezvous.meet("the end of the step", context.scope.written, _union)
+            return result, written, context.scope.merged(written)
+
+    steps = [
+        functools.partial(step, LockstepContext(strategy, index, rendezvous), call)
+        for index, call in calls.items()
+    ]
+    results, written, merged = zip(*rendezvous.run(steps), strict=True)
+    values = [
+        _with_absent(variable, tuple(calls), copies) if has_copies(variable) else copies[0]
+        for variable, copies in zip(written[0], zip(*merged, strict=True), strict=True)
+    ]
+    return list(results), written[0], values
+
+
+def _with_absent(variable: Variable, present: Sequence[int], copies: Sequence[Any]) -> Any:
+    """The copies of all replicas: those that took no part keep theirs."""
+    (before,) = current_values([variable])
+    return jnp.asarray(before).at[jnp.asarray(present)].set(jnp.stack(copies))
+
+
+def _union(lists: list[list[Variable]]) -> list[Variable]:
+    return list({id(variable): variable for part in lists for variable in part}.values())
+
+
+def _reduce(op: ReduceOp, values: list[Any]) -> Any:
+    def reduce_leaves(*leaves: Any) -> Any:
+        total = functools.reduce(jnp.add, leaves)
+        return total if op is ReduceOp.SUM else total / len(leaves)
+
+    return jax.tree.map(reduce_leaves, *values)
+
+
+def _gather(axis: int, values: list[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis), *values)

@@ -1,0 +1,78 @@
+"""Cross-replica code inside a step that runs on all replicas at once."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from drumline.distribute import replica_context
+from drumline.distribute.per_replica import PerReplica
+from drumline.distribute.reduce_op import REPLICA_AXIS, ReduceOp
+from drumline.distribute.replica_context import ReplicaContext
+
+_merging: contextvars.ContextVar[ReplicaContext | None] = contextvars.ContextVar(
+    "drumline_merging", default=None
+)
+
+
+def merging_replica() -> ReplicaContext | None:
+    """The context of the replica whose `merge_call` is being traced; None outside of one."""
+    return _merging.get()
+
+
+@jax.tree_util.register_pytree_node_class
+class InProgram(PerReplica):
+    """The replicas' values of an array, seen in `merge_call` by the program that all of them run.
+
+    Reducing it is a collective. Its `values` are gathered from the replicas when asked for.
+    """
+
+    def __init__(self, local: Any, context: ReplicaContext) -> None:
+        self._local = local
+        self._context = context
+        self._values = None
+        self._stacked = None
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        if self._values is None:
+            rows = jax.lax.all_gather(self._local, REPLICA_AXIS)
+            self._values = tuple(rows[index] for index in range(rows.shape[0]))
+        return self._values
+
+    def reduced(self, op: ReduceOp) -> Any:
+        """The sum or mean over the replicas."""
+        return self._context.all_reduce(op, self._local)
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
+        return (self._local,), self._context
+
+    @classmethod
+    def tree_unflatten(cls, context: Any, children: Any) -> InProgram:
+        (local,) = children
+        return cls(local, context)
+
+
+def merge_in_program(
+    context: ReplicaContext,
+    merge_fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Any:
+    """`ReplicaContext.merge_call` where one trace stands for all replicas."""
+    alone = context.num_replicas_in_sync == 1
+    wrapped = (tuple(args), dict(kwargs))
+    if not alone:
+        wrapped = jax.tree.map(
+            lambda leaf: InProgram(leaf, context) if isinstance(leaf, jax.Array) else leaf, wrapped
+        )
+    args, kwargs = wrapped
+    token = _merging.set(context)
+    try:
+        with context.agreeing(), replica_context.enter(None), context.strategy.scope():
+            return merge_fn(context.strategy, *args, **kwargs)
+    finally:
+        _merging.reset(token)

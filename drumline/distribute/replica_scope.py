@@ -1,0 +1,105 @@
+"""Variables as one replica's step sees and leaves them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from drumline.distribute.merging import merge_written
+from drumline.distribute.replica_context import ReplicaContext
+from drumline.distribute.variable import Variable
+from drumline.training.keras_internals import Variable as KerasVariable
+from drumline.training.state_scope import StateScope
+
+
+class ReplicaScope(StateScope):
+    """A `StateScope` for the step of one replica.
+
+    What is written alike on all of them is kept as it is. Anything else a Keras variable holds at
+    the end is merged, as its aggregation says. A Keras variable that is summed when read (the
+    state of metrics) counts from zero on all replicas but the first, so that the sum at the end is
+    what one device would have counted.
+
+    Args:
+        context: the replica.
+        variables: the variables whose values are given.
+        values: their values; for a variable with copies, this replica's.
+        sealed: raise `NewVariables` on the use of any other variable.
+    """
+
+    def __init__(
+        self,
+        context: ReplicaContext,
+        variables: Sequence[KerasVariable] = (),
+        values: Sequence[Any] = (),
+        *,
+        sealed: bool = False,
+    ) -> None:
+        super().__init__(variables, values, sealed=sealed)
+        self._context = context
+        self._agreed: set[int] = set()
+        self._given = dict(self.state_mapping)
+        for variable in variables:
+            if _summed_when_read(variable):
+                value = self.state_mapping[id(variable)]
+                self.state_mapping[id(variable)] = self._counting_from(value)
+
+    def get_current_value(self, variable: KerasVariable) -> Any:
+        value = super().get_current_value(variable)
+        if id(variable) in self.state_mapping:
+            return value
+        own = variable._value if value is None else value
+        if own is not None and has_copies(variable):
+            return own[self._context.replica_id_in_sync_group]
+        if own is not None and _summed_when_read(variable):
+            return self._counting_from(own)
+        return value
+
+    def _counting_from(self, value: Any) -> Any:
+        first = self._context.replica_id_in_sync_group == 0
+        return jnp.where(first, value, jnp.zeros_like(value))
+
+    def add_update(self, update: tuple[KerasVariable, Any]) -> None:
+        variable, _ = update
+        if self._context.agreed or _meets_when_written(variable):
+            self._agreed.add(id(variable))
+        else:
+            self._agreed.discard(id(variable))
+        super().add_update(update)
+
+    def merged(self, variables: Sequence[KerasVariable]) -> list[Any]:
+        """What `variables`, which the step writes, hold after it.
+
+        One value for all replicas, or this replica's if the variable has copies.
+        """
+        return [self._merge(variable) for variable in variables]
+
+    def _merge(self, variable: KerasVariable) -> Any:
+        new = self.value_of(variable)
+        if has_copies(variable) or id(variable) in self._agreed:
+            return new
+        if _summed_when_read(variable):
+            return self._context.all_reduce("SUM", new)
+        old = self._given.get(id(variable))
+        if old is None:
+            old = self.value_before(variable)
+        return merge_written(self._context, variable.aggregation, old, new)
+
+
+def has_copies(variable: KerasVariable) -> bool:
+    """Whether each replica has a value of its own."""
+    return isinstance(variable, Variable) and variable.has_copies
+
+
+def _meets_when_written(variable: KerasVariable) -> bool:
+    return isinstance(variable, Variable) and not variable.has_copies
+
+
+def _summed_when_read(variable: KerasVariable) -> bool:
+    return (
+        not isinstance(variable, Variable)
+        and variable.synchronization == "on_read"
+        and variable.aggregation == "sum"
+    )

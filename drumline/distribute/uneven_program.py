@@ -1,0 +1,92 @@
+"""A step whose replicas have shares of different sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from drumline.distribute.arguments import for_replica, is_apart
+from drumline.distribute.compiled_step import CompiledStep
+from drumline.distribute.lockstep import run_in_turn
+from drumline.distribute.outputs import unwrap, wrap
+from drumline.distribute.per_replica import PerReplica
+from drumline.training.state_scope import StateScope, assign_values
+
+
+class UnevenProgram(CompiledStep):
+    """The replicas' steps one after another in one program, which every device computes.
+
+    No replica computes with padding, and the sums over the replicas are those of the shares as
+    they are. Replicas without a row take no part: they contribute to no sum and no mean, and
+    return nothing. It is meant for the last batch of an epoch.
+    """
+
+    def discover(self, arrays: Sequence[Any]) -> StateScope:
+        scopes: list[StateScope] = []
+
+        def trace(arrays: Sequence[Any]) -> Any:
+            scopes.append(StateScope())
+            with scopes[-1]:
+                return self._in_turn(arrays)
+
+        jax.eval_shape(trace, list(arrays))
+        return scopes[-1]
+
+    def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any]:
+        scope = StateScope([*self.written, *self.read], [*written, *read], sealed=True)
+        with scope:
+            outputs = self._in_turn(arrays)
+            return outputs, [scope.value_of(variable) for variable in self.written]
+
+    def place(self, arrays: Sequence[Any]) -> list[Any]:
+        placed: list[Any] = self.strategy.place_everywhere(list(arrays))
+        return placed
+
+    def finish(self, outputs: Any) -> Any:
+        return per_replica_tree([unwrap(output, lambda leaf: leaf) for output in outputs])
+
+    def _in_turn(self, arrays: Sequence[Any]) -> Any:
+        tree = self.form.arguments(arrays)
+        outputs, variables, values = run_in_turn(
+            self.strategy, self.fn, calls_of(tree, self.strategy.num_replicas_in_sync), eager=False
+        )
+        assign_values(variables, values)
+        return [wrap(output, lambda leaf: leaf) for output in outputs]
+
+
+def calls_of(tree: Any, replicas: int) -> Mapping[int, Any]:
+    """The arguments of each replica that has rows, by its number.
+
+    Raises:
+        ValueError: if none has.
+    """
+    nodes = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, PerReplica))
+    apart = [node.values for node in nodes if is_apart(node)]
+    present = [
+        index
+        for index in range(replicas)
+        if not apart or any(_has_rows(values[index]) for values in apart)
+    ]
+    if not present:
+        raise ValueError("The batch given to `run` is empty: no replica has a row of it.")
+    return {index: for_replica(tree, index) for index in present}
+
+
+def _has_rows(value: Any) -> bool:
+    shape = np.shape(value)
+    return not shape or shape[0] > 0
+
+
+def per_replica_tree(outputs: Sequence[Any]) -> Any:
+    """One tree of what several replicas returned; what is no array and the same stays as it is."""
+
+    def joined(*leaves: Any) -> Any:
+        if isinstance(leaves[0], (jax.Array, np.ndarray)):
+            return PerReplica(leaves)
+        alike = all(leaf is leaves[0] or leaf == leaves[0] for leaf in leaves)
+        return leaves[0] if alike else PerReplica(leaves)
+
+    return jax.tree.map(joined, *outputs)

@@ -1,0 +1,191 @@
+"""Variables that know how replicas write and read them."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+
+from drumline.distribute.merging import first_replicas
+from drumline.distribute.reduce_op import ReduceOp
+from drumline.distribute.replica_context import running_replica
+from drumline.distribute.scope import get_strategy, has_strategy
+from drumline.training.keras_internals import Variable as KerasVariable
+from drumline.training.keras_internals import get_stateless_scope
+from drumline.training.state_scope import assign_values, current_values
+
+
+class VariableSynchronization(enum.Enum):
+    """When the replicas' copies of a variable meet, as ``tf.VariableSynchronization``."""
+
+    AUTO = "auto"
+    NONE = "none"
+    ON_WRITE = "on_write"
+    ON_READ = "on_read"
+
+
+class VariableAggregation(enum.Enum):
+    """How the replicas' copies or writes become one, as ``tf.VariableAggregation``."""
+
+    NONE = "none"
+    SUM = "sum"
+    MEAN = "mean"
+    ONLY_FIRST_REPLICA = "only_first_replica"
+
+
+class Variable(KerasVariable):
+    """A variable as ``tf.Variable``; also a Keras variable, which layers and optimizers take.
+
+    Made in a strategy's scope it has a copy on every replica. With ``ON_WRITE`` (which ``AUTO``
+    stands for) the copies are the same: what replicas assign in a step is aggregated and then
+    assigned. With ``ON_READ`` each replica has its own, and reading it outside of a step
+    aggregates.
+
+    Args:
+        initial_value: an array, a number, or a function without arguments that gives one.
+        trainable: whether `GradientTape` watches it; by default True, but False with ``ON_READ``.
+        dtype: by default that of `initial_value`.
+        name: by default made up.
+        synchronization: a `VariableSynchronization` or its name in any case.
+        aggregation: a `VariableAggregation` or its name in any case.
+
+    Raises:
+        ValueError: for an unknown synchronization or aggregation, or a trainable ``ON_READ``.
+    """
+
+    def __init__(
+        self,
+        initial_value: Any,
+        trainable: bool | None = None,
+        dtype: Any = None,
+        name: str | None = None,
+        synchronization: VariableSynchronization | str = VariableSynchronization.AUTO,
+        aggregation: VariableAggregation | str = VariableAggregation.NONE,
+    ) -> None:
+        when = _member(VariableSynchronization, synchronization)
+        how = _member(VariableAggregation, aggregation)
+        on_read = when is VariableSynchronization.ON_READ
+        if on_read and trainable:
+            raise ValueError(
+                "A variable with ON_READ synchronization has a value for each replica and cannot "
+                "be trained: pass trainable=False, or leave it out."
+            )
+        self._replicas = get_strategy().num_replicas_in_sync if on_read and has_strategy() else 1
+        value = initial_value() if callable(initial_value) else initial_value
+        array = keras.ops.convert_to_tensor(value, dtype=dtype)
+        super().__init__(
+            lambda shape, dtype: jnp.asarray(array, dtype),
+            shape=tuple(array.shape),
+            dtype=keras.backend.standardize_dtype(array.dtype),
+            trainable=not on_read if trainable is None else trainable,
+            aggregation=how.value,
+            synchronization=when.value,
+            name=name,
+        )
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether each replica has a value of its own, kept as one array ``(replicas, ...)``."""
+        return self._replicas > 1
+
+    @property
+    def value(self) -> Any:
+        """The value: in a replica's step that replica's, elsewhere the aggregate."""
+        if not self.has_copies or running_replica() is not None:
+            return super().value
+        return self._aggregate(*current_values([self]))
+
+    def read_value(self) -> Any:
+        """The value, as ``tf.Variable.read_value``."""
+        return self.value
+
+    def copies(self) -> tuple[Any, ...]:
+        """The replicas' values; without ``ON_READ`` one."""
+        return tuple(*current_values([self])) if self.has_copies else (self.value,)
+
+    def assign(self, value: Any) -> Any:
+        """Set the value; in a replica's step what is assigned is aggregated over the replicas.
+
+        Raises:
+            ValueError: in a step of several replicas, if the variable has no aggregation.
+        """
+        return self._write(self._meet(value, "assign"))
+
+    def assign_add(self, value: Any) -> Any:
+        """Add to the value; in a replica's step the sum or mean of what the replicas add."""
+        return self._write(self.value + self._meet(value, "assign_add"))
+
+    def assign_sub(self, value: Any) -> Any:
+        """Subtract from the value, as `assign_add` adds."""
+        return self._write(self.value - self._meet(value, "assign_sub"))
+
+    def _write(self, value: Any) -> Any:
+        if not self.has_copies or running_replica() is not None:
+            return super().assign(value)
+        whole = jnp.broadcast_to(self._convert_to_tensor(value, dtype=self._dtype), self.shape)
+        if get_stateless_scope() is None:
+            self._direct_assign(whole)
+        else:
+            assign_values([self], [self._spread(whole)])
+        return whole
+
+    def _direct_assign(self, value: Any) -> None:
+        if self.has_copies and np.shape(value) == tuple(self._shape):
+            value = self._spread(value)
+        super()._direct_assign(value)
+
+    def _spread(self, value: Any) -> jax.Array:
+        """The copies whose aggregate is `value`, as ``tf.Variable`` divides it."""
+        value = jnp.asarray(value)
+        shape = (self._replicas, *value.shape)
+        if self._aggregation != "sum":
+            return jnp.broadcast_to(value, shape)
+        if jnp.issubdtype(value.dtype, jnp.inexact):
+            return jnp.broadcast_to(value / self._replicas, shape)
+        return jnp.zeros(shape, value.dtype).at[0].set(value)
+
+    def _aggregate(self, copies: Any) -> Any:
+        if self._aggregation == "sum":
+            return jnp.sum(copies, 0, dtype=copies.dtype)
+        if self._aggregation == "mean":
+            return jnp.mean(copies, 0).astype(copies.dtype)
+        if self._aggregation == "only_first_replica":
+            return copies[0]
+        raise ValueError(
+            f"Variable {self.path!r} has a value for each replica and no aggregation, so it has no "
+            "single value outside of a replica's step. Read it in the step, take "
+            "`strategy.experimental_local_results(variable)`, or give it an aggregation."
+        )
+
+    def _meet(self, value: Any, method: str) -> Any:
+        """What is written on all replicas alike, from what this replica writes."""
+        context = running_replica()
+        if context is None or context.agreed or context.num_replicas_in_sync == 1:
+            return value
+        if self._synchronization == "on_read":
+            return value
+        value = jnp.asarray(value)
+        if self._aggregation == "none":
+            raise ValueError(
+                f"Variable {self.path!r} has no aggregation, so `{method}` in a replica's step "
+                "could give the replicas different values. Create it with aggregation=SUM, MEAN "
+                "or ONLY_FIRST_REPLICA, or with synchronization=ON_READ, or reduce the value with "
+                "`get_replica_context().all_reduce` and write it in `merge_call`."
+            )
+        if self._aggregation == "only_first_replica":
+            return first_replicas(context, value)
+        return context.all_reduce(ReduceOp.of(self._aggregation), value)
+
+
+def _member(kind: Any, value: Any) -> Any:
+    if isinstance(value, kind):
+        return value
+    try:
+        return kind[str(value).upper()]
+    except KeyError:
+        names = ", ".join(repr(member.name) for member in kind)
+        raise ValueError(f"Unknown {kind.__name__} {value!r}: use one of {names}.") from None

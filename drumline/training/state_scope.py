@@ -1,0 +1,135 @@
+"""What variables hold while a function that reads and writes them is traced."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax
+
+from drumline.training.keras_internals import StatelessScope, Variable, get_stateless_scope
+
+# Functions that the user compiled with jax.jit are traced anew in every scope: a trace of another
+# scope holds that scope's values of the variables they read.
+_scope_number = jax.make_user_context(default_value=0)
+_numbers = itertools.count(1)
+
+
+class NewVariables(BaseException):
+    """The function used variables that were not among those it was traced with.
+
+    Raised while tracing and caught by whoever asked for the trace, which then starts again. Not an
+    ``Exception``, so that no handler of the user's swallows it on its way.
+    """
+
+
+class StateScope(StatelessScope):
+    """Values of variables in one trace; reads and writes go here and are recorded.
+
+    Writes are gone when the block ends, unless they are read from `value_of`. Variables that are
+    used without having been given are noted in `discovered`; until they are written they have the
+    value of the enclosing scope, or their own.
+
+    Args:
+        variables: the variables whose values are given.
+        values: their values, in the same order.
+        sealed: raise `NewVariables` on the use of any other variable.
+        outer: the enclosing scope; by default the one in force.
+
+    Attributes:
+        discovered: the variables that were used without having been given.
+        creates: whether variables made inside get their values at once, as outside of any scope.
+    """
+
+    def __init__(
+        self,
+        variables: Iterable[Variable] = (),
+        values: Iterable[Any] = (),
+        *,
+        sealed: bool = False,
+        outer: StatelessScope | None = None,
+    ) -> None:
+        super().__init__(initialize_variables=False)
+        self._known = {id(variable): variable for variable in variables}
+        self.state_mapping = dict(zip(self._known, values, strict=True))
+        self._written: dict[int, Variable] = {}
+        self._sealed = sealed
+        self._outer = get_stateless_scope() if outer is None else outer
+        self._number = _scope_number(next(_numbers))
+        self.discovered: list[Variable] = []
+        self.creates = False
+
+    def __enter__(self) -> StateScope:
+        self._number.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *exception: Any) -> None:
+        super().__exit__(*exception)
+        self._number.__exit__(*exception)
+
+    @property
+    def written(self) -> list[Variable]:
+        """The variables that were written, in the order of their first write."""
+        return list(self._written.values())
+
+    def value_before(self, variable: Variable) -> Any:
+        """What `variable` holds outside of this scope, as the raw array."""
+        return variable._value if self._outer is None else _value_in(self._outer, variable)
+
+    def value_of(self, variable: Variable) -> Any:
+        """What `variable` holds now, as the raw array."""
+        return _value_in(self, variable)
+
+    def get_current_value(self, variable: Variable) -> Any:
+        """Keras asks for the value of `variable`; None stands for the variable's own."""
+        value = self.state_mapping.get(id(variable))
+        if value is None:
+            self._discover(variable)
+            if self._outer is not None:
+                return self._outer.get_current_value(variable)
+        return value
+
+    def add_update(self, update: tuple[Variable, Any]) -> None:
+        """Keras writes a variable."""
+        variable, value = update
+        self._discover(variable)
+        self.state_mapping[id(variable)] = value
+        self._written[id(variable)] = variable
+
+    def _discover(self, variable: Variable) -> None:
+        if id(variable) in self._known:
+            return
+        if self._sealed:
+            raise NewVariables()
+        self._known[id(variable)] = variable
+        self.discovered.append(variable)
+
+
+def current_values(variables: Sequence[Variable]) -> list[Any]:
+    """The raw arrays that `variables` hold, in the enclosing scope if there is one.
+
+    A variable that a trace in progress created has none yet, and gets a stand-in of its shape.
+    """
+    scope = get_stateless_scope()
+    if scope is None:
+        return [variable._value for variable in variables]
+    return [_value_in(scope, variable) for variable in variables]
+
+
+def _value_in(scope: StatelessScope, variable: Variable) -> Any:
+    value = scope.get_current_value(variable)
+    if value is not None:
+        return value
+    return variable.value if variable._value is None else variable._value
+
+
+def assign_values(variables: Sequence[Variable], values: Sequence[Any]) -> None:
+    """Give `variables` their new raw arrays, in the enclosing scope if there is one."""
+    scope = get_stateless_scope()
+    if scope is None:
+        for variable, value in zip(variables, values, strict=True):
+            variable._direct_assign(value)
+        return
+    for variable, value in zip(variables, values, strict=True):
+        scope.add_update((variable, value))
