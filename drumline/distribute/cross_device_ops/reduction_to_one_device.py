@@ -54,10 +54,15 @@ class ReductionToOneDevice(CrossDeviceOps):
         """The number of the replica that runs on the one device.
 
         Raises:
-            ValueError: if none does.
+            ValueError: if none does, or if a device is given and replicas run in several processes.
         """
         if self.reduce_to_device is None:
             return 0
+        if len({device.process_index for device in axis.devices}) > 1:
+            raise ValueError(
+                f"reduce_to_device={self.reduce_to_device!r} names a device of one process, but "
+                "the replicas run in several; leave it out to reduce to the first replica."
+            )
         device = resolve_device(self.reduce_to_device)
         if device not in axis.devices:
             raise ValueError(
@@ -67,7 +72,7 @@ class ReductionToOneDevice(CrossDeviceOps):
         return axis.devices.index(device)
 
     def check(self, axis: ReplicaAxis) -> None:
-        """Raise ValueError if no replica runs on the one device."""
+        """Raise ValueError as `root` does."""
         self.root(axis)
 
     def bytes_sent(

@@ -162,8 +162,10 @@ def test_derivatives_are_those_of_psum(name, replicas):
     )
 
 
+@pytest.mark.parametrize("unrolled_steps", [ring.UNROLLED_STEPS, 0])
 @pytest.mark.parametrize("name", ["hierarchical", "one_device", "ring"])
-def test_gradients_are_alike_on_all_replicas(name):
+def test_gradients_are_alike_on_all_replicas(name, unrolled_steps, monkeypatch):
+    monkeypatch.setattr(ring, "UNROLLED_STEPS", unrolled_steps)
     ops, axis = ALGORITHMS[name](), axis_of(4)
     x, w = np.random.default_rng(0).normal(size=(2, 4, 11)).astype(np.float32)
 

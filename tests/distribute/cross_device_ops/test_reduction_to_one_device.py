@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from drumline.distribute.cross_device_ops import ReductionToOneDevice
+from drumline.distribute.cross_device_ops import ReductionToOneDevice, ReplicaAxis
 from tests.distribute.cross_device_ops.replicas import assert_same_bits, axis_of, run
 
 
@@ -36,6 +38,13 @@ def test_device_that_runs_no_replica_is_refused():
     ops.check(axis_of(4))
     with pytest.raises(ValueError, match=r"'cpu:3' runs no replica; .* 'cpu:0', 'cpu:1'\."):
         ops.check(axis_of(2))
+
+
+def test_device_name_is_refused_when_replicas_run_in_several_processes():
+    axis = ReplicaAxis("replica", tuple(SimpleNamespace(process_index=i) for i in (0, 0, 1)))
+    ReductionToOneDevice().check(axis)
+    with pytest.raises(ValueError, match="'cpu:0' names a device of one process.* several"):
+        ReductionToOneDevice("cpu:0").check(axis)
 
 
 def test_default_is_the_first_replica():
