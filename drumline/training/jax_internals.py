@@ -161,6 +161,16 @@ def linear_jaxpr(template: Jaxpr, inputs: list[Any], outputs: list[Any], eqns: l
     )
 
 
+def pruned(jaxpr: Jaxpr, consts: Sequence[Any], kept: int) -> tuple[Jaxpr, list[Any]]:
+    """The program without what its outputs do not need, and its constants.
+
+    The first `kept` inputs stay in any case. JAX's rules for transposing a loop rely on this.
+    """
+    stay = [False] * len(consts) + [i < kept for i in range(len(jaxpr.invars))]
+    jaxpr, used, _ = partial_eval.dce_jaxpr_consts(jaxpr, [True] * len(jaxpr.outvars), stay)
+    return jaxpr, [const for const, is_used in zip(consts, used, strict=True) if is_used]
+
+
 def transpose(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
     """The cotangents of a linear program's inputs; None where they are zero by structure."""
     inputs = [ad.UndefinedPrimal(variable.aval) for variable in jaxpr.invars]

@@ -49,6 +49,7 @@ class GradientTape:
         self._session = Session(keep_operations=persistent, automatic=watch_accessed_variables)
         self._was_entered = False
         self._was_used = False
+        self._watched: dict[int, Any] = {}
 
     def __enter__(self) -> GradientTape:
         """Begin or, with what was recorded before, go on recording.
@@ -110,8 +111,10 @@ class GradientTape:
             self._session.recording.watch(leaf)
 
     def watched_variables(self) -> tuple[Any, ...]:
-        """The variables watched so far."""
-        return tuple({**self._session.asked, **self._session.reads.variables()}.values())
+        """The variables watched so far, also when the tape was used."""
+        if not self._was_used:
+            self._watched = {**self._session.asked, **self._session.reads.variables()}
+        return tuple(self._watched.values())
 
     @contextlib.contextmanager
     def stop_recording(self) -> Iterator[None]:
@@ -275,6 +278,7 @@ class GradientTape:
         recording, reads = session.recording, session.reads
         is_differentiating_itself = self._persistent and session.is_recording
         if not self._persistent:
+            self.watched_variables()
             recording.on = False
             self._was_used = True
             session.forget()

@@ -20,7 +20,7 @@ def pullback(recording: Recording, targets: Sequence[Any], sources: Sequence[Any
     tangents = [recording.tangent(value) for value in (*targets, *sources)]
     program, consts = recording.program.to_jaxpr(tangents)
     ends, starts = program.outvars[: len(targets)], program.outvars[len(targets) :]
-    part = _between(program, starts, ends)
+    part, consts = _between(program, consts, starts, ends)
     count = len(set(starts))
     position = {start: i for i, start in enumerate(dict.fromkeys(starts))}
 
@@ -31,11 +31,13 @@ def pullback(recording: Recording, targets: Sequence[Any], sources: Sequence[Any
     return pull
 
 
-def _between(program: Any, starts: Sequence[Any], ends: Sequence[Any]) -> Any:
-    """The equations on the way from `starts` to `ends`, as a program whose inputs begin with
-    the distinct `starts`; what else it needs are further inputs."""
+def _between(
+    program: Any, consts: Sequence[Any], starts: Sequence[Any], ends: Sequence[Any]
+) -> tuple[Any, list[Any]]:
+    """What leads from `starts` to `ends`, as a program whose inputs begin with the distinct
+    `starts`, and its constants. Other tangents that it needs are further inputs."""
     unique = list(dict.fromkeys(starts))
-    eqns = _leading_to(ends, _depending_on(unique, program.eqns))
+    eqns = _without_other_tangents(program, unique)
     inputs, eqns = _with_inputs(unique, eqns)
     given = {*inputs, *program.constvars}
     for eqn in eqns:
@@ -44,27 +46,26 @@ def _between(program: Any, starts: Sequence[Any], ends: Sequence[Any]) -> Any:
         atom for atoms in (*(eqn.invars for eqn in eqns), ends) for atom in _variables(atoms)
     )
     others = [variable for variable in needed if variable not in given]
-    return jax_internals.linear_jaxpr(program, [*inputs, *others], list(ends), eqns)
+    whole = jax_internals.linear_jaxpr(program, [*inputs, *others], list(ends), eqns)
+    return jax_internals.pruned(whole, consts, len(inputs))
 
 
-def _depending_on(starts: Sequence[Any], eqns: Sequence[Any]) -> list[Any]:
+def _without_other_tangents(program: Any, starts: Sequence[Any]) -> list[Any]:
+    """All equations but those whose results are tangents and do not depend on `starts`."""
     reached = set(starts)
+    tangents = {*program.invars, *starts}
     kept = []
-    for eqn in eqns:
-        if any(atom in reached for atom in _variables(eqn.invars)):
+    for eqn in program.eqns:
+        operands = _variables(eqn.invars)
+        is_reached = any(atom in reached for atom in operands)
+        if is_reached:
             reached.update(eqn.outvars)
-            kept.append(eqn)
+        if any(atom in tangents for atom in operands):
+            tangents.update(eqn.outvars)
+            if not is_reached:
+                continue
+        kept.append(eqn)
     return kept
-
-
-def _leading_to(ends: Sequence[Any], eqns: Sequence[Any]) -> list[Any]:
-    needed = set(_variables(ends))
-    kept = []
-    for eqn in reversed(eqns):
-        if any(variable in needed for variable in eqn.outvars):
-            needed.update(_variables(eqn.invars))
-            kept.append(eqn)
-    return kept[::-1]
 
 
 def _with_inputs(starts: Sequence[Any], eqns: Sequence[Any]) -> tuple[list[Any], list[Any]]:
