@@ -5,6 +5,13 @@ meet. The names follow ``tf.distribute``.
 """
 
 from drumline.distribute import experimental
+from drumline.distribute.cross_device_ops import (
+    CrossDeviceOps,
+    HierarchicalCopyAllReduce,
+    NcclAllReduce,
+    ReductionToOneDevice,
+    RingAllReduce,
+)
 from drumline.distribute.distributed_dataset import DistributedDataset
 from drumline.distribute.distributed_iterator import DistributedIterator
 from drumline.distribute.extended import StrategyExtended
@@ -27,15 +34,20 @@ from drumline.distribute.variable import (
 )
 
 __all__ = [
+    "CrossDeviceOps",
     "DistributedDataset",
     "DistributedIterator",
     "DistributedValues",
+    "HierarchicalCopyAllReduce",
     "InputContext",
     "MirroredStrategy",
+    "NcclAllReduce",
     "OneDeviceStrategy",
     "PerReplica",
     "ReduceOp",
+    "ReductionToOneDevice",
     "ReplicaContext",
+    "RingAllReduce",
     "Strategy",
     "StrategyExtended",
     "ValueContext",

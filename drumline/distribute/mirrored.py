@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import jax
 
+from drumline.distribute.cross_device_ops import CrossDeviceOps
 from drumline.distribute.devices import DeviceLike
 from drumline.distribute.strategy import Strategy
 
@@ -15,11 +16,13 @@ class MirroredStrategy(Strategy):
     ``tf.distribute.MirroredStrategy``.
 
     Every device holds a copy of every variable and computes on its share of the global batch;
-    gradients are averaged over the devices before they are applied.
+    gradients meet before they are applied.
 
     Args:
         devices: device names or JAX devices, or one of them; by default all local devices of
             JAX's default backend.
+        cross_device_ops: the algorithm by which gradients and other values meet, such as
+            `RingAllReduce()`; by default `NcclAllReduce()`, the platform's own.
         check_agreement: compare the replicas' variables after each training step; see
             `Strategy`.
 
@@ -30,6 +33,7 @@ class MirroredStrategy(Strategy):
     def __init__(
         self,
         devices: Iterable[DeviceLike] | DeviceLike | None = None,
+        cross_device_ops: CrossDeviceOps | None = None,
         *,
         check_agreement: bool = False,
     ) -> None:
@@ -37,4 +41,6 @@ class MirroredStrategy(Strategy):
             devices = jax.local_devices()
         elif isinstance(devices, (str, jax.Device)):
             devices = [devices]
-        super().__init__(devices, check_agreement=check_agreement)
+        super().__init__(
+            devices, cross_device_ops=cross_device_ops, check_agreement=check_agreement
+        )

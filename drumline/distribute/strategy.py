@@ -20,6 +20,11 @@ from jax.sharding import (
 
 from drumline.distribute import scope
 from drumline.distribute.adoption import adopt
+from drumline.distribute.cross_device_ops import (
+    CrossDeviceOps,
+    ReplicaAxis,
+    resolve_cross_device_ops,
+)
 from drumline.distribute.devices import DeviceLike, device_name, resolve_devices
 from drumline.distribute.distributed_dataset import (
     DistributedDataset,
@@ -45,6 +50,7 @@ class Strategy:
     Args:
         devices: the devices on which replicas run, one replica each, as accepted by
             `MirroredStrategy`.
+        cross_device_ops: the algorithm by which values meet; by default the platform's own.
         check_agreement: after each training step, compare the replicas' copies of every
             variable and raise `drumline.keras.ReplicaDivergenceError` naming those that differ.
             It reads each variable once a step and waits for the step to end.
@@ -53,12 +59,20 @@ class Strategy:
         ValueError: if a device does not exist or is given twice.
     """
 
-    def __init__(self, devices: Iterable[DeviceLike], *, check_agreement: bool = False) -> None:
+    def __init__(
+        self,
+        devices: Iterable[DeviceLike],
+        *,
+        cross_device_ops: CrossDeviceOps | None = None,
+        check_agreement: bool = False,
+    ) -> None:
+        self.cross_device_ops = resolve_cross_device_ops(cross_device_ops)
         self._devices = resolve_devices(devices)
         self.check_agreement = check_agreement
         self._mesh = Mesh(
             np.array(self.replica_devices), (REPLICA_AXIS,), axis_types=(AxisType.Auto,)
         )
+        self.cross_device_ops.check(ReplicaAxis(REPLICA_AXIS, self.replica_devices))
         self.extended = StrategyExtended(self)
         self.in_flight = InFlight(self.replica_devices)
         self.programs = Programs(self)
@@ -80,9 +94,8 @@ class Strategy:
 
         Called while a replica's step is traced, where the mesh axis `replica` is bound.
         """
-        if ReduceOp.of(op) is ReduceOp.SUM:
-            return jax.lax.psum(value, REPLICA_AXIS)
-        return jax.lax.pmean(value, REPLICA_AXIS)
+        axis = ReplicaAxis(REPLICA_AXIS, self.replica_devices)
+        return self.cross_device_ops.all_reduce(op, value, axis)
 
     @property
     def num_replicas_in_sync(self) -> int:
@@ -320,7 +333,7 @@ class Strategy:
             return "nothing to reduce, there is one replica"
         checked = "checked after each step" if self.check_agreement else "not checked"
         return (
-            f"gradients by all-reduce (mean) over mesh axis '{REPLICA_AXIS}'; "
+            f"by {type(self.cross_device_ops).__name__} over mesh axis '{REPLICA_AXIS}'; "
             f"agreement of the replicas: {checked}"
         )
 
