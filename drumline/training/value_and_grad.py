@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from drumline.training import jax_internals
+from drumline.training.keras_internals import StatelessScope
 from drumline.training.state_scope import StateScope, assign_values
 from drumline.training.tape.structures import flatten, is_variable
 from drumline.training.tape.variables import read_unconverted
@@ -25,7 +28,8 @@ def value_and_grad(
         loss, gradients = step(images, labels)
 
     What `fn` writes to any variable, as metrics and BatchNormalization do, is kept. Within
-    ``jax.jit`` the values are those of the enclosing ``keras.StatelessScope``.
+    ``jax.jit`` the values are those of the enclosing ``keras.StatelessScope``. Outside of it `fn`
+    runs operation by operation, functions compiled by ``jax.jit`` included.
 
     Args:
         fn: returns a floating scalar; with `has_aux` a pair of it and any pytree of arrays.
@@ -52,8 +56,7 @@ def value_and_grad(
         written: list[Any] = []
 
         def substituted(values: Sequence[Any]) -> tuple[Any, Any]:
-            with StateScope(unique, values) as scope:
-                scope.collect_losses = True
+            with _scope(unique, values) as scope:
                 result = fn(*args, **kwargs)
                 written[:] = scope.written
                 writes = [scope.value_of(variable) for variable in written]
@@ -68,6 +71,29 @@ def value_and_grad(
         return ((value, aux) if has_aux else value), arranged
 
     return value_and_gradients
+
+
+@contextlib.contextmanager
+def _scope(variables: Sequence[Any], values: Sequence[Any]) -> Iterator[StateScope]:
+    """A scope in which `variables` hold `values`; eagerly compiled functions run as Python.
+
+    JAX would trace them anew in every call, since a program it cached holds old values.
+    """
+    staged = jax_internals.is_staged(jax_internals.current_trace())
+    scope = StateScope(variables, values) if staged else _EagerScope(variables, values)
+    scope.collect_losses = True
+    with contextlib.nullcontext() if staged else jax.disable_jit(), scope:
+        yield scope
+
+
+class _EagerScope(StateScope):
+    """A scope without compiled programs of its own, in which single operations stay cached."""
+
+    def __enter__(self) -> StateScope:
+        return StatelessScope.__enter__(self)
+
+    def __exit__(self, *exception: Any) -> None:
+        StatelessScope.__exit__(self, *exception)
 
 
 def _check_variable(leaf: Any) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 
 import jax
 
 from drumline.training import jax_internals
 from drumline.training.tape.trace import RecordingTrace
 
-# Programs that JAX cached from a function hold the values that the function closed over. Within a
-# block they must hold those that the tape knows.
-_cached_for = jax.make_user_context(None)
+# A program that JAX cached from a function holds what the function closed over, such as the values
+# of variables it read. Each block has programs of its own, which hold what its tape watches.
+_block_number = jax.make_user_context(0)
+_numbers = itertools.count(1)
 
 
 class Block:
@@ -28,7 +30,7 @@ class Block:
     def open(self) -> None:
         """Let the block begin."""
         if jax_internals.is_staged(self.trace.parent_trace):
-            self._contexts.enter_context(_cached_for(self))
+            self._contexts.enter_context(_block_number(next(_numbers)))
         else:
             self._contexts.enter_context(jax.disable_jit())
         jax_internals.set_trace(self.trace)

@@ -35,14 +35,16 @@ class RecordingTrace(jax_internals.Trace):
 
     def process_primitive(self, primitive: Any, tracers: Any, params: Any, /) -> Any:
         recording = self.recording
-        if recording.on and recording.has_concrete_values:
-            refuse_captured(recording, primitive, params)
-        if not (recording.on and any(map(recording.is_active, tracers))):
+        if not recording.on:
             return self._linearizer.process_primitive(primitive, tracers, params)
+        if recording.has_concrete_values:
+            refuse_captured(recording, primitive, params)
         wrapped = [self._wrap(value, value) for value in tracers]
         try:
             outputs = self._linearizer.process_primitive(primitive, wrapped, params)
         except (NotImplementedError, ValueError) as error:
+            if not any(map(recording.is_active, tracers)):
+                raise
             outputs = undifferentiable(self._linearizer, primitive, wrapped, params, error)
         plain = [self._unwrap(value, tracers) for value in _as_list(primitive, outputs)]
         self._keep("process_primitive", primitive, (), tracers, params, plain)
