@@ -48,9 +48,7 @@ def demo(
     dataset: Annotated[
         DemoDataset, typer.Option(help="digits come with scikit-learn; mnist needs its IDX files.")
     ] = DemoDataset.digits,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="The directory with the dataset's files.")
-    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="The directory with mnist's files.")] = None,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Epochs of training; the default fits the dataset.")
     ] = None,
@@ -61,6 +59,13 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of weights and data order.")] = 0,
 ) -> None:
     """Train a convnet on handwritten digits, on several devices and on one, and compare."""
+    if data_dir is not None and dataset is DemoDataset.digits:
+        raise typer.BadParameter(
+            "digits come with scikit-learn and are read from no directory; leave it out, or add "
+            "--dataset mnist.",
+            param_hint="--data-dir",
+        )
+
     from rich.console import Console
     from rich.markup import escape
 

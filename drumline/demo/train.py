@@ -10,6 +10,7 @@ from rich.console import Console
 
 import drumline as dl
 from drumline.demo.digits_data import DigitsData
+from drumline.demo.first_steps import FirstSteps
 from drumline.demo.model import build_model, decay
 from drumline.demo.progress import EpochProgress
 from drumline.demo.settings import DemoSettings
@@ -24,6 +25,7 @@ class TrainedRun:
         strategy: how the strategy is shown.
         replicas: the number of replicas.
         model: the trained model.
+        first_losses: mean training loss after each of the first steps.
         loss: training loss by epoch.
         accuracy: training accuracy by epoch.
         test_accuracy: accuracy on the test split, 0 to 1.
@@ -33,6 +35,7 @@ class TrainedRun:
     strategy: str
     replicas: int
     model: keras.Model
+    first_losses: list[float]
     loss: list[float]
     accuracy: list[float]
     test_accuracy: float
@@ -53,9 +56,11 @@ def train(
         model = build_model(data.image_shape)
     steps = -(-data.train_size // settings.global_batch)
     progress = EpochProgress(console, name, settings.epochs, steps)
+    first_steps = FirstSteps()
     callbacks = [
         keras.callbacks.LearningRateScheduler(lambda epoch: decay(epoch, settings.epochs)),
         TensorBoard(log_dir=log_dir),
+        first_steps,
         progress,
     ]
     try:
@@ -69,6 +74,7 @@ def train(
         strategy=name,
         replicas=strategy.num_replicas_in_sync,
         model=model,
+        first_losses=first_steps.losses,
         loss=history["loss"],
         accuracy=history["accuracy"],
         test_accuracy=scores["accuracy"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from drumline.demo import first_steps
 from drumline.demo import run as demo_run
 from drumline.demo.digits_data import DigitsData
 from drumline.demo.model import build_model, decay
@@ -35,7 +37,7 @@ def drumline(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def trained(loss: list[float], replicas: int = 1) -> TrainedRun:
     accuracy = [1 - value / 10 for value in loss]
-    return TrainedRun(f"S{replicas}", replicas, None, loss, accuracy, 0.9, 100.0)  # type: ignore[arg-type]
+    return TrainedRun(f"S{replicas}", replicas, None, loss[:1], loss, accuracy, 0.9, 100.0)  # type: ignore[arg-type]
 
 
 def test_the_whole_demo(tmp_path: Path) -> None:
@@ -52,7 +54,7 @@ def test_the_whole_demo(tmp_path: Path) -> None:
     assert [row[2].strip() for row in rows] == ["2", "1"]
     assert rows[0][3] == rows[1][3]
     assert rows[0][3].strip() in done.stdout.split("plain Keras")[1].splitlines()[0]
-    assert "Largest difference of the two loss curves" in done.stdout
+    assert re.search(r"two loss curves: [0-9.e-]+ \(first 50 steps: [0-9.e-]+\)", done.stdout)
 
 
 def test_ctrl_c_ends_cleanly(tmp_path: Path) -> None:
@@ -85,6 +87,39 @@ def test_bad_options_are_refused() -> None:
     assert "cats" in done.stderr
 
 
+def test_a_directory_for_data_that_need_none_is_refused(tmp_path: Path) -> None:
+    done = drumline("demo", "--data-dir", str(tmp_path))
+    assert done.returncode == 2
+    assert "read from no directory" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's full device")
+@pytest.mark.parametrize("name", ["digits.keras", "digits-curves.png"])
+def test_a_full_disk_ends_in_a_message(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).symlink_to("/dev/full")
+    done = drumline("demo", "--epochs", "1", "--output-dir", str(tmp_path))
+    assert done.returncode == 1
+    message = " ".join(done.stdout.split())
+    assert f"{name} could not be written: [Errno 28] No space left on device" in message
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("limit", "recorded"), [(3, 3), (6, 4)])
+def test_the_losses_of_the_first_steps_are_recorded(
+    monkeypatch: pytest.MonkeyPatch, limit: int, recorded: int
+) -> None:
+    monkeypatch.setattr(first_steps, "FIRST_STEPS", limit)
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    recorder = first_steps.FirstSteps()
+    targets = np.array([[1.0], [2.0], [3.0], [4.0]])
+    zeros = np.zeros_like(targets)
+    for _ in range(2):
+        model.fit(zeros, targets, 1, epochs=2, shuffle=False, verbose=0, callbacks=[recorder])
+        running = [1, 5 / 2, 14 / 3, 30 / 4]
+        np.testing.assert_allclose(recorder.losses, running[:recorded], rtol=1e-6)
+
+
 def test_a_model_that_scores_differently_fails(tmp_path: Path) -> None:
     data = DigitsData(settings_for("digits", None, 1, 1, tmp_path, 0))
     path = tmp_path / "model.keras"
@@ -102,6 +137,8 @@ def test_a_model_that_scores_differently_fails(tmp_path: Path) -> None:
 def test_curves_that_part_fail() -> None:
     console = Console(quiet=True)
     demo_run._check_curves(trained([1.0, 0.5], 2), trained([1.000001, 0.5001]), console)
+    grown = dataclasses.replace(trained([1.0002, 0.5]), first_losses=[1.0])
+    demo_run._check_curves(trained([1.0, 0.5], 2), grown, console)
     for other in ([1.0, 0.51], [1.0001, 0.5], [1.0, float("nan")], [float("nan"), 0.5]):
         with pytest.raises(DemoError, match="The loss curves of 2 replicas"):
             demo_run._check_curves(trained([1.0, 0.5], 2), trained(other), console)
