@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -183,7 +185,10 @@ def test_a_persistent_tape_differentiates_its_own_gradients() -> None:
             y = cube(middle) * x
             dy = tape.gradient(y, x)
             ddy = tape.gradient(dy, x)
-        return dy, ddy, tape.gradient(ddy, x), tape.gradient(dy, middle)
+            by_middle = tape.gradient(y, middle)
+            by_both = tape.gradient(by_middle, [x, middle])
+        further = tape.gradient(ddy, x), tape.gradient(dy, middle)
+        return dy, ddy, *further, by_middle, by_both
 
     def scalar(x: jax.Array) -> jax.Array:
         return jnp.sin(x) ** 3 * x
@@ -194,6 +199,8 @@ def test_a_persistent_tape_differentiates_its_own_gradients() -> None:
         *(jax.vmap(each)(X) for each in (one, two, jax.grad(two))),
         # dy = s**3 + 3 s**2 c x with c held: the path by cos(x) starts at x.
         3 * s**2 + 6 * s * c * X,
+        3 * s**2 * X,
+        [6 * s * c * X + 3 * s**2, 6 * s * X],
     )
     for found in both(fn, X):
         close(found, wanted, rtol=2e-5)
@@ -341,12 +348,14 @@ def test_batch_jacobian_of_what_does_not_depend() -> None:
 def test_integers_have_no_gradient() -> None:
     whole = jnp.arange(3)
     with GradientTape(persistent=True) as tape:
-        with pytest.warns(UserWarning, match="should be floating, but one is of dtype int32"):
+        with pytest.warns(UserWarning, match="floating, but one is of dtype int32") as caught:
             tape.watch([X, whole])
+        assert caught[0].filename == __file__
         y = X * whole
         rounded = jnp.round(X).astype(int)
-    with pytest.warns(UserWarning, match="source of a GradientTape"):
+    with pytest.warns(UserWarning, match="source of a GradientTape") as caught:
         found = tape.gradient(y, [X, whole])
+    assert caught[0].filename == __file__
     close(found[0], jnp.arange(3.0))
     assert found[1] is None
     with pytest.warns(UserWarning, match="target of a GradientTape"):
@@ -427,3 +436,42 @@ def test_an_exception_in_the_block_ends_it() -> None:
         failing()
     close(tape.gradient(found[0], X), jnp.full(3, 2.0))
     assert tape.gradient(X * X, X) is None
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+def test_what_was_recorded_is_freed_with_the_tape(persistent: bool) -> None:
+    def run() -> list[Any]:
+        with GradientTape(persistent=persistent) as tape:
+            tape.watch(X)
+            y = jax.nn.relu(jnp.sin(X) * X)
+            z = jnp.sum(y)
+        tape.gradient(z, X)
+        return [weakref.ref(value) for value in (y, z)]
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert [each() for each in run()] == [None, None]
+    finally:
+        gc.enable()
+
+
+def test_a_used_tape_keeps_nothing() -> None:
+    with GradientTape() as tape:
+        tape.watch(X)
+        y = jnp.sin(X) * X
+    tape.gradient(y, X)
+    seen = weakref.ref(y)
+    del y
+    assert seen() is None
+
+
+def test_no_symbol_leaks_from_a_compiled_function() -> None:
+    def fn(x: jax.Array) -> Any:
+        with GradientTape() as tape:
+            tape.watch(x)
+            y = jnp.sum(jnp.sin(x) * x)
+        return tape.gradient(y, x)
+
+    with jax.checking_leaks():
+        close(jax.jit(fn)(X), jnp.sin(X) + X * jnp.cos(X))

@@ -94,6 +94,18 @@ def updated(x: jax.Array, w: jax.Array) -> jax.Array:
     return jnp.sum(jax.lax.dynamic_slice(w, (0, 1), (2, 2)) ** 2) + jnp.linalg.norm(w)
 
 
+def referenced(x: jax.Array, w: jax.Array) -> jax.Array:
+    ref = jax.new_ref(jnp.zeros(3))
+    ref[...] = x * 2
+    ref[...] += w @ x
+    return jnp.sum(ref[...] ** 2)
+
+
+def printed(x: jax.Array, w: jax.Array) -> jax.Array:
+    jax.debug.callback(lambda value: None, x * 2)
+    return jnp.sum(w @ x)
+
+
 @jax.custom_jvp
 def odd_sine(x: jax.Array) -> jax.Array:
     return jnp.sin(x)
@@ -143,6 +155,7 @@ FUNCTIONS = [
     inner_gradients,
     library,
     updated,
+    printed,
     custom_rules,
 ]
 every_function = pytest.mark.parametrize("fn", FUNCTIONS, ids=lambda fn: fn.__name__)
@@ -151,6 +164,12 @@ every_function = pytest.mark.parametrize("fn", FUNCTIONS, ids=lambda fn: fn.__na
 @every_function
 def test_eager(fn: Callable[..., jax.Array]) -> None:
     close(tape_grad(fn)(X, W), jax.grad(fn, (0, 1))(X, W))
+
+
+def test_mutable_references() -> None:
+    wanted = jax.jit(jax.grad(referenced, (0, 1)))(X, W)
+    close(tape_grad(referenced)(X, W), wanted)
+    close(jax.jit(tape_grad(referenced))(X, W), wanted)
 
 
 @every_function

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 import pytest
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from keras import layers
 
 from drumline.training.tape import GradientTape
@@ -276,6 +276,37 @@ def test_a_variable_read_in_compiled_functions_and_loops() -> None:
     compiled = jax.jit(fn)
     close(compiled(X), [wanted(X)] * 2)
     close(compiled(X + 1), [wanted(X + 1)] * 2, rtol=1e-4)
+
+
+def test_a_tape_in_the_body_of_a_loop_over_variables_outside_of_it() -> None:
+    variable = keras.Variable(X)
+
+    def fn(value: jax.Array) -> Any:
+        with keras.StatelessScope(state_mapping=[(variable, value)]):
+
+            def body(total: jax.Array, scale: jax.Array) -> Any:
+                with GradientTape() as tape:
+                    y = jnp.sum(variable.value**3 * scale)
+                return total + tape.gradient(y, variable), None
+
+            looped = jax.lax.scan(body, X * 0, jnp.arange(3.0))[0]
+            chosen = jax.lax.cond(value[0] > 0, lambda: body(X * 0, 1.0)[0], lambda: X)
+            return looped, chosen, jax.vmap(lambda s: body(X * 0, s)[0])(jnp.arange(2.0))
+
+    wanted = (9 * X**2, 3 * X**2, jnp.stack([X * 0, 3 * X**2]))
+    close(jax.jit(fn)(X), wanted)
+    close(fn(X), wanted)
+
+
+def test_a_variable_spread_over_devices() -> None:
+    mesh = Mesh(np.array(jax.devices()[:2]), ("replica",))
+    variable = keras.Variable(jnp.arange(4.0))
+    sharding = NamedSharding(mesh, PartitionSpec("replica"))
+    variable._value = jax.device_put(variable._value, sharding)
+    with GradientTape() as tape:
+        y = jnp.sum(variable.value**2)
+        assert variable.value.sharding == sharding
+    close(tape.gradient(y, variable), 2 * jnp.arange(4.0))
 
 
 def test_a_variable_captured_by_a_custom_rule_is_refused() -> None:

@@ -59,14 +59,14 @@ def filled(
     ]
 
 
-def has_gradient(leaf: Any, role: str) -> bool:
-    """Whether `leaf` is floating or complex; a warning if it is not."""
+def has_gradient(leaf: Any, role: str, stacklevel: int) -> bool:
+    """Whether `leaf` is floating or complex; a warning, at that level, if it is not."""
     if jnp.issubdtype(leaf.dtype, jnp.inexact):
         return True
     warnings.warn(
         f"A {role} of a GradientTape should be floating, but one is of dtype {leaf.dtype}; it has "
         "no gradient.",
         UserWarning,
-        stacklevel=4,
+        stacklevel=stacklevel,
     )
     return False

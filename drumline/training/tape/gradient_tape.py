@@ -98,7 +98,7 @@ class GradientTape:
         self._check_recording()
         for leaf in flatten(tensor)[0]:
             check_leaf(leaf, "watched tensors")
-            if not has_gradient(leaf, "watched tensor"):
+            if not has_gradient(leaf, "watched tensor", stacklevel=3):
                 continue
             if is_variable(leaf):
                 self._session.asked[id(leaf)] = leaf
@@ -270,10 +270,10 @@ class GradientTape:
         self._check_usable()
         for leaf in targets:
             check_leaf(leaf, "targets")
-            has_gradient(leaf, "target")
+            has_gradient(leaf, "target", stacklevel=4)
         for leaf in sources:
             check_leaf(leaf, "sources")
-            has_gradient(leaf, "source")
+            has_gradient(leaf, "source", stacklevel=4)
         session = self._session
         recording, reads = session.recording, session.reads
         is_differentiating_itself = self._persistent and session.is_recording

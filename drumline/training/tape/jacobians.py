@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,12 +12,13 @@ import jax.numpy as jnp
 
 def basis(target: jax.Array) -> jax.Array:
     """For each element of `target`, an array of its shape that is one there and zero elsewhere."""
-    return jnp.eye(target.size, dtype=target.dtype).reshape(target.size, *target.shape)
+    size = math.prod(target.shape)
+    return jnp.eye(size, dtype=target.dtype).reshape(size, *target.shape)
 
 
 def batch_basis(target: jax.Array) -> jax.Array:
     """As `basis` for the elements of one example, the same for every example of the batch."""
-    size = target[0].size
+    size = math.prod(target.shape[1:])
     rows = jnp.eye(size, dtype=target.dtype).reshape(size, 1, *target.shape[1:])
     return jnp.broadcast_to(rows, (size, *target.shape))
 
@@ -33,7 +35,7 @@ def rows(
 
 def check_batch(target: jax.Array, source: jax.Array) -> None:
     """Raise ``ValueError`` unless both arrays have the same batch dimension."""
-    if target.ndim == 0 or source.ndim == 0 or target.shape[0] != source.shape[0]:
+    if not (target.shape and source.shape) or target.shape[0] != source.shape[0]:
         raise ValueError(
             "batch_jacobian needs a target and a source with the same first dimension, the "
             f"batch, but their shapes are {tuple(target.shape)} and {tuple(source.shape)}."
