@@ -15,6 +15,7 @@ from drumline.distribute.cross_device_ops import (
 from drumline.distribute.distributed_dataset import DistributedDataset
 from drumline.distribute.distributed_iterator import DistributedIterator
 from drumline.distribute.extended import StrategyExtended
+from drumline.distribute.functions import Function, function
 from drumline.distribute.input import InputContext, ValueContext
 from drumline.distribute.mirrored import MirroredStrategy
 from drumline.distribute.one_device import OneDeviceStrategy
@@ -38,6 +39,7 @@ __all__ = [
     "DistributedDataset",
     "DistributedIterator",
     "DistributedValues",
+    "Function",
     "HierarchicalCopyAllReduce",
     "InputContext",
     "MirroredStrategy",
@@ -55,6 +57,7 @@ __all__ = [
     "VariableAggregation",
     "VariableSynchronization",
     "experimental",
+    "function",
     "get_replica_context",
     "get_strategy",
     "has_strategy",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import jax
+
 from drumline.training.keras_internals import Variable
 
 if TYPE_CHECKING:
@@ -38,4 +40,6 @@ def adopt(variable: Variable, strategy: Strategy) -> None:
         )
     set_owner(variable, strategy)
     if variable._value is not None:
-        variable._direct_assign(variable._value)
+        # Now, also where the step is part of a trace: what is placed is the variable's own array.
+        with jax.ensure_compile_time_eval():
+            variable._direct_assign(variable._value)

@@ -16,7 +16,7 @@ _ARRAYS = (jax.Array, np.ndarray, np.generic)
 
 
 class Identity:
-    """An object that is not hashable, as part of a key: equal to itself alone."""
+    """An object as part of a key: equal to itself alone. As a leaf it stands for the object."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -93,6 +93,8 @@ def take_apart(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Form, li
 
 
 def _as_key(leaf: Any) -> Hashable:
+    if isinstance(leaf, Identity):
+        return leaf
     if isinstance(leaf, (bool, int, float, complex, str, bytes)):
         return type(leaf), leaf
     if hasattr(leaf, "element_spec"):

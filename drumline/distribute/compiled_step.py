@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from drumline.distribute.arguments import Form
+from drumline.distribute.in_flight import InFlight
 from drumline.training.creation import initialize_created, refuse_created
 from drumline.training.keras_internals import Variable, get_stateless_scope
 from drumline.training.state_scope import (
@@ -70,18 +72,29 @@ class CompiledStep:
         """Turn what `program` returned into what the caller of the step gets."""
         raise NotImplementedError
 
+    def scope(self) -> contextlib.AbstractContextManager[Any]:
+        """In which variables that the step creates get their values."""
+        return self.strategy.scope()
+
+    def in_flight(self) -> list[InFlight]:
+        """What must have come to its end before the step may start."""
+        return [self.strategy.in_flight]
+
     def _run(self, arrays: Sequence[Any]) -> Any:
         read = current_values(self.read)
         if get_stateless_scope() is not None:
             outputs, new = self._compiled[False](current_values(self.written), read, list(arrays))
             assign_values(self.written, new)
             return outputs
-        self.strategy.in_flight.wait()
+        in_flight = self.in_flight()
+        for device_programs in in_flight:
+            device_programs.wait()
         outputs, new = self._compiled[True](self._own_values(), read, self.place(arrays))
         for variable, value in zip(self.written, new, strict=True):
             variable._value = value
         self._produced = new
-        self.strategy.in_flight.started((outputs, new))
+        for device_programs in in_flight:
+            device_programs.started((outputs, new))
         return outputs
 
     def _own_values(self) -> list[Any]:
@@ -114,7 +127,7 @@ class CompiledStep:
         }
 
     def _initialize_created(self, first: bool) -> None:
-        with self.strategy.scope():
+        with self.scope():
             created = initialize_created()
         if created and not first:
             refuse_created(self.fn, created)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 
 from drumline.distribute.distributed_iterator import DistributedIterator
 from drumline.distribute.input import InputContext
 from drumline.distribute.per_replica import PerReplica
+from drumline.distribute.reduce_op import REPLICA_AXIS
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
@@ -44,7 +47,7 @@ class DistributedDataset:
 
     def __iter__(self) -> DistributedIterator:
         source = iter(self.dataset)
-        return DistributedIterator(source, map(self._distribute, source))
+        return DistributedIterator(source, source, self._distribute, self._distribute_many)
 
     @property
     def element_spec(self) -> Any:
@@ -57,18 +60,31 @@ class DistributedDataset:
             return jax.device_put(batch, self.strategy.replica_devices[0])
         rows = _rows(batch)
         if rows and rows % replicas == 0:
-            stacked = jax.tree.map(
-                lambda leaf: leaf.reshape(replicas, rows // replicas, *leaf.shape[1:]), batch
-            )
-            return jax.tree.map(
-                PerReplica.of_stacked, jax.device_put(stacked, self.strategy.batch_sharding)
-            )
+            return self._placed(jax.tree.map(functools.partial(_cut, replicas, 0), batch), 0)
         pieces = shares(rows, replicas)
         devices = list(self.strategy.replica_devices)
         return jax.tree.map(
             lambda leaf: PerReplica(jax.device_put([leaf[piece] for piece in pieces], devices)),
             batch,
         )
+
+    def _distribute_many(self, batches: Sequence[Any]) -> Any:
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *batches)
+        replicas = self.strategy.num_replicas_in_sync
+        if replicas == 1:
+            return jax.device_put(stacked, self.strategy.replica_devices[0])
+        return self._placed(jax.tree.map(functools.partial(_cut, replicas, 1), stacked), 1)
+
+    def _placed(self, cut: Any, axis: int) -> Any:
+        """`PerReplica` values of arrays whose `axis` counts the replicas."""
+        spec = PartitionSpec(*[None] * axis, REPLICA_AXIS)
+        placed = jax.device_put(cut, NamedSharding(self.strategy.mesh, spec))
+        return jax.tree.map(PerReplica.of_stacked, placed)
+
+
+def _cut(replicas: int, axis: int, leaf: Any) -> Any:
+    shape = leaf.shape
+    return leaf.reshape(*shape[:axis], replicas, shape[axis] // replicas, *shape[axis + 1 :])
 
 
 class DistributedDatasetFromFunction:
@@ -89,24 +105,24 @@ class DistributedDatasetFromFunction:
 
     def __iter__(self) -> DistributedIterator:
         source = iter(self._dataset)
-        return DistributedIterator(source, self._steps(source))
+        return DistributedIterator(source, self._steps(source), self._distribute)
 
     @property
     def element_spec(self) -> Any:
         """The specification of a per-replica batch, as the dataset gives it."""
         return self._dataset.element_spec  # type: ignore[attr-defined]
 
-    def _steps(self, source: Iterator[Any]) -> Iterator[Any]:
+    def _steps(self, source: Iterator[Any]) -> Iterator[list[Any]]:
         replicas = self.strategy.num_replicas_in_sync
-        devices = list(self.strategy.replica_devices)
         for first in source:
-            if replicas == 1:
-                yield jax.device_put(first, devices[0])
-                continue
             batches = [first, *itertools.islice(source, replicas - 1)]
             empty = jax.tree.map(lambda leaf: leaf[:0], first)
-            batches += [empty] * (replicas - len(batches))
-            yield self.strategy.per_replica(batches)
+            yield batches + [empty] * (replicas - len(batches))
+
+    def _distribute(self, batches: list[Any]) -> Any:
+        if self.strategy.num_replicas_in_sync == 1:
+            return jax.device_put(batches[0], self.strategy.replica_devices[0])
+        return self.strategy.per_replica(batches)
 
 
 def _rows(batch: Any) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 
@@ -37,18 +37,29 @@ class DistributedIterator:
 
     Args:
         source: the dataset's own iterator, whose position is this one's.
-        batches: its elements, distributed.
+        steps: what of the dataset is used for each step; by default an element.
+        place: puts a step's elements on the replicas' devices.
+        place_many: the same for a list of steps of equal shapes, whose arrays are stacked along a
+            new first axis; None where steps cannot be stacked.
     """
 
-    def __init__(self, source: Iterator[Any], batches: Iterator[Any]) -> None:
+    def __init__(
+        self,
+        source: Iterator[Any],
+        steps: Iterator[Any],
+        place: Callable[[Any], Any],
+        place_many: Callable[[Sequence[Any]], Any] | None = None,
+    ) -> None:
         self._source = source
-        self._batches = batches
+        self.steps = steps
+        self.place = place
+        self.place_many = place_many
 
     def __iter__(self) -> DistributedIterator:
         return self
 
     def __next__(self) -> Any:
-        return next(self._batches)
+        return self.place(next(self.steps))
 
     def get_next(self) -> Any:
         """The next batch.
@@ -56,11 +67,11 @@ class DistributedIterator:
         Raises:
             StopIteration: at the end of the dataset.
         """
-        return next(self._batches)
+        return next(self)
 
     def get_next_as_optional(self) -> Optional:
         """The next batch, or none at the end of the dataset."""
-        return Optional(*itertools.islice(self._batches, 1))
+        return Optional(*itertools.islice(self, 1))
 
     def state(self) -> Any:
         """The position in the dataset, for `restore`; see `drumline.data.DatasetIterator`."""

@@ -1,0 +1,53 @@
+"""A function that is compiled once, for arguments of one form."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from drumline.distribute.adoption import owner_of
+from drumline.distribute.compiled_step import CompiledStep
+from drumline.distribute.in_flight import InFlight
+from drumline.distribute.outputs import unwrap, wrap
+from drumline.training.state_scope import StateScope
+
+
+class FunctionProgram(CompiledStep):
+    """``fn`` as it is, seen from outside of the replicas; steps that it runs become part of it."""
+
+    def discover(self, arrays: Sequence[Any]) -> StateScope:
+        scopes: list[StateScope] = []
+
+        def trace(arrays: Sequence[Any]) -> Any:
+            scopes.append(StateScope())
+            with scopes[-1]:
+                return self._call(arrays)
+
+        jax.eval_shape(trace, list(arrays))
+        return scopes[-1]
+
+    def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any]:
+        scope = StateScope([*self.written, *self.read], [*written, *read], sealed=True)
+        with scope:
+            outputs = self._call(arrays)
+            return outputs, [scope.value_of(variable) for variable in self.written]
+
+    def place(self, arrays: Sequence[Any]) -> list[Any]:
+        return list(arrays)
+
+    def finish(self, outputs: Any) -> Any:
+        return unwrap(outputs, lambda leaf: leaf)
+
+    def scope(self) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext()
+
+    def in_flight(self) -> list[InFlight]:
+        owners = {id(owner): owner for owner in map(owner_of, [*self.written, *self.read])}
+        return [owner.in_flight for owner in owners.values() if owner is not None]
+
+    def _call(self, arrays: Sequence[Any]) -> Any:
+        args, kwargs = self.form.arguments(arrays)
+        return wrap(self.fn(*args, **kwargs), lambda leaf: leaf)

@@ -1,0 +1,205 @@
+"""Running a loop over a dataset as compiled steps."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from drumline.distribute.arguments import Identity, take_apart
+from drumline.distribute.functions.around import closure_values, with_closure
+from drumline.distribute.functions.batches import Batches, is_batches
+from drumline.distribute.functions.program import FunctionProgram
+from drumline.distribute.functions.scan_program import ScanProgram
+from drumline.distribute.one_device import default_strategy
+from drumline.training.keras_internals import get_stateless_scope
+from drumline.training.state_scope import StateScope
+
+
+class LoopOverData(BaseException):
+    """A function that is being traced loops over a dataset: it must run as Python around it.
+
+    Not an ``Exception``, so that no handler of the user's swallows it on its way.
+    """
+
+
+class _Unset:
+    def __repr__(self) -> str:
+        return "<not assigned>"
+
+
+class Loops:
+    """The loops of one function; see `with_loops`.
+
+    Args:
+        name: the function's, for messages.
+    """
+
+    unset = _Unset()
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._programs: dict[Hashable, Any] = {}
+        self._told: set[str] = set()
+
+    def over_data(self, iterable: Any) -> bool:
+        """Whether the loop goes over a dataset, and so is to be staged.
+
+        Raises:
+            LoopOverData: if the function is being traced.
+        """
+        if not is_batches(iterable):
+            return False
+        if isinstance(get_stateless_scope(), StateScope):
+            raise LoopOverData()
+        return True
+
+    def values(self, scope: dict[str, Any], names: Sequence[str]) -> list[Any]:
+        """What the names hold before the loop."""
+        return [scope.get(name, self.unset) for name in names]
+
+    def step_by_step(self, reason: str) -> None:
+        """Tell, once, that a loop over a dataset runs as Python, and why."""
+        if reason not in self._told:
+            self._told.add(reason)
+            warnings.warn(
+                f"A loop over a dataset in {self._name} runs step by step in Python: {reason}. The "
+                "result is the same; steps that strategy.run runs are still compiled.",
+                stacklevel=4,
+            )
+
+    def staged(
+        self, iterable: Any, body: Callable[..., Any], names: Sequence[str], values: Sequence[Any]
+    ) -> Sequence[Any]:
+        """Run `body` on every batch, and return what the names hold after the loop.
+
+        Raises:
+            TypeError: if a step after the first changes a name's structure, shape or dtype.
+        """
+        batches = Batches(iterable)
+        first = batches.first()
+        if first is None:
+            return values
+        loop = _Loop(self._programs, body, names, [value is self.unset for value in values])
+        try:
+            state = loop.step([_as_array(value) for value in values], batches.place(first))
+        except (
+            jax.errors.ConcretizationTypeError,
+            jax.errors.TracerArrayConversionError,
+            jax.errors.TracerIntegerConversionError,
+        ) as error:
+            reason = str(error).partition("\n")[0]
+            self.step_by_step(f"its body needs a concrete value ({reason})")
+            return _in_python(body, values, first, batches)
+        if not loop.stacks(state):
+            for batch in _one_by_one(batches):
+                state = loop.checked_step(state, batch)
+            return state
+        settled = False
+        for steps, batch in batches.rest(like=first):
+            if steps == 1:
+                state = loop.checked_step(state, batch) if settled else loop.step(state, batch)
+                settled = True
+            else:
+                state = loop.steps(state, batch)
+        return state
+
+
+class _Loop:
+    """One loop, running.
+
+    Args:
+        programs: the compiled steps of all loops of the function.
+        body: the body, a function of a batch and the values of the names.
+        names: the names it assigns.
+        fresh: for each name, whether it has no value before the loop; it then has none at the
+            start of any step.
+    """
+
+    def __init__(
+        self,
+        programs: dict[Hashable, Any],
+        body: Callable[..., Any],
+        names: Sequence[str],
+        fresh: Sequence[bool],
+    ) -> None:
+        self._programs = programs
+        self._body = body
+        self._names = names
+        self._fresh = tuple(fresh)
+        self._around = closure_values(body)
+
+    def step(self, state: Sequence[Any], batch: Any) -> list[Any]:
+        """One step."""
+        given = [
+            Identity(Loops.unset) if fresh else value
+            for fresh, value in zip(self._fresh, state, strict=True)
+        ]
+        form, arrays = take_apart((self._around, given, batch), {})
+        key = (self._body.__code__, form)
+        if key not in self._programs:
+            self._programs[key] = FunctionProgram(default_strategy(), self._call, form)
+        return list(self._programs[key](arrays))
+
+    def checked_step(self, state: Sequence[Any], batch: Any) -> list[Any]:
+        """One step, which leaves every name with the structure, shapes and dtypes it had."""
+        after = self.step(state, batch)
+        for name, old, new in zip(self._names, state, after, strict=True):
+            if _kind(old) != _kind(new):
+                raise TypeError(
+                    f"The loop changes {name!r} from {_kind(old)} to {_kind(new)}. What a loop in "
+                    "a compiled function carries from step to step keeps its structure, shape and "
+                    "dtype; start it with a value of the final kind."
+                )
+        return after
+
+    def steps(self, state: Sequence[Any], batches: Any) -> list[Any]:
+        """As many steps as batches are stacked."""
+        form, arrays = take_apart((self._around, list(state), batches), {})
+        key = ("several", self._body.__code__, form)
+        around, carried = len(take_apart((self._around,), {})[1]), jax.tree.leaves(state)
+        if key not in self._programs:
+            self._programs[key] = ScanProgram(self._call, form, around, len(carried))
+        leaves = self._programs[key](arrays)
+        return list(jax.tree.unflatten(jax.tree.structure(state), leaves))
+
+    def stacks(self, state: Sequence[Any]) -> bool:
+        """Whether all that is carried are arrays, so that several steps can be one program."""
+        return all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(state))
+
+    def _call(self, around: Sequence[Any], given: Sequence[Any], batch: Any) -> Any:
+        values = [
+            Loops.unset if fresh else value for fresh, value in zip(self._fresh, given, strict=True)
+        ]
+        return with_closure(self._body, around)(batch, *values)
+
+
+def _one_by_one(batches: Batches) -> Any:
+    while (batch := batches.first()) is not None:
+        yield batches.place(batch)
+
+
+def _in_python(
+    body: Callable[..., Any], values: Sequence[Any], first: Any, batches: Batches
+) -> Sequence[Any]:
+    values = body(batches.place(first), *values)
+    for batch in _one_by_one(batches):
+        values = body(batch, *values)
+    return values
+
+
+def _as_array(value: Any) -> Any:
+    number = isinstance(value, (int, float, complex)) and not isinstance(value, bool)
+    return jnp.asarray(value) if number else value
+
+
+def _kind(value: Any) -> Any:
+    leaves, treedef = jax.tree.flatten(value)
+    kinds = [
+        f"{leaf.dtype}{list(leaf.shape)}" if isinstance(leaf, jax.Array) else type(leaf).__name__
+        for leaf in leaves
+    ]
+    return kinds[0] if len(kinds) == 1 else (str(treedef), *kinds)
