@@ -87,7 +87,9 @@ class StateScope(StatelessScope):
         if value is None:
             self._discover(variable)
             if self._outer is not None:
-                return self._outer.get_current_value(variable)
+                value = self._outer.get_current_value(variable)
+            if value is None and variable._value is None:
+                value = self.state_mapping[id(variable)] = _stand_in(variable)
         return value
 
     def add_update(self, update: tuple[Variable, Any]) -> None:
@@ -119,9 +121,14 @@ def current_values(variables: Sequence[Variable]) -> list[Any]:
 
 def _value_in(scope: StatelessScope, variable: Variable) -> Any:
     value = scope.get_current_value(variable)
-    if value is not None:
-        return value
-    return variable.value if variable._value is None else variable._value
+    if value is None:
+        value = variable._value
+    return _stand_in(variable) if value is None else value
+
+
+def _stand_in(variable: Variable) -> Any:
+    """Something of the shape of a variable that a trace in progress created."""
+    return variable._initializer(variable.shape, dtype=variable._dtype)
 
 
 def assign_values(variables: Sequence[Variable], values: Sequence[Any]) -> None:
