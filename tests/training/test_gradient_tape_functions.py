@@ -286,6 +286,28 @@ def test_a_tape_in_shard_map(compiled: bool) -> None:
     close(loss, plain(batch, W))
 
 
+def test_a_tape_in_shard_map_that_tracks_what_varies() -> None:
+    mesh = Mesh(np.array(jax.devices()[:2]), ("replica",))
+
+    def fn(x: jax.Array, w: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.sin(x) * w)
+
+    def both(x: jax.Array, w: jax.Array) -> Any:
+        with GradientTape() as tape:
+            tape.watch(w)
+            y = fn(x, w)
+        return tape.gradient(y, w, output_gradients=jnp.array(2.0)), jax.grad(fn, 1)(x, w)
+
+    sharded = jax.shard_map(
+        both,
+        mesh=mesh,
+        in_specs=(PartitionSpec("replica"), PartitionSpec()),
+        out_specs=PartitionSpec(),
+    )
+    found, wanted = jax.jit(sharded)(jnp.arange(1.0, 5.0), jnp.array([2.0, 3.0]))
+    close(found, 2 * wanted)
+
+
 def test_collectives_within_the_block() -> None:
     mesh = Mesh(np.array(jax.devices()[:2]), ("replica",))
 

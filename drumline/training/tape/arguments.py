@@ -37,11 +37,13 @@ def _weight(target: Any, weight: Any) -> Any:
             f"An output gradient of shape {weight.shape} was given for a target of shape "
             f"{tuple(target.shape)}; they must be equal."
         )
-    return weight
+    return weight * _ones(target)
 
 
 def _ones(target: Any) -> Any:
-    return jnp.ones(target.shape, target.dtype)
+    # Within jax.shard_map the ones vary over the replicas as the target does.
+    is_array = isinstance(target, jax.Array)
+    return jnp.ones_like(target) if is_array else jnp.ones(target.shape, target.dtype)
 
 
 def filled(
