@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 
 from drumline.distribute.arguments import Form
 from drumline.distribute.in_flight import InFlight
+from drumline.training.bank import Bank
 from drumline.training.creation import initialize_created, refuse_created
 from drumline.training.keras_internals import Variable, get_stateless_scope
 from drumline.training.state_scope import (
@@ -43,7 +43,7 @@ class CompiledStep:
         self.form = form
         self.written: list[Variable] = []
         self.read: list[Variable] = []
-        self._produced: list[Any] = []
+        self._bank: Bank | None = None
         self._compiled: dict[bool, Callable[..., Any]] = {}
 
     def __call__(self, arrays: Sequence[Any]) -> Any:
@@ -89,23 +89,13 @@ class CompiledStep:
         in_flight = self.in_flight()
         for device_programs in in_flight:
             device_programs.wait()
-        outputs, new = self._compiled[True](self._own_values(), read, self.place(arrays))
-        for variable, value in zip(self.written, new, strict=True):
-            variable._value = value
-        self._produced = new
+        if self._bank is None or self._bank.ended:
+            self._bank = Bank(self.written)
+        outputs, new = self._compiled[True](self._bank.take(), read, self.place(arrays))
+        self._bank.put(new)
         for device_programs in in_flight:
             device_programs.started((outputs, new))
         return outputs
-
-    def _own_values(self) -> list[Any]:
-        """What the written variables hold, in arrays that nobody else has: they are donated."""
-        held = [variable._value for variable in self.written]
-        if len(held) != len(self._produced):
-            return [jnp.copy(value) for value in held]
-        return [
-            value if value is produced else jnp.copy(value)
-            for value, produced in zip(held, self._produced, strict=True)
-        ]
 
     def _compile(self, arrays: Sequence[Any]) -> None:
         before = [*self.written, *self.read]
@@ -120,7 +110,7 @@ class CompiledStep:
         for variable in used:
             if id(variable) not in known:
                 self.strategy.adopt_variable(variable)
-        self._produced = []
+        self._bank = None
         self._compiled = {
             True: jax.jit(self.program, donate_argnums=0),
             False: jax.jit(self.program),

@@ -1,0 +1,122 @@
+"""Values of many variables in one list, so that a step costs the same however many it writes.
+
+A compiled step takes the old values of its variables as a list and returns the new ones as
+another. Putting 3,000 of them into 3,000 variables one by one takes longer than many a step. A
+bank keeps the list; the variables look their values up in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from drumline.training.keras_internals import Variable
+
+_SLOT = "_drumline_slot"
+_OWNED = "_drumline_owned"
+
+
+class Bank:
+    """The values of a list of variables, which nobody else holds: a step may use them up.
+
+    A variable is in one bank at a time. Making a bank ends the banks its variables were in.
+
+    Args:
+        variables: the variables.
+
+    Attributes:
+        ended: whether another bank has taken over some of the variables.
+    """
+
+    def __init__(self, variables: Sequence[Variable]) -> None:
+        self.ended = False
+        self._variables = list(variables)
+        for variable in self._variables:
+            slot = vars(variable).get(_SLOT)
+            if slot is not None:
+                slot[0].end()
+        self._values = [_own(variable) for variable in self._variables]
+        self._foreign: set[int] = set()
+        for index, variable in enumerate(self._variables):
+            vars(variable)[_SLOT] = (self, index)
+
+    def take(self) -> list[Any]:
+        """The values, for a step that uses them up and then puts new ones in their place."""
+        for index in self._foreign:
+            self._values[index] = jnp.copy(self._values[index])
+        self._foreign.clear()
+        return self._values
+
+    def put(self, values: list[Any]) -> None:
+        """Take the new values of all variables, which nobody else holds."""
+        self._values = values
+
+    def value(self, index: int) -> Any:
+        """The value of one variable."""
+        return self._values[index]
+
+    def replace(self, index: int, value: Any) -> None:
+        """Take the new value of one variable, which others may hold as well."""
+        self._values[index] = value
+        self._foreign.add(index)
+
+    def end(self) -> None:
+        """Give every variable its value back."""
+        self.ended = True
+        for index, variable in enumerate(self._variables):
+            state = vars(variable)
+            del state[_SLOT]
+            state["_value"] = self._values[index]
+            if index not in self._foreign:
+                state[_OWNED] = self._values[index]
+
+
+def _own(variable: Variable) -> Any:
+    """The variable's value in an array that nobody else has."""
+    value = variable._value
+    if vars(variable).pop(_OWNED, None) is value or not isinstance(value, jax.Array):
+        return value
+    return jnp.copy(value)
+
+
+class _ValueOrSlot:
+    """The attribute ``_value`` of Keras's variables: their own, or what their bank holds."""
+
+    def __get__(self, variable: Any, owner: Any = None) -> Any:
+        if variable is None:
+            return self
+        state = variable.__dict__
+        slot = state.get(_SLOT)
+        if slot is not None:
+            return slot[0].value(slot[1])
+        try:
+            return state["_value"]
+        except KeyError:
+            raise AttributeError(
+                f"{type(variable).__name__!r} object has no attribute '_value'"
+            ) from None
+
+    def __set__(self, variable: Any, value: Any) -> None:
+        slot = variable.__dict__.get(_SLOT)
+        if slot is None:
+            variable.__dict__["_value"] = value
+        else:
+            slot[0].replace(slot[1], value)
+
+
+def _state(variable: Any) -> dict[str, Any]:
+    """What a copy of a variable, or its pickle, consists of."""
+    state = {name: value for name, value in vars(variable).items() if name not in (_SLOT, _OWNED)}
+    if "_value" in state:
+        state["_value"] = variable._value
+    return state
+
+
+def install() -> None:
+    """Let Keras's variables look their values up in banks. Calling it again does nothing."""
+    if not isinstance(vars(Variable).get("_value"), _ValueOrSlot):
+        Variable._value = _ValueOrSlot()
+        Variable.__getstate__ = _state
