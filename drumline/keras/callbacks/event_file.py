@@ -14,7 +14,10 @@ _STRING = 7  # DT_STRING in tensorflow's types.proto
 
 
 class EventFile:
-    """One event file in `directory`, which is made when the first value is written."""
+    """One event file in `directory`, which is made when the first value is written.
+
+    Writing raises OSError once the file could not be written, as on a full disk.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -53,4 +56,10 @@ class EventFile:
     def _open(self) -> SummaryWriter:
         if self._writer is None:
             self._writer = SummaryWriter(str(self._directory))
+        # Its thread dies of the first error, and then nobody empties the queue that writes fill.
+        if not self._writer.file_writer.event_writer._worker.is_alive():
+            raise OSError(
+                f"TensorBoard's logs in {self._directory} could not be written: their writer has "
+                "failed. Its message stands above; a full disk is the usual cause."
+            )
         return self._writer
