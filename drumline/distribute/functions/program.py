@@ -10,6 +10,8 @@ import jax
 
 from drumline.distribute.adoption import owner_of
 from drumline.distribute.compiled_step import CompiledStep
+from drumline.distribute.functions.placement import brought_together
+from drumline.distribute.functions.placement import on_common_devices
 from drumline.distribute.in_flight import InFlight
 from drumline.distribute.outputs import unwrap, wrap
 from drumline.training.state_scope import StateScope
@@ -36,7 +38,7 @@ class FunctionProgram(CompiledStep):
             return outputs, [scope.value_of(variable) for variable in self.written]
 
     def place(self, arrays: Sequence[Any]) -> list[Any]:
-        return list(arrays)
+        return brought_together(arrays, [*self.written, *self.read])
 
     def finish(self, outputs: Any) -> Any:
         return unwrap(outputs, lambda leaf: leaf)
