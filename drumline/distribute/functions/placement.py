@@ -9,19 +9,21 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from drumline.distribute.strategy import Strategy
+from drumline.distribute.adoption import owner_of
+from drumline.training.keras_internals import Variable
 
 
-def on_common_devices(arrays: Sequence[Any], owner: Strategy | None) -> list[Any]:
+def brought_together(arrays: Sequence[Any], variables: Sequence[Variable]) -> list[Any]:
     """`arrays`, those that lie on some of the program's devices alone copied to all of them.
 
     Values of a `PerReplica` whose shares differ in size lie on one device each.
 
     Args:
         arrays: what the program is called with.
-        owner: the strategy of the program's variables; without one the program's devices are all
-            those on which an array lies.
+        variables: what the program reads and writes, all of one strategy, whose devices are the
+            program's. Without any they are all those on which an array lies.
     """
+    owner = owner_of(variables[0]) if variables else None
     fixed = [array for array in arrays if isinstance(array, jax.Array) and array.committed]
     devices = dict.fromkeys(device for array in fixed for device in _devices(array))
     if owner is not None:

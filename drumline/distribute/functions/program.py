@@ -11,7 +11,6 @@ import jax
 from drumline.distribute.adoption import owner_of
 from drumline.distribute.compiled_step import CompiledStep
 from drumline.distribute.functions.placement import brought_together
-from drumline.distribute.functions.placement import on_common_devices
 from drumline.distribute.in_flight import InFlight
 from drumline.distribute.outputs import unwrap, wrap
 from drumline.training.state_scope import StateScope
