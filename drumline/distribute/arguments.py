@@ -80,7 +80,7 @@ def take_apart(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Form, li
     arrays: list[Any] = []
     for leaf in leaves:
         if isinstance(leaf, _ARRAYS):
-            if leaf.dtype == object:
+            if leaf.dtype.kind in "OSUT":
                 raise TypeError(
                     "A replica's step got an array of strings or objects, which no device can "
                     "hold. Drop it from the batch, or turn it into numbers in the input pipeline."
@@ -97,9 +97,10 @@ def _as_key(leaf: Any) -> Hashable:
         return leaf
     if isinstance(leaf, (bool, int, float, complex, str, bytes)):
         return type(leaf), leaf
-    if hasattr(leaf, "element_spec"):
+    if hasattr(leaf, "element_spec") or hasattr(leaf, "__next__"):
+        kind = "a dataset" if hasattr(leaf, "element_spec") else "an iterator"
         raise TypeError(
-            f"A replica's step got a dataset ({type(leaf).__name__}) as an argument; it takes "
+            f"A replica's step got {kind} ({type(leaf).__name__}) as an argument; it takes "
             "batches. Loop over `strategy.experimental_distribute_dataset(dataset)` and pass each "
             "batch to `run`."
         )
@@ -141,11 +142,11 @@ def any_apart(tree: Any) -> bool:
     return any(is_apart(node) for node in found)
 
 
-def stack_if_alike(tree: Any, stack: Callable[[Sequence[Any]], Any]) -> Any:
+def stack_if_alike(tree: Any, stack: Callable[[Sequence[Any]], Any], replicas: int) -> Any:
     """`tree` with each `PerReplica` whose values are arrays of one shape and dtype stacked."""
 
     def stacked(node: Any) -> Any:
-        if not is_apart(node):
+        if not is_apart(node) or len(node.values) != replicas:
             return node
         kinds = {(np.shape(value), _dtype(value)) for value in node.values}
         if len(kinds) > 1 or not all(isinstance(value, _ARRAYS) for value in node.values):

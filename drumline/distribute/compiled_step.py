@@ -12,6 +12,7 @@ from drumline.distribute.arguments import Form
 from drumline.distribute.in_flight import InFlight
 from drumline.training.bank import Bank
 from drumline.training.creation import initialize_created, refuse_created
+from drumline.training.jax_internals import current_trace, is_staged
 from drumline.training.keras_internals import Variable, get_stateless_scope
 from drumline.training.state_scope import (
     NewVariables,
@@ -86,6 +87,9 @@ class CompiledStep:
             outputs, new = self._compiled[False](current_values(self.written), read, list(arrays))
             assign_values(self.written, new)
             return outputs
+        staged = is_staged(current_trace())
+        if staged or any(isinstance(array, jax.core.Tracer) for array in arrays):
+            return self._run_in_trace(read, arrays, staged)
         in_flight = self.in_flight()
         for device_programs in in_flight:
             device_programs.wait()
@@ -95,6 +99,20 @@ class CompiledStep:
         self._bank.put(new)
         for device_programs in in_flight:
             device_programs.started((outputs, new))
+        return outputs
+
+    def _run_in_trace(self, read: Any, arrays: Sequence[Any], staged: bool) -> Any:
+        refused = [*self.written, *(self.read if staged else ())]
+        if refused:
+            names = ", ".join(repr(variable.path) for variable in refused[:3])
+            raise RuntimeError(
+                "A step ran inside a function that jax.jit, jax.grad or another of JAX's "
+                f"transformations traces, and uses the variable(s) {names}: their "
+                "values would become constants of the compiled function, and what the step "
+                "writes would be lost. Compile with `dl.function` instead of jax.jit, and take "
+                "gradients inside of the step."
+            )
+        outputs, _ = self._compiled[False]([], read, list(arrays))
         return outputs
 
     def _compile(self, arrays: Sequence[Any]) -> None:

@@ -10,13 +10,16 @@ import jax
 import jax.numpy as jnp
 
 from drumline.distribute import replica_context
-from drumline.distribute.per_replica import PerReplica
+from drumline.distribute.merge_call import merging, result_of_replica
+from drumline.distribute.merge_scope import MergeScope
+from drumline.distribute.outputs import joined, require_same_structure
 from drumline.distribute.reduce_op import ReduceOp
-from drumline.distribute.rendezvous import Rendezvous
+from drumline.distribute.reducing import require_alike, total
+from drumline.distribute.rendezvous import END, Rendezvous
 from drumline.distribute.replica_context import ReplicaContext, with_axis
 from drumline.distribute.replica_scope import ReplicaScope, has_copies
 from drumline.training.keras_internals import Variable
-from drumline.training.state_scope import StateScope, current_values
+from drumline.training.state_scope import current_values
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
@@ -63,18 +66,19 @@ class LockstepContext(ReplicaContext):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         def merge(calls: list[Any]) -> Any:
-            args, kwargs = jax.tree.map(lambda *leaves: PerReplica(leaves), *calls)
-            scope = StateScope(outer=self.scope)
-            with scope, replica_context.enter(None), self.strategy.scope():
+            args, kwargs = joined(call, [values for _, values in calls])
+            scope = MergeScope([replica_scope for replica_scope, _ in calls])
+            with scope, merging(self), replica_context.enter(None), self.strategy.scope():
                 result = merge_fn(self.strategy, *args, **kwargs)
             return result, scope
 
         call = f"merge_call({getattr(merge_fn, '__name__', merge_fn)})"
-        result, scope = self._rendezvous.meet(call, (tuple(args), dict(kwargs or {})), merge)
+        brought = self.scope, (tuple(args), dict(kwargs or {}))
+        result, scope = self._rendezvous.meet(call, brought, merge)
         with self.agreeing():
             for variable in scope.written:
-                self.scope.add_update((variable, scope.value_of(variable)))
-        return result
+                self.scope.add_update((variable, scope.value_for(self.scope, variable)))
+        return result_of_replica(result, scope.position(self.scope))
 
 
 def run_in_turn(
@@ -98,7 +102,7 @@ def run_in_turn(
         context.scope.creates = eager
         with context.scope, replica_context.enter(context), strategy.scope():
             result = fn(*args, **kwargs)
-            written = rendezvous.meet("the end of the step", context.scope.written, _union)
+            written = rendezvous.meet(END, context.scope.written, _union)
             return result, written, context.scope.merged(written)
 
     steps = [
@@ -124,12 +128,16 @@ def _union(lists: list[list[Variable]]) -> list[Variable]:
 
 
 def _reduce(op: ReduceOp, values: list[Any]) -> Any:
+    name = f"all_reduce({op.name})"
+    require_same_structure(name, values)
+
     def reduce_leaves(*leaves: Any) -> Any:
-        total = functools.reduce(jnp.add, leaves)
-        return total if op is ReduceOp.SUM else total / len(leaves)
+        require_alike(name, leaves)
+        return total(leaves) if op is ReduceOp.SUM else total(leaves) / len(leaves)
 
     return jax.tree.map(reduce_leaves, *values)
 
 
 def _gather(axis: int, values: list[Any]) -> Any:
+    require_same_structure(f"all_gather(axis={axis})", values)
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis), *values)

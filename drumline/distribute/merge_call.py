@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from drumline.distribute import replica_context
 from drumline.distribute.per_replica import PerReplica
@@ -23,6 +25,36 @@ def merging_replica() -> ReplicaContext | None:
     return _merging.get()
 
 
+def in_program_merge() -> ReplicaContext | None:
+    """The same where one trace stands for all of several replicas; else None."""
+    context = _merging.get()
+    traced = context is not None and not isinstance(context.replica_id_in_sync_group, int)
+    return context if traced else None
+
+
+@contextlib.contextmanager
+def merging(context: ReplicaContext) -> Iterator[None]:
+    """Within the block a ``merge_call`` of `context` is under way."""
+    token = _merging.set(context)
+    try:
+        yield
+    finally:
+        _merging.reset(token)
+
+
+def result_of_replica(result: Any, index: Any) -> Any:
+    """What one replica gets of what ``merge_fn`` returned: its own of values that differ."""
+
+    def select(node: Any) -> Any:
+        if isinstance(node, InProgram):
+            return node.local
+        if not isinstance(node, PerReplica):
+            return node
+        return node.values[index] if isinstance(index, int) else jnp.stack(node.values)[index]
+
+    return jax.tree.map(select, result, is_leaf=lambda node: isinstance(node, PerReplica))
+
+
 @jax.tree_util.register_pytree_node_class
 class InProgram(PerReplica):
     """The replicas' values of an array, seen in `merge_call` by the program that all of them run.
@@ -35,6 +67,11 @@ class InProgram(PerReplica):
         self._context = context
         self._values = None
         self._stacked = None
+
+    @property
+    def local(self) -> Any:
+        """The value of the replica that runs the program."""
+        return self._local
 
     @property
     def values(self) -> tuple[Any, ...]:
@@ -70,9 +107,11 @@ def merge_in_program(
             lambda leaf: InProgram(leaf, context) if isinstance(leaf, jax.Array) else leaf, wrapped
         )
     args, kwargs = wrapped
-    token = _merging.set(context)
-    try:
-        with context.agreeing(), replica_context.enter(None), context.strategy.scope():
-            return merge_fn(context.strategy, *args, **kwargs)
-    finally:
-        _merging.reset(token)
+    with (
+        merging(context),
+        context.agreeing(),
+        replica_context.enter(None),
+        context.strategy.scope(),
+    ):
+        result = merge_fn(context.strategy, *args, **kwargs)
+    return result_of_replica(result, context.replica_id_in_sync_group)

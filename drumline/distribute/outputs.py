@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline.distribute.arguments import Identity
+from drumline.distribute.per_replica import PerReplica
 from drumline.training.keras_internals import Variable
 
 
@@ -50,3 +51,47 @@ def unwrap(tree: Any, change: Callable[[Any], Any]) -> Any:
         tree,
         is_leaf=lambda node: isinstance(node, Kept),
     )
+
+
+def as_arrays(tree: Any) -> Any:
+    """`tree` with its numbers as arrays, as a compiled step returns them."""
+    return unwrap(wrap(tree, _itself), _itself)
+
+
+def _itself(leaf: Any) -> Any:
+    return leaf
+
+
+def joined(name: str, trees: Sequence[Any]) -> Any:
+    """One tree of those of several replicas; what is no array and the same stays as it is.
+
+    Raises:
+        RuntimeError: if their structures differ.
+    """
+    require_same_structure(name, trees)
+
+    def join(*leaves: Any) -> Any:
+        if isinstance(leaves[0], (jax.Array, np.ndarray)):
+            return PerReplica(leaves)
+        alike = all(leaf is leaves[0] for leaf in leaves) or (
+            isinstance(leaves[0], (str, bytes, bool, int, float, complex))
+            and all(leaf == leaves[0] for leaf in leaves)
+        )
+        return leaves[0] if alike else PerReplica(leaves)
+
+    return jax.tree.map(join, *trees)
+
+
+def require_same_structure(name: str, trees: Sequence[Any]) -> None:
+    """Refuse replicas that bring different things.
+
+    Raises:
+        RuntimeError: if the structures of `trees` differ.
+    """
+    structures: list[Any] = [jax.tree.structure(tree) for tree in trees]
+    for index, structure in enumerate(structures):
+        if structure != structures[0]:
+            raise RuntimeError(
+                f"The replicas gave {name} different structures: replica 0 {structures[0]}, "
+                f"replica {index} {structure}. Let every replica give the same structure."
+            )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from drumline.distribute.merge_call import InProgram
 from drumline.distribute.per_replica import PerReplica
@@ -37,6 +38,8 @@ def _reduce(strategy: Strategy, op: ReduceOp, node: Any, axis: int | None) -> An
     if isinstance(node, InProgram) and axis is None:
         return node.reduced(op)
     if isinstance(node, PerReplica):
+        if node.stacked is None and axis is None:
+            require_alike("reduce", node.values)
         return strategy.compute(_reduce_values, (op, axis), _rows(node))
     if axis is not None:
         reduce = jnp.sum if op is ReduceOp.SUM else jnp.mean
@@ -56,14 +59,45 @@ def _rows(node: PerReplica) -> Any:
 def _reduce_values(op: ReduceOp, axis: int | None, rows: Any) -> Any:
     values = [rows[index] for index in range(len(rows))]
     if axis is None:
-        total = functools.reduce(jnp.add, values)
-        return total if op is ReduceOp.SUM else total / len(values)
+        require_alike("reduce", values)
+        return total(values) if op is ReduceOp.SUM else total(values) / len(values)
     for value in values:
         _require_axis("reduce", value, axis)
-    total = functools.reduce(jnp.add, [jnp.sum(value, axis) for value in values])
+    summed = [jnp.sum(value, axis) for value in values]
+    require_alike("reduce", summed)
     if op is ReduceOp.SUM:
-        return total
-    return total / sum(value.shape[axis] for value in values)
+        return total(summed)
+    return total(summed) / sum(value.shape[axis] for value in values)
+
+
+def total(values: Sequence[Any]) -> Any:
+    """The sum of arrays; of booleans how many are true."""
+    counted = [
+        jnp.asarray(value, jnp.int32)
+        if jnp.issubdtype(jnp.result_type(value), jnp.bool_)
+        else value
+        for value in values
+    ]
+    return functools.reduce(jnp.add, counted)
+
+
+def require_alike(name: str, values: Sequence[Any]) -> None:
+    """Refuse to add arrays of different shapes, which would be broadcast.
+
+    Raises:
+        ValueError: if the shapes differ.
+        TypeError: if a value is no number.
+    """
+    for value in values:
+        if isinstance(value, (str, bytes)):
+            raise TypeError(f"{name} got {value!r}, which is no number; it takes arrays.")
+    shapes = [np.shape(value) for value in values]
+    if len(set(shapes)) > 1:
+        raise ValueError(
+            f"{name} got values of different shapes from the replicas: {shapes}. Their shares of "
+            "the batch differ in size: reduce each first (`jnp.sum(value)`), call "
+            "`strategy.reduce(..., axis=0)` outside of the step, or gather them."
+        )
 
 
 def _gather(strategy: Strategy, node: Any, axis: int) -> Any:

@@ -13,6 +13,9 @@ from drumline.training.keras_internals import thread_state
 
 Combine = Callable[[list[Any]], Any]
 
+END = "the end of the step"
+"""The call by which a replica says that it has made its last."""
+
 
 @dataclass
 class Meeting:
@@ -52,8 +55,9 @@ class _Replica:
             self._baton.acquire()
             thread_state().update(state)
             try:
-                with enter():
-                    self.result = context.run(step)
+                if not rendezvous.abandoned:
+                    with enter():
+                        self.result = context.run(step)
             except BaseException as error:
                 self.error = error
             finally:
@@ -116,6 +120,8 @@ class Rendezvous:
 
     def meet(self, call: str, value: Any, combine: Combine) -> Any:
         """Called by a replica: bring `value`, wait for all, and return what `combine` made."""
+        if self.abandoned:
+            raise _Abandoned()
         assert self._running is not None
         return self._running.wait(Meeting(call, value, combine))
 
@@ -139,6 +145,12 @@ class Rendezvous:
         meetings = [replica.meeting for replica in self._replicas]
         calls = [meeting.call for meeting in meetings if meeting is not None]
         for index, call in enumerate(calls):
+            if END in (call, calls[0]) and call != calls[0]:
+                ended, other = (0, index) if calls[0] == END else (index, 0)
+                raise RuntimeError(
+                    f"Replica {ended} ended its step, but replica {other} waits for it in "
+                    f"{calls[other]}. All replicas must make the same calls."
+                )
             if call != calls[0]:
                 raise RuntimeError(
                     f"Replica 0 called {calls[0]}, but replica {index} called {call}. All replicas "

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from drumline.distribute.merge_call import in_program_merge
 from drumline.distribute.merging import merge_written
 from drumline.distribute.replica_context import ReplicaContext
 from drumline.distribute.variable import Variable
@@ -42,18 +43,24 @@ class ReplicaScope(StateScope):
         self._agreed: set[int] = set()
         self._given = dict(self.state_mapping)
         for variable in variables:
-            if _summed_when_read(variable):
+            if summed_when_read(variable):
                 value = self.state_mapping[id(variable)]
                 self.state_mapping[id(variable)] = self._counting_from(value)
 
     def get_current_value(self, variable: KerasVariable) -> Any:
+        value = self._own_value(variable)
+        if in_program_merge() is None or not summed_when_read(variable):
+            return value
+        return self._context.all_reduce("SUM", value)
+
+    def _own_value(self, variable: KerasVariable) -> Any:
         value = super().get_current_value(variable)
         if id(variable) in self.state_mapping:
             return value
         own = variable._value if value is None else value
         if own is not None and has_copies(variable):
             return own[self._context.replica_id_in_sync_group]
-        if own is not None and _summed_when_read(variable):
+        if own is not None and summed_when_read(variable):
             return self._counting_from(own)
         return value
 
@@ -62,7 +69,10 @@ class ReplicaScope(StateScope):
         return jnp.where(first, value, jnp.zeros_like(value))
 
     def add_update(self, update: tuple[KerasVariable, Any]) -> None:
-        variable, _ = update
+        variable, value = update
+        if self._context.agreed and summed_when_read(variable):
+            super().add_update((variable, self._counting_from(value)))
+            return
         if self._context.agreed or _meets_when_written(variable):
             self._agreed.add(id(variable))
         else:
@@ -80,7 +90,7 @@ class ReplicaScope(StateScope):
         new = self.value_of(variable)
         if has_copies(variable) or id(variable) in self._agreed:
             return new
-        if _summed_when_read(variable):
+        if summed_when_read(variable):
             return self._context.all_reduce("SUM", new)
         old = self._given.get(id(variable))
         if old is None:
@@ -97,7 +107,8 @@ def _meets_when_written(variable: KerasVariable) -> bool:
     return isinstance(variable, Variable) and not variable.has_copies
 
 
-def _summed_when_read(variable: KerasVariable) -> bool:
+def summed_when_read(variable: KerasVariable) -> bool:
+    """Whether it is a Keras variable of which each replica counts a part, as a metric's."""
     return (
         not isinstance(variable, Variable)
         and variable.synchronization == "on_read"

@@ -12,9 +12,11 @@ from drumline.distribute import replica_context
 from drumline.distribute.arguments import any_apart, stack_if_alike, take_apart
 from drumline.distribute.compiled_step import CompiledStep
 from drumline.distribute.lockstep import run_in_turn
+from drumline.distribute.merge_call import merging_replica
+from drumline.distribute.outputs import as_arrays, joined
 from drumline.distribute.program import ReplicaProgram
 from drumline.distribute.replica_context import SingleContext, running_replica
-from drumline.distribute.uneven_program import UnevenProgram, calls_of, per_replica_tree
+from drumline.distribute.uneven_program import UnevenProgram, calls_of
 from drumline.training.state_scope import assign_values
 
 if TYPE_CHECKING:
@@ -41,7 +43,8 @@ class Programs:
         key = (fn, form)
         program = self._programs.get(key)
         if program is None:
-            args, kwargs = stack_if_alike((tuple(args), dict(kwargs)), self._strategy.stack)
+            strategy, replicas = self._strategy, self._strategy.num_replicas_in_sync
+            args, kwargs = stack_if_alike((tuple(args), dict(kwargs)), strategy.stack, replicas)
             form, arrays = take_apart(args, kwargs)
             key = (fn, form)
             program = self._programs.get(key)
@@ -69,10 +72,15 @@ def run(
     strategy: Strategy, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
     """Run `fn` on every replica of `strategy`; see `Strategy.run`."""
-    if running_replica() is not None:
+    if running_replica() is not None or merging_replica() is not None:
         raise RuntimeError(
             "strategy.run was called inside a replica's step, which already runs on every "
             "replica. Call the function itself there."
+        )
+    if not isinstance(args, (tuple, list)):
+        raise TypeError(
+            f"strategy.run takes its arguments in a tuple or a list, got {type(args).__name__}. "
+            "Write `args=(value,)`."
         )
     if config.functions_run_eagerly():
         return _run_eagerly(strategy, fn, args, kwargs)
@@ -85,10 +93,10 @@ def _run_eagerly(
     take_apart(args, kwargs)
     if strategy.num_replicas_in_sync == 1:
         with replica_context.enter(SingleContext(strategy)), strategy.scope():
-            return fn(*args, **kwargs)
+            return as_arrays(fn(*args, **kwargs))
     calls = calls_of((tuple(args), dict(kwargs)), strategy.num_replicas_in_sync)
     # Variables lie on all devices, and an operation takes operands from the same devices alone.
     local = {index: strategy.place_everywhere(call) for index, call in calls.items()}
     outputs, variables, values = run_in_turn(strategy, fn, local, eager=True)
     assign_values(variables, values)
-    return per_replica_tree(outputs)
+    return joined("the results", [as_arrays(output) for output in outputs])

@@ -20,6 +20,7 @@ from jax.sharding import (
 
 from drumline.distribute import scope
 from drumline.distribute.adoption import adopt
+from drumline.distribute.arguments import for_replica
 from drumline.distribute.cross_device_ops import (
     CrossDeviceOps,
     ReplicaAxis,
@@ -33,6 +34,7 @@ from drumline.distribute.distributed_dataset import (
 from drumline.distribute.extended import StrategyExtended
 from drumline.distribute.in_flight import InFlight
 from drumline.distribute.input import InputContext, ValueContext
+from drumline.distribute.outputs import require_same_structure
 from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.reduce_op import REPLICA_AXIS, ReduceOp
 from drumline.distribute.reducing import gather_tree, reduce_tree
@@ -123,7 +125,7 @@ class Strategy:
     def place_variable(self, value: jax.typing.ArrayLike) -> jax.Array:
         """Return `value` placed where this strategy's variables live; no copy if it is there."""
         sharding = self.variable_sharding
-        if isinstance(value, jax.Array):
+        if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
             if value.sharding == sharding and value.committed:
                 return value
         return jax.device_put(value, sharding)
@@ -251,9 +253,10 @@ class Strategy:
                 f"Got {len(values)} values for {self.num_replicas_in_sync} replicas of {self!r}."
             )
         placed = [
-            jax.device_put(value, device)
+            jax.tree.map(functools.partial(_placed, device), value)
             for value, device in zip(values, self.replica_devices, strict=True)
         ]
+        require_same_structure("the strategy", placed)
         return jax.tree.map(lambda *leaves: PerReplica(leaves), *placed)
 
     def distribute_datasets_from_function(
@@ -294,10 +297,19 @@ class Strategy:
         return DistributedDataset(dataset, self)
 
     def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
-        """Return the values of this process's replicas: one, if `value` is not per replica."""
+        """Return the values of this process's replicas: one, if `value` is not per replica.
+
+        Of a structure, one structure for each replica.
+        """
         if isinstance(value, PerReplica):
             return value.values
-        return value.copies() if isinstance(value, Variable) else (value,)
+        if isinstance(value, Variable):
+            return value.copies()
+        leaves = jax.tree.leaves(value, is_leaf=lambda node: isinstance(node, PerReplica))
+        kept = [len(leaf.values) for leaf in leaves if isinstance(leaf, PerReplica)]
+        if not kept:
+            return (value,)
+        return tuple(for_replica(value, index) for index in range(min(kept)))
 
     def describe(self) -> str:
         """A text that says where variables live, where replicas run and how values meet."""
@@ -340,6 +352,10 @@ class Strategy:
     def __repr__(self) -> str:
         names = ", ".join(repr(device_name(device)) for device in self.replica_devices)
         return f"{type(self).__name__}([{names}])"
+
+
+def _placed(device: jax.Device, leaf: Any) -> Any:
+    return leaf if isinstance(leaf, (str, bytes)) else jax.device_put(leaf, device)
 
 
 @functools.lru_cache(maxsize=64)

@@ -11,7 +11,7 @@ import numpy as np
 from drumline.distribute.arguments import for_replica, is_apart
 from drumline.distribute.compiled_step import CompiledStep
 from drumline.distribute.lockstep import run_in_turn
-from drumline.distribute.outputs import unwrap, wrap
+from drumline.distribute.outputs import joined, unwrap, wrap
 from drumline.distribute.per_replica import PerReplica
 from drumline.training.state_scope import StateScope, assign_values
 
@@ -46,7 +46,7 @@ class UnevenProgram(CompiledStep):
         return placed
 
     def finish(self, outputs: Any) -> Any:
-        return per_replica_tree([unwrap(output, lambda leaf: leaf) for output in outputs])
+        return joined("the results", [unwrap(output, lambda leaf: leaf) for output in outputs])
 
     def _in_turn(self, arrays: Sequence[Any]) -> Any:
         tree = self.form.arguments(arrays)
@@ -68,25 +68,12 @@ def calls_of(tree: Any, replicas: int) -> Mapping[int, Any]:
     present = [
         index
         for index in range(replicas)
-        if not apart or any(_has_rows(values[index]) for values in apart)
+        if not apart or any(_has_rows(values[index : index + 1]) for values in apart)
     ]
     if not present:
         raise ValueError("The batch given to `run` is empty: no replica has a row of it.")
     return {index: for_replica(tree, index) for index in present}
 
 
-def _has_rows(value: Any) -> bool:
-    shape = np.shape(value)
-    return not shape or shape[0] > 0
-
-
-def per_replica_tree(outputs: Sequence[Any]) -> Any:
-    """One tree of what several replicas returned; what is no array and the same stays as it is."""
-
-    def joined(*leaves: Any) -> Any:
-        if isinstance(leaves[0], (jax.Array, np.ndarray)):
-            return PerReplica(leaves)
-        alike = all(leaf is leaves[0] or leaf == leaves[0] for leaf in leaves)
-        return leaves[0] if alike else PerReplica(leaves)
-
-    return jax.tree.map(joined, *outputs)
+def _has_rows(values: Sequence[Any]) -> bool:
+    return any(not np.shape(value) or np.shape(value)[0] > 0 for value in values)

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
+from drumline.distribute.merge_call import in_program_merge
 from drumline.distribute.merging import first_replicas
 from drumline.distribute.reduce_op import ReduceOp
 from drumline.distribute.replica_context import running_replica
 from drumline.distribute.scope import get_strategy, has_strategy
-from drumline.training.keras_internals import Variable as KerasVariable
 from drumline.training.keras_internals import get_stateless_scope
 from drumline.training.state_scope import assign_values, current_values
 
@@ -37,7 +37,7 @@ class VariableAggregation(enum.Enum):
     ONLY_FIRST_REPLICA = "only_first_replica"
 
 
-class Variable(KerasVariable):
+class Variable(keras.Variable):
     """A variable as ``tf.Variable``; also a Keras variable, which layers and optimizers take.
 
     Made in a strategy's scope it has a copy on every replica. With ``ON_WRITE`` (which ``AUTO``
@@ -97,7 +97,7 @@ class Variable(KerasVariable):
         """The value: in a replica's step that replica's, elsewhere the aggregate."""
         if not self.has_copies or running_replica() is not None:
             return super().value
-        return self._aggregate(*current_values([self]))
+        return self._aggregate(self._all_copies())
 
     def read_value(self) -> Any:
         """The value, as ``tf.Variable.read_value``."""
@@ -105,7 +105,13 @@ class Variable(KerasVariable):
 
     def copies(self) -> tuple[Any, ...]:
         """The replicas' values; without ``ON_READ`` one."""
-        return tuple(*current_values([self])) if self.has_copies else (self.value,)
+        return tuple(self._all_copies()) if self.has_copies else (self.value,)
+
+    def _all_copies(self) -> Any:
+        """The replicas' values as one array ``(replicas, ...)``."""
+        (copies,) = current_values([self])
+        context = in_program_merge()
+        return copies if context is None else context.all_gather(copies[None])
 
     def assign(self, value: Any) -> Any:
         """Set the value; in a replica's step what is assigned is aggregated over the replicas.
@@ -130,7 +136,10 @@ class Variable(KerasVariable):
         if get_stateless_scope() is None:
             self._direct_assign(whole)
         else:
-            assign_values([self], [self._spread(whole)])
+            copies = self._spread(whole)
+            context = in_program_merge()
+            own = copies if context is None else copies[context.replica_id_in_sync_group]
+            assign_values([self], [own])
         return whole
 
     def _direct_assign(self, value: Any) -> None:
@@ -178,7 +187,8 @@ class Variable(KerasVariable):
             )
         if self._aggregation == "only_first_replica":
             return first_replicas(context, value)
-        return context.all_reduce(ReduceOp.of(self._aggregation), value)
+        met = context.all_reduce(ReduceOp.of(self._aggregation), value)
+        return met if jnp.issubdtype(self.dtype, jnp.inexact) else met.astype(self.dtype)
 
 
 def _member(kind: Any, value: Any) -> Any:

@@ -91,9 +91,10 @@ def aggregate_if_asked(apply_gradients: Callable[..., Any]) -> Callable[..., Any
 
 
 def _apply(apply: Callable[..., Any], optimizer: Any, grads: list[Any], variables: Any) -> None:
-    """Keras's update; that of loss scaling without side effects in branches, if it is traced."""
-    traced = isinstance(get_stateless_scope(), StateScope)
-    if not (traced and isinstance(optimizer, keras.optimizers.LossScaleOptimizer)):
+    """Keras's update; that of loss scaling without side effects in branches that JAX traces."""
+    scope = get_stateless_scope()
+    own_scope = scope is None or isinstance(scope, StateScope)
+    if not (own_scope and isinstance(optimizer, keras.optimizers.LossScaleOptimizer)):
         apply(grads, variables)
         return
     if not optimizer.built:
