@@ -75,8 +75,10 @@ class Variable(keras.Variable):
                 "be trained: pass trainable=False, or leave it out."
             )
         self._replicas = get_strategy().num_replicas_in_sync if on_read and has_strategy() else 1
-        value = initial_value() if callable(initial_value) else initial_value
-        array = keras.ops.convert_to_tensor(value, dtype=dtype)
+        # At once, also in a trace: the initial value outlives it.
+        with jax.ensure_compile_time_eval():
+            value = initial_value() if callable(initial_value) else initial_value
+            array = keras.ops.convert_to_tensor(value, dtype=dtype)
         super().__init__(
             lambda shape, dtype: jnp.asarray(array, dtype),
             shape=tuple(array.shape),
