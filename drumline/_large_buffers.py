@@ -21,7 +21,7 @@ LIBRARY = "/libjax_common.so"
 def keep() -> bool:
     """Keeps the buffers of 4 MiB and more that XLA frees from now on, for its next call.
 
-    At most a quarter of the machine's memory is kept, and none if memory runs out. Results do not
+    At most half of the machine's memory is kept, and none if memory runs out. Results do not
     depend on it. It does nothing where ``DRUMLINE_KEEP_BUFFERS`` is ``0``, or on other systems
     than 64-bit Linux with glibc.
 

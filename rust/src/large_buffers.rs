@@ -23,6 +23,7 @@ mod routed {
         let functions = [
             (c"posix_memalign", posix_memalign as *const () as usize),
             (c"aligned_alloc", aligned_alloc as *const () as usize),
+            (c"malloc", malloc as *const () as usize),
             (c"free", free as *const () as usize),
         ];
         elf::redirect(library, &functions)
@@ -42,7 +43,7 @@ mod routed {
             return libc::posix_memalign(out, alignment, size);
         }
         if status == 0 {
-            kept::advise(*out, size);
+            kept::add(*out, size);
         }
         status
     }
@@ -55,7 +56,19 @@ mod routed {
         if buffer.is_null() && kept::release_all() {
             buffer = libc::aligned_alloc(alignment, size);
         }
-        kept::advise(buffer, size);
+        kept::add(buffer, size);
+        buffer
+    }
+
+    unsafe extern "C" fn malloc(size: size_t) -> *mut c_void {
+        if let Some(buffer) = kept::take(2 * size_of::<usize>(), size) {
+            return buffer;
+        }
+        let mut buffer = libc::malloc(size);
+        if buffer.is_null() && kept::release_all() {
+            buffer = libc::malloc(size);
+        }
+        kept::add(buffer, size);
         buffer
     }
 

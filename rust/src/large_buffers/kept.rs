@@ -1,26 +1,37 @@
 //! The store of freed buffers.
 
 use libc::{c_void, size_t};
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Buffers of this many bytes and more are kept and advised: numpy advises from here on, too.
 const LARGE: usize = 4 << 20;
 
 /// What the store may hold, as a share of the machine's memory.
-const SHARE: usize = 4;
+const SHARE: usize = 2;
 
 /// How many buffers the store may hold.
-const MOST: usize = 64;
+const MOST: usize = 256;
 
 struct Kept {
     address: usize,
     bytes: usize,
 }
 
-/// Freed buffers, the oldest first.
-static STORE: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+struct Store {
+    /// Freed buffers, the oldest first.
+    kept: Vec<Kept>,
+    /// The addresses of those in use that came from here. What else is freed may have come from a
+    /// function that is not routed, and would fill the store with buffers nobody asks it for.
+    used: BTreeSet<usize>,
+}
 
-fn store() -> MutexGuard<'static, Vec<Kept>> {
+static STORE: Mutex<Store> = Mutex::new(Store {
+    kept: Vec::new(),
+    used: BTreeSet::new(),
+});
+
+fn store() -> MutexGuard<'static, Store> {
     STORE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -33,12 +44,32 @@ pub fn take(alignment: usize, size: usize) -> Option<*mut c_void> {
     let fits = |kept: &Kept| {
         kept.bytes >= size && kept.bytes - size <= size / 8 && kept.address % alignment == 0
     };
-    let candidates = store.iter().enumerate().filter(|(_, kept)| fits(kept));
-    let (position, _) = candidates.min_by_key(|(_, kept)| kept.bytes)?;
-    Some(store.remove(position).address as *mut c_void)
+    // Of equals the last, which is likelier to be in the caches.
+    let candidates = store.kept.iter().enumerate().rev();
+    let fitting = candidates.filter(|(_, kept)| fits(kept));
+    let (position, _) = fitting.min_by_key(|(_, kept)| kept.bytes)?;
+    let address = store.kept.remove(position).address;
+    store.used.insert(address);
+    Some(address as *mut c_void)
 }
 
-/// Takes over a buffer that is being freed, if it is large enough; says whether it did.
+/// Notes a new buffer that was not in the store, if it is large, and asks for huge pages for it.
+///
+/// # Safety
+/// `buffer` is null or an allocation of `size` bytes.
+pub unsafe fn add(buffer: *mut c_void, size: usize) {
+    if buffer.is_null() || size < LARGE {
+        return;
+    }
+    let page = super::elf::page_size();
+    let start = (buffer as usize).next_multiple_of(page);
+    let end = (buffer as usize + size) & !(page - 1);
+    // A kernel without huge pages refuses, and the memory works as it is: nothing to report.
+    libc::madvise(start as *mut c_void, end - start, libc::MADV_HUGEPAGE);
+    store().used.insert(buffer as usize);
+}
+
+/// Takes over a buffer that is being freed, if it is one of those; says whether it did.
 ///
 /// # Safety
 /// `buffer` is null or a live allocation of this process's allocator, which nobody uses any more.
@@ -47,19 +78,20 @@ pub unsafe fn keep(buffer: *mut c_void) -> bool {
         return false;
     }
     let bytes: size_t = libc::malloc_usable_size(buffer);
-    if bytes < LARGE || bytes > budget() {
+    if bytes < LARGE {
         return false;
     }
+    let address = buffer as usize;
     let mut evicted = Vec::new();
     {
         let mut store = store();
-        store.push(Kept {
-            address: buffer as usize,
-            bytes,
-        });
-        let mut total: usize = store.iter().map(|kept| kept.bytes).sum();
-        while total > budget() || store.len() > MOST {
-            let oldest = store.remove(0);
+        if !store.used.remove(&address) || bytes > budget() {
+            return false;
+        }
+        store.kept.push(Kept { address, bytes });
+        let mut total: usize = store.kept.iter().map(|kept| kept.bytes).sum();
+        while total > budget() || store.kept.len() > MOST {
+            let oldest = store.kept.remove(0);
             total -= oldest.bytes;
             evicted.push(oldest.address);
         }
@@ -72,27 +104,12 @@ pub unsafe fn keep(buffer: *mut c_void) -> bool {
 
 /// Frees everything that is kept; says whether there was anything.
 pub fn release_all() -> bool {
-    let kept = std::mem::take(&mut *store());
+    let kept = std::mem::take(&mut store().kept);
     for buffer in &kept {
         // SAFETY: the store owned it, and no longer does.
         unsafe { libc::free(buffer.address as *mut c_void) };
     }
     !kept.is_empty()
-}
-
-/// Asks for huge pages for a new buffer, if it is large enough.
-///
-/// # Safety
-/// `buffer` is null or an allocation of `size` bytes.
-pub unsafe fn advise(buffer: *mut c_void, size: usize) {
-    if buffer.is_null() || size < LARGE {
-        return;
-    }
-    let page = super::elf::page_size();
-    let start = (buffer as usize).next_multiple_of(page);
-    let end = (buffer as usize + size) & !(page - 1);
-    // A kernel without huge pages refuses, and the memory works as it is: nothing to report.
-    libc::madvise(start as *mut c_void, end - start, libc::MADV_HUGEPAGE);
 }
 
 /// Bytes that the store may hold.
@@ -120,10 +137,14 @@ mod tests {
         };
         // SAFETY (all of them): every buffer is allocated here and used by the store alone.
         unsafe {
-            let small = allocate(1 << 20);
-            assert!(!keep(small) && !keep(std::ptr::null_mut()));
+            let (small, foreign) = (allocate(1 << 20), allocate(8 << 20));
+            add(small, 1 << 20);
+            assert!(!keep(small) && !keep(foreign) && !keep(std::ptr::null_mut()));
             libc::free(small);
+            libc::free(foreign);
             let (first, second) = (allocate(8 << 20), allocate(16 << 20));
+            add(first, 8 << 20);
+            add(second, 16 << 20);
             assert!(keep(first) && keep(second));
             assert_eq!(take(64, 1 << 20), None);
             assert_eq!(take(64, 12 << 20), None, "16 MiB is too much for 12");
