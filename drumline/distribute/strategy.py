@@ -349,6 +349,10 @@ class Strategy:
             f"agreement of the replicas: {checked}"
         )
 
+    def __deepcopy__(self, memo: Any) -> Strategy:
+        """A strategy is its devices, of which there is one set: a variable's copy shares it."""
+        return self
+
     def __repr__(self) -> str:
         names = ", ".join(repr(device_name(device)) for device in self.replica_devices)
         return f"{type(self).__name__}([{names}])"
