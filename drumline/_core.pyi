@@ -6,10 +6,10 @@ import numpy.typing as npt
 def keep_large_buffers(library: str) -> int:
     """Keep the large buffers that a loaded library frees, and give it those first.
 
-    The library's imports of ``posix_memalign``, ``aligned_alloc``, ``malloc`` and ``free`` are redirected to
-    functions that keep buffers of 4 MiB and more, up to half of the machine's memory, and ask
-    for huge pages (``madvise(MADV_HUGEPAGE)``) for new ones. Everything kept is freed when memory
-    runs out.
+    The library's imports of ``posix_memalign``, ``aligned_alloc``, ``malloc`` and ``free`` are
+    redirected to functions that keep buffers of 4 MiB and more, up to half of the machine's
+    memory, and ask for huge pages (``madvise(MADV_HUGEPAGE)``) for new ones. Everything kept is
+    freed when memory runs out.
 
     Args:
         library: the end of its path, such as ``"/libjax_common.so"``.

@@ -1,23 +1,29 @@
-"""The workloads, one file each, with every contender beside ours."""
+"""The workloads, with every contender beside ours."""
 
 from benchmarks.harness.workload import Workload
 from benchmarks.workloads import (
     convnet_fit,
     convnet_mirrored,
+    custom_loop,
+    function_epoch,
     map_batch,
     range_filter,
     resnet_fit,
+    run_overhead,
     shuffle_batch,
 )
 
 WORKLOADS: dict[str, Workload] = {
-    module.WORKLOAD.name: module.WORKLOAD
-    for module in (
-        shuffle_batch,
-        map_batch,
-        range_filter,
-        convnet_fit,
-        convnet_mirrored,
-        resnet_fit,
+    workload.name: workload
+    for workload in (
+        shuffle_batch.WORKLOAD,
+        map_batch.WORKLOAD,
+        range_filter.WORKLOAD,
+        convnet_fit.WORKLOAD,
+        convnet_mirrored.WORKLOAD,
+        resnet_fit.WORKLOAD,
+        custom_loop.WORKLOAD,
+        function_epoch.WORKLOAD,
+        *run_overhead.WORKLOADS,
     )
 }

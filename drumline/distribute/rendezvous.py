@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from drumline.training.jax_threads import in_this_trace
+from drumline.training.jax_internals import current_trace, under
 from drumline.training.keras_internals import thread_state
 
 Combine = Callable[[list[Any]], Any]
@@ -48,7 +48,7 @@ class _Replica:
         self._baton = threading.Semaphore(0)
         self._back = threading.Semaphore(0)
         state = dict(thread_state())
-        enter = in_this_trace()
+        trace = current_trace()
         context = contextvars.copy_context()
 
         def run() -> None:
@@ -56,7 +56,7 @@ class _Replica:
             thread_state().update(state)
             try:
                 if not rendezvous.abandoned:
-                    with enter():
+                    with under(trace):
                         self.result = context.run(step)
             except BaseException as error:
                 self.error = error

@@ -344,8 +344,9 @@ class Strategy:
         if self.num_replicas_in_sync == 1:
             return "nothing to reduce, there is one replica"
         checked = "checked after each step" if self.check_agreement else "not checked"
+        algorithm = type(self.cross_device_ops).__name__
         return (
-            f"by {type(self.cross_device_ops).__name__} over mesh axis '{REPLICA_AXIS}'; "
+            f"by all-reduce ({algorithm}) over mesh axis '{REPLICA_AXIS}'; "
             f"agreement of the replicas: {checked}"
         )
 

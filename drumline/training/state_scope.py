@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
 
+from drumline.training.jax_internals import current_trace
 from drumline.training.keras_internals import StatelessScope, Variable, get_stateless_scope
 
-# Functions that the user compiled with jax.jit are traced anew in every scope: a trace of another
-# scope holds that scope's values of the variables they read.
+# Functions that the user compiled with jax.jit are traced anew in every scope, and after a write of
+# a variable that such a function has read: an earlier trace holds the value of then.
 _scope_number = jax.make_user_context(default_value=0)
 _numbers = itertools.count(1)
 
@@ -56,17 +58,20 @@ class StateScope(StatelessScope):
         self._written: dict[int, Variable] = {}
         self._sealed = sealed
         self._outer = get_stateless_scope() if outer is None else outer
-        self._number = _scope_number(next(_numbers))
+        self._numbers = contextlib.ExitStack()
+        self._trace: Any = None
+        self._read_within: set[int] = set()
         self.discovered: list[Variable] = []
         self.creates = False
 
     def __enter__(self) -> StateScope:
-        self._number.__enter__()
+        self._numbers.enter_context(_scope_number(next(_numbers)))
+        self._trace = current_trace()
         return super().__enter__()
 
     def __exit__(self, *exception: Any) -> None:
         super().__exit__(*exception)
-        self._number.__exit__(*exception)
+        self._numbers.__exit__(*exception)
 
     @property
     def written(self) -> list[Variable]:
@@ -83,6 +88,8 @@ class StateScope(StatelessScope):
 
     def get_current_value(self, variable: Variable) -> Any:
         """Keras asks for the value of `variable`; None stands for the variable's own."""
+        if current_trace() is not self._trace:
+            self._read_within.add(id(variable))
         value = self.state_mapping.get(id(variable))
         if value is None:
             self._discover(variable)
@@ -96,6 +103,9 @@ class StateScope(StatelessScope):
         """Keras writes a variable."""
         variable, value = update
         self._discover(variable)
+        if id(variable) in self._read_within:
+            self._read_within.clear()
+            self._numbers.enter_context(_scope_number(next(_numbers)))
         self.state_mapping[id(variable)] = value
         self._written[id(variable)] = variable
 

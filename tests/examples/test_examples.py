@@ -34,12 +34,14 @@ def test_the_custom_loop_learns_digits_and_its_weights_are_restored() -> None:
     (restored,) = numbers(r"restored without a strategy: test accuracy (\S+)", output)
     assert restored > 0.85
     assert numbers(r"test loss \S+, test accuracy (\S+)", output)[-1] == restored
+    by_iterator, in_a_function = numbers(r": mean loss (\S+)", output)
+    assert in_a_function < by_iterator < losses[-1]
 
 
 def test_the_custom_loop_computes_the_same_on_one_and_three_replicas() -> None:
     one = run("custom_loop.py", "--epochs", "2", "--replicas", "1")
     three = run("custom_loop.py", "--epochs", "2", "--replicas", "3")
-    for pattern in (r": loss (\S+),", r"test loss (\S+),"):
+    for pattern in (r": loss (\S+),", r"test loss (\S+),", r": mean loss (\S+)"):
         np.testing.assert_allclose(numbers(pattern, one), numbers(pattern, three), atol=2e-3)
 
 

@@ -145,10 +145,10 @@ class _Loop:
         return list(self._programs[key](arrays))
 
     def checked_step(self, state: Sequence[Any], batch: Any) -> list[Any]:
-        """One step, which leaves every name with the structure, shapes and dtypes it had."""
+        """One step, which leaves what it was given with the structure, shapes and dtypes it had."""
         after = self.step(state, batch)
-        for name, old, new in zip(self._names, state, after, strict=True):
-            if _kind(old) != _kind(new):
+        for name, fresh, old, new in zip(self._names, self._fresh, state, after, strict=True):
+            if not fresh and _kind(old) != _kind(new):
                 raise TypeError(
                     f"The loop changes {name!r} from {_kind(old)} to {_kind(new)}. What a loop in "
                     "a compiled function carries from step to step keeps its structure, shape and "

@@ -21,7 +21,11 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = EventFile(tmp_path)
     file.scalar("loss", 1.0, 0)
     monkeypatch.setattr(EventsWriter, "_write_serialized_event", full)
-    with pytest.raises(OSError, match=r"could not be written.*full disk"):
+
+    def write_on() -> None:
         for step in range(1, 200):
             file.scalar("loss", 1.0, step)
             time.sleep(0.01)
+
+    with pytest.raises(OSError, match=r"could not be written.*full disk"):
+        write_on()

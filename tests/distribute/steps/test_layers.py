@@ -1,0 +1,89 @@
+"""Keras's layers and metrics inside a step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import keras
+import numpy as np
+import pytest
+from loops import mirrored
+
+import drumline as dl
+
+
+def test_dropout_differs_by_replica_and_repeats() -> None:
+    def masks() -> list[list[list[float]]]:
+        strategy = mirrored(2)
+        with strategy.scope():
+            layer = keras.layers.Dropout(0.5, seed=7)
+        x = np.ones((2, 64), np.float32)
+        (batch,) = strategy.experimental_distribute_dataset([x])
+        step = lambda x: layer(x, training=True)  # noqa: E731
+        return [
+            [np.asarray(v).tolist() for v in strategy.run(step, args=(batch,)).values] for _ in "ab"
+        ]
+
+    first, second = masks()
+    assert first[0] != first[1] and first != second
+    assert masks() == [first, second]
+
+
+@pytest.mark.parametrize("rows", [8, 5])
+def test_batch_normalization_sees_its_share_and_no_padding(rows: int) -> None:
+    strategy = mirrored(2)
+    with strategy.scope():
+        layer = keras.layers.BatchNormalization(momentum=0.0)
+        layer.build((None, 3))
+    x = np.random.default_rng(0).normal(5, 2, (rows, 3)).astype(np.float32)
+    (batch,) = strategy.experimental_distribute_dataset([x])
+    out = strategy.run(lambda x: layer(x, training=True), args=(batch,))
+    shares = [np.asarray(share) for share in batch.values]
+    for share, normal in zip(shares, out.values, strict=True):
+        np.testing.assert_allclose(
+            np.asarray(normal), (share - share.mean(0)) / np.sqrt(share.var(0) + 1e-3), atol=1e-4
+        )
+    mean = np.mean([share.mean(0) for share in shares], 0)
+    np.testing.assert_allclose(np.asarray(layer.moving_mean.value), mean, rtol=1e-5)
+
+
+def test_metrics_count_everything_once() -> None:
+    strategy = mirrored(4)
+    with strategy.scope():
+        mean, seen = keras.metrics.Mean(), keras.metrics.Sum()
+    values = np.arange(23.0, dtype=np.float32)
+    distributed = strategy.experimental_distribute_dataset(
+        dl.data.Dataset.from_tensor_slices(values).batch(8)
+    )
+
+    def step(x: Any) -> None:
+        mean.update_state(x)
+        seen.update_state(jnp.ones_like(x))
+
+    for _ in range(2):
+        for batch in distributed:
+            strategy.run(step, args=(batch,))
+        assert float(mean.result()) == values.mean() and float(seen.result()) == 23
+        mean.reset_state()
+        seen.reset_state()
+
+
+def test_gradients_are_left_to_the_user_if_asked() -> None:
+    strategy = mirrored(2)
+    with strategy.scope():
+        v = dl.Variable(0.0)
+        optimizer = keras.optimizers.SGD(1.0)
+        optimizer.build([v])
+
+    def summed() -> None:
+        optimizer.apply_gradients([(jnp.float32(1), v)])
+
+    def own() -> None:
+        gradient = dl.distribute.get_replica_context().all_reduce("MEAN", jnp.float32(1))
+        optimizer.apply_gradients([(gradient, v)], experimental_aggregate_gradients=False)
+
+    strategy.run(summed)
+    assert float(v.value) == -2.0
+    strategy.run(own)
+    assert float(v.value) == -3.0
