@@ -145,7 +145,11 @@ class _Rewriter(ast.NodeTransformer):
             orelse=[plain],
         )
         assign = ast.Assign([ast.Name(iterable, ast.Store())], node.iter)
-        return [ast.copy_location(statement, node) for statement in (assign, choice)]
+        for statement in (assign, choice):
+            ast.copy_location(statement, node)
+            statement.end_lineno = node.lineno  # else a call that fails is shown at its last line
+            statement.end_col_offset = node.col_offset + len("for")
+        return [assign, choice]
 
     def _reason(self, node: ast.For) -> str | None:
         """Why the loop cannot be staged; None if it can."""
@@ -184,7 +188,12 @@ def _staged(node: ast.For, number: int, iterable: str) -> list[ast.stmt]:
 
 
 def _parsed(source: str) -> list[Any]:
-    return ast.parse(source).body
+    """The statements without a place in the source: they get that of the loop they stand for."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        for attribute in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
+            vars(node).pop(attribute, None)
+    return tree.body
 
 
 def _own_nodes(statements: list[ast.stmt]) -> list[ast.AST]:
