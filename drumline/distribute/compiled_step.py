@@ -45,6 +45,7 @@ class CompiledStep:
         self.written: list[Variable] = []
         self.read: list[Variable] = []
         self._bank: Bank | None = None
+        self._guards: list[InFlight] = []
         self._compiled: dict[bool, Callable[..., Any]] = {}
 
     def __call__(self, arrays: Sequence[Any]) -> Any:
@@ -90,14 +91,13 @@ class CompiledStep:
         staged = is_staged(current_trace())
         if staged or any(isinstance(array, jax.core.Tracer) for array in arrays):
             return self._run_in_trace(read, arrays, staged)
-        in_flight = self.in_flight()
-        for device_programs in in_flight:
+        for device_programs in self._guards:
             device_programs.wait()
         if self._bank is None or self._bank.ended:
             self._bank = Bank(self.written)
         outputs, new = self._compiled[True](self._bank.take(), read, self.place(arrays))
         self._bank.put(new)
-        for device_programs in in_flight:
+        for device_programs in self._guards:
             device_programs.started((outputs, new))
         return outputs
 
@@ -129,6 +129,7 @@ class CompiledStep:
             if id(variable) not in known:
                 self.strategy.adopt_variable(variable)
         self._bank = None
+        self._guards = self.in_flight()
         self._compiled = {
             True: jax.jit(self.program, donate_argnums=0),
             False: jax.jit(self.program),

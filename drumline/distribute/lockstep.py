@@ -13,7 +13,7 @@ from drumline.distribute import replica_context
 from drumline.distribute.merge_call import merging, result_of_replica
 from drumline.distribute.merge_scope import MergeScope
 from drumline.distribute.outputs import joined, require_same_structure
-from drumline.distribute.reduce_op import ReduceOp
+from drumline.distribute.reduce_op import REPLICA_AXIS, ReduceOp
 from drumline.distribute.reducing import require_alike, total
 from drumline.distribute.rendezvous import END, Rendezvous
 from drumline.distribute.replica_context import ReplicaContext, with_axis
@@ -51,7 +51,7 @@ class LockstepContext(ReplicaContext):
 
     def all_reduce(self, op: ReduceOp | str, value: Any) -> Any:
         op = ReduceOp.of(op)
-        combine = functools.partial(_reduce, op)
+        combine = functools.partial(_reduce, self.strategy, op)
         return self._rendezvous.meet(f"all_reduce({op.name})", value, combine)
 
     def all_gather(self, value: Any, axis: int = 0) -> Any:
@@ -127,7 +127,7 @@ def _union(lists: list[list[Variable]]) -> list[Variable]:
     return list({id(variable): variable for part in lists for variable in part}.values())
 
 
-def _reduce(op: ReduceOp, values: list[Any]) -> Any:
+def _reduce(strategy: Strategy, op: ReduceOp, values: list[Any]) -> Any:
     name = f"all_reduce({op.name})"
     require_same_structure(name, values)
 
@@ -135,7 +135,12 @@ def _reduce(op: ReduceOp, values: list[Any]) -> Any:
         require_alike(name, leaves)
         return total(leaves) if op is ReduceOp.SUM else total(leaves) / len(leaves)
 
-    return jax.tree.map(reduce_leaves, *values)
+    reduced = jax.tree.map(reduce_leaves, *values)
+    if len(values) < strategy.num_replicas_in_sync or not strategy.has_own_all_reduce:
+        return reduced
+    rows = jax.tree.map(lambda *leaves: jnp.stack(leaves), *values)
+    own = jax.vmap(functools.partial(strategy.all_reduce, op), axis_name=REPLICA_AXIS)(rows)
+    return jax.tree.map(lambda leaf: leaf[0], own)
 
 
 def _gather(axis: int, values: list[Any]) -> Any:

@@ -100,6 +100,11 @@ class Strategy:
         return self.cross_device_ops.all_reduce(op, value, axis)
 
     @property
+    def has_own_all_reduce(self) -> bool:
+        """Whether a subclass says for itself how values meet."""
+        return type(self).all_reduce is not Strategy.all_reduce
+
+    @property
     def num_replicas_in_sync(self) -> int:
         """How many replicas share a global batch."""
         return len(self.replica_devices)

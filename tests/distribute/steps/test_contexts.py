@@ -198,3 +198,20 @@ def test_per_replica_values_are_stacked_when_alike(strategy: MirroredStrategy) -
     out = strategy.run(lambda x: x * 2, args=(value,))
     assert numbers(out) == [[0.0, 0.0], [2.0, 2.0], [4.0, 4.0], [6.0, 6.0]]
     assert [v.device for v in out.values] == list(strategy.replica_devices)
+
+
+@pytest.mark.parametrize("rows", [4, 3])
+@BOTH
+def test_how_values_meet_is_the_strategys_everywhere(eager: bool, rows: int) -> None:
+    """Compiled and eager, for even and for uneven shares."""
+
+    class Doubling(Strategy):
+        def all_reduce(self, op: Any, value: Any) -> Any:
+            return jax.tree.map(lambda leaf: 2 * leaf, super().all_reduce(op, value))
+
+    strategy = Doubling(["cpu:0", "cpu:1"])
+    (batch,) = strategy.experimental_distribute_dataset([np.ones(rows, np.float32)])
+    out = run(
+        strategy, eager, lambda x: get_replica_context().all_reduce("SUM", {"n": x.sum()}), batch
+    )
+    assert numbers(out["n"]) == [2.0 * rows] * 2
