@@ -241,7 +241,7 @@ class Strategy:
         if self.num_replicas_in_sync == 1:
             return jax.device_put(values[0], self.replica_devices[0])[None]
         rows = [
-            jax.device_put(value, device)[None]
+            jax.device_put(value[None], device)
             for value, device in zip(values, self.replica_devices, strict=True)
         ]
         shape = (len(rows), *rows[0].shape[1:])
