@@ -23,6 +23,7 @@ settings.register_profile(
     deadline=None,  # the first example of many tests compiles
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
+settings.register_profile("brief", settings.get_profile("drumline"), max_examples=10)
 settings.register_profile("thorough", settings.get_profile("drumline"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "drumline"))
 
