@@ -1,0 +1,139 @@
+"""Two hosts on one machine: network namespaces with an address each, joined by a cable (veth).
+
+Processes in them reach each other over the cable and nothing else, as on two machines that share
+a switch; files and process numbers are shared. It takes root (or CAP_NET_ADMIN and CAP_SYS_ADMIN)
+and iproute2; where they are missing `two_hosts` skips the test, with the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ADDRESSES = ("10.77.0.1", "10.77.0.2")
+INTERFACE = "cable"
+
+_counter = itertools.count()
+
+
+@dataclasses.dataclass(frozen=True)
+class TwoHosts:
+    """Two namespaces, host 0 and host 1.
+
+    Attributes:
+        names: of the namespaces, as ``ip netns`` lists them.
+        addresses: IPv4 addresses at the ends of the cable. Each host has its own 127.0.0.1 too.
+    """
+
+    names: tuple[str, str]
+    addresses: tuple[str, str] = ADDRESSES
+
+    def run(
+        self, host: int, argv: Sequence[str], env: Mapping[str, str] | None = None, **popen: Any
+    ) -> subprocess.Popen[Any]:
+        """Start `argv` on `host`; its pid is that of the command itself.
+
+        Args:
+            host: 0 or 1.
+            argv: the command and its arguments.
+            env: the whole environment; by default this process's.
+            popen: further arguments of `subprocess.Popen`.
+        """
+        command = ["ip", "netns", "exec", self.names[host], *argv]
+        return subprocess.Popen(command, env=None if env is None else dict(env), **popen)
+
+    def link_down(self, host: int) -> None:
+        """Take the interface of `host` down: nothing passes either way."""
+        _ip("-n", self.names[host], "link", "set", INTERFACE, "down")
+
+    def link_up(self, host: int) -> None:
+        """Take it up again."""
+        _ip("-n", self.names[host], "link", "set", INTERFACE, "up")
+
+    def delay(self, host: int, milliseconds: float) -> None:
+        """Delay every packet that leaves `host`; 0 ends it.
+
+        Skips the test where the kernel cannot (no ``sch_netem``).
+        """
+        base = ["tc", "-n", self.names[host], "qdisc"]
+        if milliseconds <= 0:
+            subprocess.run([*base, "del", "dev", INTERFACE, "root"], capture_output=True)
+            return
+        wanted = ["root", "netem", "delay", f"{milliseconds}ms"]
+        try:
+            _run([*base, "replace", "dev", INTERFACE, *wanted])
+        except (OSError, subprocess.CalledProcessError) as error:
+            pytest.skip(f"this machine cannot delay packets: {_reason(error)}")
+
+    def pids(self, host: int) -> list[int]:
+        """The processes that run on `host`."""
+        return [int(pid) for pid in _ip("netns", "pids", self.names[host]).split()]
+
+
+@contextlib.contextmanager
+def two_hosts() -> Iterator[TwoHosts]:
+    """Two hosts for the length of the block; what still runs on them at its end is killed."""
+    if shutil.which("ip") is None:
+        pytest.skip("network namespaces need the command ip (iproute2)")
+    _remove_left_over()
+    number = next(_counter)
+    names = (f"drumline-{os.getpid()}-{number}-0", f"drumline-{os.getpid()}-{number}-1")
+    hosts = TwoHosts(names)
+    with contextlib.ExitStack() as stack:
+        try:
+            for name in names:
+                _ip("netns", "add", name)
+                stack.callback(_remove, name)
+            _connect(hosts)
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"this machine forbids network namespaces: {_reason(error)}")
+        yield hosts
+
+
+def _connect(hosts: TwoHosts) -> None:
+    first, second = hosts.names
+    cable = ["link", "add", INTERFACE, "type", "veth", "peer", "name", INTERFACE, "netns", second]
+    _ip("-n", first, *cable)
+    for name, address in zip(hosts.names, hosts.addresses, strict=True):
+        _ip("-n", name, "address", "add", f"{address}/24", "dev", INTERFACE)
+        _ip("-n", name, "link", "set", INTERFACE, "up")
+        _ip("-n", name, "link", "set", "lo", "up")
+
+
+def _remove(name: str) -> None:
+    """Delete a namespace. A process left in it would keep it alive unseen, so it is killed."""
+    for pid in _ip("netns", "pids", name).split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+    _ip("netns", "del", name)
+
+
+def _remove_left_over() -> None:
+    """Delete the namespaces of test runs that were killed before they could."""
+    for name in re.findall(r"^drumline-\d+-\d+-[01]\b", _ip("netns", "list"), re.MULTILINE):
+        if not Path("/proc", name.split("-")[1]).exists():
+            with contextlib.suppress(subprocess.CalledProcessError):  # another run was quicker
+                _remove(name)
+
+
+def _ip(*arguments: str) -> str:
+    return _run(["ip", *arguments])
+
+
+def _run(command: list[str]) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def _reason(error: OSError | subprocess.CalledProcessError) -> str:
+    return str(getattr(error, "stderr", "") or error).strip()
