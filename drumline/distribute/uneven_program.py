@@ -9,37 +9,20 @@ import jax
 import numpy as np
 
 from drumline.distribute.arguments import for_replica, is_apart
-from drumline.distribute.compiled_step import CompiledStep
 from drumline.distribute.lockstep import run_in_turn
 from drumline.distribute.outputs import joined, unwrap, wrap
 from drumline.distribute.per_replica import PerReplica
-from drumline.training.state_scope import StateScope, assign_values
+from drumline.distribute.whole_program import WholeProgram
+from drumline.training.state_scope import assign_values
 
 
-class UnevenProgram(CompiledStep):
+class UnevenProgram(WholeProgram):
     """The replicas' steps one after another in one program, which every device computes.
 
     No replica computes with padding, and the sums over the replicas are those of the shares as
     they are. Replicas without a row take no part: they contribute to no sum and no mean, and
     return nothing. It is meant for the last batch of an epoch.
     """
-
-    def discover(self, arrays: Sequence[Any]) -> StateScope:
-        scopes: list[StateScope] = []
-
-        def trace(arrays: Sequence[Any]) -> Any:
-            scopes.append(StateScope())
-            with scopes[-1]:
-                return self._in_turn(arrays)
-
-        jax.eval_shape(trace, list(arrays))
-        return scopes[-1]
-
-    def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any]:
-        scope = StateScope([*self.written, *self.read], [*written, *read], sealed=True)
-        with scope:
-            outputs = self._in_turn(arrays)
-            return outputs, [scope.value_of(variable) for variable in self.written]
 
     def place(self, arrays: Sequence[Any]) -> list[Any]:
         placed: list[Any] = self.strategy.place_everywhere(list(arrays))
@@ -48,7 +31,7 @@ class UnevenProgram(CompiledStep):
     def finish(self, outputs: Any) -> Any:
         return joined("the results", [unwrap(output, lambda leaf: leaf) for output in outputs])
 
-    def _in_turn(self, arrays: Sequence[Any]) -> Any:
+    def call(self, arrays: Sequence[Any]) -> Any:
         tree = self.form.arguments(arrays)
         outputs, variables, values = run_in_turn(
             self.strategy, self.fn, calls_of(tree, self.strategy.num_replicas_in_sync), eager=False

@@ -6,35 +6,15 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-import jax
-
 from drumline.distribute.adoption import owner_of
-from drumline.distribute.compiled_step import CompiledStep
 from drumline.distribute.functions.placement import brought_together
 from drumline.distribute.in_flight import InFlight
 from drumline.distribute.outputs import unwrap, wrap
-from drumline.training.state_scope import StateScope
+from drumline.distribute.whole_program import WholeProgram
 
 
-class FunctionProgram(CompiledStep):
+class FunctionProgram(WholeProgram):
     """``fn`` as it is, seen from outside of the replicas; steps that it runs become part of it."""
-
-    def discover(self, arrays: Sequence[Any]) -> StateScope:
-        scopes: list[StateScope] = []
-
-        def trace(arrays: Sequence[Any]) -> Any:
-            scopes.append(StateScope())
-            with scopes[-1]:
-                return self._call(arrays)
-
-        jax.eval_shape(trace, list(arrays))
-        return scopes[-1]
-
-    def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any]:
-        scope = StateScope([*self.written, *self.read], [*written, *read], sealed=True)
-        with scope:
-            outputs = self._call(arrays)
-            return outputs, [scope.value_of(variable) for variable in self.written]
 
     def place(self, arrays: Sequence[Any]) -> list[Any]:
         return brought_together(arrays, [*self.written, *self.read])
@@ -49,6 +29,6 @@ class FunctionProgram(CompiledStep):
         owners = {id(owner): owner for owner in map(owner_of, [*self.written, *self.read])}
         return [owner.in_flight for owner in owners.values() if owner is not None]
 
-    def _call(self, arrays: Sequence[Any]) -> Any:
+    def call(self, arrays: Sequence[Any]) -> Any:
         args, kwargs = self.form.arguments(arrays)
         return wrap(self.fn(*args, **kwargs), lambda leaf: leaf)

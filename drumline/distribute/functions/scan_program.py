@@ -42,7 +42,7 @@ class ScanProgram(FunctionProgram):
             values, carried = state
             scope = StateScope([*self.written, *self.read], [*values, *read], sealed=True)
             with scope:
-                outputs = jax.tree.leaves(self._call([*around, *carried, *batch]))
+                outputs = jax.tree.leaves(self.call([*around, *carried, *batch]))
                 new = [scope.value_of(variable) for variable in self.written]
             return (new, _as_before(carried, outputs)), None
 
