@@ -3,54 +3,21 @@
 ``import drumline as dl`` selects Keras's JAX backend, registers the faster CPU lowerings, and
 teaches Keras's ``fit`` about strategies and datasets. The rooms of the package are described in
 ``docs/architecture.md``.
+
+The command ``drumline`` alone loads all this only when it is asked for: what starts and watches
+training processes needs neither JAX nor Keras, which take seconds to import.
 """
 
-from drumline import _backend
+import importlib
+import sys
+from typing import TYPE_CHECKING
 
-_backend.select_keras_backend()
-_backend.keep_cpu_platform()
+if TYPE_CHECKING or "drumline_command" not in sys.modules:
+    from drumline._public import *  # noqa: F403
+    from drumline._public import __all__  # noqa: F401
+else:
 
-from drumline import (  # noqa: E402
-    _large_buffers,
-    config,
-    data,
-    datasets,
-    distribute,
-    keras,
-    lowerings,
-    nn,
-)
-from drumline.data import TensorSpec  # noqa: E402
-from drumline.distribute import (  # noqa: E402
-    Variable,
-    VariableAggregation,
-    VariableSynchronization,
-    function,
-)
-from drumline.training import (  # noqa: E402
-    GradientTape,
-    UnconnectedGradients,
-    value_and_grad,
-)
-
-_large_buffers.keep()
-lowerings.install()
-keras.install()
-
-__all__ = [
-    "GradientTape",
-    "TensorSpec",
-    "UnconnectedGradients",
-    "Variable",
-    "VariableAggregation",
-    "VariableSynchronization",
-    "config",
-    "data",
-    "datasets",
-    "distribute",
-    "function",
-    "keras",
-    "lowerings",
-    "nn",
-    "value_and_grad",
-]
+    def __getattr__(name: str) -> object:
+        if name.startswith("__"):  # asked of every package by the import system
+            raise AttributeError(name)
+        return getattr(importlib.import_module("drumline._public"), name)

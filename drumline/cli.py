@@ -69,6 +69,7 @@ def demo(
     from rich.console import Console
     from rich.markup import escape
 
+    import drumline._public  # noqa: F401 - chooses Keras's backend before anything imports Keras
     from drumline.demo.run import DemoError, run_demo
     from drumline.demo.settings import settings_for
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 LIMIT = 500
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("benchmarks", "drumline", "rust/src", "scripts", "tests")
+FOLDERS = ("benchmarks", "drumline", "drumline_command", "rust/src", "scripts", "tests")
 SUFFIXES = {".py", ".pyi", ".rs"}
 
 

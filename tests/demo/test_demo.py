@@ -25,7 +25,7 @@ from drumline.demo.settings import settings_for
 from drumline.demo.train import TrainedRun
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = [sys.executable, "-u", "-c", "from drumline.cli import app; app()"]
+PROGRAM = [sys.executable, "-u", "-c", "from drumline_command import run; run()"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
 
 

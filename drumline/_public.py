@@ -1,0 +1,51 @@
+"""Everything that ``import drumline`` offers, and what it changes in Keras and JAX."""
+
+from drumline import _backend
+
+_backend.select_keras_backend()
+_backend.keep_cpu_platform()
+
+from drumline import (  # noqa: E402
+    _large_buffers,
+    config,
+    data,
+    datasets,
+    distribute,
+    keras,
+    lowerings,
+    nn,
+)
+from drumline.data import TensorSpec  # noqa: E402
+from drumline.distribute import (  # noqa: E402
+    Variable,
+    VariableAggregation,
+    VariableSynchronization,
+    function,
+)
+from drumline.training import (  # noqa: E402
+    GradientTape,
+    UnconnectedGradients,
+    value_and_grad,
+)
+
+_large_buffers.keep()
+lowerings.install()
+keras.install()
+
+__all__ = [
+    "GradientTape",
+    "TensorSpec",
+    "UnconnectedGradients",
+    "Variable",
+    "VariableAggregation",
+    "VariableSynchronization",
+    "config",
+    "data",
+    "datasets",
+    "distribute",
+    "function",
+    "keras",
+    "lowerings",
+    "nn",
+    "value_and_grad",
+]

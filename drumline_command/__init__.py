@@ -1,0 +1,14 @@
+"""The start of the command ``drumline``.
+
+It is a package of its own because importing anything from ``drumline`` runs ``drumline/__init__``
+first. That finds this module loaded and leaves JAX and Keras to the commands that need them.
+"""
+
+from __future__ import annotations
+
+
+def run() -> None:
+    """Run the command, with the arguments of this process."""
+    from drumline.cli import app
+
+    app(prog_name="drumline")
