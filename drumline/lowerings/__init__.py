@@ -15,7 +15,9 @@ Anything else raises ``ValueError``. The names are
   products;
 - ``weight_gradient``: weight gradients of larger kernels, as matrix products over blocks of the
   batch that fit the caches;
-- ``few_channels``: forward convolutions of few channels as one matrix product.
+- ``few_channels``: forward convolutions of few channels as one matrix product;
+- ``eigen_convolution``: the other convolutions by Eigen instead of YNNPACK, where jaxlib would
+  take the latter.
 
 Programs that JAX compiled before a call of ``install()`` or ``uninstall()`` keep what they were
 compiled with, until ``jax.clear_caches()``.

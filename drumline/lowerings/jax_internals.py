@@ -6,14 +6,19 @@ returns the results as MLIR values. JAX keeps one table of rules for every platf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax
+from jax._src import compiler
 from jax._src.interpreters import mlir
 from jax._src.lax.convolution import conv_general_dilated_p
 from jax._src.lax.windowed_reductions import select_and_scatter_add_p
 
 Rule = Callable[..., Sequence[Any]]
+Override = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 CONVOLUTION = conv_general_dilated_p
 """The primitive of ``jax.lax.conv_general_dilated`` and of its gradients."""
@@ -78,3 +83,50 @@ def partitioned(context: Any) -> bool:
     mesh = getattr(axes, "mesh", None)
     manual: frozenset[str] = getattr(axes, "manual_axes", frozenset())
     return mesh is None or set(manual) != set(mesh.axis_names)
+
+
+_compile_options = compiler.get_compile_options
+
+
+def override_cpu_options(override: Override | None) -> None:
+    """Passes the compiler options of every program for the CPU through ``override``.
+
+    ``None`` leaves them as they are again.
+    """
+    if override is None:
+        compiler.get_compile_options = _compile_options
+        return
+
+    @functools.wraps(_compile_options)
+    def get_compile_options(*args: Any, **kwargs: Any) -> Any:
+        backend = kwargs.get("backend")
+        if backend is not None and backend.platform == "cpu":
+            kwargs["env_options_overrides"] = override(kwargs.get("env_options_overrides") or {})
+        return _compile_options(*args, **kwargs)
+
+    compiler.get_compile_options = get_compile_options
+
+
+@functools.cache
+def knows_option(name: str, value: str) -> bool:
+    """Whether jaxlib's compiler for the CPU takes ``value`` for its option ``name``."""
+    on_cpu = jax.sharding.SingleDeviceSharding(jax.local_devices(backend="cpu")[0])
+    scalar = jax.ShapeDtypeStruct((), "float32", sharding=on_cpu)
+    program = jax.jit(lambda x: x, compiler_options={name: value}).lower(scalar)
+    try:
+        program.compile()
+    except jax.errors.JaxRuntimeError as error:
+        if "INVALID_ARGUMENT" not in str(error):
+            raise
+        return False
+    return True
+
+
+def set_by_flag(name: str) -> bool:
+    """Whether the environment's ``XLA_FLAGS`` set the compiler option ``name``."""
+    return f"--{name}" in os.environ.get("XLA_FLAGS", "")
+
+
+def x64_enabled() -> bool:
+    """Whether arrays of 64-bit numbers are allowed."""
+    return bool(jax.dtypes.canonicalize_dtype("float64") == "float64")

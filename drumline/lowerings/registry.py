@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from drumline.lowerings import jax_internals, max_pool_gradient
+from drumline.lowerings import convolution_library, jax_internals, max_pool_gradient
 from drumline.lowerings.convolution import FORMS, convolution_rule
 from drumline.lowerings.selection import VARIABLE, select
 
-KNOWN = ("max_pool_gradient", *FORMS)
+KNOWN = ("max_pool_gradient", *FORMS, "eigen_convolution")
 
 _installed: tuple[str, ...] = ()
 _replaced: dict[Any, Any | None] = {}
@@ -22,8 +22,8 @@ def install(names: tuple[str, ...] | None = None) -> tuple[str, ...]:
 
     Args:
         names: those to install, of ``max_pool_gradient``, ``pointwise_convolution``,
-            ``weight_gradient`` and ``few_channels``; by default what ``DRUMLINE_CPU_LOWERINGS``
-            asks for.
+            ``weight_gradient``, ``few_channels`` and ``eigen_convolution``; by default what
+            ``DRUMLINE_CPU_LOWERINGS`` asks for.
 
     Raises:
         ValueError: if a name, given or in the environment, is none of these.
@@ -43,6 +43,8 @@ def install(names: tuple[str, ...] | None = None) -> tuple[str, ...]:
         original = _replace(jax_internals.CONVOLUTION)
         rule = convolution_rule(original, forms)
         jax_internals.register(jax_internals.CONVOLUTION, rule)
+    if "eigen_convolution" in chosen:
+        convolution_library.use_eigen()
     _installed = chosen
     return chosen
 
@@ -53,6 +55,7 @@ def uninstall() -> None:
     for primitive, entry in _replaced.items():
         jax_internals.restore(primitive, entry)
     _replaced.clear()
+    convolution_library.use_default()
     _installed = ()
 
 
