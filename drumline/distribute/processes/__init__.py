@@ -1,0 +1,11 @@
+"""Several processes that compute together: how they start, watch one another, and end.
+
+`start` joins the processes of a cluster; `watchdog` surrounds a step. What happens when one of
+them fails is written down in ``docs/architecture.md``.
+"""
+
+from drumline.distribute.processes.group import ProcessGroup, Resolver
+from drumline.distribute.processes.peer_lost import PeerLostError
+from drumline.distribute.processes.start import start, watchdog
+
+__all__ = ["PeerLostError", "ProcessGroup", "Resolver", "start", "watchdog"]

@@ -1,0 +1,41 @@
+"""Addresses of tasks, ``host:port``, and whether this machine can listen on one."""
+
+from __future__ import annotations
+
+import socket
+
+
+def split(address: str) -> tuple[str, int]:
+    """The host, without an IPv6 address's brackets, and the port.
+
+    Raises:
+        ValueError: if `address` is not ``host:port``.
+    """
+    host, separator, port = address.rpartition(":")
+    if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError(f"{address!r} is not an address: write host:port, as in '10.0.0.1:2222'")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def require_free(address: str, task: str) -> None:
+    """Check that this machine can listen on `address`, the one that the cluster gives to `task`.
+
+    Raises:
+        RuntimeError: if the port is taken, the address is another machine's, or the host's name
+            is unknown.
+    """
+    host, port = split(address)
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+            probe.listen(1)
+    except OSError as error:
+        raise RuntimeError(
+            f"{task} cannot listen on its address in the cluster, {address}: {error}. The address "
+            f"must be one of this machine and its port free; check that this is the machine of "
+            f"{task}, and that no process of an earlier run is left."
+        ) from error

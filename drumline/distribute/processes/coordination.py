@@ -1,0 +1,102 @@
+"""What the processes of a group tell one another beside their collectives."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import jax
+
+from drumline.distribute.processes import jax_internals
+from drumline.distribute.processes.group import ProcessGroup
+from drumline.distribute.processes.local_process import LocalProcess
+from drumline.failure_record import Kind
+
+_FAILURE = "drumline/failure"
+_LEFT = "drumline/left"
+_PROCESS = "drumline/process"
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """The first failure in the group.
+
+    Attributes:
+        task: the task that told of it.
+        kind: see `drumline.failure_record`.
+        message: one line.
+        peer: the task that it blames, if not itself.
+    """
+
+    task: str
+    kind: Kind
+    message: str
+    peer: str | None
+
+    @property
+    def to_blame(self) -> str:
+        """The task to blame, as ``"worker:1"``."""
+        return self.peer or self.task
+
+
+class Coordination:
+    """The group's blackboard, which process 0 keeps: each key is written once.
+
+    Methods raise ``jax.errors.JaxRuntimeError`` if process 0 cannot be reached.
+    """
+
+    def __init__(self, client: Any, group: ProcessGroup) -> None:
+        self._client = client
+        self._group = group
+
+    def exchange_processes(self, timeout_seconds: int) -> list[LocalProcess]:
+        """All processes of the group, by index, once each has called this."""
+        self._client.key_value_set(
+            f"{_PROCESS}/{self._group.process_index}", LocalProcess.this().to_json()
+        )
+        return [
+            LocalProcess.from_json(
+                self._client.blocking_key_value_get(f"{_PROCESS}/{index}", timeout_seconds * 1000)
+            )
+            for index in range(self._group.num_processes)
+        ]
+
+    def tell_failure(self, failure: Failure) -> None:
+        """Write `failure` down, unless another came first."""
+        try:
+            self._client.key_value_set(_FAILURE, json.dumps(dataclasses.asdict(failure)))
+        except jax.errors.JaxRuntimeError as error:
+            if "ALREADY_EXISTS" not in str(error):
+                raise
+
+    def failure(self) -> Failure | None:
+        """The first failure that was told, if any."""
+        try:
+            return Failure(**json.loads(self._client.key_value_try_get(_FAILURE)))
+        except jax.errors.JaxRuntimeError as error:
+            if "NOT_FOUND" not in str(error):
+                raise
+            return None
+
+    def wait_for_failure(self, timeout_seconds: int) -> Failure | None:
+        """The first failure, as soon as there is one; None when the time is over."""
+        try:
+            text = self._client.blocking_key_value_get(_FAILURE, timeout_seconds * 1000)
+        except jax.errors.JaxRuntimeError as error:
+            if "DEADLINE_EXCEEDED" not in str(error):
+                raise
+            return None
+        return Failure(**json.loads(text))
+
+    def tell_leaving(self) -> None:
+        """Say that this process has done its work."""
+        self._client.key_value_set(f"{_LEFT}/{self._group.process_index}", "")
+
+    def left(self) -> set[int]:
+        """The processes that have done their work."""
+        return {int(key.rpartition("/")[2]) for key, _ in self._client.key_value_dir_get(_LEFT)}
+
+    def live(self) -> set[int]:
+        """The processes that are alive, once all those have asked."""
+        return jax_internals.live_processes(self._client, range(self._group.num_processes))

@@ -1,0 +1,165 @@
+"""What this room uses of JAX that is not public API (jax 0.8 to 0.10)."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+import os
+import tempfile
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+try:
+    from jax._src import compilation_cache, compiler, distributed, xla_bridge
+    from jax._src.lru_cache import LRUCache
+    from jaxlib import _jax
+except ImportError as error:
+    raise ImportError(
+        f"This jax ({jax.__version__}) lacks what drumline builds on: {error}. "
+        "Install jax>=0.8,<0.11."
+    ) from error
+
+_state = distributed.global_state
+_SERVICE_OPTION = "recoverable: " in str(_jax.get_distributed_runtime_service.__doc__)
+
+
+def connect(
+    address: str, num_processes: int, process_index: int, *, heartbeat: int, initialization: int
+) -> Any:
+    """Join the coordination service at `address`, and host it as process 0; returns the client.
+
+    As ``jax.distributed.initialize``, but
+
+    - the service listens on `address` only;
+    - a process may leave while others work (no barrier at exit);
+    - a process that falls silent does not abort the others: they find out by `live_processes`
+      ("recoverable", in the coordination service's words);
+    - SIGTERM keeps its meaning: no preemption notifier is started.
+    """
+    with contextlib.suppress(AttributeError):  # jax 0.8 has no such switch
+        jax.config.update("jax_enable_preemption_service", False)
+    timeouts = {"heartbeat_timeout": heartbeat, "shutdown_timeout": 0}
+    service_option = {"recoverable": True} if _SERVICE_OPTION else {}
+    client_option = {} if _SERVICE_OPTION else {"recoverable": True}
+    if process_index == 0:
+        _state.service = _jax.get_distributed_runtime_service(
+            address, num_processes, **timeouts, **service_option
+        )
+    _state.client = _jax.get_distributed_runtime_client(
+        address,
+        process_index,
+        init_timeout=initialization,
+        use_compression=True,
+        **timeouts,
+        **client_option,
+    )
+    _state.coordinator_address = address
+    _state.process_id = process_index
+    _state.num_processes = num_processes
+    try:
+        _state.client.connect()
+    except BaseException:
+        forget()
+        raise
+    return _state.client
+
+
+def is_connected() -> bool:
+    """Whether this process is part of a group, ours or one of ``jax.distributed``."""
+    return _state.client is not None
+
+
+def forget() -> None:
+    """Be a process of its own again, as before `connect`."""
+    _state.client = _state.service = _state.coordinator_address = None
+    _state.process_id, _state.num_processes = 0, 1
+
+
+def live_processes(client: Any, indices: Sequence[int]) -> set[int]:
+    """Which of the processes are alive; waits until all that are alive have asked."""
+    return set(client.get_live_nodes(list(indices)))
+
+
+def listen_on(host: str) -> None:
+    """Let the CPU's collectives listen at `host`, and not at what the host's name resolves to."""
+
+    def cpu_client() -> Any:
+        collectives = _jax.make_gloo_tcp_collectives(
+            distributed_client=_state.client, hostname=host
+        )
+        return xla_bridge.make_cpu_client(collectives=collectives)
+
+    registration = xla_bridge._backend_factories["cpu"]
+    xla_bridge._backend_factories["cpu"] = dataclasses.replace(registration, factory=cpu_client)
+
+
+def write_cache_from_every_process() -> None:
+    """Let every process write the compilation cache, atomically, and not process 0 alone.
+
+    On CPUs the keys differ from process to process, so that what process 0 writes serves no other.
+    """
+    compiler._cache_write = _write_compiled
+    compilation_cache.get_file_cache = _shared_cache
+    compilation_cache.reset_cache()
+
+
+def _write_compiled(
+    cache_key: str,
+    compile_time_secs: float,
+    module_name: str,
+    backend: Any,
+    executable: Any,
+    host_callbacks: Sequence[Any],
+) -> None:
+    if host_callbacks:
+        return
+    if compile_time_secs < jax.config.values["jax_persistent_cache_min_compile_time_secs"]:
+        return
+    try:
+        compilation_cache.put_executable_and_time(
+            cache_key, module_name, executable, backend, int(compile_time_secs)
+        )
+    except Exception as error:
+        if jax.config.values["jax_raise_persistent_cache_errors"]:
+            raise
+        warnings.warn(
+            f"The compilation cache could not take {module_name!r}: {error}", stacklevel=2
+        )
+
+
+def _shared_cache(path: str) -> tuple[Any, str]:
+    max_size: int = jax.config.values["jax_compilation_cache_max_size"]
+    return _AtomicCache(path, max_size=max_size), path
+
+
+class _AtomicCache(LRUCache):
+    """JAX's cache of files, of which no process ever reads half an entry."""
+
+    def put(self, key: str, value: bytes) -> None:
+        if self.eviction_enabled or "://" in str(self.path):
+            super().put(key, value)  # a lock file guards these, or the store is atomic itself
+            return
+        entry = Path(str(self.path)) / f"{key}-cache"
+        if entry.exists():
+            return
+        with tempfile.NamedTemporaryFile(dir=entry.parent, prefix=".part-", delete=False) as part:
+            part.write(value)
+        os.replace(part.name, entry)
+
+
+def _require(function: Any, *names: str) -> None:
+    missing = set(names) - set(inspect.signature(function).parameters)
+    if missing:
+        raise ImportError(
+            f"This jax ({jax.__version__}) is not one drumline knows: {function.__name__} lacks "
+            f"{sorted(missing)}. Install jax>=0.8,<0.11."
+        )
+
+
+_require(compiler._cache_write, *inspect.signature(_write_compiled).parameters)
+_require(xla_bridge.make_cpu_client, "collectives")

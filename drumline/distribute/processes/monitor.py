@@ -1,0 +1,85 @@
+"""Threads that learn of other processes' ends while this one computes, waits or idles."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+import jax
+
+from drumline.distribute.processes.coordination import Failure
+from drumline.distribute.processes.ending import Ending
+from drumline.distribute.processes.membership import Blame, Membership
+from drumline.distribute.processes.peer_lost import PeerLostError
+from drumline.distribute.processes.watchdog import stacks_of_all_threads
+
+_ASK_SECONDS = 1.0
+_LISTEN_SECONDS = 3600
+_OWN_ERROR_SECONDS = 0.3
+
+
+class Monitor:
+    """Ends this process when another has failed or has fallen silent."""
+
+    def __init__(self, membership: Membership, ending: Ending) -> None:
+        self._membership = membership
+        self._ending = ending
+        self._stopped = threading.Event()
+        self._threads = [
+            threading.Thread(target=target, name=f"drumline-{target.__name__}", daemon=True)
+            for target in (self._listen, self._watch)
+        ]
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Let the threads end; they do so once this process is no longer part of the group."""
+        self._stopped.set()
+
+    def join(self) -> None:
+        """Wait for the threads, which after the end of the group takes no time."""
+        for thread in self._threads:
+            thread.join(1.0)
+
+    def _listen(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                failure = self._membership.coordination.wait_for_failure(_LISTEN_SECONDS)
+            except jax.errors.JaxRuntimeError:  # process 0 is gone, or this process has left
+                return
+            if failure is not None and not self._stopped.is_set():
+                time.sleep(_OWN_ERROR_SECONDS)  # the same error may be about to end this one, too
+                self._lost(self._membership.told(failure), self._stacks(failure))
+
+    def _watch(self) -> None:
+        expected = set(self._membership.others)
+        while not self._stopped.wait(_ASK_SECONDS) and expected:
+            try:
+                missing = expected - self._membership.coordination.live()
+                done = missing & (self._membership.coordination.left() if missing else set())
+            except jax.errors.JaxRuntimeError:
+                return
+            if missing - done and not self._stopped.is_set():
+                self._lost(self._membership.silent(min(missing - done)))
+            expected -= done
+
+    def _stacks(self, failure: Failure) -> str:
+        if failure.kind != "stuck":
+            return ""
+        stacks = stacks_of_all_threads()
+        task = self._membership.group.task
+        print(
+            f"drumline: {task} stands here while {failure.task} is stuck:\n{stacks}",
+            file=sys.stderr,
+        )
+        return stacks
+
+    def _lost(self, blame: Blame, trace: str = "") -> None:
+        sentence = self._membership.sentence(blame)
+        error = PeerLostError(f"{sentence}. This process cannot go on alone.", peer=blame.peer)
+        print(f"drumline: {self._membership.group.task} ends. {error}", file=sys.stderr)
+        self._ending.lost(error, trace)

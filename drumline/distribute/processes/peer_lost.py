@@ -1,0 +1,33 @@
+"""The error of a process whose peer has gone."""
+
+from __future__ import annotations
+
+import re
+
+import jax
+
+_SIGNS = re.compile(
+    r"gloo|nccl|coordination ?service|distributed service|stopped sending heartbeats",
+    re.IGNORECASE,
+)
+
+
+class PeerLostError(RuntimeError):
+    """A collective failed because another process of the group ended, stopped or fell silent.
+
+    The group cannot go on: end this process, and restart all from the last checkpoint.
+
+    Attributes:
+        peer: the task to blame, as ``"worker:1"``, or None if it could not be found out.
+        step: the step that failed, if known.
+    """
+
+    def __init__(self, message: str, *, peer: str | None = None, step: int | None = None) -> None:
+        super().__init__(message)
+        self.peer = peer
+        self.step = step
+
+
+def is_about_a_peer(error: BaseException) -> bool:
+    """Whether JAX's runtime says that a collective or the coordination of processes failed."""
+    return isinstance(error, jax.errors.JaxRuntimeError) and bool(_SIGNS.search(str(error)))

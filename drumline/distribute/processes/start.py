@@ -1,0 +1,158 @@
+"""Becoming one of several processes that compute together."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator
+
+import jax
+
+from drumline._jax_start import jax_has_started
+from drumline.distribute.processes import addresses, environment, jax_internals
+from drumline.distribute.processes.coordination import Coordination
+from drumline.distribute.processes.ending import Ending
+from drumline.distribute.processes.group import ProcessGroup, Resolver, group_of
+from drumline.distribute.processes.membership import Membership
+from drumline.distribute.processes.monitor import Monitor
+from drumline.distribute.processes.watchdog import Watchdog
+
+
+@dataclasses.dataclass(frozen=True)
+class _Running:
+    group: ProcessGroup
+    watchdog: Watchdog
+
+
+_running: _Running | None = None
+
+
+def start(
+    resolver: Resolver,
+    *,
+    heartbeat_timeout_seconds: int = 25,
+    initialization_timeout_seconds: int = 300,
+    collective_timeout_seconds: int | None = None,
+) -> ProcessGroup:
+    """Join the processes of the resolver's cluster, and start JAX on the devices of all.
+
+    Process 0 is the chief, or the first worker where there is no chief; JAX's coordination service
+    listens on its address in the cluster. Collectives on CPUs (Gloo) listen on a free port of each
+    process's host in the cluster; those on GPUs (NCCL) and TPUs go their own ways. From here on
+
+    - an uncaught Python exception ends the process within a second, and its peers with it;
+    - a peer that sends no heartbeat (killed, stopped, unreachable) ends this process;
+    - at its end a process waits for nobody for long, but for process 0, which stays to the last.
+
+    Each leaves a failure record (`drumline.failure_record`) and a line that names the peer.
+
+    Starting again for the same cluster does nothing. A cluster of one process, or none, and an
+    evaluator start nothing: only ``DRUMLINE_CPU_DEVICES`` and ``DRUMLINE_COMPILATION_CACHE`` are
+    honoured.
+
+    Args:
+        resolver: a cluster resolver: its ``cluster_spec()``, ``task_type`` and ``task_id`` count.
+        heartbeat_timeout_seconds: how long a peer may be silent.
+        initialization_timeout_seconds: how long to wait for the others to start.
+        collective_timeout_seconds: how long a collective on CPUs may wait for a peer, which may
+            just be slow, before it raises `PeerLostError`; by default XLA's limit (30 minutes).
+
+    Raises:
+        RuntimeError: if JAX has started, or has joined other processes, already; if this process
+            cannot listen on its address; if the others do not come in time.
+        ValueError: if the cluster or the task is not one to compute with.
+    """
+    global _running
+    group = group_of(resolver)
+    if _running is not None:
+        if _running.group != group:
+            raise RuntimeError(
+                f"This process is {_running.group.task} of the processes {_running.group.tasks} "
+                f"at {_running.group.addresses}; it cannot join another cluster as well."
+            )
+        return group
+    if group.num_processes == 1:
+        environment.apply_launcher_settings()
+        return group
+    _require_fresh_jax()
+    environment.apply_launcher_settings()
+    if collective_timeout_seconds is not None:
+        environment.limit_collectives(collective_timeout_seconds)
+    membership = _join(group, heartbeat_timeout_seconds, initialization_timeout_seconds)
+    ending = Ending(membership)
+    monitor = Monitor(membership, ending)
+    ending.install()
+    monitor.start()
+    atexit.register(_leave, os.getpid(), monitor, ending)
+    jax.devices()
+    _running = _Running(group, Watchdog(ending))
+    return group
+
+
+@contextlib.contextmanager
+def watchdog(step: int | None = None, timeout_seconds: float | None = None) -> Iterator[None]:
+    """Watch a block that takes one step and waits for its results.
+
+    If the block takes longer than `timeout_seconds`, the stacks of all threads go to standard
+    error, here and in the other processes, a failure record says so, and the process ends. If the
+    block fails because a peer is gone, `PeerLostError` names the peer. In a process that `start`
+    has not joined to others nothing is watched.
+
+    Args:
+        step: the step's number, for messages.
+        timeout_seconds: None watches for lost peers only.
+    """
+    if _running is None:
+        yield
+        return
+    with _running.watchdog.step(step, timeout_seconds):
+        yield
+
+
+def _require_fresh_jax() -> None:
+    if jax_internals.is_connected():
+        raise RuntimeError(
+            "jax.distributed.initialize() was called before: leave it out, as drumline joins the "
+            "processes of the cluster itself."
+        )
+    if jax_has_started():
+        raise RuntimeError(
+            "JAX has started before this process joined its cluster, and its devices are fixed. "
+            "Create the strategy at the beginning of the program, before anything computes, "
+            "lists devices or loads a model (in a notebook: restart the kernel first)."
+        )
+
+
+def _join(group: ProcessGroup, heartbeat: int, initialization: int) -> Membership:
+    own = group.addresses[group.process_index]
+    if group.process_index == 0:
+        addresses.require_free(own, group.task)
+    jax_internals.listen_on(addresses.split(own)[0])
+    jax_internals.write_cache_from_every_process()
+    try:
+        client = jax_internals.connect(
+            group.addresses[0],
+            group.num_processes,
+            group.process_index,
+            heartbeat=heartbeat,
+            initialization=initialization,
+        )
+        coordination = Coordination(client, group)
+        processes = coordination.exchange_processes(initialization)
+    except jax.errors.JaxRuntimeError as error:
+        raise RuntimeError(
+            f"{group.task} ({own}) did not meet all of {', '.join(group.tasks)} within "
+            f"{initialization} s at {group.describe(0)}. Start every task of the cluster with the "
+            f"same addresses, and check that each machine reaches that address. JAX says: {error}"
+        ) from error
+    return Membership(group, coordination, processes, heartbeat)
+
+
+def _leave(pid: int, monitor: Monitor, ending: Ending) -> None:
+    if os.getpid() != pid:  # a forked child that ends
+        return
+    monitor.stop()
+    ending.leave()
+    monitor.join()
