@@ -91,6 +91,11 @@ class DatasetIterator(Generic[T]):
                 return self._refill()
         raise StopIteration
 
+    @property
+    def element_spec(self) -> Any:
+        """A ``TensorSpec`` for each leaf, in the structure of the elements."""
+        return self._spec.tree()
+
     def state(self) -> State:
         """The position, small and JSON-able: what comes after it does not depend on the process.
 

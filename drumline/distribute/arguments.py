@@ -98,7 +98,7 @@ def _as_key(leaf: Any) -> Hashable:
     if isinstance(leaf, (bool, int, float, complex, str, bytes)):
         return type(leaf), leaf
     if hasattr(leaf, "element_spec") or hasattr(leaf, "__next__"):
-        kind = "a dataset" if hasattr(leaf, "element_spec") else "an iterator"
+        kind = "an iterator" if hasattr(leaf, "__next__") else "a dataset"
         raise TypeError(
             f"A replica's step got {kind} ({type(leaf).__name__}) as an argument; it takes "
             "batches. Loop over `strategy.experimental_distribute_dataset(dataset)` and pass each "

@@ -11,9 +11,11 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from drumline.data import INFINITE_CARDINALITY
 from drumline.distribute.distributed_iterator import DistributedIterator
 from drumline.distribute.input import InputContext
 from drumline.distribute.per_replica import PerReplica
+from drumline.distribute.per_replica_spec import on_replicas
 from drumline.distribute.reduce_op import REPLICA_AXIS
 
 if TYPE_CHECKING:
@@ -47,12 +49,24 @@ class DistributedDataset:
 
     def __iter__(self) -> DistributedIterator:
         source = iter(self.dataset)
-        return DistributedIterator(source, source, self._distribute, self._distribute_many)
+        return DistributedIterator(
+            source, source, self._distribute, self._distribute_many, lambda: self.element_spec
+        )
 
     @property
     def element_spec(self) -> Any:
-        """The specification of a global batch, as the dataset gives it."""
-        return self.dataset.element_spec  # type: ignore[attr-defined]
+        """What each replica gets: a `TensorSpec` a leaf, or one for each of several replicas.
+
+        The first dimension is None unless all batches have the same number of rows, which divides.
+        """
+        return on_replicas(self.dataset.element_spec, self._replicas, self._share)  # type: ignore[attr-defined]
+
+    @property
+    def _replicas(self) -> int:
+        return self.strategy.num_replicas_in_sync
+
+    def _share(self, rows: int | None) -> int | None:
+        return None if rows is None or rows % self._replicas else rows // self._replicas
 
     def _distribute(self, batch: Any) -> Any:
         replicas = self.strategy.num_replicas_in_sync
@@ -105,12 +119,22 @@ class DistributedDatasetFromFunction:
 
     def __iter__(self) -> DistributedIterator:
         source = iter(self._dataset)
-        return DistributedIterator(source, self._steps(source), self._distribute)
+        return DistributedIterator(
+            source, self._steps(source), self._distribute, spec=lambda: self.element_spec
+        )
 
     @property
     def element_spec(self) -> Any:
-        """The specification of a per-replica batch, as the dataset gives it."""
-        return self._dataset.element_spec  # type: ignore[attr-defined]
+        """What each replica gets: a `TensorSpec` a leaf, or one for each of several replicas.
+
+        The first dimension is None unless all batches have the same number of rows and there is
+        one for every replica in every step.
+        """
+        replicas = self.strategy.num_replicas_in_sync
+        number = int(self._dataset.cardinality())  # type: ignore[attr-defined]
+        full = number == INFINITE_CARDINALITY or (number >= 0 and number % replicas == 0)
+        spec = self._dataset.element_spec  # type: ignore[attr-defined]
+        return on_replicas(spec, replicas, lambda rows: rows if full else None)
 
     def _steps(self, source: Iterator[Any]) -> Iterator[list[Any]]:
         replicas = self.strategy.num_replicas_in_sync

@@ -41,6 +41,7 @@ class DistributedIterator:
         place: puts a step's elements on the replicas' devices.
         place_many: the same for a list of steps of equal shapes, whose arrays are stacked along a
             new first axis; None where steps cannot be stacked.
+        spec: gives the specification of what each replica gets.
     """
 
     def __init__(
@@ -49,11 +50,20 @@ class DistributedIterator:
         steps: Iterator[Any],
         place: Callable[[Any], Any],
         place_many: Callable[[Sequence[Any]], Any] | None = None,
+        spec: Callable[[], Any] | None = None,
     ) -> None:
         self._source = source
         self.steps = steps
         self.place = place
         self.place_many = place_many
+        self._spec = spec
+
+    @property
+    def element_spec(self) -> Any:
+        """What each replica gets; see `DistributedDataset.element_spec`."""
+        if self._spec is None:
+            raise AttributeError("The iterator was made without a specification of its elements.")
+        return self._spec()
 
     def __iter__(self) -> DistributedIterator:
         return self

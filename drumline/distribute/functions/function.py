@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from drumline import config
 from drumline.distribute.arguments import take_apart
 from drumline.distribute.functions.batches import is_batches
+from drumline.distribute.functions.input_signature import InputSignature
 from drumline.distribute.functions.loops import with_loops
 from drumline.distribute.functions.program import FunctionProgram
 from drumline.distribute.functions.staged_loop import LoopOverData, Loops
@@ -22,7 +23,9 @@ MOST_PROGRAMS = 64
 """How many compiled programs a function keeps."""
 
 
-def function(func: Callable[..., Any] | None = None) -> Any:
+def function(
+    func: Callable[..., Any] | None = None, input_signature: Sequence[Any] | None = None
+) -> Any:
     """Compile `func`, as ``tf.function``; a decorator.
 
     The function is traced when it is first called, and again for arguments of another structure,
@@ -40,34 +43,64 @@ def function(func: Callable[..., Any] | None = None) -> Any:
 
     Args:
         func: a Python function; None gives the decorator.
+        input_signature: a specification of the arguments, an entry for each: a pytree of
+            `TensorSpec` and of what a distributed dataset's `element_spec` holds. Every call is
+            checked against it, compiled or not. Python numbers become arrays of the given dtype,
+            so that another number does not compile anew. A dimension of None accepts any size;
+            each size that occurs is compiled once, since a compiled program has fixed shapes.
 
     Returns:
         A `Function`.
+
+    Raises:
+        TypeError: if `input_signature` does not suit the function; and from a call that does not
+            fit it.
     """
     if func is None:
-        return function
-    return Function(func)
+        return functools.partial(function, input_signature=input_signature)
+    return Function(func, input_signature)
 
 
 class Function:
     """A function that `function` compiles; called like the function itself.
 
+    Args:
+        python_function: the function.
+        input_signature: what it is called with; see `function`.
+
     Attributes:
         python_function: the function.
     """
 
-    def __init__(self, python_function: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        python_function: Callable[..., Any],
+        input_signature: Sequence[Any] | None = None,
+    ) -> None:
         self.python_function = python_function
+        self._specs = input_signature
+        self._signatures: dict[int, InputSignature] = {}
         name = getattr(python_function, "__qualname__", repr(python_function))
         self._with_loops = with_loops(python_function, Loops(name))
         self._over_data = False
         self._programs: OrderedDict[Hashable, FunctionProgram] = OrderedDict()
         functools.update_wrapper(self, python_function)
 
+    @property
+    def input_signature(self) -> Sequence[Any] | None:
+        """The specification of the arguments, if one was given."""
+        return self._specs
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else functools.partial(self._call, (instance,))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call((), *args, **kwargs)
+
+    def _call(self, bound: tuple[Any, ...], /, *args: Any, **kwargs: Any) -> Any:
+        if self._specs is not None:
+            args, kwargs = tuple(self._signature(len(bound)).arguments(args, kwargs)), {}
+        args = (*bound, *args)
         if config.functions_run_eagerly() or isinstance(get_stateless_scope(), StateScope):
             return self.python_function(*args, **kwargs)
         if running_replica() is not None:
@@ -90,3 +123,9 @@ class Function:
                 self._programs.popitem(last=False)
         self._programs.move_to_end(form)
         return program(arrays)
+
+    def _signature(self, bound: int) -> InputSignature:
+        """What is checked when so many of the parameters are bound, as a method's instance is."""
+        if bound not in self._signatures:
+            self._signatures[bound] = InputSignature(self.python_function, self._specs, bound)
+        return self._signatures[bound]
