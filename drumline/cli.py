@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from drumline.jobs.launch.command import launch
+
 app = typer.Typer(
     help="Training scripts written for one device, run on many.",
     no_args_is_help=True,
@@ -41,6 +43,10 @@ def main(
     ] = False,
 ) -> None:
     """Training scripts written for one device, run on many."""
+
+
+# What follows the first word that is no option belongs to the command that is launched.
+app.command(context_settings={"allow_interspersed_args": False})(launch)
 
 
 @app.command()

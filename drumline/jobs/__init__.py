@@ -1,0 +1,1 @@
+"""Starting and watching training processes. Nothing here imports JAX or Keras."""

@@ -1,0 +1,1 @@
+"""``drumline launch``: the processes of one job, started, watched, blamed and restarted."""

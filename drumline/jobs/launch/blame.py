@@ -1,0 +1,158 @@
+"""Which process failed first, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+import signal
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from drumline.failure_record import FailureRecord, read_all
+from drumline.jobs.launch.child import Child
+from drumline.jobs.launch.log_tail import last_lines
+
+_LINES_SHOWN = 12
+_LINES_SEARCHED = 60
+_CONSEQUENCE = re.compile(
+    r"PeerLost|distributed service detected fatal errors|stopped sending heartbeats"
+    r"|heartbeat timeout|Socket closed|Connection (closed|reset) by peer|Gloo .* failed"
+    r"|coordination service.*(UNAVAILABLE|DEADLINE_EXCEEDED)",
+    re.IGNORECASE,
+)
+_HINTS = {
+    signal.SIGKILL: "by someone, or by the kernel for lack of memory (see dmesg)",
+    signal.SIGSEGV: "a crash in native code",
+    signal.SIGABRT: "native code gave up",
+}
+
+
+class Part(enum.IntEnum):
+    """A process's part in a failure, the likeliest cause first."""
+
+    CAUSE = 0
+    STOPPED = 1
+    STUCK = 2
+    CONSEQUENCE = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Suspect:
+    """A process that may have made the job fail.
+
+    Attributes:
+        task: as ``"worker:1"``.
+        part: see `Part`.
+        age: how long ago it happened, in seconds.
+        what: how it ended, as a clause: ``"exited with code 1"``.
+        why: what the process said itself; may be empty.
+        log: its log file.
+        lines: the last lines of its log.
+    """
+
+    task: str
+    part: Part
+    age: float
+    what: str
+    why: str = ""
+    log: str = ""
+    lines: tuple[str, ...] = ()
+
+
+def suspects(children: Sequence[Child], records: Iterable[FailureRecord]) -> list[Suspect]:
+    """Who may have made the job fail, the likeliest first.
+
+    A record of a process's own exception, or its death without one, is a cause, and the earliest
+    is to blame: a native abort of its peers follows it. Next come processes found suspended, then
+    those whose watchdog ended them, and last those that only lost a peer.
+    """
+    by_task = {record.task: record for record in records}
+    found = [_suspect(child, by_task.get(str(child.task))) for child in children]
+    return in_order(suspect for suspect in found if suspect is not None)
+
+
+def in_order(all_suspects: Iterable[Suspect]) -> list[Suspect]:
+    """The likeliest cause first, and among equals the earliest."""
+    return sorted(all_suspects, key=lambda suspect: (suspect.part, -suspect.age))
+
+
+def describe_exit(returncode: int) -> str:
+    """``"exited with code 1"``, ``"was killed by SIGKILL (...)"``."""
+    if returncode < 0:
+        return f"was killed by {_signal_name(-returncode)}"
+    if 128 < returncode < 128 + signal.NSIG:
+        return f"exited with code {returncode} (in a shell: {_signal_name(returncode - 128)})"
+    return f"exited with code {returncode}"
+
+
+def short_exit(returncode: int) -> str:
+    """``"exit 1"``, ``"SIGKILL"``."""
+    if returncode >= 0:
+        return f"exit {returncode}"
+    return _signal_name(-returncode).partition(" ")[0]
+
+
+def _signal_name(number: int) -> str:
+    try:
+        known = signal.Signals(number)
+    except ValueError:  # real-time signals have no names
+        return f"signal {number}"
+    hint = _HINTS.get(known)
+    return f"{known.name} ({hint})" if hint else known.name
+
+
+def _suspect(child: Child, record: FailureRecord | None) -> Suspect | None:
+    if not child.failed and not child.seen_stopped and record is None:
+        return None
+    lines = last_lines(child.log, _LINES_SEARCHED)
+    ended = child.ended_at or time.time()
+    moment = min(record.time, ended) if record else ended
+    return Suspect(
+        task=str(child.task),
+        part=_part(child, record, lines),
+        age=max(0.0, time.time() - moment),
+        what=_what(child, record),
+        why=_why(record),
+        log=str(child.log),
+        lines=tuple(lines[-_LINES_SHOWN:]),
+    )
+
+
+def _part(child: Child, record: FailureRecord | None, lines: list[str]) -> Part:
+    if record is not None:
+        own = {"exception": Part.CAUSE, "stuck": Part.STUCK, "peer lost": Part.CONSEQUENCE}
+        return own[record.kind]
+    if not child.failed:
+        return Part.STOPPED
+    killed_from_outside = child.returncode == -signal.SIGKILL
+    if not killed_from_outside and any(_CONSEQUENCE.search(line) for line in lines):
+        return Part.CONSEQUENCE
+    return Part.CAUSE
+
+
+def _what(child: Child, record: FailureRecord | None) -> str:
+    if record is None and child.seen_stopped and not child.failed:
+        return "was suspended (SIGSTOP), and the others waited for it"
+    if record is not None and record.kind == "stuck":
+        return "made no progress, and its watchdog ended it"
+    if record is not None and record.kind == "peer lost":
+        return f"lost {record.peer or 'one of the others'}"
+    if child.failed and child.returncode is not None:
+        return describe_exit(child.returncode)
+    return "failed"
+
+
+def _why(record: FailureRecord | None) -> str:
+    if record is None:
+        return ""
+    return record.message + (f" (step {record.step})" if record.step is not None else "")
+
+
+def read_records(directory: Path) -> tuple[list[FailureRecord], str]:
+    """The failure records in `directory`, and what was wrong with reading them, if anything."""
+    try:
+        return read_all(directory), ""
+    except (OSError, ValueError) as error:
+        return [], f"failure records could not be read: {error}"

@@ -1,0 +1,21 @@
+"""What the launcher refuses, and what ends it from outside."""
+
+from __future__ import annotations
+
+import signal
+
+
+class LaunchError(Exception):
+    """A job that cannot be started as asked; the message says what is wrong and the remedy."""
+
+
+class Interrupted(Exception):
+    """The launcher was told to end before its processes had started.
+
+    Attributes:
+        signum: the signal it was told by.
+    """
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signal.Signals(signum).name)
+        self.signum = signum

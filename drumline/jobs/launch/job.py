@@ -1,0 +1,136 @@
+"""A job from its first start to its last end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+from drumline.jobs.launch.attempt import Attempt
+from drumline.jobs.launch.child import Child
+from drumline.jobs.launch.coordination import Coordination, SingleHost, Verdict
+from drumline.jobs.launch.descendants import adopt_orphans, kill_descendants
+from drumline.jobs.launch.environment import environments, mark_for
+from drumline.jobs.launch.errors import Interrupted
+from drumline.jobs.launch.guardian import Guardian
+from drumline.jobs.launch.log_dir import LogDir
+from drumline.jobs.launch.loop import Loop
+from drumline.jobs.launch.options import Options, checked
+from drumline.jobs.launch.ports import Ports
+from drumline.jobs.launch.tasks import has_address, offered
+from drumline.jobs.launch.verdict import explain
+from drumline.jobs.launch.view import View
+
+_SIGNALLED = 128
+"""Added to a signal's number it is the exit code, as shells have it."""
+
+
+def run_job(options: Options, view: View) -> int:
+    """Run the job, with restarts, and return the exit code.
+
+    0: the chief and all workers ended with 0. 1: some process failed. 128 + n: the launcher was
+    ended by signal n.
+
+    Raises:
+        LaunchError: if it cannot be started as asked.
+    """
+    checked(options)
+    mark = secrets.token_hex(8)
+    guardian = Guardian(mark)
+    try:
+        mark_for(mark)
+        adopt_orphans()
+        with contextlib.ExitStack() as stack:
+            logs = LogDir(options.log_dir, options.node_rank)
+            stack.callback(logs.close)
+            loop = stack.enter_context(Loop())
+            stack.callback(kill_descendants, [guardian.pid])
+            others, host = _meet(options, loop, view, stack)
+            return _Job(options, view, loop, logs, others, host, guardian).run()
+    except Interrupted as interrupted:
+        return _SIGNALLED + interrupted.signum
+    finally:
+        guardian.dismiss()
+
+
+def _meet(
+    options: Options, loop: Loop, view: View, stack: contextlib.ExitStack
+) -> tuple[Coordination, str]:
+    """The other hosts, and the address of this one."""
+    if options.rendezvous is None:
+        return SingleHost(), options.host or "127.0.0.1"
+    raise NotImplementedError
+
+
+class _Job:
+    def __init__(
+        self,
+        options: Options,
+        view: View,
+        loop: Loop,
+        logs: LogDir,
+        others: Coordination,
+        host: str,
+        guardian: Guardian,
+    ) -> None:
+        self._options = options
+        self._view = view
+        self._loop = loop
+        self._logs = logs
+        self._others = others
+        self._host = host
+        self._guardian = guardian
+
+    def run(self) -> int:
+        """Start the job until it ends well, or may not be started again."""
+        attempt = 0
+        while True:
+            interrupted, verdict = self._start(attempt)
+            if interrupted:
+                return _SIGNALLED + interrupted
+            if verdict.trained:
+                return 0
+            for line in explain(verdict):
+                self._view.say(line)
+            if verdict.final or attempt == self._options.max_restarts:
+                self._view.say(verdict.final or self._no_more_restarts())
+                return 1
+            attempt += 1
+            self._view.say(f"Restart {attempt} of {self._options.max_restarts}.")
+
+    def _start(self, attempt: int) -> tuple[int, Verdict]:
+        tasks = self._options.layout.tasks_of(self._options.node_rank)
+        failures = self._logs.failures(attempt)
+        ports = Ports(self._host, sum(map(has_address, tasks)))
+        try:
+            cluster = self._others.agree(attempt, offered(tasks, ports.addresses))
+            envs = environments(self._options, tasks, cluster, attempt, failures)
+            children = [
+                Child(task, self._options.command, envs[task], self._logs.log(task, attempt))
+                for task in tasks
+            ]
+            self._view.begin(children, self._title(attempt))
+            watched = Attempt(
+                children, self._options, self._loop, self._view, self._others, failures
+            )
+            report = watched.run()
+            kill_descendants([self._guardian.pid])
+            self._view.end()
+            return report.interrupted, self._others.conclude(report)
+        finally:
+            ports.close()
+
+    def _title(self, attempt: int) -> str:
+        restart = f" (restart {attempt} of {self._options.max_restarts})" if attempt else ""
+        return f"drumline launch{restart}, logs in {shown(self._logs.path)}"
+
+    def _no_more_restarts(self) -> str:
+        allowed = self._options.max_restarts
+        return f"It was restarted {allowed} times, as --max-restarts allows." if allowed else ""
+
+
+def shown(path: Path) -> str:
+    """`path` as the user would write it: from the current directory if it lies beneath."""
+    inside = path.is_relative_to(Path.cwd())
+    return os.path.relpath(path) if inside else str(path)

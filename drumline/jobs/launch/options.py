@@ -1,0 +1,112 @@
+"""What the user asked for, checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shutil
+from pathlib import Path
+
+from drumline.jobs.launch.errors import LaunchError
+from drumline.jobs.launch.tasks import Layout
+
+_PYTHON = re.compile(r"python[\d.]*$")
+_TAKES_A_VALUE = ("-X", "-W", "--check-hash-based-pycs")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """A job as the user asked for it.
+
+    Attributes:
+        command: program and arguments of every process.
+        layout: how many processes of which type.
+        log_dir: where logs and failure records go.
+        host: the address of this host in the cluster; None stands for 127.0.0.1, or with several
+            hosts for the one at which the others reach it.
+        devices_per_worker: CPU devices, or GPUs, of the chief and each worker; None leaves it to
+            the script.
+        max_restarts: how often the whole job is started again after a failure.
+        grace_seconds: between asking a process to end and killing it.
+        evaluator_seconds: how long the evaluator may go on when the training is done.
+        compilation_cache: the directory of compiled programs that the processes share, or None.
+        node_rank: the number of this host.
+        rendezvous: ``"host:port"`` of host 0's launcher; None on a single host.
+        rendezvous_seconds: how long to wait for all hosts.
+        token: the secret that the launchers prove to each other they know; None for none.
+    """
+
+    command: tuple[str, ...]
+    layout: Layout
+    log_dir: Path
+    host: str | None = None
+    devices_per_worker: int | None = None
+    max_restarts: int = 0
+    grace_seconds: float = 10.0
+    evaluator_seconds: float = 300.0
+    compilation_cache: Path | None = None
+    node_rank: int = 0
+    rendezvous: str | None = None
+    rendezvous_seconds: float = 300.0
+    token: str | None = None
+
+
+def checked(options: Options) -> Options:
+    """`options` if they make sense.
+
+    Raises:
+        LaunchError: naming what does not.
+    """
+    _check_command(options.command)
+    _check_nodes(options)
+    return options
+
+
+def _check_command(command: tuple[str, ...]) -> None:
+    if not command:
+        raise LaunchError(
+            "there is no command to run. Put it after the options: "
+            "drumline launch --workers 2 -- python train.py"
+        )
+    program = command[0]
+    if shutil.which(program) is None:
+        path = Path(program)
+        if path.is_file() and not os.access(path, os.X_OK):
+            raise LaunchError(
+                f"{program!r} is not executable. If it is a Python script, put 'python' before it."
+            )
+        raise LaunchError(f"the command {program!r} was not found. Is it installed, and on PATH?")
+    script = _python_script(command)
+    if script is not None and not Path(script).exists():
+        raise LaunchError(f"the script {script!r} does not exist (seen from {Path.cwd()}).")
+
+
+def _python_script(command: tuple[str, ...]) -> str | None:
+    """The script that a Python command line names, if it is one and names one."""
+    if not _PYTHON.match(Path(command[0]).name):
+        return None
+    arguments = iter(command[1:])
+    for argument in arguments:
+        if argument in _TAKES_A_VALUE:
+            next(arguments, None)
+        elif argument.startswith(("-c", "-m")) or argument == "-":
+            return None
+        elif not argument.startswith("-"):
+            return argument
+    return None
+
+
+def _check_nodes(options: Options) -> None:
+    nodes, rank = options.layout.nodes, options.node_rank
+    if not 0 <= rank < nodes:
+        raise LaunchError(
+            f"--node-rank {rank} does not fit --nodes {nodes}: hosts are numbered 0 to {nodes - 1}."
+        )
+    if nodes > 1 and options.rendezvous is None:
+        raise LaunchError(
+            f"--nodes {nodes} needs --rendezvous HOST:PORT, an address of host 0 that the others "
+            f"can reach. Give the same to all."
+        )
+    if nodes == 1 and options.rendezvous is not None:
+        raise LaunchError("--rendezvous needs --nodes, the number of hosts that meet there.")

@@ -1,0 +1,84 @@
+"""The tasks of a cluster, on which host each runs, and the ``TF_CONFIG`` it is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+
+Addresses = dict[str, list[str]]
+"""Task type to ``"host:port"`` by task index, as ``"cluster"`` in ``TF_CONFIG``."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One process of the job: ``"worker:0"``."""
+
+    type: str
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.index}"
+
+    @property
+    def file_stem(self) -> str:
+        """Its name in file names: ``"worker-0"``."""
+        return f"{self.type}-{self.index}"
+
+    @property
+    def trains(self) -> bool:
+        """Whether the job is done only when this task is: the chief's and the workers'."""
+        return self.type in ("chief", "worker")
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How many tasks of each type there are.
+
+    Attributes:
+        workers: on each host.
+        ps: parameter servers on each host.
+        chief: whether there is a chief beside the workers, on the first host.
+        evaluator: whether there is an evaluator, on the first host.
+        nodes: how many hosts.
+    """
+
+    workers: int
+    ps: int = 0
+    chief: bool = False
+    evaluator: bool = False
+    nodes: int = 1
+
+    def tasks_of(self, node: int) -> list[Task]:
+        """The tasks that host number `node` runs: chief, workers, ps, evaluator."""
+        tasks = [Task("chief", 0)] if self.chief and node == 0 else []
+        tasks += [Task("worker", node * self.workers + i) for i in range(self.workers)]
+        tasks += [Task("ps", node * self.ps + i) for i in range(self.ps)]
+        return tasks + ([Task("evaluator", 0)] if self.evaluator and node == 0 else [])
+
+
+def has_address(task: Task) -> bool:
+    """Whether others connect to it. The evaluator stands beside the cluster, as in TensorFlow."""
+    return task.type != "evaluator"
+
+
+def offered(tasks: Iterable[Task], addresses: Iterable[str]) -> Addresses:
+    """The part of the cluster that one host makes up, from its tasks in order."""
+    part: Addresses = {}
+    for task, address in zip(filter(has_address, tasks), addresses, strict=True):
+        part.setdefault(task.type, []).append(address)
+    return part
+
+
+def joined(parts: Iterable[Addresses]) -> Addresses:
+    """The whole cluster from the hosts' parts, in the order of the hosts."""
+    cluster: Addresses = {}
+    for part in parts:
+        for kind, addresses in part.items():
+            cluster.setdefault(kind, []).extend(addresses)
+    return cluster
+
+
+def tf_config(cluster: Mapping[str, list[str]], task: Task) -> str:
+    """The value of ``TF_CONFIG`` for one task."""
+    return json.dumps({"cluster": cluster, "task": {"type": task.type, "index": task.index}})

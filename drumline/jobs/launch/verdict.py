@@ -1,0 +1,26 @@
+"""A failure in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from drumline.jobs.launch.blame import Part, Suspect
+from drumline.jobs.launch.coordination import Verdict
+
+
+def explain(verdict: Verdict) -> Iterator[str]:
+    """Lines for the user: who failed first and why, the end of its log, and who followed."""
+    if not verdict.suspects:
+        return
+    first, *others = verdict.suspects
+    yield f"Failed first: {first.task}, which {first.what}" + (f": {first.why}" if first.why else "")
+    if first.lines:
+        yield f"The end of its log, {first.log}:"
+        yield from (f"    {line}" for line in first.lines)
+    if others:
+        yield "After it: " + "; ".join(_briefly(other) for other in others)
+
+
+def _briefly(suspect: Suspect) -> str:
+    consequence = suspect.part is Part.CONSEQUENCE
+    return f"{suspect.task} {suspect.what}" + (" (a consequence)" if consequence else "")

@@ -1,0 +1,144 @@
+"""What the user sees while a job runs: a line per process at a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from drumline.jobs.launch.blame import short_exit
+from drumline.jobs.launch.child import Child
+from drumline.jobs.launch.log_tail import LogTail
+
+REFRESH_SECONDS = 0.25
+
+_COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_red")
+
+
+class View:
+    """Shows a job on `console`.
+
+    Args:
+        console: where; a table that is redrawn if it is a terminal, else lines for what changes.
+        prefix_output: whether to show all that the processes print, behind their names.
+        quiet: whether to show neither table nor changes, only output asked for and failures.
+    """
+
+    def __init__(self, console: Console, *, prefix_output: bool, quiet: bool) -> None:
+        self._console = console
+        self._prefix_output = prefix_output
+        self._quiet = quiet
+        self._live: Live | None = None
+        self._tails: dict[Child, LogTail] = {}
+        self._states: dict[Child, str] = {}
+        self._due = 0.0
+        self._title = ""
+
+    def begin(self, children: Sequence[Child], title: str) -> None:
+        """Show these processes from now on, beneath `title`."""
+        self.end()
+        self._title = title
+        self._tails = {child: LogTail(child.log) for child in children}
+        self._states = {}
+        if self._quiet:
+            return
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, transient=False)
+            self._live.start()
+        else:
+            self.note(title)
+        self.refresh()
+
+    def end(self) -> None:
+        """Show how things stand for the last time."""
+        self.refresh(ended=True)
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        self._tails = {}
+
+    def note(self, text: str) -> None:
+        """A line about the job itself."""
+        if not self._quiet:
+            self.say(text)
+
+    def say(self, text: str, style: str = "") -> None:
+        """A line that is shown even when quiet."""
+        self._console.print(Text(text, style=style), soft_wrap=True)
+
+    def refresh(self, *, ended: bool = False) -> None:
+        """Show what is new, if the last time is long enough ago."""
+        now = time.monotonic()
+        if now < self._due and not ended:
+            return
+        self._due = now + REFRESH_SECONDS
+        if self._live is None and not self._quiet:
+            self._note_changes()
+        for position, (child, tail) in enumerate(self._tails.items()):
+            lines = tail.new_lines(ended=not child.running) if self._reads_logs() else []
+            if self._prefix_output:
+                self._print(child, position, lines)
+        if self._live is not None:
+            self._live.update(self._table(), refresh=True)
+
+    def _reads_logs(self) -> bool:
+        return self._prefix_output or self._live is not None
+
+    def _print(self, child: Child, position: int, lines: Sequence[str]) -> None:
+        colour = _COLOURS[position % len(_COLOURS)]
+        for line in lines:
+            text = Text.assemble((f"[{child.task}] ", colour), line)
+            self._console.print(text, soft_wrap=True)
+
+    def _note_changes(self) -> None:
+        for child in self._tails:
+            state = _state(child)
+            if state != self._states.get(child):
+                began = child not in self._states
+                self._states[child] = state
+                after = f" (pid {child.pid})" if began else f" after {clock(child.seconds)}"
+                self.note(f"{child.task} {state}{after}")
+
+    def _table(self) -> Table:
+        table = Table(box=None, pad_edge=False, expand=True, title_justify="left")
+        table.title = Text(self._title, style="bold")
+        for name in ("process", "pid", "state", "time"):
+            table.add_column(name, no_wrap=True, justify="left")
+        table.add_column("last line of its log", no_wrap=True, overflow="ellipsis", ratio=1)
+        for position, (child, tail) in enumerate(self._tails.items()):
+            table.add_row(
+                Text(str(child.task), style=_COLOURS[position % len(_COLOURS)]),
+                str(child.pid),
+                _styled(child),
+                clock(child.seconds),
+                Text(tail.last),
+            )
+        return table
+
+
+def clock(seconds: float) -> str:
+    """``"0:07"``, ``"1:02:03"``."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _state(child: Child) -> str:
+    if child.running:
+        return "suspended" if child.is_stopped() else "running"
+    if child.returncode == 0:
+        return "done"
+    assert child.returncode is not None
+    if child.told_to_stop:
+        return f"stopped ({short_exit(child.returncode)})"
+    return f"failed ({short_exit(child.returncode)})"
+
+
+def _styled(child: Child) -> Text:
+    state = _state(child)
+    styles = {"done": "green", "failed": "bold red", "suspended": "bold yellow", "stopped": "dim"}
+    return Text(state, style=styles.get(state.split()[0], ""))
