@@ -25,19 +25,14 @@ class Failure:
     Attributes:
         task: the task that told of it.
         kind: see `drumline.failure_record`.
-        message: one line.
-        peer: the task that it blames, if not itself.
+        message: one line; for a lost peer, what happened to it, without a subject.
+        peer: the task that was lost, if known.
     """
 
     task: str
     kind: Kind
     message: str
     peer: str | None
-
-    @property
-    def to_blame(self) -> str:
-        """The task to blame, as ``"worker:1"``."""
-        return self.peer or self.task
 
 
 class Coordination:

@@ -54,11 +54,23 @@ class Ending:
         trace: str = "",
         step: int | None = None,
         peer: str | None = None,
+        what: str | None = None,
+        say: str = "",
         exit_code: int,
     ) -> NoReturn:
-        """Write the failure record, tell the others, and leave without waiting for anybody."""
+        """Write the failure record, tell the others, and leave without waiting for anybody.
+
+        Args:
+            kind, message, step, peer: see `failure_record.FailureRecord`.
+            trace: its traceback.
+            what: what the others are told, if not `message`.
+            say: a line for standard error.
+            exit_code: the process's.
+        """
         if not self._once.acquire(blocking=False):
             threading.Event().wait()  # another thread is ending this process
+        if say:
+            print(say, file=sys.stderr)
         group = self._membership.group
         try:
             failure_record.write(
@@ -72,11 +84,11 @@ class Ending:
             )
         except OSError as error:
             print(f"drumline: the failure record was not written: {error}", file=sys.stderr)
-        self._tell(Failure(group.task, kind, " ".join(message.split()), peer))
+        self._tell(Failure(group.task, kind, " ".join((what or message).split()), peer))
         _flush()
         os._exit(exit_code)
 
-    def lost(self, error: PeerLostError, trace: str = "") -> NoReturn:
+    def lost(self, error: PeerLostError, trace: str = "", say: str = "") -> NoReturn:
         """Leave because a peer is lost."""
         self.fail(
             "peer lost",
@@ -84,6 +96,8 @@ class Ending:
             trace=trace,
             step=error.step,
             peer=error.peer,
+            what=error.what,
+            say=say,
             exit_code=PEER_LOST_EXIT_CODE,
         )
 
@@ -157,8 +171,7 @@ class Ending:
             self.lost(error, trace)
         if is_about_a_peer(error):
             lost = self.peer_lost(error, None)
-            print(f"{type(lost).__name__}: {lost}", file=sys.stderr)
-            self.lost(lost, trace)
+            self.lost(lost, trace, f"{type(lost).__name__}: {lost}")
         self.fail(
             "exception",
             "".join(traceback.format_exception_only(kind, error)),
@@ -189,6 +202,7 @@ class Ending:
             f"{who}. A collective failed{place}; restart all processes from the last checkpoint. "
             f"({first_line})",
             peer=blame.peer,
+            what=blame.what,
             step=step,
         )
 

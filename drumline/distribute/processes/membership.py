@@ -89,15 +89,15 @@ class Membership:
 
     def told(self, failure: Failure) -> Blame:
         """The blame that a failure carries."""
-        if failure.peer is None or failure.peer not in self.group.tasks:
-            return Blame(failure.task, f"failed: {failure.message}")
-        return Blame(failure.peer, f"was lost by {failure.task}: {failure.message}")
+        if failure.kind == "peer lost":
+            return Blame(failure.peer, failure.message)
+        return Blame(failure.task, f"failed: {failure.message}")
 
     def _told(self) -> Blame | None:
         own = self.group.task
         try:
             failure = self.coordination.failure()
-            if failure is not None and failure.to_blame != own:
+            if failure is not None and own not in (failure.task, failure.peer):
                 return self.told(failure)
             gone = self.coordination.left() & set(self.others)
         except jax.errors.JaxRuntimeError:

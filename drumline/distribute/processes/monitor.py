@@ -51,7 +51,8 @@ class Monitor:
                 failure = self._membership.coordination.wait_for_failure(_LISTEN_SECONDS)
             except jax.errors.JaxRuntimeError:  # process 0 is gone, or this process has left
                 return
-            if failure is not None and not self._stopped.is_set():
+            own = failure is not None and failure.task == self._membership.group.task
+            if failure is not None and not own and not self._stopped.is_set():
                 time.sleep(_OWN_ERROR_SECONDS)  # the same error may be about to end this one, too
                 self._lost(self._membership.told(failure), self._stacks(failure))
 
@@ -80,6 +81,8 @@ class Monitor:
 
     def _lost(self, blame: Blame, trace: str = "") -> None:
         sentence = self._membership.sentence(blame)
-        error = PeerLostError(f"{sentence}. This process cannot go on alone.", peer=blame.peer)
-        print(f"drumline: {self._membership.group.task} ends. {error}", file=sys.stderr)
-        self._ending.lost(error, trace)
+        error = PeerLostError(
+            f"{sentence}. This process cannot go on alone.", peer=blame.peer, what=blame.what
+        )
+        say = f"drumline: {self._membership.group.task} ends. {error}"
+        self._ending.lost(error, trace, say)

@@ -19,12 +19,21 @@ class PeerLostError(RuntimeError):
 
     Attributes:
         peer: the task to blame, as ``"worker:1"``, or None if it could not be found out.
+        what: what happened to the peer, as a sentence without its subject.
         step: the step that failed, if known.
     """
 
-    def __init__(self, message: str, *, peer: str | None = None, step: int | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        peer: str | None = None,
+        what: str = "is lost",
+        step: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.peer = peer
+        self.what = what
         self.step = step
 
 
