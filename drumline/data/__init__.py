@@ -1,5 +1,6 @@
 """The input pipeline: ``Dataset`` and what belongs to it."""
 
+from drumline.data import experimental
 from drumline.data.cardinality import INFINITE as INFINITE_CARDINALITY
 from drumline.data.cardinality import UNKNOWN as UNKNOWN_CARDINALITY
 from drumline.data.dataset import AUTOTUNE, Dataset
@@ -17,4 +18,5 @@ __all__ = [
     "Options",
     "TensorSpec",
     "ThreadingOptions",
+    "experimental",
 ]

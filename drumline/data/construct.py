@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import functools
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import numpy as np
 from drumline.data.leaves import as_array, is_array_literal
 from drumline.data.plan.sources import Generator, Range, Slices
 from drumline.data.spec import ElementSpec, TensorSpec, as_dtype
-from drumline.data.structure import flatten
+from drumline.data.structure import LEAF, Structure, flatten
 
 
 def slices(tensors: Any) -> Slices:
@@ -68,7 +70,41 @@ def integers(arguments: tuple[int, ...], output_type: Any) -> Range:
     return Range((), values.start, values.step, len(values), dtype)
 
 
-def generator(factory: Callable[[], Iterable[Any]], output_signature: Any) -> Generator:
+def signature(output_types: Any, output_shapes: Any, output_signature: Any) -> Any:
+    """A structure of ``TensorSpec``, as given or made of types and shapes."""
+    if output_signature is not None:
+        if output_types is not None or output_shapes is not None:
+            raise TypeError(
+                "from_generator: give output_signature alone, or output_types and output_shapes"
+            )
+        return output_signature
+    if output_types is None or output_shapes is None:
+        raise TypeError(
+            "from_generator needs output_signature=dl.TensorSpec(shape, dtype), or output_types "
+            "and output_shapes; drumline has no tensors of unknown rank"
+        )
+    types, structure = flatten(output_types)
+    shapes = _shapes(structure, output_shapes)
+    return structure.unflatten(map(TensorSpec, shapes, types))
+
+
+def _shapes(structure: Structure, shapes: Any) -> list[Any]:
+    """The shapes of a structure's leaves; a shape is itself a tuple or a list."""
+    if structure.kind == LEAF:
+        return [shapes]
+    keys = structure.keys if structure.kind == "dict" else range(len(structure.children))
+    if len(shapes) != len(structure.children):
+        raise ValueError(
+            f"from_generator: output_shapes {shapes!r} do not have the structure {structure} of "
+            "output_types"
+        )
+    parts = [_shapes(s, shapes[key]) for key, s in zip(keys, structure.children, strict=True)]
+    return [shape for part in parts for shape in part]
+
+
+def generator(
+    factory: Callable[..., Iterable[Any]], output_signature: Any, args: Sequence[Any] = ()
+) -> Generator:
     """What calling ``factory`` and iterating over the result yields."""
     if not callable(factory):
         raise TypeError(
@@ -84,4 +120,9 @@ def generator(factory: Callable[[], Iterable[Any]], output_signature: Any) -> Ge
     if not leaves:
         raise ValueError("from_generator: output_signature has no TensorSpec in it")
     name = getattr(factory, "__qualname__", type(factory).__name__).split("<locals>.")[-1]
+    arguments = [as_array(argument) for argument in args]
+    if arguments:
+        factory = functools.partial(factory, *arguments)
+        digest = hashlib.sha256(repr([a.tolist() for a in arguments]).encode()).hexdigest()[:8]
+        name = f"{name}, args {digest}"
     return Generator((), ElementSpec(structure, tuple(leaves)), factory, name)

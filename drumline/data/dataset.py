@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import os
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -70,18 +71,32 @@ class Dataset:
         return Dataset(construct.integers(args, output_type))
 
     @staticmethod
-    def from_generator(generator: Callable[[], Iterable[Any]], *, output_signature: Any) -> Dataset:
-        """Elements are what iterating over ``generator()`` yields, in every epoch anew.
+    def from_generator(
+        generator: Callable[..., Iterable[Any]],
+        output_types: Any = None,
+        output_shapes: Any = None,
+        args: Sequence[Any] | None = None,
+        output_signature: Any = None,
+    ) -> Dataset:
+        """Elements are what iterating over ``generator(*args)`` yields, in every epoch anew.
 
         Args:
-            generator: a callable without arguments that returns an iterable.
+            generator: a callable that returns an iterable.
+            output_types: the older spelling of ``output_signature``: a nested structure of dtypes,
+            output_shapes: and the shapes of the leaves, in the same structure.
+            args: arguments of the generator, which get there as arrays.
             output_signature: a nested structure of ``TensorSpec``. Each element is checked against
                 it; numbers are converted within their kind. An element that does not fit raises
                 when it is its turn, with its index.
 
         An iterator's ``restore`` runs the generator again up to the position.
+
+        Raises:
+            TypeError: neither a signature nor types with shapes are given, or both are.
+            ValueError: the shapes do not have the structure of the types.
         """
-        return Dataset(construct.generator(generator, output_signature))
+        signature = construct.signature(output_types, output_shapes, output_signature)
+        return Dataset(construct.generator(generator, signature, args or ()))
 
     @staticmethod
     def zip(*datasets: Any) -> Dataset:
@@ -97,7 +112,8 @@ class Dataset:
                 raise TypeError(f"zip takes datasets, got {type(leaf).__name__}")
         if not leaves:
             raise ValueError("zip needs at least one dataset")
-        return Dataset(combining.Zip(tuple(d._plan for d in leaves), structure), leaves[0]._options)
+        options = functools.reduce(Options.merged, (dataset._options for dataset in leaves))
+        return Dataset(combining.Zip(tuple(d._plan for d in leaves), structure), options)
 
     def map(
         self,
@@ -200,6 +216,20 @@ class Dataset:
             return self._with(ordering.Take((self._plan,), 0))
         return self._with(ordering.Skip((self._plan,), number))
 
+    def shard(self, num_shards: int, index: int) -> Dataset:
+        """Every ``num_shards``-th element, from the one at ``index`` on: one worker's share.
+
+        Shard before a ``shuffle``, so that the shards are disjoint, and before what costs much.
+
+        Raises:
+            ValueError: ``num_shards`` is not positive, or ``index`` is not below it.
+        """
+        number = _count(num_shards, "shard", "num_shards", least=1)
+        position = _count(index, "shard", "index", least=0)
+        if position >= number:
+            raise ValueError(f"shard: index must be between 0 and {number - 1}, got {position}")
+        return self._with(ordering.Shard((self._plan,), number, position))
+
     def enumerate(self, start: int = 0) -> Dataset:
         """Pairs ``(number, element)`` with int64 numbers from ``start``."""
         return self._with(combining.Enumerate((self._plan,), operator.index(start)))
@@ -211,7 +241,8 @@ class Dataset:
             TypeError: structures, dtypes or ranks differ.
         """
         spec = _merged(self._plan.spec, dataset._plan.spec)
-        return self._with(combining.Concatenate((self._plan, dataset._plan), spec))
+        options = self._options.merged(dataset._options)
+        return Dataset(combining.Concatenate((self._plan, dataset._plan), spec), options)
 
     def cache(self) -> Dataset:
         """Keeps the elements in memory once a pass reached the end, for all later passes.
@@ -236,8 +267,14 @@ class Dataset:
         return result
 
     def with_options(self, options: Options) -> Dataset:
-        """The same elements, made under ``options``."""
-        return Dataset(self._plan, options)
+        """The same elements, made under ``options``; those not set in it stay as they are.
+
+        Raises:
+            TypeError: ``options`` are none.
+        """
+        if not isinstance(options, Options):
+            raise TypeError(f"with_options takes dl.data.Options, got {type(options).__name__}")
+        return Dataset(self._plan, self._options.merged(options))
 
     def options(self) -> Options:
         """The options in force."""

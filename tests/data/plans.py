@@ -40,6 +40,7 @@ steps = st.lists(
         st.tuples(st.just("concatenate"), small),
         st.tuples(st.just("enumerate"), small),
         st.tuples(st.just("zip")),
+        st.tuples(st.just("shard"), st.integers(1, 5), st.integers(0, 4)),
         st.tuples(st.just("prefetch"), st.integers(1, 5)),
         st.tuples(st.just("cache")),
         st.tuples(st.just("shuffle"), st.integers(1, 60), st.integers(0, 3)),
@@ -65,6 +66,8 @@ def apply_step(ds: Dataset, step: Step) -> Dataset:
             return ds.enumerate(start).map(lambda i, e: (e[0], e[1] + i))
         case ("zip",):
             return Dataset.zip((ds, base(20))).map(lambda x, y: (x[0] + y[0], x[1] - y[1]))
+        case ("shard", n, index):
+            return ds.shard(n, index % n)
         case ("cache",):
             return ds.cache()
         case ("shuffle", n, seed):
@@ -90,6 +93,8 @@ def apply_to_list(items: list[Any], step: Step) -> list[Any]:
             return [(a, b + i) for i, (a, b) in enumerate(items, start)]
         case ("zip",):
             return [(a + c, b - d) for (a, b), (c, d) in zip(items, base_list(20), strict=False)]
+        case ("shard", n, index):
+            return items[index % n :: n]
         case ("take", n):
             return items[:n]
         case ("skip", n):

@@ -21,6 +21,8 @@ PIPELINES = {
     "repeat take skip": lambda D: D.range(5).repeat(3).skip(4).take(7),
     "skip all": lambda D: D.range(5).skip(-1),
     "take all": lambda D: D.range(5).take(-1),
+    "shard": lambda D: D.range(11).shard(4, 2).repeat(2).shard(3, 1),
+    "shard stream": lambda D: D.range(40).filter(lambda v: v % 3 > 0).shard(3, 0),
     "zip": lambda D: D.zip((D.range(3), D.range(10, 15))),
     "nested zip": lambda D: D.zip({"a": D.range(3), "b": (D.range(3, 6), D.range(4))}),
     "enumerate": lambda D: D.from_tensor_slices(ROWS).enumerate(start=5),

@@ -14,7 +14,7 @@ def test_like_lists(n, plan):
         expected = apply_to_list(expected, step)
     shuffled = any(step[0] == "shuffle" for step in plan)
     if shuffled and any(
-        step[0] in ("take", "skip", "zip", "enumerate", "batch_unbatch") for step in plan
+        step[0] in ("take", "skip", "shard", "zip", "enumerate", "batch_unbatch") for step in plan
     ):
         return
     found, wanted = bits(list(build(n, plan))), bits(expected)

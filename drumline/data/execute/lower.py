@@ -19,6 +19,7 @@ from drumline.data.execute.pool import BufferPool
 from drumline.data.execute.prefetch_stage import PrefetchStage
 from drumline.data.execute.ramp import MAX_ELEMENTS
 from drumline.data.execute.repeat_stage import RepeatStage
+from drumline.data.execute.shard_stage import ShardStage
 from drumline.data.execute.shuffle_stage import ShuffleStage
 from drumline.data.execute.slice_stages import EnumerateStage, SkipStage, TakeStage
 from drumline.data.execute.sources import Columns, Integers
@@ -82,7 +83,13 @@ class Lowering:
                 return self._cached(node)
             case combining.Zip() | combining.Concatenate():
                 return self._indexed_pair(node, trail, run)
-            case function_nodes.Map() | combining.Enumerate() | ordering.Take() | ordering.Skip():
+            case (
+                function_nodes.Map()
+                | combining.Enumerate()
+                | ordering.Take()
+                | ordering.Skip()
+                | ordering.Shard()
+            ):
                 inner = self._indexed(node.input, (*trail, 0), run)
                 return None if inner is None else _transformed(node, inner)
         return None
@@ -161,6 +168,9 @@ class Lowering:
     def _skip(self, node: ordering.Skip, trail: Trail, run: Pass) -> Stage:
         return SkipStage(self._input(node, trail, run), node.count)
 
+    def _shard(self, node: ordering.Shard, trail: Trail, run: Pass) -> Stage:
+        return ShardStage(self._input(node, trail, run), node.num_shards, node.index)
+
     def _enumerate(self, node: combining.Enumerate, trail: Trail, run: Pass) -> Stage:
         return EnumerateStage(self._input(node, trail, run), node.start)
 
@@ -204,6 +214,8 @@ def _transformed(node: Node, inner: Indexed) -> Indexed | None:
         case ordering.Skip():
             start = min(node.count, inner.length)
             return transforms.Window(inner, start, inner.length - start)
+        case ordering.Shard():
+            return transforms.Strided(inner, node.index, node.num_shards)
     return None
 
 

@@ -34,6 +34,27 @@ class Window(Indexed):
         return f"positions {self.start} to {self.start + self.length}"
 
 
+class Strided(Indexed):
+    """Every ``step``-th of another's positions: ``shard``."""
+
+    def __init__(self, inner: Indexed, start: int, step: int):
+        self.inner = inner
+        self.start = start
+        self.step = step
+        self.length = len(range(start, inner.length, step))
+        self.granule = inner.granule
+
+    def rows(self, index: Index) -> Block:
+        positions = np.asarray(index, np.int64) * self.step + self.start
+        return self.inner.rows(positions)
+
+    def parts(self) -> Sequence[Described]:
+        return [self.inner]
+
+    def describe(self) -> str:
+        return f"every {self.step}th position from {self.start}"
+
+
 class Mapped(Indexed):
     """A function applied to each element, block by block."""
 

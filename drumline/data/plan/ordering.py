@@ -1,4 +1,4 @@
-"""Operations that choose and order elements: shuffle, repeat, take, skip."""
+"""Operations that choose and order elements: shuffle, repeat, take, skip, shard."""
 
 from __future__ import annotations
 
@@ -74,3 +74,20 @@ class Skip(Node):
 
     def arguments(self) -> str:
         return str(self.count)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Shard(Node):
+    """Every ``num_shards``-th element, from the one at ``index`` on."""
+
+    num_shards: int
+    index: int
+    name: ClassVar[str] = "shard"
+
+    @property
+    def cardinality(self) -> int:
+        inner = self.input.cardinality
+        return len(range(self.index, inner, self.num_shards)) if is_known(inner) else inner
+
+    def arguments(self) -> str:
+        return f"{self.num_shards}, index={self.index}"

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from drumline.data.plan.buffering import Prefetch
 from drumline.data.plan.node import Node
-from drumline.data.plan.ordering import Repeat, Shuffle, Skip, Take
+from drumline.data.plan.ordering import Repeat, Shard, Shuffle, Skip, Take
 from drumline.data.rewrite.transform import bottom_up
 
 
 def drop_noops(plan: Node) -> Node:
-    """``repeat(1)``, ``skip(0)``, a ``take`` of all there is, a prefetch of a prefetch."""
+    """``repeat(1)``, ``skip(0)``, ``shard(1, 0)``, a ``take`` of all there is, prefetch twice."""
     return bottom_up(plan, _without)
 
 
 def _without(node: Node) -> Node:
     match node:
-        case Skip(count=0):
+        case Skip(count=0) | Shard(num_shards=1):
             return node.input
         case Take() if 0 <= node.input.cardinality <= node.count:
             return node.input
