@@ -23,7 +23,7 @@ _CONSEQUENCE = re.compile(
     re.IGNORECASE,
 )
 _HINTS = {
-    signal.SIGKILL: "by someone, or by the kernel for lack of memory (see dmesg)",
+    signal.SIGKILL: "by someone, or by the kernel for lack of memory",
     signal.SIGSEGV: "a crash in native code",
     signal.SIGABRT: "native code gave up",
 }

@@ -123,6 +123,7 @@ def launch(
     from drumline.jobs.launch.errors import LaunchError
     from drumline.jobs.launch.job import run_job
     from drumline.jobs.launch.log_dir import default_log_dir
+    from drumline.jobs.launch.log_tail import printable
     from drumline.jobs.launch.options import Options
     from drumline.jobs.launch.tasks import Layout
     from drumline.jobs.launch.view import View
@@ -146,7 +147,7 @@ def launch(
     try:
         raise typer.Exit(run_job(options, view))
     except LaunchError as error:
-        typer.echo(f"drumline launch: {error}", err=True)
+        typer.echo(f"drumline launch: {printable(str(error))}", err=True)
         raise typer.Exit(_USAGE_ERROR) from None
 
 

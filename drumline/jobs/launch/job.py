@@ -12,7 +12,7 @@ from drumline.jobs.launch.child import Child
 from drumline.jobs.launch.coordination import Coordination, SingleHost, Verdict
 from drumline.jobs.launch.descendants import adopt_orphans, kill_descendants
 from drumline.jobs.launch.environment import environments, mark_for
-from drumline.jobs.launch.errors import Interrupted
+from drumline.jobs.launch.errors import Interrupted, LaunchError
 from drumline.jobs.launch.guardian import Guardian
 from drumline.jobs.launch.log_dir import LogDir
 from drumline.jobs.launch.loop import Loop
@@ -47,7 +47,11 @@ def run_job(options: Options, view: View) -> int:
             loop = stack.enter_context(Loop())
             stack.callback(kill_descendants, [guardian.pid])
             others, host = _meet(options, loop, view, stack)
-            return _Job(options, view, loop, logs, others, host, guardian).run()
+            try:
+                return _Job(options, view, loop, logs, others, host, guardian).run()
+            except LaunchError as error:
+                others.report_trouble(str(error))
+                raise
     except Interrupted as interrupted:
         return _SIGNALLED + interrupted.signum
     finally:
@@ -60,7 +64,11 @@ def _meet(
     """The other hosts, and the address of this one."""
     if options.rendezvous is None:
         return SingleHost(), options.host or "127.0.0.1"
-    raise NotImplementedError
+    from drumline.jobs.launch.rendezvous.meet import meet
+
+    others, host = meet(options, loop, view.note)
+    stack.callback(others.close)
+    return others, host
 
 
 class _Job:
@@ -94,7 +102,8 @@ class _Job:
             for line in explain(verdict):
                 self._view.say(line)
             if verdict.final or attempt == self._options.max_restarts:
-                self._view.say(verdict.final or self._no_more_restarts())
+                for line in filter(None, (verdict.final, self._used_up(attempt))):
+                    self._view.say(line)
                 return 1
             attempt += 1
             self._view.say(f"Restart {attempt} of {self._options.max_restarts}.")
@@ -125,9 +134,9 @@ class _Job:
         restart = f" (restart {attempt} of {self._options.max_restarts})" if attempt else ""
         return f"drumline launch{restart}, logs in {shown(self._logs.path)}"
 
-    def _no_more_restarts(self) -> str:
+    def _used_up(self, restarts: int) -> str:
         allowed = self._options.max_restarts
-        return f"It was restarted {allowed} times, as --max-restarts allows." if allowed else ""
+        return f"All {allowed} of --max-restarts are used up." if 0 < allowed == restarts else ""
 
 
 def shown(path: Path) -> str:

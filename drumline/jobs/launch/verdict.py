@@ -13,7 +13,9 @@ def explain(verdict: Verdict) -> Iterator[str]:
     if not verdict.suspects:
         return
     first, *others = verdict.suspects
-    yield f"Failed first: {first.task}, which {first.what}" + (f": {first.why}" if first.why else "")
+    yield f"Failed first: {first.task}, which {first.what}" + (
+        f": {first.why}" if first.why else ""
+    )
     if first.lines:
         yield f"The end of its log, {first.log}:"
         yield from (f"    {line}" for line in first.lines)

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from drumline.jobs.launch.blame import short_exit
 from drumline.jobs.launch.child import Child
-from drumline.jobs.launch.log_tail import LogTail
+from drumline.jobs.launch.log_tail import LogTail, printable
 
 REFRESH_SECONDS = 0.25
 
@@ -68,7 +68,7 @@ class View:
 
     def say(self, text: str, style: str = "") -> None:
         """A line that is shown even when quiet."""
-        self._console.print(Text(text, style=style), soft_wrap=True)
+        self._console.print(Text(printable(text), style=style), soft_wrap=True)
 
     def refresh(self, *, ended: bool = False) -> None:
         """Show what is new, if the last time is long enough ago."""

@@ -1,0 +1,47 @@
+"""Meeting the other hosts of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from drumline.jobs.launch.errors import LaunchError
+from drumline.jobs.launch.loop import Loop
+from drumline.jobs.launch.options import Options
+from drumline.jobs.launch.ports import resolve
+from drumline.jobs.launch.rendezvous.address import split_address
+from drumline.jobs.launch.rendezvous.gathering import Gathering
+from drumline.jobs.launch.rendezvous.joining import join
+from drumline.jobs.launch.rendezvous.leader import Leader, listen
+from drumline.jobs.launch.rendezvous.member import Member
+from drumline.jobs.launch.rendezvous.membership import hello_of
+
+_ANYWHERE = ("0.0.0.0", "::")
+
+
+def meet(options: Options, loop: Loop, say: Callable[[str], None]) -> tuple[Leader | Member, str]:
+    """Wait for all hosts.
+
+    Returns:
+        The others, and this host's address as they see it.
+
+    Raises:
+        LaunchError: if not all come in time, or one was started differently.
+        Interrupted: at a signal.
+    """
+    assert options.rendezvous is not None
+    host, port = split_address(options.rendezvous)
+    family, address = resolve(host, port)
+    if address[0] in _ANYWHERE:
+        raise LaunchError(
+            f"--rendezvous {options.rendezvous} names no particular address. Give the one of "
+            f"host 0 that the others can reach."
+        )
+    hello, token, seconds = hello_of(options), options.token, options.rendezvous_seconds
+    if options.node_rank == 0:
+        listener = listen(address, family)
+        say(f"Waiting at {options.rendezvous} for {hello.nodes - 1} more of {hello.nodes} hosts.")
+        channels = Gathering(listener, hello, token, loop, say).gather(seconds)
+        return Leader(channels, loop), options.host or address[0]
+    say(f"Joining host 0 at {options.rendezvous}.")
+    channel, heard = join(address, hello, token, loop, seconds)
+    return Member(channel, loop, heard), options.host or channel.local_address
