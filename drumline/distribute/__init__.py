@@ -17,6 +17,7 @@ from drumline.distribute.distributed_iterator import DistributedIterator
 from drumline.distribute.extended import StrategyExtended
 from drumline.distribute.functions import Function, function
 from drumline.distribute.input import InputContext, ValueContext
+from drumline.distribute.input_options import InputOptions, InputReplicationMode
 from drumline.distribute.mirrored import MirroredStrategy
 from drumline.distribute.one_device import OneDeviceStrategy
 from drumline.distribute.per_replica import DistributedValues, PerReplica
@@ -42,6 +43,8 @@ __all__ = [
     "Function",
     "HierarchicalCopyAllReduce",
     "InputContext",
+    "InputOptions",
+    "InputReplicationMode",
     "MirroredStrategy",
     "NcclAllReduce",
     "OneDeviceStrategy",

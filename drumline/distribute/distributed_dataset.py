@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from drumline.data import INFINITE_CARDINALITY
 from drumline.distribute.distributed_iterator import DistributedIterator
-from drumline.distribute.input import InputContext
+from drumline.distribute.input_options import InputOptions, InputReplicationMode
 from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.per_replica_spec import on_replicas
 from drumline.distribute.reduce_op import REPLICA_AXIS
@@ -43,14 +41,28 @@ class DistributedDataset:
         strategy: the strategy whose replicas share them.
     """
 
-    def __init__(self, dataset: Iterable[Any], strategy: Strategy) -> None:
+    def __init__(
+        self, dataset: Iterable[Any], strategy: Strategy, options: InputOptions | None = None
+    ) -> None:
         self.dataset = dataset
         self.strategy = strategy
+        self._options = InputOptions.of(options)
+        if self._options.experimental_replication_mode is InputReplicationMode.PER_REPLICA:
+            raise NotImplementedError(
+                "InputReplicationMode.PER_REPLICA makes a pipeline for each replica, which only a "
+                "function can: use strategy.distribute_datasets_from_function."
+            )
 
     def __iter__(self) -> DistributedIterator:
         source = iter(self.dataset)
+        fetch = self._options.experimental_fetch_to_device
         return DistributedIterator(
-            source, source, self._distribute, self._distribute_many, lambda: self.element_spec
+            source,
+            source,
+            self._distribute if fetch else self._on_host,
+            self._distribute_many if fetch else None,
+            lambda: self.element_spec,
+            self._options.experimental_per_replica_buffer_size,
         )
 
     @property
@@ -59,7 +71,9 @@ class DistributedDataset:
 
         The first dimension is None unless all batches have the same number of rows, which divides.
         """
-        return on_replicas(self.dataset.element_spec, self._replicas, self._share)  # type: ignore[attr-defined]
+        spec = self.dataset.element_spec  # type: ignore[attr-defined]
+        fetch = self._options.experimental_fetch_to_device
+        return on_replicas(spec, self._replicas, self._share, on_devices=fetch)
 
     @property
     def _replicas(self) -> int:
@@ -82,6 +96,12 @@ class DistributedDataset:
             batch,
         )
 
+    def _on_host(self, batch: Any) -> Any:
+        if self._replicas == 1:
+            return batch
+        pieces = shares(_rows(batch), self._replicas)
+        return jax.tree.map(lambda leaf: PerReplica([leaf[piece] for piece in pieces]), batch)
+
     def _distribute_many(self, batches: Sequence[Any]) -> Any:
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *batches)
         replicas = self.strategy.num_replicas_in_sync
@@ -99,54 +119,6 @@ class DistributedDataset:
 def _cut(replicas: int, axis: int, leaf: Any) -> Any:
     shape = leaf.shape
     return leaf.reshape(*shape[:axis], replicas, shape[axis] // replicas, *shape[axis + 1 :])
-
-
-class DistributedDatasetFromFunction:
-    """Iterates per-replica batches that a function's dataset gives, one for each replica a step.
-
-    Made by `Strategy.distribute_datasets_from_function`. If the dataset ends in the middle of a
-    step, the replicas that are left get batches without rows.
-
-    Attributes:
-        strategy: the strategy whose replicas take the batches in turn.
-    """
-
-    def __init__(
-        self, dataset_fn: Callable[[InputContext], Iterable[Any]], strategy: Strategy
-    ) -> None:
-        self.strategy = strategy
-        self._dataset = dataset_fn(InputContext(num_replicas_in_sync=strategy.num_replicas_in_sync))
-
-    def __iter__(self) -> DistributedIterator:
-        source = iter(self._dataset)
-        return DistributedIterator(
-            source, self._steps(source), self._distribute, spec=lambda: self.element_spec
-        )
-
-    @property
-    def element_spec(self) -> Any:
-        """What each replica gets: a `TensorSpec` a leaf, or one for each of several replicas.
-
-        The first dimension is None unless all batches have the same number of rows and there is
-        one for every replica in every step.
-        """
-        replicas = self.strategy.num_replicas_in_sync
-        number = int(self._dataset.cardinality())  # type: ignore[attr-defined]
-        full = number == INFINITE_CARDINALITY or (number >= 0 and number % replicas == 0)
-        spec = self._dataset.element_spec  # type: ignore[attr-defined]
-        return on_replicas(spec, replicas, lambda rows: rows if full else None)
-
-    def _steps(self, source: Iterator[Any]) -> Iterator[list[Any]]:
-        replicas = self.strategy.num_replicas_in_sync
-        for first in source:
-            batches = [first, *itertools.islice(source, replicas - 1)]
-            empty = jax.tree.map(lambda leaf: leaf[:0], first)
-            yield batches + [empty] * (replicas - len(batches))
-
-    def _distribute(self, batches: list[Any]) -> Any:
-        if self.strategy.num_replicas_in_sync == 1:
-            return jax.device_put(batches[0], self.strategy.replica_devices[0])
-        return self.strategy.per_replica(batches)
 
 
 def _rows(batch: Any) -> int:

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from drumline.distribute.ahead import Ahead
+
 
 class Optional:
     """A batch, or the end of the dataset, as ``tf.experimental.Optional``.
@@ -32,6 +34,10 @@ class Optional:
         return self._values[0]
 
 
+def _itself(batch: Any) -> Any:
+    return batch
+
+
 class DistributedIterator:
     """The batches of one pass, as ``tf.distribute.DistributedIterator``.
 
@@ -42,6 +48,7 @@ class DistributedIterator:
         place_many: the same for a list of steps of equal shapes, whose arrays are stacked along a
             new first axis; None where steps cannot be stacked.
         spec: gives the specification of what each replica gets.
+        on_devices: how many batches are placed at most before they are used.
     """
 
     def __init__(
@@ -51,7 +58,11 @@ class DistributedIterator:
         place: Callable[[Any], Any],
         place_many: Callable[[Sequence[Any]], Any] | None = None,
         spec: Callable[[], Any] | None = None,
+        on_devices: int = 1,
     ) -> None:
+        if on_devices > 1:
+            source = steps = Ahead(source, steps, place, on_devices)
+            place, place_many = _itself, None
         self._source = source
         self.steps = steps
         self.place = place

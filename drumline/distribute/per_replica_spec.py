@@ -36,7 +36,11 @@ class PerReplicaSpec:
 
 
 def on_replicas(
-    tree: Any, replicas: int, first_dimension: Callable[[int | None], int | None]
+    tree: Any,
+    replicas: int,
+    first_dimension: Callable[[int | None], int | None],
+    *,
+    on_devices: bool,
 ) -> Any:
     """The specification of a dataset's elements as the replicas get them.
 
@@ -44,14 +48,16 @@ def on_replicas(
         tree: a pytree of `TensorSpec`.
         replicas: how many replicas there are; one gets plain values.
         first_dimension: gives a replica's first dimension, from that of an element.
+        on_devices: whether they are brought to devices, where JAX narrows 64-bit types unless told
+            otherwise.
 
     Returns:
-        A pytree of `PerReplicaSpec`, or of `TensorSpec` for one replica. Dtypes are JAX's, which
-        narrows 64-bit types on the devices unless told otherwise.
+        A pytree of `PerReplicaSpec`, or of `TensorSpec` for one replica.
     """
 
     def spec_of(leaf: TensorSpec) -> Any:
-        dtype = leaf.dtype if leaf.is_string else jax.dtypes.canonicalize_dtype(leaf.dtype)
+        narrow = on_devices and not leaf.is_string
+        dtype = jax.dtypes.canonicalize_dtype(leaf.dtype) if narrow else leaf.dtype
         shape = leaf.shape
         if shape and replicas > 1:
             shape = (first_dimension(shape[0]), *shape[1:])

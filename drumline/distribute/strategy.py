@@ -27,13 +27,12 @@ from drumline.distribute.cross_device_ops import (
     resolve_cross_device_ops,
 )
 from drumline.distribute.devices import DeviceLike, device_name, resolve_devices
-from drumline.distribute.distributed_dataset import (
-    DistributedDataset,
-    DistributedDatasetFromFunction,
-)
+from drumline.distribute.distributed_dataset import DistributedDataset
+from drumline.distribute.distributed_dataset_from_function import DistributedDatasetFromFunction
 from drumline.distribute.extended import StrategyExtended
 from drumline.distribute.in_flight import InFlight
 from drumline.distribute.input import InputContext, ValueContext
+from drumline.distribute.input_options import InputOptions
 from drumline.distribute.outputs import require_same_structure
 from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.reduce_op import REPLICA_AXIS, ReduceOp
@@ -265,15 +264,19 @@ class Strategy:
         return jax.tree.map(lambda *leaves: PerReplica(leaves), *placed)
 
     def distribute_datasets_from_function(
-        self, dataset_fn: Callable[[InputContext], Iterable[Any]]
+        self,
+        dataset_fn: Callable[[InputContext], Iterable[Any]],
+        options: InputOptions | None = None,
     ) -> DistributedDatasetFromFunction:
         """Return an iterable of what the dataset of `dataset_fn` gives, a batch for each replica.
 
         Args:
             dataset_fn: takes an `InputContext` and returns a dataset batched by the per-replica
                 batch size.
+            options: how batches come to the devices, and whether there is a dataset for each
+                replica.
         """
-        return DistributedDatasetFromFunction(dataset_fn, self)
+        return DistributedDatasetFromFunction(dataset_fn, self, options)
 
     def experimental_distribute_values_from_function(
         self, value_fn: Callable[[ValueContext], Any]
@@ -292,14 +295,17 @@ class Strategy:
         """The older name of `run`."""
         return self.run(fn, args, kwargs)
 
-    def experimental_distribute_dataset(self, dataset: Iterable[Any]) -> DistributedDataset:
+    def experimental_distribute_dataset(
+        self, dataset: Iterable[Any], options: InputOptions | None = None
+    ) -> DistributedDataset:
         """Return an iterable of `dataset`'s global batches, cut over the replicas.
 
         Args:
             dataset: an iterable of batches, usually a `drumline.data.Dataset` batched by the
                 global batch size. Iterating the result again iterates `dataset` again.
+            options: how batches come to the devices.
         """
-        return DistributedDataset(dataset, self)
+        return DistributedDataset(dataset, self, options)
 
     def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
         """Return the values of this process's replicas: one, if `value` is not per replica.

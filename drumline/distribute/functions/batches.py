@@ -9,10 +9,8 @@ import jax
 import numpy as np
 
 from drumline.data import Dataset, DatasetIterator
-from drumline.distribute.distributed_dataset import (
-    DistributedDataset,
-    DistributedDatasetFromFunction,
-)
+from drumline.distribute.distributed_dataset import DistributedDataset
+from drumline.distribute.distributed_dataset_from_function import DistributedDatasetFromFunction
 from drumline.distribute.distributed_iterator import DistributedIterator
 
 _OVER = (

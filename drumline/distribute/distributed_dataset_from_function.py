@@ -1,0 +1,99 @@
+"""Datasets that a function makes, whose batches are for one replica each."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from drumline.data import INFINITE_CARDINALITY
+from drumline.distribute.distributed_iterator import DistributedIterator
+from drumline.distribute.input import InputContext
+from drumline.distribute.input_options import InputOptions, InputReplicationMode
+from drumline.distribute.per_replica import PerReplica
+from drumline.distribute.per_replica_spec import on_replicas
+from drumline.distribute.pipelines import Pipelines
+
+if TYPE_CHECKING:
+    from drumline.distribute.strategy import Strategy
+
+
+class DistributedDatasetFromFunction:
+    """Iterates per-replica batches that a function's dataset gives, one for each replica a step.
+
+    Made by `Strategy.distribute_datasets_from_function`. If the dataset ends in the middle of a
+    step, the replicas that are left get batches without rows.
+
+    Attributes:
+        strategy: the strategy whose replicas take the batches in turn.
+    """
+
+    def __init__(
+        self,
+        dataset_fn: Callable[[InputContext], Iterable[Any]],
+        strategy: Strategy,
+        options: InputOptions | None = None,
+    ) -> None:
+        self.strategy = strategy
+        self._options = InputOptions.of(options)
+        mode = self._options.experimental_replication_mode
+        replicas = strategy.num_replicas_in_sync
+        self._apart = mode is InputReplicationMode.PER_REPLICA
+        pipelines = replicas if self._apart else 1
+        self._datasets = [
+            dataset_fn(InputContext(pipelines, index, replicas)) for index in range(pipelines)
+        ]
+
+    def __iter__(self) -> DistributedIterator:
+        source: Any
+        if self._apart:
+            source = steps = Pipelines([iter(dataset) for dataset in self._datasets])
+        else:
+            source = iter(self._datasets[0])
+            steps = self._in_turn(source)  # type: ignore[assignment]
+        return DistributedIterator(
+            source,
+            steps,
+            self._distribute,
+            spec=lambda: self.element_spec,
+            on_devices=self._options.experimental_per_replica_buffer_size,
+        )
+
+    @property
+    def element_spec(self) -> Any:
+        """What each replica gets: a `TensorSpec` a leaf, or one for each of several replicas.
+
+        The first dimension is None unless all batches have the same number of rows and there is
+        one for every replica in every step.
+        """
+        spec = self._datasets[0].element_spec  # type: ignore[attr-defined]
+        replicas = self.strategy.num_replicas_in_sync
+        fetch = self._options.experimental_fetch_to_device
+        full = self._always_full()
+        return on_replicas(spec, replicas, lambda r: r if full else None, on_devices=fetch)
+
+    def _always_full(self) -> bool:
+        numbers = {int(dataset.cardinality()) for dataset in self._datasets}  # type: ignore[attr-defined]
+        if len(numbers) > 1:
+            return False
+        (number,) = numbers
+        taken = 1 if self._apart else self.strategy.num_replicas_in_sync
+        return number == INFINITE_CARDINALITY or (number >= 0 and number % taken == 0)
+
+    def _in_turn(self, source: Iterator[Any]) -> Iterator[list[Any]]:
+        replicas = self.strategy.num_replicas_in_sync
+        for first in source:
+            batches = [first, *itertools.islice(source, replicas - 1)]
+            empty = jax.tree.map(lambda leaf: leaf[:0], first)
+            yield batches + [empty] * (replicas - len(batches))
+
+    def _distribute(self, batches: list[Any]) -> Any:
+        fetch = self._options.experimental_fetch_to_device
+        if self.strategy.num_replicas_in_sync == 1:
+            (batch,) = batches
+            return jax.device_put(batch, self.strategy.replica_devices[0]) if fetch else batch
+        if fetch:
+            return self.strategy.per_replica(batches)
+        return jax.tree.map(lambda *leaves: PerReplica(leaves), *batches)

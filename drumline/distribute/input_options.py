@@ -1,0 +1,86 @@
+"""How a strategy brings input to its replicas."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+
+class InputReplicationMode(enum.Enum):
+    """How many pipelines a function makes, as ``tf.distribute.InputReplicationMode``.
+
+    Attributes:
+        PER_WORKER: one for each process, whose replicas take its batches in turn.
+        PER_REPLICA: one for each replica.
+    """
+
+    PER_WORKER = "PER_WORKER"
+    PER_REPLICA = "PER_REPLICA"
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """How input comes to the replicas, as ``tf.distribute.InputOptions``.
+
+    Attributes:
+        experimental_fetch_to_device: whether batches are copied to the replicas' devices when they
+            are asked for. If not, they stay numpy arrays, which `Strategy.run` copies.
+        experimental_replication_mode: how many pipelines `distribute_datasets_from_function` makes.
+        experimental_place_dataset_on_device: must be False; pipelines run on the host.
+        experimental_per_replica_buffer_size: how many batches are on a replica's device at most
+            before they are used; a copy runs while the step before is computed. At least 1.
+
+    Raises:
+        NotImplementedError: for `experimental_place_dataset_on_device`.
+        TypeError: for another type than that of the default.
+        ValueError: for a buffer of less than one batch, or one of several on no device.
+    """
+
+    experimental_fetch_to_device: bool = True
+    experimental_replication_mode: InputReplicationMode = InputReplicationMode.PER_WORKER
+    experimental_place_dataset_on_device: bool = False
+    experimental_per_replica_buffer_size: int = 1
+
+    def __post_init__(self) -> None:
+        if self.experimental_place_dataset_on_device:
+            raise NotImplementedError(
+                "InputOptions: experimental_place_dataset_on_device=True is not supported: input "
+                "pipelines run on the host. Leave it out; batches are copied to the devices."
+            )
+        if not isinstance(self.experimental_replication_mode, InputReplicationMode):
+            raise TypeError(
+                "InputOptions: experimental_replication_mode must be a "
+                f"dl.distribute.InputReplicationMode, got {self.experimental_replication_mode!r}."
+            )
+        size = self.experimental_per_replica_buffer_size
+        if not isinstance(size, int) or isinstance(size, bool):
+            raise TypeError(
+                f"InputOptions: experimental_per_replica_buffer_size must be an int, got {size!r}."
+            )
+        if size < 1:
+            raise ValueError(
+                f"InputOptions: experimental_per_replica_buffer_size must be at least 1, got {size}"
+                ": the batch that a step is given lies on the device before the step runs."
+            )
+        if size > 1 and not self.experimental_fetch_to_device:
+            raise ValueError(
+                f"InputOptions: experimental_per_replica_buffer_size={size} keeps batches on the "
+                "devices, which experimental_fetch_to_device=False forbids. Call `.prefetch(n)` "
+                "on the dataset to keep them on the host."
+            )
+
+    @classmethod
+    def of(cls, options: Any) -> InputOptions:
+        """`options`, or the defaults for None.
+
+        Raises:
+            TypeError: if they are no input options.
+        """
+        if options is None:
+            return cls()
+        if not isinstance(options, cls):
+            raise TypeError(
+                f"options must be a dl.distribute.InputOptions, got {type(options).__name__}."
+            )
+        return options
