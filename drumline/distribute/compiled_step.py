@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from drumline.distribute.across_processes import on_this_process
 from drumline.distribute.arguments import Form
 from drumline.distribute.in_flight import InFlight
 from drumline.training.bank import Bank
@@ -46,6 +47,7 @@ class CompiledStep:
         self.read: list[Variable] = []
         self._bank: Bank | None = None
         self._guards: list[InFlight] = []
+        self._span: Strategy | None = None
         self._compiled: dict[bool, Callable[..., Any]] = {}
 
     def __call__(self, arrays: Sequence[Any]) -> Any:
@@ -82,6 +84,10 @@ class CompiledStep:
         """What must have come to its end before the step may start."""
         return [self.strategy.in_flight]
 
+    def spanning(self) -> Strategy | None:
+        """The strategy of several processes on whose devices the program runs, if there is one."""
+        return self.strategy if self.strategy.spans_processes else None
+
     def _run(self, arrays: Sequence[Any]) -> Any:
         read = current_values(self.read)
         if get_stateless_scope() is not None:
@@ -94,12 +100,30 @@ class CompiledStep:
         for device_programs in self._guards:
             device_programs.wait()
         if self._bank is None or self._bank.ended:
-            self._bank = Bank(self.written)
+            self._bank = self.new_bank()
+        read = self.place_read(read)
         outputs, new = self._compiled[True](self._bank.take(), read, self.place(arrays))
         self._bank.put(new)
         for device_programs in self._guards:
             device_programs.started((outputs, new))
         return outputs
+
+    def place_read(self, values: list[Any]) -> list[Any]:
+        """What the variables hold that the program only reads, as it takes them."""
+        if self._span is None:
+            return values
+        return [self._span.for_program(value) for value in values]
+
+    def new_bank(self) -> Bank:
+        """The written variables' values, in a bank for this program."""
+        if self._span is None:
+            return Bank(self.written)
+        span = self._span
+        return Bank(
+            self.written,
+            enter=lambda variable, value: span.for_program(value),
+            leave=lambda variable, value: on_this_process(value),
+        )
 
     def _run_in_trace(self, read: Any, arrays: Sequence[Any], staged: bool) -> Any:
         refused = [*self.written, *(self.read if staged else ())]
@@ -130,6 +154,7 @@ class CompiledStep:
                 self.strategy.adopt_variable(variable)
         self._bank = None
         self._guards = self.in_flight()
+        self._span = self.spanning()
         self._compiled = {
             True: jax.jit(self.program, donate_argnums=0),
             False: jax.jit(self.program),

@@ -29,9 +29,13 @@ def local_devices() -> list[jax.Device]:
 
 
 def device_name(device: jax.Device) -> str:
-    """The short name of a device of this process, as ``"cpu:1"``."""
-    siblings = _local_devices_of(device.platform)
-    return f"{device.platform}:{siblings.index(device)}"
+    """The short name of a device, as ``"cpu:1"``; ``"/task:2/cpu:1"`` in another process."""
+    if device.process_index == jax.process_index():
+        siblings = _local_devices_of(device.platform)
+        return f"{device.platform}:{siblings.index(device)}"
+    process = device.process_index
+    siblings = [d for d in jax.devices(device.platform) if d.process_index == process]
+    return f"/task:{process}/{device.platform}:{siblings.index(device)}"
 
 
 def resolve_device(spec: DeviceLike) -> jax.Device:

@@ -47,11 +47,16 @@ class ReplicaProgram(CompiledStep):
 
     def place(self, arrays: Sequence[Any]) -> list[Any]:
         return [
-            self.strategy.place_variable(array)
-            if not cut and isinstance(array, jax.Array)
-            else array
+            array if cut else self._placed_whole(array)
             for array, cut in zip(arrays, self._cut, strict=True)
         ]
+
+    def _placed_whole(self, array: Any) -> Any:
+        spans = self.strategy.spans_processes
+        if not spans and not isinstance(array, jax.Array):
+            return array
+        placed = self.strategy.place_variable(array)
+        return self.strategy.for_program(placed) if spans else placed
 
     def finish(self, outputs: Any) -> Any:
         return unwrap(outputs, _itself if self._alone else PerReplica.of_stacked)

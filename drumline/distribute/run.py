@@ -91,6 +91,7 @@ def _run_eagerly(
     strategy: Strategy, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
     take_apart(args, kwargs)
+    args, kwargs = strategy.known_everywhere((tuple(args), dict(kwargs)))
     if strategy.num_replicas_in_sync == 1:
         with replica_context.enter(SingleContext(strategy)), strategy.scope():
             return as_arrays(fn(*args, **kwargs))

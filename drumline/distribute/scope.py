@@ -47,7 +47,7 @@ def enter(strategy: Strategy) -> Iterator[Strategy]:
         )
     token = _entered.set(strategy)
     try:
-        with _default_device(strategy.replica_devices[0]):
+        with _default_device(strategy.local_replica_devices[0]):
             yield strategy
     finally:
         _entered.reset(token)

@@ -9,16 +9,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import (
-    AxisType,
-    Mesh,
-    NamedSharding,
-    PartitionSpec,
-    Sharding,
-    SingleDeviceSharding,
-)
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
-from drumline.distribute import scope
+from drumline.distribute import across_processes, scope
 from drumline.distribute.adoption import adopt
 from drumline.distribute.arguments import for_replica
 from drumline.distribute.cross_device_ops import (
@@ -70,9 +63,7 @@ class Strategy:
         self.cross_device_ops = resolve_cross_device_ops(cross_device_ops)
         self._devices = resolve_devices(devices)
         self.check_agreement = check_agreement
-        self._mesh = Mesh(
-            np.array(self.replica_devices), (REPLICA_AXIS,), axis_types=(AxisType.Auto,)
-        )
+        self._mesh = across_processes.mesh_of(self.replica_devices)
         self.cross_device_ops.check(ReplicaAxis(REPLICA_AXIS, self.replica_devices))
         self.extended = StrategyExtended(self)
         self.in_flight = InFlight(self.replica_devices)
@@ -84,11 +75,33 @@ class Strategy:
         return self._devices
 
     @property
+    def local_replica_devices(self) -> tuple[jax.Device, ...]:
+        """Where the replicas of this process run."""
+        return across_processes.own_devices(self.replica_devices)
+
+    @property
+    def spans_processes(self) -> bool:
+        """Whether some replicas run in other processes."""
+        return len(self.local_replica_devices) < len(self.replica_devices)
+
+    @property
     def variable_sharding(self) -> Sharding:
-        """Where variables live: by default a copy on every replica's device."""
-        if self.num_replicas_in_sync == 1:
-            return SingleDeviceSharding(self.replica_devices[0])
-        return NamedSharding(self._mesh, PartitionSpec())
+        """Where variables live: by default a copy on the device of every replica of this process.
+
+        A program that runs on the replicas of several processes sees them as `program_sharding`.
+        """
+        return across_processes.copies_on(self.local_replica_devices)
+
+    @property
+    def program_sharding(self) -> Sharding:
+        """Where a program that runs on all replicas finds variables, and leaves them."""
+        if self.spans_processes:
+            return across_processes.copies_on(self.replica_devices)
+        return self.variable_sharding
+
+    def for_program(self, value: jax.Array) -> jax.Array:
+        """`value`, which lies where variables live, as a program on all replicas takes it."""
+        return across_processes.on_all_processes(value, self.program_sharding)
 
     def all_reduce(self, op: ReduceOp | str, value: Any) -> Any:
         """How values meet: reduce the replicas' values of a pytree, seen alike by all of them.
@@ -127,16 +140,47 @@ class Strategy:
         return scope.enter(self)
 
     def place_variable(self, value: jax.typing.ArrayLike) -> jax.Array:
-        """Return `value` placed where this strategy's variables live; no copy if it is there."""
+        """Return `value` placed where this strategy's variables live; no copy if it is there.
+
+        Raises:
+            ValueError: if it is divided between processes.
+        """
+        value = across_processes.on_this_process(value)
         sharding = self.variable_sharding
         if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
             if value.sharding == sharding and value.committed:
                 return value
+            if not value.is_fully_addressable:
+                raise ValueError(
+                    f"An array of shape {value.shape} is divided between processes, and a variable "
+                    "takes a whole one. Combine it first: `strategy.reduce` or `strategy.gather`."
+                )
         return jax.device_put(value, sharding)
+
+    def known_everywhere(self, tree: Any) -> Any:
+        """A pytree, with what is divided between processes gathered on the devices of each.
+
+        Of a `PerReplica` this process then has the values of all replicas. All processes call this
+        together.
+        """
+
+        def gathered(node: Any) -> Any:
+            if isinstance(node, PerReplica):
+                stacked = node.stacked
+                if not isinstance(stacked, jax.Array) or stacked.is_fully_addressable:
+                    return node
+                return PerReplica(self.compute(_rows_of, (), stacked))
+            if not isinstance(node, jax.Array) or node.is_fully_addressable:
+                return node
+            return self.compute(_whole, (), node)
+
+        return jax.tree.map(gathered, tree, is_leaf=lambda node: isinstance(node, PerReplica))
 
     def place_copies(self, copies: jax.typing.ArrayLike) -> jax.Array:
         """Return an array ``(replicas, ...)`` with each row on its replica's device."""
-        return jax.device_put(copies, self.batch_sharding)
+        if isinstance(copies, jax.Array) and not copies.is_fully_addressable:
+            return copies
+        return across_processes.cut(copies, self._mesh)
 
     def place_everywhere(self, tree: Any) -> Any:
         """Return a pytree with its arrays where variables live, and the rest as it is."""
@@ -229,9 +273,11 @@ class Strategy:
         if isinstance(operand, tuple):
             operand = self.place_everywhere(operand)
         self.in_flight.wait()
-        result = _compiled(fn, options, self.variable_sharding)(operand)
+        over_all = not isinstance(operand, tuple) and not operand.is_fully_addressable
+        sharding = self.program_sharding if over_all else self.variable_sharding
+        result = _compiled(fn, options, sharding)(operand)
         self.in_flight.started(result)
-        return result
+        return jax.tree.map(across_processes.on_this_process, result)
 
     def stack(self, values: Sequence[Any]) -> Any:
         """One array ``(replicas, ...)`` of arrays of one shape, each on its replica's device."""
@@ -239,12 +285,12 @@ class Strategy:
             return jax.numpy.stack(values)
         if self.num_replicas_in_sync == 1:
             return jax.device_put(values[0], self.replica_devices[0])[None]
-        rows = [
-            jax.device_put(value[None], device)
+        own = [
+            value
             for value, device in zip(values, self.replica_devices, strict=True)
+            if device in self.local_replica_devices
         ]
-        shape = (len(rows), *rows[0].shape[1:])
-        return jax.make_array_from_single_device_arrays(shape, self.batch_sharding, rows)
+        return across_processes.joined_rows(own, self._mesh)
 
     def per_replica(self, values: Sequence[Any]) -> Any:
         """One pytree of `PerReplica` values from a pytree for each replica, placed on its device.
@@ -283,8 +329,18 @@ class Strategy:
     ) -> Any:
         """Return the `PerReplica` values that `value_fn` gives for each replica's context."""
         replicas = self.num_replicas_in_sync
-        values = [value_fn(ValueContext(index, replicas)) for index in range(replicas)]
+        local = self.local_replica_devices
+        numbers = [i for i, device in enumerate(self.replica_devices) if device in local]
+        values = [value_fn(ValueContext(index, replicas)) for index in numbers]
+        if self.spans_processes:
+            require_same_structure("the strategy", values)
+            return jax.tree.map(self._joined, *values)
         return values[0] if replicas == 1 else self.per_replica(values)
+
+    def _joined(self, *rows: Any) -> PerReplica:
+        """The values of this process's replicas, and those that the other processes have."""
+        arrays = [np.asarray(row) for row in rows]
+        return PerReplica.of_stacked(across_processes.joined_rows(arrays, self._mesh))
 
     def experimental_run_v2(
         self,
@@ -313,14 +369,31 @@ class Strategy:
         Of a structure, one structure for each replica.
         """
         if isinstance(value, PerReplica):
-            return value.values
+            return self._own_values(value)
         if isinstance(value, Variable):
             return value.copies()
         leaves = jax.tree.leaves(value, is_leaf=lambda node: isinstance(node, PerReplica))
-        kept = [len(leaf.values) for leaf in leaves if isinstance(leaf, PerReplica)]
+        kept = [len(self._own_values(leaf)) for leaf in leaves if isinstance(leaf, PerReplica)]
         if not kept:
             return (value,)
-        return tuple(for_replica(value, index) for index in range(min(kept)))
+        own = jax.tree.map(
+            lambda node: (
+                PerReplica(self._own_values(node)) if isinstance(node, PerReplica) else node
+            ),
+            value,
+            is_leaf=lambda node: isinstance(node, PerReplica),
+        )
+        return tuple(for_replica(own, index) for index in range(min(kept)))
+
+    def _own_values(self, value: PerReplica) -> tuple[Any, ...]:
+        if not self.spans_processes or value.stacked is not None:
+            return value.values
+        local = self.local_replica_devices
+        return tuple(
+            own
+            for own, device in zip(value.values, self.replica_devices, strict=False)
+            if device in local
+        )
 
     def describe(self) -> str:
         """A text that says where variables live, where replicas run and how values meet."""
@@ -368,6 +441,14 @@ class Strategy:
     def __repr__(self) -> str:
         names = ", ".join(repr(device_name(device)) for device in self.replica_devices)
         return f"{type(self).__name__}([{names}])"
+
+
+def _whole(value: jax.Array) -> jax.Array:
+    return value
+
+
+def _rows_of(stacked: jax.Array) -> tuple[jax.Array, ...]:
+    return tuple(stacked[index] for index in range(stacked.shape[0]))
 
 
 def _placed(device: jax.Device, leaf: Any) -> Any:

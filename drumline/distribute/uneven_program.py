@@ -12,7 +12,9 @@ from drumline.distribute.arguments import for_replica, is_apart
 from drumline.distribute.lockstep import run_in_turn
 from drumline.distribute.outputs import joined, unwrap, wrap
 from drumline.distribute.per_replica import PerReplica
+from drumline.distribute.replica_scope import has_copies
 from drumline.distribute.whole_program import WholeProgram
+from drumline.training.bank import Bank
 from drumline.training.state_scope import assign_values
 
 
@@ -27,6 +29,24 @@ class UnevenProgram(WholeProgram):
     def place(self, arrays: Sequence[Any]) -> list[Any]:
         placed: list[Any] = self.strategy.place_everywhere(list(arrays))
         return placed
+
+    def spanning(self) -> None:
+        """None: each process computes all of it, on its own devices."""
+
+    def place_read(self, values: list[Any]) -> list[Any]:
+        return [self.strategy.known_everywhere(value) for value in values]
+
+    def new_bank(self) -> Bank:
+        if not self.strategy.spans_processes:
+            return super().new_bank()
+        strategy = self.strategy
+        return Bank(
+            self.written,
+            enter=lambda variable, value: strategy.known_everywhere(value),
+            leave=lambda variable, value: (
+                strategy.place_copies(value) if has_copies(variable) else value
+            ),
+        )
 
     def finish(self, outputs: Any) -> Any:
         return joined("the results", [unwrap(output, lambda leaf: leaf) for output in outputs])

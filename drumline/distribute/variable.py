@@ -10,8 +10,10 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
+from drumline.distribute.adoption import owner_of
 from drumline.distribute.merge_call import in_program_merge
 from drumline.distribute.merging import first_replicas
+from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.reduce_op import ReduceOp
 from drumline.distribute.replica_context import running_replica
 from drumline.distribute.scope import get_strategy, has_strategy
@@ -99,15 +101,25 @@ class Variable(keras.Variable):
         """The value: in a replica's step that replica's, elsewhere the aggregate."""
         if not self.has_copies or running_replica() is not None:
             return super().value
-        return self._aggregate(self._all_copies())
+        copies = self._all_copies()
+        owner = owner_of(self)
+        if owner is not None and owner.spans_processes and in_program_merge() is None:
+            return owner.compute(_aggregate, (self._aggregation, self.path), copies)
+        return _aggregate(self._aggregation, self.path, copies)
 
     def read_value(self) -> Any:
         """The value, as ``tf.Variable.read_value``."""
         return self.value
 
     def copies(self) -> tuple[Any, ...]:
-        """The replicas' values; without ``ON_READ`` one."""
-        return tuple(self._all_copies()) if self.has_copies else (self.value,)
+        """The values of this process's replicas; without ``ON_READ`` one."""
+        if not self.has_copies:
+            return (self.value,)
+        copies = self._all_copies()
+        owner = owner_of(self)
+        if owner is not None and owner.spans_processes and in_program_merge() is None:
+            return PerReplica.of_stacked(copies).values
+        return tuple(copies)
 
     def _all_copies(self) -> Any:
         """The replicas' values as one array ``(replicas, ...)``."""
@@ -159,19 +171,6 @@ class Variable(keras.Variable):
             return jnp.broadcast_to(value / self._replicas, shape)
         return jnp.zeros(shape, value.dtype).at[0].set(value)
 
-    def _aggregate(self, copies: Any) -> Any:
-        if self._aggregation == "sum":
-            return jnp.sum(copies, 0, dtype=copies.dtype)
-        if self._aggregation == "mean":
-            return jnp.mean(copies, 0).astype(copies.dtype)
-        if self._aggregation == "only_first_replica":
-            return copies[0]
-        raise ValueError(
-            f"Variable {self.path!r} has a value for each replica and no aggregation, so it has no "
-            "single value outside of a replica's step. Read it in the step, take "
-            "`strategy.experimental_local_results(variable)`, or give it an aggregation."
-        )
-
     def _meet(self, value: Any, method: str) -> Any:
         """What is written on all replicas alike, from what this replica writes."""
         context = running_replica()
@@ -191,6 +190,20 @@ class Variable(keras.Variable):
             return first_replicas(context, value)
         met = context.all_reduce(ReduceOp.of(self._aggregation), value)
         return met if jnp.issubdtype(self.dtype, jnp.inexact) else met.astype(self.dtype)
+
+
+def _aggregate(aggregation: str, path: str, copies: Any) -> Any:
+    if aggregation == "sum":
+        return jnp.sum(copies, 0, dtype=copies.dtype)
+    if aggregation == "mean":
+        return jnp.mean(copies, 0).astype(copies.dtype)
+    if aggregation == "only_first_replica":
+        return copies[0]
+    raise ValueError(
+        f"Variable {path!r} has a value for each replica and no aggregation, so it has no "
+        "single value outside of a replica's step. Read it in the step, take "
+        "`strategy.experimental_local_results(variable)`, or give it an aggregation."
+    )
 
 
 def _member(kind: Any, value: Any) -> Any:

@@ -7,7 +7,7 @@ bank keeps the list; the variables look their values up in it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -26,19 +26,28 @@ class Bank:
 
     Args:
         variables: the variables.
+        enter: for a variable what it holds, as the step takes it.
+        leave: for a variable what the step left, as it holds it.
 
     Attributes:
         ended: whether another bank has taken over some of the variables.
     """
 
-    def __init__(self, variables: Sequence[Variable]) -> None:
+    def __init__(
+        self,
+        variables: Sequence[Variable],
+        enter: Callable[[Variable, Any], Any] | None = None,
+        leave: Callable[[Variable, Any], Any] | None = None,
+    ) -> None:
         self.ended = False
+        self._enter = enter or _itself
+        self._leave = leave or _itself
         self._variables = list(variables)
         for variable in self._variables:
             slot = vars(variable).get(_SLOT)
             if slot is not None:
                 slot[0].end()
-        self._values = [_own(variable) for variable in self._variables]
+        self._values = [self._enter(variable, _own(variable)) for variable in self._variables]
         self._foreign: set[int] = set()
         for index, variable in enumerate(self._variables):
             vars(variable)[_SLOT] = (self, index)
@@ -46,7 +55,8 @@ class Bank:
     def take(self) -> list[Any]:
         """The values, for a step that uses them up and then puts new ones in their place."""
         for index in self._foreign:
-            self._values[index] = jnp.copy(self._values[index])
+            copy = jnp.copy(self._values[index])
+            self._values[index] = self._enter(self._variables[index], copy)
         self._foreign.clear()
         return self._values
 
@@ -56,7 +66,7 @@ class Bank:
 
     def value(self, index: int) -> Any:
         """The value of one variable."""
-        return self._values[index]
+        return self._leave(self._variables[index], self._values[index])
 
     def replace(self, index: int, value: Any) -> None:
         """Take the new value of one variable, which others may hold as well."""
@@ -69,9 +79,9 @@ class Bank:
         for index, variable in enumerate(self._variables):
             state = vars(variable)
             del state[_SLOT]
-            state["_value"] = self._values[index]
+            state["_value"] = self._leave(variable, self._values[index])
             if index not in self._foreign:
-                state[_OWNED] = self._values[index]
+                state[_OWNED] = state["_value"]
 
 
 def _own(variable: Variable) -> Any:
@@ -80,6 +90,10 @@ def _own(variable: Variable) -> Any:
     if vars(variable).pop(_OWNED, None) is value or not isinstance(value, jax.Array):
         return value
     return jnp.copy(value)
+
+
+def _itself(variable: Variable, value: Any) -> Any:
+    return value
 
 
 class _ValueOrSlot:

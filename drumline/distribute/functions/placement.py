@@ -7,8 +7,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from drumline.distribute.across_processes import copies_on, on_all_processes, own_devices
 from drumline.distribute.adoption import owner_of
 from drumline.training.keras_internals import Variable
 
@@ -16,7 +16,8 @@ from drumline.training.keras_internals import Variable
 def brought_together(arrays: Sequence[Any], variables: Sequence[Variable]) -> list[Any]:
     """`arrays`, those that lie on some of the program's devices alone copied to all of them.
 
-    Values of a `PerReplica` whose shares differ in size lie on one device each.
+    Values of a `PerReplica` whose shares differ in size lie on one device each. Where the program
+    runs on the devices of several processes, each copies what it has to its own.
 
     Args:
         arrays: what the program is called with.
@@ -30,14 +31,21 @@ def brought_together(arrays: Sequence[Any], variables: Sequence[Variable]) -> li
         devices = dict.fromkeys(owner.replica_devices)
     if all(array.sharding.device_set == devices.keys() for array in fixed):
         return list(arrays)
-    everywhere = _everywhere(list(devices)) if owner is None else owner.variable_sharding
-    apart = {id(array) for array in fixed if array.sharding.device_set != devices.keys()}
-    return [jax.device_put(a, everywhere) if id(a) in apart else a for a in arrays]
+    everywhere = tuple(devices)
+    local = copies_on(own_devices(everywhere)) if owner is None else owner.variable_sharding
+    spans = own_devices(everywhere) != everywhere
+
+    def brought(array: Any) -> Any:
+        if not isinstance(array, (jax.Array, np.ndarray, np.generic)):
+            return array
+        there = isinstance(array, jax.Array) and array.sharding.device_set == devices.keys()
+        if there or (not spans and not (isinstance(array, jax.Array) and array.committed)):
+            return array
+        placed = jax.device_put(array, local)
+        return on_all_processes(placed, copies_on(everywhere)) if spans else placed
+
+    return [brought(array) for array in arrays]
 
 
 def _devices(array: jax.Array) -> list[jax.Device]:
     return sorted(array.sharding.device_set, key=lambda device: device.id)
-
-
-def _everywhere(devices: list[jax.Device]) -> NamedSharding:
-    return NamedSharding(Mesh(np.array(devices), ("replica",)), PartitionSpec())

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from drumline.distribute.across_processes import on_this_process
 from drumline.distribute.adoption import owner_of
 from drumline.distribute.functions.placement import brought_together
 from drumline.distribute.in_flight import InFlight
 from drumline.distribute.outputs import unwrap, wrap
 from drumline.distribute.whole_program import WholeProgram
+
+if TYPE_CHECKING:
+    from drumline.distribute.strategy import Strategy
 
 
 class FunctionProgram(WholeProgram):
@@ -20,7 +24,11 @@ class FunctionProgram(WholeProgram):
         return brought_together(arrays, [*self.written, *self.read])
 
     def finish(self, outputs: Any) -> Any:
-        return unwrap(outputs, lambda leaf: leaf)
+        return unwrap(outputs, on_this_process)
+
+    def spanning(self) -> Strategy | None:
+        owners = map(owner_of, [*self.written, *self.read])
+        return next((owner for owner in owners if owner and owner.spans_processes), None)
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext()

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from drumline.distribute.across_processes import on_this_process
 from drumline.distribute.arguments import Form
 from drumline.distribute.functions.program import FunctionProgram
 from drumline.distribute.one_device import default_strategy
@@ -51,7 +52,7 @@ class ScanProgram(FunctionProgram):
         return outputs, new
 
     def finish(self, outputs: Any) -> Any:
-        return outputs
+        return jax.tree.map(on_this_process, outputs)
 
 
 def _as_before(before: Sequence[Any], after: Sequence[Any]) -> list[Any]:
