@@ -43,7 +43,7 @@ class View:
         self.end()
         self._title = title
         self._tails = {child: LogTail(child.log) for child in children}
-        self._states = {}
+        self._states = dict.fromkeys(children, "running")
         if self._quiet:
             return
         if self._console.is_terminal:
@@ -51,6 +51,8 @@ class View:
             self._live.start()
         else:
             self.note(title)
+            for child in children:
+                self.note(f"{child.task} started (pid {child.pid})")
         self.refresh()
 
     def end(self) -> None:
@@ -98,10 +100,8 @@ class View:
         for child in self._tails:
             state = _state(child)
             if state != self._states.get(child):
-                began = child not in self._states
                 self._states[child] = state
-                after = f" (pid {child.pid})" if began else f" after {clock(child.seconds)}"
-                self.note(f"{child.task} {state}{after}")
+                self.note(f"{child.task} {state} after {clock(child.seconds)}")
 
     def _table(self) -> Table:
         table = Table(box=None, pad_edge=False, expand=True, title_justify="left")

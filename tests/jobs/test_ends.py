@@ -1,0 +1,143 @@
+"""Nothing outlives a job: signals to the launcher, its death, and what its processes started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import signal
+import time
+
+import pytest
+
+from tests.jobs.launching import Launcher, alive, wait_until
+
+
+@pytest.mark.parametrize(
+    ("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_is_passed_on_and_waited_for(
+    launcher: Launcher, signum: signal.Signals, code: int
+) -> None:
+    job = launcher.start(
+        *("--workers", "2", "--max-restarts", "3"),
+        body="""
+def end(number, frame):
+    time.sleep(0.1); print("saved after", signal.Signals(number).name); sys.exit(0)
+for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(each, end)
+tell(f"began-{index}"); time.sleep(60)
+""",
+    )
+    launcher.told("began-0"), launcher.told("began-1")
+    job.send_signal(signum)
+    output, _ = job.communicate(timeout=30)
+    assert job.returncode == code, output
+    for name in ("worker-0", "worker-1"):
+        assert launcher.log(name) == f"saved after {signum.name}\n"
+    assert "Failed first" not in output and "Restart" not in output
+
+
+_DEAF = """
+signal.signal(signal.SIGINT, lambda *_: tell(f"heard-{index}"))
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+tell(f"pid-{index}", os.getpid())
+while True:
+    time.sleep(60)
+"""
+
+
+def test_who_does_not_end_is_killed_after_the_grace(launcher: Launcher) -> None:
+    job = launcher.start("--workers", "1", "--grace-seconds", "0.2", body=_DEAF)
+    pid = int(launcher.told("pid-0"))
+    job.terminate()
+    output, _ = job.communicate(timeout=30)
+    assert job.returncode == 143
+    assert "worker:0 did not end when asked to: killed" in output
+    assert not alive(pid)
+
+
+def test_a_second_interrupt_kills_at_once(launcher: Launcher) -> None:
+    job = launcher.start("--workers", "2", "--grace-seconds", "1000", body=_DEAF)
+    pids = [int(launcher.told(f"pid-{index}")) for index in (0, 1)]
+    job.send_signal(signal.SIGINT)
+    job.send_signal(signal.SIGINT)  # one key pressed may arrive twice
+    launcher.told("heard-0"), launcher.told("heard-1")
+    time.sleep(0.3)
+    assert all(map(alive, pids))
+    job.send_signal(signal.SIGINT)
+    job.communicate(timeout=30)
+    assert job.returncode == 130
+    assert not any(map(alive, pids))
+
+
+_DETACHED = """
+nap = "import time; time.sleep(100)"
+child = subprocess.Popen([sys.executable, "-S", "-c", nap], start_new_session=True)
+tell(f"detached-{index}", child.pid)
+tell(f"pid-{index}", os.getpid())
+"""
+
+
+def pids_told(launcher: Launcher) -> list[int]:
+    names = [f"{kind}-{index}" for kind in ("detached", "pid") for index in (0, 1)]
+    return [int(launcher.told(name)) for name in names]
+
+
+@pytest.mark.parametrize("whole_group", [False, True])
+def test_a_killed_launcher_leaves_nothing_behind(launcher: Launcher, whole_group: bool) -> None:
+    body = _DETACHED + "time.sleep(60)"
+    job = launcher.start("--workers", "2", body=body, start_new_session=True)
+    pids = pids_told(launcher)
+    assert all(map(alive, pids))
+    if whole_group:
+        os.killpg(job.pid, signal.SIGKILL)
+    else:
+        job.kill()
+    wait_until(lambda: not any(map(alive, pids)))
+    job.communicate(timeout=30)  # and nobody holds its output open
+
+
+def test_what_processes_leave_behind_is_ended_with_the_job(launcher: Launcher) -> None:
+    done = launcher.run("--workers", "2", body=_DETACHED)
+    assert done.returncode == 0, done.stdout
+    assert not any(map(alive, pids_told(launcher)))
+
+
+def test_at_a_terminal_there_is_a_line_for_each_process(launcher: Launcher) -> None:
+    ours, theirs = pty.openpty()
+    body = "print('step 1\\rstep \\x1b[31m2'); tell(f'{index}'); wait_for('end'); sys.exit(index)"
+    env = {**launcher.environment(), "TERM": "xterm", "COLUMNS": "100", "LINES": "40"}
+    job = launcher.start("--workers", "2", body=body, stdout=theirs, env=env)
+    os.close(theirs)
+    launcher.told("0"), launcher.told("1")
+    shown = ""
+
+    def see() -> str:
+        nonlocal shown
+        with contextlib.suppress(OSError):  # the terminal's other end is closed
+            shown += os.read(ours, 65536).decode()
+        return shown
+
+    wait_until(lambda: see().count("step 2") >= 2)
+    (launcher.directory / "end").touch()
+    wait_until(lambda: "exited with code 1" in see())
+    os.close(ours)
+    assert job.wait(timeout=30) == 1
+    assert "last line of its log" in shown and "step 1" not in shown
+    assert "failed (exit 1)" in shown and "done" in shown
+    assert shown.count("\x1b[?25h") >= 1, "the cursor is shown again"
+
+
+def test_an_ignored_hangup_stays_ignored(launcher: Launcher) -> None:
+    job = launcher.start(
+        *("--workers", "1"),
+        body="tell('began'); wait_for('end')",
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )
+    launcher.told("began")
+    job.send_signal(signal.SIGHUP)
+    time.sleep(0.1)
+    (launcher.directory / "end").touch()
+    job.communicate(timeout=30)
+    assert job.returncode == 0

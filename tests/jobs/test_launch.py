@@ -1,0 +1,131 @@
+"""Jobs on one host: what the processes are told, how a job ends, and how it is restarted."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.jobs.launching import ROOT, Launcher
+
+_TELL_ENVIRONMENT = """
+names = ["DRUMLINE_FAILURE_DIR", "DRUMLINE_RESTART", "DRUMLINE_CPU_DEVICES"]
+names += ["DRUMLINE_COMPILATION_CACHE", "DRUMLINE_RENDEZVOUS_TOKEN"]
+print("I am", task, index)
+tell(f"{task}-{index}", json.dumps([config, {n: os.environ.get(n) for n in names}]))
+if task == "ps":
+    time.sleep(60)
+elif task == "evaluator":
+    wait_for("chief-0"); wait_for("worker-0"); wait_for("worker-1")
+    time.sleep(0.2)
+    print("evaluated")
+else:
+    wait_for("ps-0"); wait_for("evaluator-0")
+"""
+
+
+def test_every_process_is_told_its_place(launcher: Launcher) -> None:
+    done = launcher.run(
+        *("--workers", "2", "--ps", "1", "--chief", "--evaluator", "--devices-per-worker", "3"),
+        "--prefix-output",
+        body=_TELL_ENVIRONMENT,
+        env={"JAX_PLATFORMS": "cpu", "XDG_CACHE_HOME": "/caches"},
+    )
+    assert done.returncode == 0, done.stdout
+    names = ["chief-0", "worker-0", "worker-1", "ps-0", "evaluator-0"]
+    told = {name: json.loads(launcher.told(name)) for name in names}
+    (cluster,) = {json.dumps(config["cluster"]) for config, _ in told.values()}
+    addresses = json.loads(cluster)
+    assert {kind: len(found) for kind, found in addresses.items()} == {
+        "chief": 1,
+        "worker": 2,
+        "ps": 1,
+    }, "the evaluator is not part of the cluster"
+    everyone = [address for found in addresses.values() for address in found]
+    assert len(set(everyone)) == 4
+    assert all(re.fullmatch(r"127\.0\.0\.1:\d+", address) for address in everyone)
+    for name, (config, env) in told.items():
+        assert config["task"] == {"type": name[:-2], "index": int(name[-1])}
+        assert env == {
+            "DRUMLINE_FAILURE_DIR": str(launcher.logs / "failures-0"),
+            "DRUMLINE_RESTART": "0",
+            "DRUMLINE_CPU_DEVICES": "3",
+            "DRUMLINE_COMPILATION_CACHE": "/caches/drumline/compilation",
+            "DRUMLINE_RENDEZVOUS_TOKEN": None,
+        }
+        kind, index = config["task"].values()
+        assert f"[{kind}:{index}] I am {kind} {index}" in done.stdout
+        assert launcher.log(name).startswith(f"I am {kind} {index}\n")
+    assert "ps:0 stopped (SIGTERM)" in done.stdout
+    assert launcher.log("evaluator-0").endswith("evaluated\n"), "it may finish"
+
+
+def test_an_evaluator_that_does_not_end_is_stopped(launcher: Launcher) -> None:
+    done = launcher.run(
+        *("--workers", "1", "--evaluator", "--evaluator-seconds", "0.3"),
+        "--no-compilation-cache",
+        body="tell(task, os.environ.get('DRUMLINE_COMPILATION_CACHE'))\n"
+        "time.sleep(60 * (task == 'evaluator'))",
+        env={"DRUMLINE_COMPILATION_CACHE": "/elsewhere", "DRUMLINE_CPU_DEVICES": "5"},
+    )
+    assert done.returncode == 0, done.stdout
+    assert "evaluator:0 stopped (SIGTERM)" in done.stdout
+    assert launcher.told("worker") == "None"
+
+
+def test_a_job_is_restarted_on_other_ports_until_it_ends_well(launcher: Launcher) -> None:
+    done = launcher.run(
+        *("--workers", "2", "--max-restarts", "5"),
+        body="""
+attempt = int(os.environ["DRUMLINE_RESTART"])
+tell(f"{index}-{attempt}", json.dumps(config["cluster"]["worker"]))
+assert not list(pathlib.Path(os.environ["DRUMLINE_FAILURE_DIR"]).iterdir())
+wait_for(f"0-{attempt}"); wait_for(f"1-{attempt}")
+if attempt < 2:
+    if index == 1:
+        record("exception", f"failure {attempt}")
+    sys.exit(1)
+""",
+    )
+    assert done.returncode == 0, done.stdout
+    assert "Restart 2 of 5." in done.stdout and "Restart 3" not in done.stdout
+    clusters = [launcher.told(f"0-{attempt}") for attempt in range(3)]
+    assert clusters == [launcher.told(f"1-{attempt}") for attempt in range(3)]
+    assert len(set(clusters)) == 3
+    assert "failure 0 (step 7)" in done.stdout and "failure 1 (step 7)" in done.stdout
+    assert (launcher.logs / "worker-1.restart-2.log").read_text() == ""
+
+
+def test_restarts_run_out(launcher: Launcher) -> None:
+    done = launcher.run("--workers", "1", "--max-restarts", "1", "--quiet", body="sys.exit(3)")
+    assert done.returncode == 1
+    failed = "Failed first: worker:0, which exited with code 3"
+    assert done.stdout.splitlines() == [
+        failed,
+        "Restart 1 of 1.",
+        failed,
+        "All 1 of --max-restarts are used up.",
+    ]
+
+
+def test_a_log_directory_serves_one_launch_at_a_time(launcher: Launcher) -> None:
+    first = launcher.start("--workers", "1", body="tell('began'); wait_for('end')")
+    launcher.told("began")
+    second = launcher.run("--workers", "1", body="")
+    assert second.returncode == 2 and "in use by another launch" in second.stdout
+    (launcher.directory / "end").touch()
+    first.communicate(timeout=30)
+    assert first.returncode == 0
+
+
+def test_nothing_heavy_is_imported() -> None:
+    rooms = sorted((ROOT / "drumline" / "jobs").rglob("*.py"))
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in rooms]
+    imports = "\n".join(f"import {name.removesuffix('.__init__')}" for name in names)
+    code = f"import drumline_command, drumline.cli, sys\n{imports}\n"
+    code += "sys.exit(str({'jax', 'keras', 'numpy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stderr.strip() == "set()"
+    assert len(names) > 10 and Path(ROOT / "drumline/jobs/launch/job.py") in rooms
