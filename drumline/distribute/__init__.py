@@ -4,7 +4,7 @@ A strategy answers three questions: where variables live, where replicas run, an
 meet. The names follow ``tf.distribute``.
 """
 
-from drumline.distribute import experimental
+from drumline.distribute import cluster_resolver, experimental
 from drumline.distribute.cross_device_ops import (
     CrossDeviceOps,
     HierarchicalCopyAllReduce,
@@ -21,6 +21,7 @@ from drumline.distribute.input_options import InputOptions, InputReplicationMode
 from drumline.distribute.mirrored import MirroredStrategy
 from drumline.distribute.one_device import OneDeviceStrategy
 from drumline.distribute.per_replica import DistributedValues, PerReplica
+from drumline.distribute.processes import PeerLostError
 from drumline.distribute.reduce_op import ReduceOp
 from drumline.distribute.replica_context import (
     ReplicaContext,
@@ -48,6 +49,7 @@ __all__ = [
     "MirroredStrategy",
     "NcclAllReduce",
     "OneDeviceStrategy",
+    "PeerLostError",
     "PerReplica",
     "ReduceOp",
     "ReductionToOneDevice",
@@ -59,6 +61,7 @@ __all__ = [
     "Variable",
     "VariableAggregation",
     "VariableSynchronization",
+    "cluster_resolver",
     "experimental",
     "function",
     "get_replica_context",
