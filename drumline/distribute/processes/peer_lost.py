@@ -7,8 +7,8 @@ import re
 import jax
 
 _SIGNS = re.compile(
-    r"gloo|nccl|coordination ?service|distributed service|stopped sending heartbeats",
-    re.IGNORECASE,
+    r"\A[A-Z_]+: .*(gloo|nccl|coordination ?service|stopped sending heartbeats)",
+    re.IGNORECASE | re.DOTALL,
 )
 
 
@@ -38,5 +38,9 @@ class PeerLostError(RuntimeError):
 
 
 def is_about_a_peer(error: BaseException) -> bool:
-    """Whether JAX's runtime says that a collective or the coordination of processes failed."""
-    return isinstance(error, jax.errors.JaxRuntimeError) and bool(_SIGNS.search(str(error)))
+    """Whether JAX's runtime says that a collective or the coordination of processes failed.
+
+    A collective that fails as it is called, not as it is waited for, comes as a ``ValueError``.
+    """
+    from_runtime = isinstance(error, (jax.errors.JaxRuntimeError, ValueError))
+    return from_runtime and bool(_SIGNS.match(str(error)))
