@@ -84,8 +84,7 @@ tell(f"{index}-{attempt}", json.dumps(config["cluster"]["worker"]))
 assert not list(pathlib.Path(os.environ["DRUMLINE_FAILURE_DIR"]).iterdir())
 wait_for(f"0-{attempt}"); wait_for(f"1-{attempt}")
 if attempt < 2:
-    if index == 1:
-        record("exception", f"failure {attempt}")
+    record(*[("peer lost", "broken"), ("exception", f"failure {attempt}")][index])
     sys.exit(1)
 """,
     )

@@ -41,9 +41,11 @@ class Ports:
             claim = _claim(address, port)
             if claim is None:
                 continue
-            self._claims.append(claim)
             if _is_free(family, address, port):
+                self._claims.append(claim)
                 self.addresses.append(f"{shown}:{port}")
+            else:
+                claim.close()
         if len(self.addresses) < count:
             self.close()
             raise LaunchError(f"{count} free ports are needed at {host}, and there are too few.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from collections.abc import Callable
@@ -138,6 +139,8 @@ class Gathering:
 
     def _lose(self, channel: Channel, why: str) -> None:
         self._say(f"The connection from {channel.peer} was ended: {why}.")
+        with contextlib.suppress(ChannelError):  # it may be gone, or be no launcher
+            channel.send(Refusal(reason=why))
         self._forget(channel)
 
     def _forget(self, channel: Channel) -> None:

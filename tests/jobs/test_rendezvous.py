@@ -1,0 +1,229 @@
+"""Several hosts: who may join, and that they fail, restart and end together."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drumline.jobs.launch.ports import Ports
+from drumline.jobs.launch.rendezvous.authentication import Seal
+from drumline.jobs.launch.rendezvous.messages import Ping, parse
+from tests.jobs.launching import LAUNCH, Launcher, alive, wait_until
+from tests.network_namespaces import two_hosts
+
+
+@pytest.fixture
+def rendezvous() -> Iterator[str]:
+    """An address that no other test uses meanwhile."""
+    reserved = Ports("127.0.0.1", 1)
+    yield reserved.addresses[0]
+    reserved.close()
+
+
+class Host:
+    """One host's launcher."""
+
+    def __init__(self, launcher: Launcher, rank: int, rendezvous: str) -> None:
+        self._launcher = launcher
+        self._rank = rank
+        self._options = ["--nodes", "2", "--node-rank", str(rank), "--rendezvous", rendezvous]
+
+    def start(self, *options: str, body: str, token: str = "") -> subprocess.Popen[str]:
+        env = {"DRUMLINE_RENDEZVOUS_TOKEN": token} if token else {}
+        return self._launcher.start(
+            *(*self._options, "--log-dir", str(self._launcher.logs / str(self._rank)), *options),
+            body=body,
+            env=self._launcher.environment(env),
+        )
+
+
+def output(job: subprocess.Popen[str]) -> str:
+    return job.communicate(timeout=60)[0]
+
+
+def test_hosts_start_fail_restart_and_end_together(launcher: Launcher, rendezvous: str) -> None:
+    options = ["--workers", "1", "--chief", "--ps", "1", "--max-restarts", "2"]
+    body = """
+attempt = os.environ["DRUMLINE_RESTART"]
+tell(f"{task}-{index}-{attempt}", json.dumps(config["cluster"]))
+assert "DRUMLINE_RENDEZVOUS_TOKEN" not in os.environ
+for each in ("chief-0", "worker-0", "worker-1", "ps-0", "ps-1"):
+    wait_for(f"{each}-{attempt}")
+if task == "ps":
+    time.sleep(60 * int(attempt))
+elif attempt == "0":
+    if task == "worker" and index == 1:
+        print("the \\x1b[31mlast words")
+        sys.exit(3)
+    record("peer lost", "broken", "worker:1"); time.sleep(0.3); sys.exit(1)
+"""
+    late = Host(launcher, 1, rendezvous).start(*options, body=body, token="open sesame")
+    jobs = [Host(launcher, 0, rendezvous).start(*options, body=body, token="open sesame"), late]
+    outputs = [output(job) for job in jobs]
+    assert [job.returncode for job in jobs] == [0, 0], outputs
+    for text in outputs:
+        assert "Failed first: worker:1, which exited with code 3" in text
+        assert "The end of its log, on host 1" in text and "    the last words\n" in text
+        assert "Restart 1 of 2." in text and "Restart 2" not in text
+    assert "Stopping: host 1: worker:1 failed" in outputs[0]
+    clusters = [json.loads(launcher.told(f"chief-0-{attempt}")) for attempt in (0, 1)]
+    assert clusters[0] != clusters[1]
+    assert [len(clusters[1][kind]) for kind in ("chief", "worker", "ps")] == [1, 2, 2]
+    assert json.loads(launcher.told("ps-1-1")) == clusters[1]
+
+
+def test_who_was_started_differently_is_refused_and_the_others_wait_on(
+    launcher: Launcher, rendezvous: str
+) -> None:
+    body = "print('trained')"
+    first = Host(launcher, 0, rendezvous).start("--workers", "1", body=body, token="secret")
+    host, port = rendezvous.split(":")
+
+    def refused(rank: int, *options: str, token: str = "secret") -> str:
+        wrong = Host(launcher, rank, rendezvous).start(*options, body=body, token=token)
+        text = output(wrong)
+        assert wrong.returncode == 2, text
+        return text
+
+    assert "--workers is 2 there and 1 on host 0" in refused(1, "--workers", "2")
+    assert "does not know the same --rendezvous-token" in refused(
+        1, "--workers", "1", token="guess"
+    )
+    assert "it was started with a --rendezvous-token and this host without one" in refused(
+        1, "--workers", "1", token=""
+    )
+    assert "is another launch using it" in refused(0, "--workers", "1", "--log-dir", "else")
+    for nonsense in (b"GET / HTTP/1.1\r\n\r\n", b"x" * 100_000, b'{"kind":"ping"}\n', b"\xff\n"):
+        with socket.create_connection((host, int(port)), timeout=30) as stranger:
+            try:
+                stranger.sendall(nonsense)
+                while stranger.recv(4096):
+                    pass
+            except ConnectionResetError:  # it was cut off before it had said all
+                continue
+    second = Host(launcher, 1, rendezvous).start("--workers", "1", body=body, token="secret")
+    text = output(first)
+    assert (first.returncode, second.wait(timeout=60)) == (0, 0), text
+    assert "Host 1 (127.0.0.1) cannot join: --workers is 2 there and 1 on host 0" in text
+    assert "it does not know the same --rendezvous-token" in text
+    assert text.count("it is no drumline launcher") == 3
+    assert "it sent a line longer than any launcher does" in text
+
+
+def test_hosts_that_do_not_come_are_named(launcher: Launcher, rendezvous: str) -> None:
+    options = ["--workers", "1", "--rendezvous-seconds", "1"]
+    nowhere = rendezvous.replace("127.0.0.1", "127.0.0.2")
+    alone = Host(launcher, 1, nowhere).start(*options, body="")
+    waiting = Host(launcher, 0, rendezvous).start(*options, body="")
+    assert "host 0 did not answer at" in output(alone) and alone.returncode == 2
+    text = output(waiting)
+    assert waiting.returncode == 2
+    assert "not all hosts came within 1 s; missing: --node-rank 1." in text
+
+
+def test_a_message_out_of_the_ordinary_is_refused() -> None:
+    assert parse(b'{"kind":"ping"}') == Ping()
+    for line in (
+        b"",
+        b"[]",
+        b'{"kind":"ping","more":1}',
+        b'{"kind":"greeting","protocol":"drumline-launch-1","nonce":"12","has_token":true}',
+        b'{"kind":"part","addresses":{"worker":["no port"]}}',
+        b'{"kind":"part","addresses":{"master":["a:1"]}}',
+        b'{"kind":"trouble","text":"' + b"x" * 10_001 + b'"}',
+        b'{"kind":"report","trained":"yes","suspects":[],"interrupted":0}',
+    ):
+        with pytest.raises(ValueError, match="not a launcher's message"):
+            parse(line)
+
+
+def test_a_seal_is_good_for_one_line_of_one_side_of_one_connection() -> None:
+    ours, theirs = Seal("token", "a", "b", True), Seal("token", "a", "b", False)
+    proof = ours.sign(b"one")
+    assert theirs.check(b"one", proof)
+    assert not theirs.check(b"one", proof), "it was said once"
+    assert not Seal("token", "a", "b", True).check(b"one", proof), "sent back to who said it"
+    assert not Seal("token", "a", "c", False).check(b"one", proof), "another connection"
+    assert not Seal("other", "a", "b", False).check(b"one", proof), "another token"
+    assert not Seal("token", "a", "b", False).check(b"two", proof)
+    again = Seal("token", "a", "b", True)
+    again.sign(b"one")
+    fresh = Seal("token", "a", "b", False)
+    assert fresh.check(b"one", proof) and fresh.check(b"two", again.sign(b"two"))
+
+
+_TRAIN_TOGETHER = """
+tell(f"pid-{index}", os.getpid())
+wait_for(f"pid-{1 - index}")
+peer = pathlib.Path("/proc", (here / f"pid-{1 - index}").read_text(), "stat")
+while peer.exists() and peer.read_text().split()[2] != "Z":
+    time.sleep(0.01)
+sys.exit("the peer is gone")
+"""
+
+
+def test_two_machines_and_the_death_of_a_launcher(launcher: Launcher) -> None:
+    with two_hosts() as hosts:
+        listening = "import sys; print(open('/proc/net/tcp').read())"
+        command = launcher.script(_TRAIN_TOGETHER)
+        jobs = []
+        for rank in (0, 1):
+            options = ["--workers", "1", "--nodes", "2", "--node-rank", str(rank)]
+            options += ["--rendezvous", f"{hosts.addresses[0]}:4000", "--grace-seconds", "5"]
+            options += ["--log-dir", str(launcher.logs / str(rank))]
+            if rank == 1:  # by now host 0 waits for it
+                wait_until(lambda: ":0FA0 00000000:0000 0A" in _output_on(hosts, 0, listening))
+            jobs.append(
+                hosts.run(
+                    rank,
+                    [*LAUNCH, *options, *command],
+                    launcher.environment(),
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
+            )
+        pids = [int(launcher.told(f"pid-{index}")) for index in (0, 1)]
+        environ = Path(f"/proc/{pids[1]}/environ").read_text()
+        config = json.loads(environ.split("TF_CONFIG=")[1].split("\0")[0])
+        names = [address.split(":")[0] for address in config["cluster"]["worker"]]
+        assert names == list(hosts.addresses)
+        jobs[1].kill()
+        text = output(jobs[0])
+        assert jobs[0].returncode == 1
+        gone = f"the launcher of host 1 ({hosts.addresses[1]}) is gone"
+        assert f"Stopping: {gone}" in text and f"It cannot be restarted: {gone}" in text
+        wait_until(lambda: not any(map(alive, pids)))
+        output(jobs[1])
+
+
+def _output_on(hosts, host: int, code: str) -> str:  # type: ignore[no-untyped-def]
+    process = hosts.run(host, [sys.executable, "-S", "-c", code], stdout=subprocess.PIPE, text=True)
+    return str(process.communicate(timeout=30)[0])
+
+
+@pytest.mark.parametrize("interrupted", [0, 1])
+def test_an_interrupted_launcher_ends_the_job_everywhere(
+    launcher: Launcher, rendezvous: str, interrupted: int
+) -> None:
+    jobs = [
+        Host(launcher, rank, rendezvous).start(
+            "--workers", "1", "--max-restarts", "9", body=_TRAIN_TOGETHER
+        )
+        for rank in (0, 1)
+    ]
+    pids = [int(launcher.told(f"pid-{index}")) for index in (0, 1)]
+    jobs[interrupted].terminate()
+    outputs = [output(job) for job in jobs]
+    assert jobs[interrupted].returncode == 143
+    assert jobs[1 - interrupted].returncode == 1
+    other = outputs[1 - interrupted]
+    assert f"Stopping: host {interrupted}: the launcher was ended by SIGTERM" in other
+    assert f"The launcher of host {interrupted} was interrupted." in other
+    assert not any(map(alive, pids))
