@@ -16,6 +16,7 @@ from drumline.failure_record import Kind
 _FAILURE = "drumline/failure"
 _LEFT = "drumline/left"
 _PROCESS = "drumline/process"
+_STANDING = "drumline/standing"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +92,17 @@ class Coordination:
     def left(self) -> set[int]:
         """The processes that have done their work."""
         return {int(key.rpartition("/")[2]) for key, _ in self._client.key_value_dir_get(_LEFT)}
+
+    def tell_standing(self, where: str) -> None:
+        """Say where this process stands, outside of the step that another waits in."""
+        self._client.key_value_set(f"{_STANDING}/{self._group.process_index}", where)
+
+    def standing(self) -> dict[int, str]:
+        """The processes that were not in the step that another waits in, and where they stand."""
+        return {
+            int(key.rpartition("/")[2]): where
+            for key, where in self._client.key_value_dir_get(_STANDING)
+        }
 
     def live(self) -> set[int]:
         """The processes that are alive, once all those have asked."""

@@ -16,7 +16,7 @@ import jax
 from drumline import failure_record
 from drumline.distribute.processes import jax_internals
 from drumline.distribute.processes.coordination import Failure
-from drumline.distribute.processes.membership import Membership
+from drumline.distribute.processes.membership import Blame, Membership
 from drumline.distribute.processes.peer_lost import PeerLostError, is_about_a_peer
 from drumline.failure_record import Kind
 
@@ -85,11 +85,13 @@ class Ending:
         except OSError as error:
             print(f"drumline: the failure record was not written: {error}", file=sys.stderr)
         self._tell(Failure(group.task, kind, " ".join((what or message).split()), peer))
+        if group.process_index == 0:
+            time.sleep(_COORDINATOR_LINGERS_SECONDS)  # the others read what it keeps
         _flush()
         os._exit(exit_code)
 
-    def lost(self, error: PeerLostError, trace: str = "", say: str = "") -> NoReturn:
-        """Leave because a peer is lost."""
+    def lost(self, error: PeerLostError, trace: str = "", *, say: bool = False) -> NoReturn:
+        """Leave because a peer is lost; `say` so on standard error."""
         self.fail(
             "peer lost",
             str(error),
@@ -97,9 +99,14 @@ class Ending:
             step=error.step,
             peer=error.peer,
             what=error.what,
-            say=say,
+            say=f"drumline: {error}" if say else "",
             exit_code=PEER_LOST_EXIT_CODE,
         )
+
+    def who_stands_still(self, message: str) -> Blame | None:
+        """Tell the others that a step here does not end, and hear who is not in it."""
+        self._tell(Failure(self._membership.group.task, "stuck", message, None))
+        return self._membership.who_stands_still()
 
     def leave(self) -> None:
         """Leave with the work done.
@@ -154,8 +161,6 @@ class Ending:
         thread = threading.Thread(target=tell, daemon=True)
         thread.start()
         thread.join(_TELL_SECONDS)
-        if self._membership.group.process_index == 0:
-            time.sleep(_COORDINATOR_LINGERS_SECONDS)
 
     def _on_exception(
         self,
@@ -171,7 +176,8 @@ class Ending:
             self.lost(error, trace)
         if is_about_a_peer(error):
             lost = self.peer_lost(error, None)
-            self.lost(lost, trace, f"{type(lost).__name__}: {lost}")
+            print(f"{type(lost).__name__}: {lost}", file=sys.stderr)
+            self.lost(lost, trace)
         self.fail(
             "exception",
             "".join(traceback.format_exception_only(kind, error)),
@@ -196,11 +202,14 @@ class Ending:
         """The error to raise for one of JAX's that a peer's end has caused."""
         blame = self._membership.blame(str(error))
         place = "" if step is None else f" in step {step}"
-        who = self._membership.sentence(blame)
         first_line = str(error).strip().partition("\n")[0]
+        return self.because(blame, f"A collective failed{place} ({first_line})", step)
+
+    def because(self, blame: Blame, what: str, step: int | None = None) -> PeerLostError:
+        """The error that says `blame`, `what` follows from it here, and what to do."""
         return PeerLostError(
-            f"{who}. A collective failed{place}; restart all processes from the last checkpoint. "
-            f"({first_line})",
+            f"{self._membership.sentence(blame)}. {what}. This process cannot go on alone: restart "
+            f"all from the last checkpoint.",
             peer=blame.peer,
             what=blame.what,
             step=step,

@@ -7,6 +7,7 @@ import os
 import jax
 
 from drumline import config
+from drumline.distribute.processes import jax_internals
 
 CPU_DEVICES_VARIABLE = "DRUMLINE_CPU_DEVICES"
 CACHE_VARIABLE = "DRUMLINE_COMPILATION_CACHE"
@@ -38,7 +39,17 @@ def limit_collectives(seconds: int) -> None:
     """Let a collective on CPUs fail when a peer keeps it waiting for longer than `seconds`.
 
     A limit that the user has set in ``XLA_FLAGS`` stands.
+
+    Raises:
+        RuntimeError: if this jaxlib has no such limit (0.8 has none).
     """
     flags = os.environ.get("XLA_FLAGS", "")
-    if _COLLECTIVE_TIMEOUT not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} {_COLLECTIVE_TIMEOUT}={seconds}".strip()
+    if _COLLECTIVE_TIMEOUT in flags:
+        return
+    if not jax_internals.xla_knows_flag(_COLLECTIVE_TIMEOUT):
+        raise RuntimeError(
+            f"This jaxlib cannot limit how long a collective on CPUs waits for a peer "
+            f"({_COLLECTIVE_TIMEOUT}). Install a newer jax, or leave the limit out: a peer that "
+            f"is dead or stopped is found by its heartbeat, a stuck one by the watchdog."
+        )
+    os.environ["XLA_FLAGS"] = f"{flags} {_COLLECTIVE_TIMEOUT}={seconds}".strip()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
+import mmap
 import os
 import tempfile
 import warnings
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jaxlib
 
 try:
     from jax._src import compilation_cache, compiler, distributed, xla_bridge
@@ -96,6 +98,19 @@ def listen_on(host: str) -> None:
 
     registration = xla_bridge._backend_factories["cpu"]
     xla_bridge._backend_factories["cpu"] = dataclasses.replace(registration, factory=cpu_client)
+
+
+def xla_knows_flag(flag: str) -> bool:
+    """Whether XLA has the flag; one that it does not know ends the process."""
+    wanted = flag.removeprefix("--").encode()
+    for library in Path(jaxlib.__file__).parent.glob("*.so"):
+        with (
+            library.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text,
+        ):
+            if text.find(wanted) >= 0:
+                return True
+    return False
 
 
 def write_cache_from_every_process() -> None:

@@ -17,6 +17,7 @@ from drumline.distribute.processes.local_process import LocalProcess
 _IP = re.compile(r"\[([0-9a-fA-F.:]+)\]:\d+")
 _TIMED_OUT = re.compile(r"timed? ?out", re.IGNORECASE)
 _DYING_SECONDS = 1.0
+_ANSWER_SECONDS = 1.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,9 +94,32 @@ class Membership:
             return Blame(failure.peer, failure.message)
         return Blame(failure.task, f"failed: {failure.message}")
 
+    def who_stands_still(self) -> Blame | None:
+        """Who has said that it was not in the step that others wait in, if anyone soon does."""
+        until = time.monotonic() + _ANSWER_SECONDS
+        while time.monotonic() < until:
+            try:
+                blame = self._standing()
+            except jax.errors.JaxRuntimeError:
+                return Blame(self.group.tasks[0], "does not answer any more")
+            if blame is not None:
+                return blame
+            time.sleep(0.02)
+        return None
+
+    def _standing(self) -> Blame | None:
+        standing = self.coordination.standing()
+        if not standing:
+            return None
+        index = min(standing)
+        return Blame(self.group.tasks[index], f"has not come to the step: it is {standing[index]}")
+
     def _told(self) -> Blame | None:
         own = self.group.task
         try:
+            blame = self._standing()
+            if blame is not None:
+                return blame
             failure = self.coordination.failure()
             if failure is not None and own not in (failure.task, failure.peer):
                 return self.told(failure)

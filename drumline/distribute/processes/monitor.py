@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from typing import NoReturn
 
 import jax
 
 from drumline.distribute.processes.coordination import Failure
-from drumline.distribute.processes.ending import Ending
+from drumline.distribute.processes.ending import STUCK_EXIT_CODE, Ending
 from drumline.distribute.processes.membership import Blame, Membership
-from drumline.distribute.processes.peer_lost import PeerLostError
-from drumline.distribute.processes.watchdog import stacks_of_all_threads
+from drumline.distribute.processes.stacks import main_thread_stands, stacks_of_all_threads
+from drumline.distribute.processes.watchdog import Watchdog
 
 _ASK_SECONDS = 1.0
 _LISTEN_SECONDS = 3600
@@ -22,9 +23,10 @@ _OWN_ERROR_SECONDS = 0.3
 class Monitor:
     """Ends this process when another has failed or has fallen silent."""
 
-    def __init__(self, membership: Membership, ending: Ending) -> None:
+    def __init__(self, membership: Membership, ending: Ending, watchdog: Watchdog) -> None:
         self._membership = membership
         self._ending = ending
+        self._watchdog = watchdog
         self._stopped = threading.Event()
         self._threads = [
             threading.Thread(target=target, name=f"drumline-{target.__name__}", daemon=True)
@@ -53,8 +55,10 @@ class Monitor:
                 return
             own = failure is not None and failure.task == self._membership.group.task
             if failure is not None and not own and not self._stopped.is_set():
+                if failure.kind == "stuck":
+                    self._stuck(failure)
                 time.sleep(_OWN_ERROR_SECONDS)  # the same error may be about to end this one, too
-                self._lost(self._membership.told(failure), self._stacks(failure))
+                self._lost(self._membership.told(failure))
 
     def _watch(self) -> None:
         expected = set(self._membership.others)
@@ -68,21 +72,19 @@ class Monitor:
                 self._lost(self._membership.silent(min(missing - done)))
             expected -= done
 
-    def _stacks(self, failure: Failure) -> str:
-        if failure.kind != "stuck":
-            return ""
+    def _stuck(self, failure: Failure) -> None:
+        """Say where this process stands when a step of another's does not end."""
+        own = self._membership.group.task
         stacks = stacks_of_all_threads()
-        task = self._membership.group.task
-        print(
-            f"drumline: {task} stands here while {failure.task} is stuck:\n{stacks}",
-            file=sys.stderr,
-        )
-        return stacks
+        print(f"drumline: {own} stands here while {failure.task} waits:\n{stacks}", file=sys.stderr)
+        if self._watchdog.in_step:
+            waits = Blame(failure.task, f"failed: {failure.message}")
+            self._lost(self._membership.who_stands_still() or waits, stacks)
+        where = main_thread_stands()
+        self._membership.coordination.tell_standing(where)
+        message = f"Did not come to the step that {failure.task} waits in: it is {where}"
+        self._ending.fail("stuck", message, trace=stacks, exit_code=STUCK_EXIT_CODE)
 
-    def _lost(self, blame: Blame, trace: str = "") -> None:
-        sentence = self._membership.sentence(blame)
-        error = PeerLostError(
-            f"{sentence}. This process cannot go on alone.", peer=blame.peer, what=blame.what
-        )
-        say = f"drumline: {self._membership.group.task} ends. {error}"
-        self._ending.lost(error, trace, say)
+    def _lost(self, blame: Blame, trace: str = "") -> NoReturn:
+        task = self._membership.group.task
+        self._ending.lost(self._ending.because(blame, f"{task} ends"), trace, say=True)

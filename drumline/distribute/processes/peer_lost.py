@@ -7,8 +7,7 @@ import re
 import jax
 
 _SIGNS = re.compile(
-    r"\A[A-Z_]+: .*(gloo|nccl|coordination ?service|stopped sending heartbeats)",
-    re.IGNORECASE | re.DOTALL,
+    r"[A-Z_]+: .*(?i:gloo|nccl|coordination ?service|stopped sending heartbeats)", re.DOTALL
 )
 
 

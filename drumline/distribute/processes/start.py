@@ -61,7 +61,8 @@ def start(
 
     Raises:
         RuntimeError: if JAX has started, or has joined other processes, already; if this process
-            cannot listen on its address; if the others do not come in time.
+            cannot listen on its address; if the others do not come in time; if a limit for
+            collectives is asked of a jaxlib that has none.
         ValueError: if the cluster or the task is not one to compute with.
     """
     global _running
@@ -82,23 +83,27 @@ def start(
         environment.limit_collectives(collective_timeout_seconds)
     membership = _join(group, heartbeat_timeout_seconds, initialization_timeout_seconds)
     ending = Ending(membership)
-    monitor = Monitor(membership, ending)
+    watchdog_of_steps = Watchdog(ending)
+    monitor = Monitor(membership, ending, watchdog_of_steps)
     ending.install()
     monitor.start()
     atexit.register(_leave, os.getpid(), monitor, ending)
     jax.devices()
-    _running = _Running(group, Watchdog(ending))
+    _running = _Running(group, watchdog_of_steps)
     return group
 
 
 @contextlib.contextmanager
 def watchdog(step: int | None = None, timeout_seconds: float | None = None) -> Iterator[None]:
-    """Watch a block that takes one step and waits for its results.
+    """Watch a block that takes one step on the devices of all processes, and waits for its results.
 
     If the block takes longer than `timeout_seconds`, the stacks of all threads go to standard
-    error, here and in the other processes, a failure record says so, and the process ends. If the
-    block fails because a peer is gone, `PeerLostError` names the peer. In a process that `start`
-    has not joined to others nothing is watched.
+    error, here and in the other processes, and all end; to blame is the one that has not come to
+    the step, which its failure record says. If the block fails because a peer is gone,
+    `PeerLostError` names the peer. In a process that `start` has not joined to others nothing is
+    watched.
+
+    Input, callbacks and whatever else may be late belong outside of the block.
 
     Args:
         step: the step's number, for messages.

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
-import jax
-
 from drumline.distribute.processes.ending import STUCK_EXIT_CODE, Ending
-from drumline.distribute.processes.peer_lost import PeerLostError, is_about_a_peer
-
-_PEER_SPEAKS_SECONDS = 1.5  # who is stuck in its own code barks as well: it is the one to blame
+from drumline.distribute.processes.peer_lost import is_about_a_peer
+from drumline.distribute.processes.stacks import stacks_of_all_threads
 
 
 class Watchdog:
@@ -25,31 +20,35 @@ class Watchdog:
     def __init__(self, ending: Ending) -> None:
         self._ending = ending
         self._changed = threading.Condition()
+        self._steps = 0
         self._deadline: float | None = None
         self._on_time_out: Callable[[], None] | None = None
         self._thread: threading.Thread | None = None
 
+    @property
+    def in_step(self) -> bool:
+        """Whether a step is under way."""
+        return self._steps > 0
+
     @contextlib.contextmanager
     def step(self, step: int | None, timeout_seconds: float | None) -> Iterator[None]:
         """End the process if the block takes longer, and name a lost peer if it fails for one."""
-        started = False
-        if timeout_seconds is not None:
-            started = self._arm(step, timeout_seconds)
+        outermost = not self._steps
+        self._steps += 1
+        if outermost and timeout_seconds is not None:
+            self._arm(step, timeout_seconds)
         try:
             yield
-        except PeerLostError:
-            raise
         except Exception as error:
             if not is_about_a_peer(error):
                 raise
             raise self._ending.peer_lost(error, step) from error
         finally:
-            if started:
+            self._steps -= 1
+            if outermost:
                 self._deadline = None
 
-    def _arm(self, step: int | None, seconds: float) -> bool:
-        if self._deadline is not None:
-            return False
+    def _arm(self, step: int | None, seconds: float) -> None:
         self._on_time_out = lambda: self._bark(step, seconds)
         self._deadline = time.monotonic() + seconds
         if self._thread is None:
@@ -59,7 +58,6 @@ class Watchdog:
             self._thread.start()
         with self._changed:
             self._changed.notify()
-        return True
 
     def _watch(self) -> None:
         while True:
@@ -74,21 +72,8 @@ class Watchdog:
         which = "A step" if step is None else f"Step {step}"
         message = f"{which} has not ended within {seconds:g} s (timeout_seconds)"
         stacks = stacks_of_all_threads()
-        if _waits_for_devices():
-            message += ": it waits for its devices, probably for a peer"
         print(f"drumline: {message}; the stacks of all threads:\n{stacks}", file=sys.stderr)
-        if _waits_for_devices():
-            time.sleep(_PEER_SPEAKS_SECONDS)
+        blame = self._ending.who_stands_still(message)
+        if blame is not None:
+            self._ending.lost(self._ending.because(blame, message, step), stacks, say=True)
         self._ending.fail("stuck", message, trace=stacks, step=step, exit_code=STUCK_EXIT_CODE)
-
-
-def _waits_for_devices() -> bool:
-    return any(not (array.is_deleted() or array.is_ready()) for array in jax.live_arrays())
-
-
-def stacks_of_all_threads() -> str:
-    """Where each thread of this process stands, the latest call first."""
-    with tempfile.TemporaryFile("w+") as file:
-        faulthandler.dump_traceback(file, all_threads=True)
-        file.seek(0)
-        return file.read()

@@ -1,0 +1,48 @@
+"""Forks processes that have imported everything already; each becomes a member of some cluster.
+
+Importing takes most of a member's start, so it is done once. Reads a JSON list of members from
+standard input, and writes a line for each event: ``{"started": name, "pid": ...}`` and
+``{"ended": name, "status": ..., "time": ...}``. Members start JAX only after the fork.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import warnings
+
+import member
+
+from drumline.distribute import cluster_resolver, processes  # noqa: F401
+
+
+def main() -> None:
+    names: dict[int, str] = {}
+    for task in json.loads(sys.stdin.readline()):
+        pid = os.fork()
+        if pid == 0:
+            _become(task)
+            return
+        names[pid] = task["name"]
+        _tell(started=task["name"], pid=pid)
+    while names:
+        pid, status = os.wait()
+        _tell(ended=names.pop(pid), status=os.waitstatus_to_exitcode(status), time=time.time())
+
+
+def _become(task: dict[str, object]) -> None:
+    log = os.open(str(task["log"]), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    os.environ.update(task["env"])  # type: ignore[call-overload]
+    getattr(member, str(task["does"]))(**task["arguments"])  # type: ignore[arg-type]
+
+
+def _tell(**event: object) -> None:
+    print(json.dumps(event), flush=True)
+
+
+warnings.filterwarnings("ignore", message="os.fork", category=RuntimeWarning)
+main()
