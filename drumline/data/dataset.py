@@ -220,10 +220,14 @@ class Dataset:
         """Every ``num_shards``-th element, from the one at ``index`` on: one worker's share.
 
         Shard before a ``shuffle``, so that the shards are disjoint, and before what costs much.
+        ``experimental.SHARD_HINT`` for both lets a strategy of several processes shard here
+        (`AutoShardPolicy.HINT`); without one nothing is left out.
 
         Raises:
             ValueError: ``num_shards`` is not positive, or ``index`` is not below it.
         """
+        if num_shards == index == ordering.SHARD_HINT:
+            return self._with(ordering.Shard((self._plan,), num_shards, index))
         number = _count(num_shards, "shard", "num_shards", least=1)
         position = _count(index, "shard", "index", least=0)
         if position >= number:

@@ -15,6 +15,7 @@ from drumline.data.plan.buffering import Cache
 from drumline.data.plan.node import Node
 from drumline.data.plan.ordering import Shuffle
 from drumline.data.rewrite.optimize import optimize
+from drumline.data.rewrite.shard_hints import resolve_shard_hints
 from drumline.data.spec import STRING
 
 
@@ -23,7 +24,7 @@ class Epochs:
 
     def __init__(self, plan: Node, options: Options):
         self.plan = plan
-        self.optimized = optimize(plan, options)
+        self.optimized = optimize(resolve_shard_hints(plan, 1, 0), options)
 
     def fingerprint(self) -> str:
         """A digest of the operations, their arguments and seeds."""
@@ -53,7 +54,7 @@ def first_element(plan: Node) -> Any:
     Raises:
         Exception: what making the element raised.
     """
-    stage = Lowering(plan, set()).stage(0)
+    stage = Lowering(resolve_shard_hints(plan, 1, 0), set()).stage(0)
     block = stage.next(1)
     stage.close()
     spec = plan.spec

@@ -2,5 +2,6 @@
 
 from drumline.data.auto_shard_policy import AutoShardPolicy
 from drumline.data.options import DistributeOptions, OptimizationOptions
+from drumline.data.plan.ordering import SHARD_HINT
 
-__all__ = ["AutoShardPolicy", "DistributeOptions", "OptimizationOptions"]
+__all__ = ["SHARD_HINT", "AutoShardPolicy", "DistributeOptions", "OptimizationOptions"]

@@ -19,6 +19,7 @@ from drumline.distribute.functions import Function, function
 from drumline.distribute.input import InputContext, ValueContext
 from drumline.distribute.input_options import InputOptions, InputReplicationMode
 from drumline.distribute.mirrored import MirroredStrategy
+from drumline.distribute.multi_worker_mirrored import MultiWorkerMirroredStrategy
 from drumline.distribute.one_device import OneDeviceStrategy
 from drumline.distribute.per_replica import DistributedValues, PerReplica
 from drumline.distribute.processes import PeerLostError
@@ -47,6 +48,7 @@ __all__ = [
     "InputOptions",
     "InputReplicationMode",
     "MirroredStrategy",
+    "MultiWorkerMirroredStrategy",
     "NcclAllReduce",
     "OneDeviceStrategy",
     "PeerLostError",

@@ -63,12 +63,14 @@ def on_this_process(value: Any) -> Any:
     return jax.make_array_from_single_device_arrays(value.shape, copies_on(devices), parts)
 
 
-def cut(value: Any, mesh: Mesh, axis: int = 0) -> jax.Array:
-    """`value`, which all processes have, with its dimension `axis` cut over the mesh's devices."""
+def cut(tree: Any, mesh: Mesh, axis: int = 0) -> Any:
+    """A pytree that all processes have, the `axis` of its arrays cut over the mesh's devices."""
     sharding = NamedSharding(mesh, PartitionSpec(*[None] * axis, REPLICA_AXIS))
     if sharding.is_fully_addressable:
-        return jax.device_put(value, sharding)
-    return jax.make_array_from_callback(value.shape, sharding, lambda index: value[index])
+        return jax.device_put(tree, sharding)
+    return jax.tree.map(
+        lambda leaf: jax.make_array_from_callback(leaf.shape, sharding, leaf.__getitem__), tree
+    )
 
 
 def joined_rows(rows: Sequence[Any], mesh: Mesh) -> jax.Array:

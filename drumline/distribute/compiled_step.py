@@ -11,6 +11,7 @@ import jax
 from drumline.distribute.across_processes import on_this_process
 from drumline.distribute.arguments import Form
 from drumline.distribute.in_flight import InFlight
+from drumline.distribute.same_start import start_alike
 from drumline.training.bank import Bank
 from drumline.training.creation import initialize_created, refuse_created
 from drumline.training.jax_internals import current_trace, is_staged
@@ -155,6 +156,8 @@ class CompiledStep:
         self._bank = None
         self._guards = self.in_flight()
         self._span = self.spanning()
+        if self._span is not None and get_stateless_scope() is None:
+            start_alike(self._span, used)
         self._compiled = {
             True: jax.jit(self.program, donate_argnums=0),
             False: jax.jit(self.program),

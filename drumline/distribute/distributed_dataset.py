@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
 
+from drumline.distribute import across_processes
 from drumline.distribute.distributed_iterator import DistributedIterator
 from drumline.distribute.input_options import InputOptions, InputReplicationMode
+from drumline.distribute.own_steps import Step
 from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.per_replica_spec import on_replicas
-from drumline.distribute.reduce_op import REPLICA_AXIS
+from drumline.distribute.process_input import placed_step, steps_of
+from drumline.distribute.shares import shares
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
-
-
-def shares(rows: int, replicas: int) -> list[slice]:
-    """Cut `rows` rows into one run for each replica, in order; sizes differ by at most one.
-
-    With fewer rows than replicas the last replicas get none.
-    """
-    size, extra = divmod(rows, replicas)
-    ends = np.cumsum([size + (index < extra) for index in range(replicas)])
-    return [slice(int(end) - (size + (i < extra)), int(end)) for i, end in enumerate(ends)]
 
 
 class DistributedDataset:
@@ -54,11 +46,16 @@ class DistributedDataset:
             )
 
     def __iter__(self) -> DistributedIterator:
-        source = iter(self.dataset)
+        source: Any
+        steps: Iterator[Any]
+        if self.strategy.spans_processes:
+            source, steps = steps_of(self.dataset, self.strategy)
+        else:
+            source = steps = iter(self.dataset)
         fetch = self._options.experimental_fetch_to_device
         return DistributedIterator(
             source,
-            source,
+            steps,
             self._distribute if fetch else self._on_host,
             self._distribute_many if fetch else None,
             lambda: self.element_spec,
@@ -83,6 +80,8 @@ class DistributedDataset:
         return None if rows is None or rows % self._replicas else rows // self._replicas
 
     def _distribute(self, batch: Any) -> Any:
+        if isinstance(batch, Step):
+            return placed_step(self.strategy, batch)
         replicas = self.strategy.num_replicas_in_sync
         if replicas == 1:
             return jax.device_put(batch, self.strategy.replica_devices[0])
@@ -91,12 +90,16 @@ class DistributedDataset:
             return self._placed(jax.tree.map(functools.partial(_cut, replicas, 0), batch), 0)
         pieces = shares(rows, replicas)
         devices = list(self.strategy.replica_devices)
+        if self.strategy.spans_processes:  # each process computes the step on all of the batch
+            devices = [self.strategy.local_replica_devices[0]] * replicas
         return jax.tree.map(
             lambda leaf: PerReplica(jax.device_put([leaf[piece] for piece in pieces], devices)),
             batch,
         )
 
     def _on_host(self, batch: Any) -> Any:
+        if isinstance(batch, Step):
+            return placed_step(self.strategy, batch)
         if self._replicas == 1:
             return batch
         pieces = shares(_rows(batch), self._replicas)
@@ -111,9 +114,9 @@ class DistributedDataset:
 
     def _placed(self, cut: Any, axis: int) -> Any:
         """`PerReplica` values of arrays whose `axis` counts the replicas."""
-        spec = PartitionSpec(*[None] * axis, REPLICA_AXIS)
-        placed = jax.device_put(cut, NamedSharding(self.strategy.mesh, spec))
-        return jax.tree.map(PerReplica.of_stacked, placed)
+        return jax.tree.map(
+            PerReplica.of_stacked, across_processes.cut(cut, self.strategy.mesh, axis)
+        )
 
 
 def _cut(replicas: int, axis: int, leaf: Any) -> Any:

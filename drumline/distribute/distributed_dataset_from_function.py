@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,11 @@ from drumline.data import INFINITE_CARDINALITY
 from drumline.distribute.distributed_iterator import DistributedIterator
 from drumline.distribute.input import InputContext
 from drumline.distribute.input_options import InputOptions, InputReplicationMode
+from drumline.distribute.own_steps import OwnSteps, Step
 from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.per_replica_spec import on_replicas
 from drumline.distribute.pipelines import Pipelines
+from drumline.distribute.process_input import placed_step, rowless_batch
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
@@ -41,18 +44,21 @@ class DistributedDatasetFromFunction:
         mode = self._options.experimental_replication_mode
         replicas = strategy.num_replicas_in_sync
         self._apart = mode is InputReplicationMode.PER_REPLICA
-        pipelines = replicas if self._apart else 1
-        self._datasets = [
-            dataset_fn(InputContext(pipelines, index, replicas)) for index in range(pipelines)
-        ]
+        pipelines = replicas if self._apart else strategy.num_processes
+        numbers = strategy.local_replica_ids if self._apart else [strategy.process_index]
+        self._datasets = [dataset_fn(InputContext(pipelines, n, replicas)) for n in numbers]
 
     def __iter__(self) -> DistributedIterator:
         source: Any
+        steps: Iterator[Any]
         if self._apart:
             source = steps = Pipelines([iter(dataset) for dataset in self._datasets])
         else:
             source = iter(self._datasets[0])
-            steps = self._in_turn(source)  # type: ignore[assignment]
+            steps = self._in_turn(source)
+        if self.strategy.spans_processes:
+            rowless = functools.partial(rowless_batch, self._datasets[0])
+            source = steps = OwnSteps(source, steps, self.strategy, rowless)
         return DistributedIterator(
             source,
             steps,
@@ -71,7 +77,7 @@ class DistributedDatasetFromFunction:
         spec = self._datasets[0].element_spec  # type: ignore[attr-defined]
         replicas = self.strategy.num_replicas_in_sync
         fetch = self._options.experimental_fetch_to_device
-        full = self._always_full()
+        full = not self.strategy.spans_processes and self._always_full()
         return on_replicas(spec, replicas, lambda r: r if full else None, on_devices=fetch)
 
     def _always_full(self) -> bool:
@@ -83,13 +89,15 @@ class DistributedDatasetFromFunction:
         return number == INFINITE_CARDINALITY or (number >= 0 and number % taken == 0)
 
     def _in_turn(self, source: Iterator[Any]) -> Iterator[list[Any]]:
-        replicas = self.strategy.num_replicas_in_sync
+        replicas = len(self.strategy.local_replica_devices)
         for first in source:
             batches = [first, *itertools.islice(source, replicas - 1)]
             empty = jax.tree.map(lambda leaf: leaf[:0], first)
             yield batches + [empty] * (replicas - len(batches))
 
-    def _distribute(self, batches: list[Any]) -> Any:
+    def _distribute(self, batches: Any) -> Any:
+        if isinstance(batches, Step):
+            return placed_step(self.strategy, batches)
         fetch = self._options.experimental_fetch_to_device
         if self.strategy.num_replicas_in_sync == 1:
             (batch,) = batches

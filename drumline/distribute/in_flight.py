@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 import jax
+
+from drumline.distribute.processes import watchdog
 
 
 class InFlight:
@@ -18,22 +21,46 @@ class InFlight:
     CPU devices a program therefore starts when the one before has ended. Fetching the next batch
     and the callbacks still overlap with it.
 
+    On the accelerators of several processes one program may run while the next one is started. The
+    wait for the one before that is where the process notices that a peer is lost, or that a step
+    takes too long.
+
     Args:
         devices: the devices of a strategy's replicas.
+        timeout_seconds: how long to wait for a program of several processes; None for no limit.
     """
 
-    def __init__(self, devices: Sequence[jax.Device]) -> None:
-        self._guarded = len(devices) > 1 and devices[0].platform == "cpu"
-        self._under_way: list[jax.Array] = []
+    def __init__(
+        self, devices: Sequence[jax.Device], *, timeout_seconds: float | None = None
+    ) -> None:
+        self._spans = any(d.process_index != jax.process_index() for d in devices)
+        on_cpus = len(devices) > 1 and devices[0].platform == "cpu"
+        self._most = 1 if on_cpus else 2 if self._spans else 0
+        self._timeout = timeout_seconds
+        self._under_way: deque[list[jax.Array]] = deque()
+        self._ended = 0
 
     def wait(self) -> None:
-        """Return when the next program may start."""
-        for array in self._under_way:
-            if not array.is_deleted():
-                array.block_until_ready()
-        self._under_way = []
+        """Return when the next program may start.
+
+        Raises:
+            PeerLostError: if one failed because another process is gone.
+        """
+        while self._most and len(self._under_way) >= self._most:
+            if self._spans:
+                with watchdog(self._ended, self._timeout):
+                    self._end_first()
+            else:
+                self._end_first()
 
     def started(self, outputs: Any) -> None:
         """Note the outputs of a program that has been started."""
-        if self._guarded:
-            self._under_way = jax.tree.leaves(outputs)
+        if self._most:
+            self._under_way.append(jax.tree.leaves(outputs))
+
+    def _end_first(self) -> None:
+        for array in self._under_way[0]:
+            if not array.is_deleted():
+                array.block_until_ready()
+        self._under_way.popleft()
+        self._ended += 1

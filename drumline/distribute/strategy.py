@@ -80,6 +80,23 @@ class Strategy:
         return across_processes.own_devices(self.replica_devices)
 
     @property
+    def local_replica_ids(self) -> list[int]:
+        """The numbers of the replicas that run in this process."""
+        local = set(self.local_replica_devices)
+        return [index for index, device in enumerate(self.replica_devices) if device in local]
+
+    @property
+    def num_processes(self) -> int:
+        """How many processes have replicas."""
+        return len({device.process_index for device in self.replica_devices})
+
+    @property
+    def process_index(self) -> int:
+        """This process's number among those that have replicas, from 0."""
+        processes = sorted({device.process_index for device in self.replica_devices})
+        return processes.index(jax.process_index())
+
+    @property
     def spans_processes(self) -> bool:
         """Whether some replicas run in other processes."""
         return len(self.local_replica_devices) < len(self.replica_devices)
@@ -285,11 +302,7 @@ class Strategy:
             return jax.numpy.stack(values)
         if self.num_replicas_in_sync == 1:
             return jax.device_put(values[0], self.replica_devices[0])[None]
-        own = [
-            value
-            for value, device in zip(values, self.replica_devices, strict=True)
-            if device in self.local_replica_devices
-        ]
+        own = [values[index] for index in self.local_replica_ids]
         return across_processes.joined_rows(own, self._mesh)
 
     def per_replica(self, values: Sequence[Any]) -> Any:
@@ -329,9 +342,7 @@ class Strategy:
     ) -> Any:
         """Return the `PerReplica` values that `value_fn` gives for each replica's context."""
         replicas = self.num_replicas_in_sync
-        local = self.local_replica_devices
-        numbers = [i for i, device in enumerate(self.replica_devices) if device in local]
-        values = [value_fn(ValueContext(index, replicas)) for index in numbers]
+        values = [value_fn(ValueContext(index, replicas)) for index in self.local_replica_ids]
         if self.spans_processes:
             require_same_structure("the strategy", values)
             return jax.tree.map(self._joined, *values)
@@ -388,11 +399,8 @@ class Strategy:
     def _own_values(self, value: PerReplica) -> tuple[Any, ...]:
         if not self.spans_processes or value.stacked is not None:
             return value.values
-        local = self.local_replica_devices
         return tuple(
-            own
-            for own, device in zip(value.values, self.replica_devices, strict=False)
-            if device in local
+            value.values[index] for index in self.local_replica_ids if index < len(value.values)
         )
 
     def describe(self) -> str:

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from drumline.distribute import Strategy
+from drumline.distribute.across_processes import cut
 
 
 def splits_evenly(batch: Any, replicas: int) -> bool:
@@ -43,9 +44,18 @@ def place_ahead(batches: Iterable[Any], strategy: Strategy) -> Iterator[Any]:
 
 def place(batch: Any, strategy: Strategy) -> Any:
     """Return the batch cut over the replicas if it splits evenly, else whole on each of them."""
-    if splits_evenly(batch, strategy.num_replicas_in_sync):
-        return jax.device_put(batch, strategy.batch_sharding)
-    return jax.device_put(batch, strategy.variable_sharding)
+    if not splits_evenly(batch, strategy.num_replicas_in_sync):
+        return jax.device_put(batch, strategy.variable_sharding)
+    if strategy.spans_processes:
+        return jax.tree.map(lambda leaf: _cut_over_processes(leaf, strategy), batch)
+    return jax.device_put(batch, strategy.batch_sharding)
+
+
+def _cut_over_processes(leaf: Any, strategy: Strategy) -> jax.Array:
+    """`leaf`, the same on all processes, cut over their replicas; one that is cut stays."""
+    if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+        return leaf
+    return cut(np.asarray(leaf), strategy.mesh)
 
 
 class UnevenReporter:

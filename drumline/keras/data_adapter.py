@@ -10,7 +10,8 @@ import keras
 import numpy as np
 
 from drumline.data import INFINITE_CARDINALITY, Dataset
-from drumline.distribute import DistributedDataset, get_strategy
+from drumline.distribute import DistributedDataset, get_strategy, has_strategy
+from drumline.distribute.process_input import global_batches
 from drumline.keras import private
 from drumline.keras.class_weights import require_targets_alone, weigh_classes
 
@@ -46,14 +47,22 @@ class DatasetAdapter(private.DataAdapter):
             ValueError: if there are none.
         """
         batch: Any = _NONE
-        for batch in self._dataset:
-            yield weigh_classes(batch, self._class_weight) if self._class_weight else batch
+        for batch in self._batches():
+            yield batch
         if batch is _NONE:
             raise ValueError(
                 "The dataset has no elements, so there is nothing to fit, evaluate or predict. "
                 f"Dataset: {self._dataset!r}. A filter that drops everything, or "
                 "`batch(drop_remainder=True)` with fewer elements than a batch, leaves none."
             )
+
+    def _batches(self) -> Iterator[Any]:
+        if has_strategy() and get_strategy().spans_processes:
+            return global_batches(self._dataset, get_strategy(), self._weighed)
+        return map(self._weighed, self._dataset)
+
+    def _weighed(self, batch: Any) -> Any:
+        return weigh_classes(batch, self._class_weight) if self._class_weight else batch
 
     get_jax_iterator = get_numpy_iterator
 

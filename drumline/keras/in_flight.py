@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
+
 from drumline.distribute import Strategy
+from drumline.distribute.across_processes import on_this_process
+from drumline.keras.batches import place
 
 
 def one_in_flight(step: Callable[..., Any], strategy: Strategy) -> Callable[..., Any]:
@@ -13,8 +17,12 @@ def one_in_flight(step: Callable[..., Any], strategy: Strategy) -> Callable[...,
 
     def step_when_free(state: Any, batch: Any) -> Any:
         strategy.in_flight.wait()
+        if strategy.spans_processes:
+            batch = place(batch, strategy)
         outputs, state = step(state, batch)
         strategy.in_flight.started(outputs)
+        if strategy.spans_processes:
+            outputs = jax.tree.map(on_this_process, outputs)
         return outputs, state
 
     return step_when_free

@@ -15,7 +15,9 @@ from drumline.keras import (
     trainer,
     whole_batch,
 )
-from drumline.keras.callbacks import stand_in_for_keras
+from drumline.keras.callbacks import TensorBoard, stand_in_for_keras
+from drumline.keras.callbacks.stand_in import KERAS_OWN
+from drumline.keras.chief_writes import write_from_the_chief
 from drumline.keras.patching import replace_method
 from drumline.keras.state_attribute import leave_state_untracked
 
@@ -54,3 +56,4 @@ def install() -> None:
     replace_method(private.Variable, "__init__", creation.create_at_once)
     leave_state_untracked()
     stand_in_for_keras()
+    write_from_the_chief(TensorBoard, KERAS_OWN)

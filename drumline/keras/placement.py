@@ -8,8 +8,9 @@ from typing import Any
 import jax
 import keras
 
-from drumline.distribute import get_strategy, has_strategy
+from drumline.distribute import Strategy, get_strategy, has_strategy
 from drumline.distribute.adoption import owner_of, set_owner
+from drumline.distribute.same_start import start_alike
 from drumline.keras.ownership import strategy_of
 
 _GROUPS = (
@@ -45,13 +46,31 @@ def place_state(get_state: Callable[..., Any]) -> Callable[..., Any]:
 
     def get_placed_state(self: keras.Model, **groups: Any) -> Any:
         purge = groups.get("purge_model_variables", False)
-        state = get_state(self, **groups)
         strategy = strategy_of(self)
+        if strategy is not None and strategy.spans_processes:
+            start_alike(strategy, _variables(self, groups))
+        state = get_state(self, **groups)
         if strategy is not None:
-            state = tuple([strategy.place_variable(value) for value in part] for part in state)
+            state = tuple([_placed(strategy, value) for value in part] for part in state)
         if purge:
             names = [name for name in _GROUPS if groups.get(name)]
             self._jax_state = dict(zip(names, state, strict=True))
         return state
 
     return get_placed_state
+
+
+def _placed(strategy: Strategy, value: Any) -> jax.Array:
+    return strategy.for_program(strategy.place_variable(value))
+
+
+def _variables(model: keras.Model, groups: dict[str, Any]) -> list[Any]:
+    """The variables of the groups of a model's state that are asked for."""
+    optimizer = getattr(model, "optimizer", None)
+    members = {
+        "trainable_variables": model.trainable_variables,
+        "non_trainable_variables": model.non_trainable_variables,
+        "optimizer_variables": [] if optimizer is None else optimizer.variables,
+        "metrics_variables": model.metrics_variables,
+    }
+    return [variable for name in _GROUPS if groups.get(name) for variable in members[name]]

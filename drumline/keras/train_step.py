@@ -69,7 +69,7 @@ class TrainStep:
             out_specs=whole,
             check_vma=False,
         )
-        placed = self._strategy.variable_sharding
+        placed = self._strategy.program_sharding
 
         def train_step(state: Any, batch: Any) -> Any:
             return body(state, batch)

@@ -10,6 +10,7 @@ import keras
 from drumline.distribute import Strategy, get_strategy, has_strategy
 from drumline.keras.batches import place_ahead
 from drumline.keras.in_flight import one_in_flight
+from drumline.keras.input_in_step import in_step
 from drumline.keras.overrides import overrides
 from drumline.keras.ownership import strategy_of
 from drumline.keras.train_step import TrainStep
@@ -70,6 +71,8 @@ def iterate_on_devices(get_iterator: Callable[..., Any]) -> Callable[..., Any]:
     def get_placed_iterator(self: Any) -> Any:
         if not has_strategy() or get_strategy().num_replicas_in_sync == 1:
             return get_iterator(self)
+        if get_strategy().spans_processes:
+            return in_step(self.data_adapter, get_strategy())
         batches = self.data_adapter.get_jax_iterator()
         if get_strategy().replica_devices[0].platform == "cpu":
             return batches

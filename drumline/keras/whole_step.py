@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+from jax.sharding import Sharding
 
 from drumline.distribute import Strategy
+from drumline.distribute.across_processes import on_this_process
 from drumline.keras.batches import splits_evenly
 
 
@@ -16,7 +18,7 @@ class WholeStep:
 
     Its result is that of one device whatever the step computes. A batch that splits evenly lies
     cut over the replicas and XLA partitions the work; any other lies whole on each replica, and
-    each computes all of it.
+    each computes all of it, without the other processes if there are any.
 
     Args:
         step: the step, as Keras's JAX trainer defines it.
@@ -27,11 +29,9 @@ class WholeStep:
     def __init__(
         self, step: Callable[..., Any], strategy: Strategy, *, cut_outputs: bool = False
     ) -> None:
-        self._replicas = strategy.num_replicas_in_sync
-        placed = strategy.variable_sharding
-        outputs = None if cut_outputs else placed
+        self._strategy = strategy
 
-        def compiled(name: str, batch_sharding: jax.sharding.Sharding) -> Any:
+        def compiled(name: str, placed: Sharding, batch: Sharding, outputs: Any) -> Any:
             def whole_step(state: Any, batch: Any) -> Any:
                 return step(state, batch)
 
@@ -39,15 +39,21 @@ class WholeStep:
             return jax.jit(
                 whole_step,
                 donate_argnums=0,
-                in_shardings=(placed, batch_sharding),
+                in_shardings=(placed, batch),
                 out_shardings=(outputs, placed),
             )
 
-        self._cut = compiled("partitioned_step", strategy.batch_sharding)
-        self._whole = compiled("replicated_step", placed)
+        every, here = strategy.program_sharding, strategy.variable_sharding
+        left_cut = cut_outputs and not strategy.spans_processes
+        cut = None if left_cut else every
+        self._cut = compiled("partitioned_step", every, strategy.batch_sharding, cut)
+        whole = None if left_cut else here
+        self._whole = compiled("replicated_step", here, here, whole)
 
     def __call__(self, state: Any, batch: Any) -> tuple[Any, Any]:
         """Return the outputs and the new state."""
-        if splits_evenly(batch, self._replicas):
+        strategy = self._strategy
+        if splits_evenly(batch, strategy.num_replicas_in_sync):
             return self._cut(state, batch)
-        return self._whole(state, batch)
+        outputs, state = self._whole(jax.tree.map(on_this_process, state), batch)
+        return outputs, jax.tree.map(strategy.for_program, state)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from drumline.data import Dataset
 from drumline.distribute import MirroredStrategy, OneDeviceStrategy, PerReplica
-from drumline.distribute.distributed_dataset import shares
+from drumline.distribute.shares import shares
 
 
 @given(rows=st.integers(0, 50), replicas=st.integers(1, 9))

@@ -8,6 +8,9 @@ from typing import ClassVar
 from drumline.data.cardinality import INFINITE, UNKNOWN, is_known
 from drumline.data.plan.node import Node
 
+SHARD_HINT = -1
+"""Stands for both arguments of a shard that the strategy fills in."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shuffle(Node):
@@ -78,7 +81,7 @@ class Skip(Node):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shard(Node):
-    """Every ``num_shards``-th element, from the one at ``index`` on."""
+    """Every ``num_shards``-th element, from the one at ``index`` on; a hint is all of them."""
 
     num_shards: int
     index: int
@@ -87,7 +90,11 @@ class Shard(Node):
     @property
     def cardinality(self) -> int:
         inner = self.input.cardinality
-        return len(range(self.index, inner, self.num_shards)) if is_known(inner) else inner
+        if not is_known(inner) or self.num_shards == SHARD_HINT:
+            return inner
+        return len(range(self.index, inner, self.num_shards))
 
     def arguments(self) -> str:
+        if self.num_shards == SHARD_HINT:
+            return "SHARD_HINT"
         return f"{self.num_shards}, index={self.index}"

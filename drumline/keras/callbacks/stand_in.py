@@ -12,7 +12,7 @@ import keras
 from drumline.keras.callbacks.tensorboard import TensorBoard
 from drumline.keras.patching import replace_method
 
-_KERAS_OWN = keras.callbacks.TensorBoard
+KERAS_OWN = keras.callbacks.TensorBoard
 
 
 class KerasTensorBoard(TensorBoard):
@@ -62,7 +62,7 @@ def stand_in_for_keras() -> None:
     """
     if importlib.util.find_spec("tensorflow") is None:
         keras.callbacks.TensorBoard = KerasTensorBoard
-        replace_method(_KERAS_OWN, "set_model", _refuse)
+        replace_method(KERAS_OWN, "set_model", _refuse)
 
 
 def _refuse(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,0 +1,57 @@
+"""One dataset for several processes: what they must agree on, and where each takes its share."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from drumline.data.dataset import Dataset
+from drumline.data.plan.buffering import Cache, CacheStore
+from drumline.data.plan.node import Node
+from drumline.data.plan.ordering import Shuffle
+from drumline.data.rewrite.shard_hints import has_shard_hints, resolve_shard_hints
+
+
+def shuffle_seeds(dataset: Dataset) -> list[int]:
+    """The seeds of the dataset's shuffles: those the user gave, and those drawn for the others."""
+    return [node.seed for node in dataset._plan.walk() if isinstance(node, Shuffle)]
+
+
+def set_shuffle_seeds(dataset: Dataset, seeds: Sequence[int]) -> None:
+    """Let the shuffles have other seeds than those that were drawn for them.
+
+    From its next epoch on `dataset` gives the order that belongs to them; datasets made of it
+    before keep theirs.
+
+    Args:
+        dataset: the dataset.
+        seeds: as `shuffle_seeds` gives them, in another process perhaps.
+    """
+    given = iter(seeds)
+
+    def changed(node: Node) -> Node:
+        inputs = tuple(changed(part) for part in node.inputs)
+        if isinstance(node, Shuffle):
+            return dataclasses.replace(node, inputs=inputs, seed=next(given))
+        if isinstance(node, Cache):  # it may hold the other order
+            return dataclasses.replace(node, inputs=inputs, store=CacheStore())
+        return node.with_inputs(*inputs)
+
+    if list(seeds) != shuffle_seeds(dataset):
+        dataset._plan = changed(dataset._plan)
+        dataset._epochs = None
+
+
+def hinted_share(dataset: Dataset, num_shards: int, index: int) -> Dataset:
+    """The dataset of one of `num_shards` processes, sharded where ``shard(SHARD_HINT, ...)`` says.
+
+    Raises:
+        ValueError: if it says so nowhere.
+    """
+    if not has_shard_hints(dataset._plan):
+        raise ValueError(
+            "AutoShardPolicy.HINT needs to be told where: call `.shard(dl.data.experimental."
+            "SHARD_HINT, dl.data.experimental.SHARD_HINT)` on the dataset at that place, or choose "
+            "AutoShardPolicy.DATA."
+        )
+    return dataset._with(resolve_shard_hints(dataset._plan, num_shards, index))

@@ -1,0 +1,30 @@
+"""Small things that the processes of a strategy tell one another, outside of their steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jax.experimental import multihost_utils
+
+if TYPE_CHECKING:
+    from drumline.distribute.strategy import Strategy
+
+
+def gathered(strategy: Strategy, value: np.ndarray) -> np.ndarray:
+    """What each process gives, an array ``(processes, ...)``; all call this together.
+
+    Args:
+        strategy: one that spans the processes; no program of it runs meanwhile.
+        value: of the same shape and dtype in all processes; 64-bit types keep their bits.
+    """
+    strategy.in_flight.wait()
+    flat = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+    together: np.ndarray = multihost_utils.process_allgather(flat)
+    return together.view(value.dtype).reshape(len(together), *value.shape)
+
+
+def first_process(strategy: Strategy, value: np.ndarray) -> np.ndarray:
+    """What the first process gives, on all of them."""
+    first: np.ndarray = gathered(strategy, value)[0]
+    return first

@@ -1,0 +1,103 @@
+"""One replica on each device of several processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from drumline.distribute.cluster_resolver import ClusterResolver, TFConfigClusterResolver
+from drumline.distribute.communication_options import (
+    CommunicationImplementation,
+    CommunicationOptions,
+)
+from drumline.distribute.cross_device_ops import CrossDeviceOps, NcclAllReduce, RingAllReduce
+from drumline.distribute.in_flight import InFlight
+from drumline.distribute.processes import start
+from drumline.distribute.strategy import Strategy
+
+_SILENCE_SECONDS = 25
+
+
+class MultiWorkerMirroredStrategy(Strategy):
+    """Synchronous training in several processes, on one machine or on many, as
+    ``tf.distribute.MultiWorkerMirroredStrategy``.
+
+    Create it at the beginning of the program, in every process of the cluster: it waits for all of
+    them, and fixes JAX's devices. Each device of each process holds a copy of every variable and
+    computes on its share of the global batch; gradients meet before they are applied. A cluster of
+    one process is a `MirroredStrategy`; a process without accelerators brings its CPU devices.
+
+    All processes run the same script: the same steps in the same order. Variables start with the
+    values that the first process gave them. What users hold (variables' values, losses, logs)
+    lies on their own process's devices, so that looking at it involves no other process.
+
+    When a process fails, dies, stops or cannot be reached, the others end with an error that names
+    it, within 60 seconds; see `drumline.distribute.processes`.
+
+    Args:
+        cluster_resolver: says which processes there are and which one this is; by default what the
+            environment variable ``TF_CONFIG`` says.
+        communication_options: how values meet, and how long a step may take.
+        check_agreement: compare the replicas' variables after each training step; see `Strategy`.
+
+    Raises:
+        RuntimeError: if JAX has started already, if this process's address is taken, or if the
+            other processes do not come in time.
+        ValueError: if the cluster is none to compute with, or NCCL is asked for without GPUs.
+    """
+
+    def __init__(
+        self,
+        cluster_resolver: ClusterResolver | None = None,
+        communication_options: CommunicationOptions | None = None,
+        *,
+        check_agreement: bool = False,
+    ) -> None:
+        self.cluster_resolver = cluster_resolver or TFConfigClusterResolver()
+        self.communication_options = CommunicationOptions.of(communication_options)
+        self._group = start(self.cluster_resolver, heartbeat_timeout_seconds=_SILENCE_SECONDS)
+        alone = self._group.num_processes == 1
+        self._all_devices = tuple(jax.local_devices() if alone else jax.devices())
+        super().__init__(
+            jax.local_devices(),
+            cross_device_ops=_cross_device_ops(self.communication_options, self._all_devices),
+            check_agreement=check_agreement,
+        )
+        self.in_flight = InFlight(
+            self._all_devices, timeout_seconds=self.communication_options.timeout_seconds
+        )
+
+    @property
+    def replica_devices(self) -> tuple[jax.Device, ...]:
+        """The devices of all processes, in the order of the cluster."""
+        return self._all_devices
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this is the process that writes what is shared."""
+        return self._group.is_chief
+
+    def describe(self) -> str:
+        """As `Strategy.describe`, with the cluster."""
+        tasks = ", ".join(self._group.tasks)
+        this = f"  processes: {self._group.num_processes} ({tasks}), this is {self._group.task}"
+        return f"{super().describe()}\n{this}"
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self._group.task} of {self._group.num_processes} processes, "
+            f"{self.num_replicas_in_sync} replicas)"
+        )
+
+
+def _cross_device_ops(options: CommunicationOptions, devices: tuple[Any, ...]) -> CrossDeviceOps:
+    implementation = options.implementation
+    if implementation is CommunicationImplementation.NCCL and devices[0].platform != "gpu":
+        raise ValueError(
+            f"CommunicationImplementation.NCCL needs GPUs, and the devices are "
+            f"{devices[0].platform.upper()}s. Use AUTO, which takes what the platform has, or RING."
+        )
+    if implementation is CommunicationImplementation.RING:
+        return RingAllReduce(bytes_per_pack=options.bytes_per_pack)
+    return NcclAllReduce(bytes_per_pack=options.bytes_per_pack)

@@ -1,0 +1,150 @@
+"""Going through different datasets in several processes, in step."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from drumline.distribute.exchange import gathered
+
+if TYPE_CHECKING:
+    from drumline.distribute.strategy import Strategy
+
+WINDOW = 16
+"""How many steps the processes tell one another of at once, from the first few steps on."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the replicas use in one step.
+
+    Attributes:
+        batches: the batches of this process's replicas; of all replicas if `of_all`.
+        of_all: whether the replicas' batches differ in size: every process then has all of them.
+    """
+
+    batches: list[Any]
+    of_all: bool
+
+
+class OwnSteps:
+    """The steps of a process that reads a dataset of its own, until all processes have ended.
+
+    Processes read ahead and tell one another how many rows their replicas have in the next few
+    steps. Where these are the same for all replicas each process keeps its batches to itself.
+    Otherwise, as at the end, the batches go to every process, which computes the step on all of
+    them. A process whose dataset has ended has no rows.
+
+    Args:
+        source: the dataset's own iterator.
+        steps: what of it each step uses: a batch for each replica of this process.
+        strategy: whose replicas they are.
+        rowless: gives a batch without rows, for a process that has none at all.
+    """
+
+    def __init__(
+        self,
+        source: Iterator[Any],
+        steps: Iterator[list[Any]],
+        strategy: Strategy,
+        rowless: Callable[[], Any],
+    ) -> None:
+        self._source = source
+        self._steps = steps
+        self._strategy = strategy
+        self._rowless = rowless
+        self._like: Any = None
+        self._ahead: deque[tuple[Any, list[Any], np.ndarray]] = deque()
+        self._next_window = 1
+        self._ended = False
+
+    def __iter__(self) -> OwnSteps:
+        return self
+
+    def __next__(self) -> Step:
+        if not self._ahead and not self._ended:
+            self._look_ahead()
+        if not self._ahead:
+            raise StopIteration
+        _, batches, rows = self._ahead.popleft()
+        if (rows == rows.flat[0]).all():
+            return Step(batches, of_all=False)
+        return Step(self._exchanged(batches, rows), of_all=True)
+
+    def state(self) -> Any:
+        """The position in the dataset of the next step."""
+        return self._ahead[0][0] if self._ahead else self._position()
+
+    def restore(self, state: Any) -> None:
+        """Go on where `state` was taken."""
+        self._ahead.clear()
+        self._next_window, self._ended = 1, False
+        self._source.restore(state)  # type: ignore[attr-defined]
+
+    def _position(self) -> Any:
+        return self._source.state() if hasattr(self._source, "state") else None
+
+    def _look_ahead(self) -> None:
+        window, self._next_window = self._next_window, min(2 * self._next_window, WINDOW)
+        local = len(self._strategy.local_replica_devices)
+        own = np.zeros((WINDOW, local), np.int32)
+        read: list[tuple[Any, list[Any]]] = []
+        for number in range(window):
+            position = self._position()
+            batches = next(self._steps, None)
+            if batches is not None:
+                self._like = batches[0]
+                own[number] = [_rows(batch) for batch in batches]
+            read.append((position, batches or [self._empty()] * local))
+        rows = gathered(self._strategy, own)
+        for number, (position, batches) in enumerate(read):
+            if not rows[:, number].any():
+                self._ended = True
+                return
+            self._ahead.append((position, batches, rows[:, number]))
+
+    def _empty(self) -> Any:
+        if self._like is None:
+            return self._rowless()
+        return jax.tree.map(lambda leaf: leaf[:0], self._like)
+
+    def _exchanged(self, batches: Sequence[Any], rows: np.ndarray) -> list[Any]:
+        """The batches of all replicas, from those of this process's."""
+        most = int(rows.max())
+        columns, treedef = zip(*(jax.tree.flatten(batch) for batch in batches), strict=True)
+        together = [
+            gathered(self._strategy, np.stack([_padded(leaf, most) for leaf in leaves]))
+            for leaves in zip(*columns, strict=True)
+        ]
+        return [
+            jax.tree.unflatten(treedef[0], [leaf[process, index, :count] for leaf in together])
+            for process, counts in enumerate(rows)
+            for index, count in enumerate(counts)
+        ]
+
+
+def _rows(batch: Any) -> int:
+    sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(batch)}
+    if len(sizes) != 1 or sizes == {()}:
+        raise ValueError(
+            "A batch needs the same first dimension in all of its components, got the shapes "
+            f"{[np.shape(leaf) for leaf in jax.tree.leaves(batch)]}. Call `.batch(n)` on the "
+            "dataset first."
+        )
+    return int(sizes.pop()[0])
+
+
+def _padded(leaf: Any, rows: int) -> np.ndarray:
+    array = np.asarray(leaf)
+    if array.dtype.kind in "OSUT":
+        raise TypeError(
+            "Batches of different sizes go from process to process, and this one holds strings or "
+            "objects, which cannot. Drop them from the dataset, or turn them into numbers."
+        )
+    padding = [(0, rows - len(array)), *[(0, 0)] * (array.ndim - 1)]
+    return np.pad(array, padding)

@@ -1,0 +1,130 @@
+"""What each process reads of a dataset of global batches, by the dataset's auto-shard policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from drumline.data import Dataset
+from drumline.data.experimental import AutoShardPolicy
+from drumline.data.sharing import hinted_share, set_shuffle_seeds, shuffle_seeds
+from drumline.distribute import across_processes
+from drumline.distribute.exchange import first_process
+from drumline.distribute.own_steps import OwnSteps, Step
+from drumline.distribute.per_replica import PerReplica
+from drumline.distribute.shares import shares
+
+if TYPE_CHECKING:
+    from drumline.distribute.strategy import Strategy
+
+
+def steps_of(dataset: Iterable[Any], strategy: Strategy) -> tuple[Any, Iterator[Any]]:
+    """The dataset's own iterator, and what is used for each step.
+
+    Under `AutoShardPolicy.DATA`, which AUTO stands for, all processes go through the same global
+    batches, of which each brings its share to its devices: a step is such a batch. So do processes
+    that are given anything else than a `Dataset`, which must be the same in all of them. Otherwise
+    each process goes through batches of its own, and a step is a `Step`.
+
+    Raises:
+        ValueError: for a policy that the dataset does not allow.
+    """
+    if not isinstance(dataset, Dataset):
+        source = iter(dataset)
+        return source, source
+    policy = dataset.options().experimental_distribute.auto_shard_policy
+    if policy is AutoShardPolicy.FILE:
+        raise ValueError(
+            "AutoShardPolicy.FILE divides the files that a dataset reads, and this one reads none: "
+            f"{dataset!r}. Choose AutoShardPolicy.DATA, or make a dataset of each process's files "
+            "with strategy.distribute_datasets_from_function."
+        )
+    if policy in (AutoShardPolicy.AUTO, AutoShardPolicy.DATA):
+        agree_on_order(dataset, strategy)
+        source = iter(dataset)
+        return source, source
+    processes = strategy.num_processes
+    if policy is AutoShardPolicy.HINT:
+        dataset = hinted_share(dataset, processes, strategy.process_index)
+    source = iter(dataset)
+    own = OwnSteps(source, _own_batches(source, strategy), strategy, lambda: rowless_batch(dataset))
+    return own, own
+
+
+def agree_on_order(dataset: Dataset, strategy: Strategy) -> None:
+    """Let the dataset's shuffles have the seeds that the first process drew."""
+    seeds = shuffle_seeds(dataset)
+    if seeds:
+        agreed = first_process(strategy, np.array(seeds, np.uint64))
+        set_shuffle_seeds(dataset, [int(seed) for seed in agreed])
+
+
+def placed_step(strategy: Strategy, step: Step) -> Any:
+    """The `PerReplica` values of a step's batches, on the devices of the replicas."""
+    device = strategy.local_replica_devices[0]
+    if step.of_all:
+        return jax.tree.map(
+            lambda *leaves: PerReplica(jax.device_put(list(leaves), device)), *step.batches
+        )
+    return jax.tree.map(
+        lambda *rows: PerReplica.of_stacked(across_processes.joined_rows(rows, strategy.mesh)),
+        *step.batches,
+    )
+
+
+def global_batches(
+    dataset: Iterable[Any], strategy: Strategy, change: Callable[[Any], Any]
+) -> Iterator[Any]:
+    """The global batches of one pass.
+
+    One that splits evenly over the replicas may be an array of which each process has its part.
+    Any other is the whole batch, on every process.
+
+    Args:
+        dataset: of global batches.
+        strategy: one that spans processes.
+        change: applied to each batch, row by row.
+    """
+    _, steps = steps_of(dataset, strategy)
+    for step in steps:
+        if not isinstance(step, Step):
+            yield change(step)
+            continue
+        whole = change(jax.tree.map(lambda *leaves: np.concatenate(leaves), *step.batches))
+        yield (
+            whole
+            if step.of_all
+            else jax.tree.map(
+                lambda leaf: jax.make_array_from_process_local_data(strategy.batch_sharding, leaf),
+                whole,
+            )
+        )
+
+
+def _own_batches(source: Iterator[Any], strategy: Strategy) -> Iterator[list[Any]]:
+    """Of batches of the global size, those for the replicas of this process.
+
+    Each process has its own dataset, so that a batch of the global size lasts it for as many steps
+    as there are processes.
+    """
+    local = len(strategy.local_replica_devices)
+    for batch in source:
+        rows = len(jax.tree.leaves(batch)[0])
+        for part in shares(rows, strategy.num_processes):
+            pieces = shares(part.stop - part.start, local)
+            if part.stop > part.start:
+                yield [
+                    jax.tree.map(lambda leaf, p=part, q=piece: leaf[p][q], batch)
+                    for piece in pieces
+                ]
+
+
+def rowless_batch(dataset: Any) -> Any:
+    """A batch of `dataset` without rows."""
+    return jax.tree.map(
+        lambda spec: np.zeros([0, *(size or 0 for size in spec.shape[1:])], spec.dtype),
+        dataset.element_spec,
+    )

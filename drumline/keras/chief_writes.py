@@ -1,0 +1,71 @@
+"""Keras's callbacks that write files, under a strategy of several processes: one of them writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+
+from drumline.distribute import Strategy
+from drumline.distribute.exchange import first_process
+from drumline.distribute.same_start import forget_start, start_alike
+from drumline.keras.ownership import strategy_of
+from drumline.keras.patching import replace_method
+
+_LOGS = ("on_train_begin", "on_train_end", "on_epoch_begin", "on_epoch_end")
+_BOARD = (*_LOGS, "on_train_batch_begin", "on_train_batch_end", "on_test_begin", "on_test_end")
+
+
+def write_from_the_chief(*boards: type[keras.callbacks.Callback]) -> None:
+    """Let checkpoints, backups, CSV logs and TensorBoard's files be written by the first process.
+
+    Others would write the same into the same files at the same time. What they load they get from
+    the first process, so that only that one needs the files.
+
+    Args:
+        boards: the classes that write for TensorBoard.
+    """
+    replace_method(keras.callbacks.ModelCheckpoint, "_save_model", _on_the_chief)
+    replace_method(keras.callbacks.BackupAndRestore, "_save_model", _on_the_chief)
+    replace_method(keras.callbacks.BackupAndRestore, "on_train_end", _on_the_chief)
+    replace_method(keras.callbacks.BackupAndRestore, "on_train_begin", _restored_alike)
+    for owner, names in ((keras.callbacks.CSVLogger, _LOGS), *((b, _BOARD) for b in boards)):
+        for name in names:
+            if name in vars(owner):
+                replace_method(owner, name, _on_the_chief)
+
+
+def _on_the_chief(method: Callable[..., Any]) -> Callable[..., Any]:
+    def only_on_the_chief(self: keras.callbacks.Callback, *args: Any, **kwargs: Any) -> Any:
+        strategy = _spanning(self.model)
+        if strategy is None or strategy.process_index == 0:
+            return method(self, *args, **kwargs)
+        return None
+
+    return only_on_the_chief
+
+
+def _restored_alike(on_train_begin: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `BackupAndRestore.on_train_begin`: all processes go on where the first one does."""
+
+    def on_train_begin_alike(self: keras.callbacks.Callback, logs: Any = None) -> None:
+        strategy = _spanning(self.model)
+        if strategy is None or strategy.process_index == 0:
+            on_train_begin(self, logs)
+        if strategy is None:
+            return
+        model = self.model
+        epoch = np.array(getattr(model, "_initial_epoch", None) or 0)
+        model._initial_epoch = int(first_process(strategy, epoch))
+        variables = [*model.variables, *model.optimizer.variables]
+        forget_start(variables)
+        start_alike(strategy, variables)
+
+    return on_train_begin_alike
+
+
+def _spanning(model: keras.Model) -> Strategy | None:
+    strategy = strategy_of(model)
+    return strategy if strategy is not None and strategy.spans_processes else None
