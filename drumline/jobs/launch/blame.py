@@ -12,6 +12,7 @@ from pathlib import Path
 
 from drumline.failure_record import FailureRecord, read_all
 from drumline.jobs.launch.child import Child
+from drumline.jobs.launch.log_dir import shown
 from drumline.jobs.launch.log_tail import last_lines
 
 _LINES_SHOWN = 12
@@ -115,7 +116,7 @@ def _suspect(child: Child, record: FailureRecord | None) -> Suspect | None:
         age=max(0.0, time.time() - moment),
         what=_what(child, record),
         why=_why(record),
-        log=str(child.log),
+        log=shown(child.log),
         lines=tuple(lines[-_LINES_SHOWN:]),
     )
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
-from pathlib import Path
 
 from drumline.jobs.launch.attempt import Attempt
 from drumline.jobs.launch.child import Child
@@ -14,9 +12,9 @@ from drumline.jobs.launch.descendants import adopt_orphans, kill_descendants
 from drumline.jobs.launch.environment import environments, mark_for
 from drumline.jobs.launch.errors import Interrupted, LaunchError
 from drumline.jobs.launch.guardian import Guardian
-from drumline.jobs.launch.log_dir import LogDir
+from drumline.jobs.launch.log_dir import LogDir, shown
 from drumline.jobs.launch.loop import Loop
-from drumline.jobs.launch.options import Options, checked
+from drumline.jobs.launch.options import Options, checked, other_python
 from drumline.jobs.launch.ports import Ports
 from drumline.jobs.launch.tasks import has_address, offered
 from drumline.jobs.launch.verdict import explain
@@ -36,6 +34,8 @@ def run_job(options: Options, view: View) -> int:
         LaunchError: if it cannot be started as asked.
     """
     checked(options)
+    if other := other_python(options.command):
+        view.note(other)
     mark = secrets.token_hex(8)
     guardian = Guardian(mark)
     try:
@@ -94,13 +94,15 @@ class _Job:
         """Start the job until it ends well, or may not be started again."""
         attempt = 0
         while True:
+            if self._loop.signals:
+                raise Interrupted(self._loop.signals[0])
             interrupted, verdict = self._start(attempt)
             if interrupted:
                 return _SIGNALLED + interrupted
             if verdict.trained:
                 return 0
-            for line in explain(verdict):
-                self._view.say(line)
+            for number, line in enumerate(explain(verdict)):
+                self._view.say(line, "" if number else "bold red")
             if verdict.final or attempt == self._options.max_restarts:
                 for line in filter(None, (verdict.final, self._used_up(attempt))):
                     self._view.say(line)
@@ -125,10 +127,10 @@ class _Job:
             )
             report = watched.run()
             kill_descendants([self._guardian.pid])
-            self._view.end()
-            return report.interrupted, self._others.conclude(report)
         finally:
+            self._view.end()
             ports.close()
+        return report.interrupted, self._others.conclude(report)
 
     def _title(self, attempt: int) -> str:
         restart = f" (restart {attempt} of {self._options.max_restarts})" if attempt else ""
@@ -137,9 +139,3 @@ class _Job:
     def _used_up(self, restarts: int) -> str:
         allowed = self._options.max_restarts
         return f"All {allowed} of --max-restarts are used up." if 0 < allowed == restarts else ""
-
-
-def shown(path: Path) -> str:
-    """`path` as the user would write it: from the current directory if it lies beneath."""
-    inside = path.is_relative_to(Path.cwd())
-    return os.path.relpath(path) if inside else str(path)

@@ -69,5 +69,11 @@ class LogDir:
         return lock
 
 
+def shown(path: Path) -> str:
+    """`path` as the user would write it: from the current directory if it lies beneath."""
+    inside = path.is_relative_to(Path.cwd())
+    return os.path.relpath(path) if inside else str(path)
+
+
 def _suffix(attempt: int) -> str:
     return f".restart-{attempt}" if attempt else ""

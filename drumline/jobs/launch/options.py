@@ -6,6 +6,7 @@ import dataclasses
 import os
 import re
 import shutil
+import sys
 from pathlib import Path
 
 from drumline.jobs.launch.errors import LaunchError
@@ -80,6 +81,17 @@ def _check_command(command: tuple[str, ...]) -> None:
     script = _python_script(command)
     if script is not None and not Path(script).exists():
         raise LaunchError(f"the script {script!r} does not exist (seen from {Path.cwd()}).")
+
+
+def other_python(command: tuple[str, ...]) -> str:
+    """A warning if `command` runs another Python than this one, which may lack what it needs."""
+    found = shutil.which(command[0])
+    if not _PYTHON.match(Path(command[0]).name) or found is None:
+        return ""
+    # Not resolved: a virtual environment's python is a link to the one it was made from.
+    if Path(found).absolute().parent == Path(sys.executable).absolute().parent:
+        return ""
+    return f"Note: {command[0]!r} is {found}; drumline launch itself runs in {sys.executable}."
 
 
 def _python_script(command: tuple[str, ...]) -> str | None:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from drumline.jobs.launch.blame import Part, Suspect
 from drumline.jobs.launch.coordination import Verdict
 
+_LONGEST_LINE = 300
+
 
 def explain(verdict: Verdict) -> Iterator[str]:
     """Lines for the user: who failed first and why, the end of its log, and who followed."""
@@ -18,9 +20,13 @@ def explain(verdict: Verdict) -> Iterator[str]:
     )
     if first.lines:
         yield f"The end of its log, {first.log}:"
-        yield from (f"    {line}" for line in first.lines)
+        yield from (f"    {_cropped(line)}" for line in first.lines)
     if others:
         yield "After it: " + "; ".join(_briefly(other) for other in others)
+
+
+def _cropped(line: str) -> str:
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
 
 
 def _briefly(suspect: Suspect) -> str:
