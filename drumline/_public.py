@@ -14,6 +14,7 @@ from drumline import (  # noqa: E402
     keras,
     lowerings,
     nn,
+    train,
 )
 from drumline.data import TensorSpec  # noqa: E402
 from drumline.distribute import (  # noqa: E402
@@ -47,5 +48,6 @@ __all__ = [
     "keras",
     "lowerings",
     "nn",
+    "train",
     "value_and_grad",
 ]

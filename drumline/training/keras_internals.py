@@ -75,3 +75,26 @@ def thread_state() -> dict[str, Any]:
 def uninitialized_variables() -> list[Any]:
     """The variables of this thread that were created in a stateless scope and have no value."""
     return list(thread_state().get("uninitialized_variables") or [])
+
+
+def own_variables(value: Any) -> list[Any]:
+    """The variables that a layer, an optimizer or a metric has made itself, in its order."""
+    if isinstance(value, keras.Layer):
+        return [*value._trainable_variables, *value._non_trainable_variables]
+    return list(value._variables)
+
+
+def sublayers(layer: Any) -> list[Any]:
+    """The layers that a layer holds, in the order in which it got them, but for its inputs."""
+    held = layer.layers if isinstance(layer, keras.Model) else layer._layers
+    return [each for each in held if not isinstance(each, keras.layers.InputLayer)]
+
+
+def submetrics(value: Any) -> list[Any]:
+    """The metrics that a layer or a metric holds."""
+    return list(value._metrics)
+
+
+def seed_generators(layer: Any) -> list[Any]:
+    """The seed generators that a layer holds."""
+    return list(layer._seed_generators)

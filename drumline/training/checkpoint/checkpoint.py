@@ -1,0 +1,105 @@
+"""Saving and restoring objects by name."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from drumline.training.checkpoint import file_format
+from drumline.training.checkpoint.latest import listed, record
+from drumline.training.checkpoint.parts import parts_of
+from drumline.training.checkpoint.restoration import Restoration
+from drumline.training.checkpoint.snapshot import take_snapshot
+from drumline.training.checkpoint.status import CheckpointStatus
+
+
+class Checkpoint:
+    """A group of objects whose values are saved and restored, as ``tf.train.Checkpoint``.
+
+    A checkpoint holds values and where they were found: the names given here, then the order in
+    which a program makes layers and variables. It does not depend on the strategy or the number of
+    replicas. Names may be added later by assigning to an attribute.
+
+    Args:
+        **objects: Keras models, layers, optimizers, metrics, variables and seed generators,
+            iterators of datasets, and dicts, lists and `Checkpoint`s of these.
+
+    Attributes:
+        save_counter: how often `save` was called, over all restarts.
+
+    Raises:
+        TypeError: if an object cannot be saved.
+    """
+
+    def __init__(self, **objects: Any) -> None:
+        self.save_counter = 0
+        for name, value in objects.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "save_counter":
+            if hasattr(type(self), name):
+                raise ValueError(f"{name!r} is a method of Checkpoint; choose another name.")
+            parts_of(value, name)
+        super().__setattr__(name, value)
+
+    def checkpointed_objects(self) -> dict[str, Any]:
+        """The objects by name."""
+        return {name: value for name, value in vars(self).items() if name != "save_counter"}
+
+    def save(self, file_prefix: str | os.PathLike[str]) -> str:
+        """Save a numbered checkpoint, which `latest_checkpoint` finds.
+
+        It is on the disk when this returns. A program that ends before leaves the earlier ones.
+
+        Args:
+            file_prefix: a path; ``-1``, ``-2``, ... are appended.
+
+        Returns:
+            The path of the checkpoint, for `restore`.
+        """
+        number = self.save_counter + 1
+        path = f"{os.fspath(file_prefix)}-{number}"
+        self._write(path, number)
+        self.save_counter = number
+        directory = os.path.dirname(path) or "."
+        record(directory, [*(known for known in listed(directory) if known != path), path])
+        return path
+
+    def write(self, file_prefix: str | os.PathLike[str]) -> str:
+        """Save a checkpoint of exactly this path, which `read` reads; it is counted nowhere."""
+        path = os.fspath(file_prefix)
+        self._write(path, self.save_counter)
+        return path
+
+    def restore(self, save_path: str | os.PathLike[str] | None) -> CheckpointStatus:
+        """Restore what `save` has saved.
+
+        Layers and optimizers that are not built yet get their values when they are. Either
+        everything that exists is restored or, on an error, nothing.
+
+        Args:
+            save_path: a path from `save` or `latest_checkpoint`; None restores nothing.
+
+        Raises:
+            FileNotFoundError: if there is no such checkpoint.
+            ValueError: if it is damaged, or a value has another shape or dtype than its variable.
+        """
+        if save_path is None:
+            return CheckpointStatus(None)
+        restoration, number = self._read(save_path)
+        self.save_counter = number
+        return CheckpointStatus(restoration)
+
+    def read(self, save_path: str | os.PathLike[str]) -> CheckpointStatus:
+        """Restore what `write` has written; as `restore`, but for `save_counter`."""
+        return CheckpointStatus(self._read(save_path)[0])
+
+    def _write(self, path: str, number: int) -> None:
+        file_format.write(path, take_snapshot(self.checkpointed_objects(), number))
+
+    def _read(self, path: str | os.PathLike[str]) -> tuple[Restoration, int]:
+        snapshot = file_format.read(path)
+        restoration = Restoration(os.fspath(path), snapshot)
+        restoration.restore(self.checkpointed_objects())
+        return restoration, snapshot.save_counter

@@ -1,0 +1,185 @@
+"""Giving objects the values of a checkpoint, now and as they come into being."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import weakref
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+
+from drumline.training.checkpoint.building import after_build
+from drumline.training.checkpoint.parts import Parts, parts_of
+from drumline.training.checkpoint.snapshot import Snapshot, keeps_copies, variable_path
+from drumline.training.keras_internals import Variable
+
+_log = logging.getLogger("drumline")
+
+
+class Leftover:
+    """What of a checkpoint no object has taken yet.
+
+    Attributes:
+        paths: where it is.
+        expected: whether the user said that this is meant.
+    """
+
+    def __init__(self, name: str, paths: set[str]) -> None:
+        self.name = name
+        self.paths = paths
+        self.expected = False
+
+    def report(self) -> None:
+        """Tell the user, when nothing more can be restored from the checkpoint."""
+        if self.paths and not self.expected:
+            _log.warning(
+                "Values of the checkpoint %r were not used: %s. If that is meant, call "
+                "expect_partial() on what restore() returns.",
+                self.name,
+                some(sorted(self.paths)),
+            )
+
+
+class Restoration:
+    """One checkpoint on its way into the objects.
+
+    Layers and optimizers that are not built yet get their values when they are; until then they
+    keep this object alive.
+
+    Args:
+        name: the checkpoint's, for messages.
+        snapshot: what it holds.
+
+    Attributes:
+        missing: variables and iterators that exist, but have no value in the checkpoint.
+    """
+
+    def __init__(self, name: str, snapshot: Snapshot) -> None:
+        self._name = name
+        self._snapshot = snapshot
+        self.leftover = Leftover(name, {*snapshot.arrays, *snapshot.states})
+        self.missing: list[str] = []
+        self._waiting: set[int] = set()
+        weakref.finalize(self, self.leftover.report)
+
+    def restore(self, objects: dict[str, Any]) -> None:
+        """Give what exists below `objects` its values: all of it or, on an error, none.
+
+        Raises:
+            ValueError: if a value has another shape or dtype than its variable.
+        """
+        plan = _Plan(self._snapshot, self._name)
+        try:
+            for path, value in objects.items():
+                plan.add(value, path)
+            self._carry_out(plan)
+        except BaseException:
+            self.leftover.expected = True  # the error says why nothing was used
+            raise
+
+    def _carry_out(self, plan: _Plan) -> None:
+        for iterator, path in plan.positions:
+            iterator.restore(self._snapshot.states[path])
+        for variable, path in plan.assignments:
+            _give(variable, self._snapshot.arrays[path])
+        self.leftover.paths -= plan.taken
+        self.missing += plan.missing
+        for value, path in plan.growing:
+            if id(value) not in self._waiting:
+                self._waiting.add(id(value))
+                after_build(value, functools.partial(self._built, path))
+
+    def _built(self, path: str, value: Any) -> None:
+        plan = _Plan(self._snapshot, self._name)
+        plan.add(value, path)
+        self._waiting.discard(id(value))
+        # What was there before has its value, and may have been trained since.
+        plan.keep_only(self.leftover.paths)
+        self._carry_out(plan)
+
+
+class _Plan:
+    """What is to be done with the objects as they are now."""
+
+    def __init__(self, snapshot: Snapshot, name: str) -> None:
+        self._snapshot = snapshot
+        self._name = name
+        self._seen: set[int] = set()
+        self.assignments: list[tuple[Variable, str]] = []
+        self.positions: list[tuple[Any, str]] = []
+        self.growing: list[tuple[Any, str]] = []
+        self.missing: list[str] = []
+
+    @property
+    def taken(self) -> set[str]:
+        return {path for _, path in [*self.assignments, *self.positions]}
+
+    def add(self, value: Any, path: str) -> None:
+        path = self._snapshot.aliases.get(path, path)
+        if id(value) in self._seen:
+            return
+        self._seen.add(id(value))
+        parts = parts_of(value, path)
+        for index, variable in enumerate(parts.variables):
+            self._add_variable(variable, variable_path(path, index))
+        if parts.has_state:
+            self._add_position(value, path)
+        self._require_made(value, path, parts)
+        if parts.grows:
+            self.growing.append((value, path))
+        for name, child in parts.children.items():
+            self.add(child, f"{path}/{name}")
+
+    def keep_only(self, paths: set[str]) -> None:
+        self.assignments = [(v, path) for v, path in self.assignments if path in paths]
+        self.positions = []
+
+    def _add_variable(self, variable: Variable, path: str) -> None:
+        array = self._snapshot.arrays.get(path)
+        if array is None:
+            self.missing.append(path)
+            return
+        shape, dtype = tuple(variable.shape), np.dtype(jnp.dtype(variable.dtype))
+        if keeps_copies(variable):
+            shape = (len(variable.copies()), *shape)
+        if array.shape != shape or array.dtype != dtype:
+            raise ValueError(
+                f"The checkpoint {self._name!r} holds at {path!r} an array of shape {array.shape} "
+                f"and dtype {array.dtype}, but the variable {variable.path!r} is of shape {shape} "
+                f"and dtype {dtype}. Nothing was restored: build the objects as they were saved."
+            )
+        self.assignments.append((variable, path))
+
+    def _add_position(self, value: Any, path: str) -> None:
+        if path in self._snapshot.states:
+            self.positions.append((value, path))
+        else:
+            self.missing.append(path)
+
+    def _require_made(self, value: Any, path: str, parts: Parts) -> None:
+        next_path = variable_path(path, len(parts.variables))
+        if isinstance(value, keras.metrics.Metric) and next_path in self._snapshot.arrays:
+            raise ValueError(
+                f"The metric {value.name!r} at {path!r} has {len(parts.variables)} variables, and "
+                f"the checkpoint {self._name!r} more. Metrics that make their variables when they "
+                "are first updated cannot be restored before: call update_state once, then restore."
+            )
+
+
+def _give(variable: Variable, array: np.ndarray) -> None:
+    value = np.array(array)
+    if variable._value is None:  # a trace in progress made it: it gets its first value afterwards
+        variable._initializer = lambda shape, dtype=None: jnp.asarray(value)
+        return
+    with jax.ensure_compile_time_eval():
+        variable._direct_assign(jnp.array(value))
+
+
+def some(names: list[str]) -> str:
+    """A few of the names, and how many more there are."""
+    shown = ", ".join(map(repr, names[:5]))
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
