@@ -1,4 +1,4 @@
-"""Addresses of tasks, ``host:port``, and whether this machine can listen on one."""
+"""Addresses of tasks, ``host:port``, and listening on one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def split(address: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def require_free(address: str, task: str) -> None:
-    """Check that this machine can listen on `address`, the one that the cluster gives to `task`.
+def listen(address: str, task: str) -> socket.socket:
+    """A socket that listens on `address`, the one that the cluster gives to `task`.
 
     Raises:
         RuntimeError: if the port is taken, the address is another machine's, or the host's name
@@ -29,13 +29,18 @@ def require_free(address: str, task: str) -> None:
         family, kind, protocol, _, place = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(place)
-            probe.listen(1)
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(place)
+            listener.listen(1024)
+        except OSError:
+            listener.close()
+            raise
     except OSError as error:
         raise RuntimeError(
             f"{task} cannot listen on its address in the cluster, {address}: {error}. The address "
             f"must be one of this machine and its port free; check that this is the machine of "
             f"{task}, and that no process of an earlier run is left."
         ) from error
+    return listener

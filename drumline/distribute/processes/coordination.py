@@ -10,12 +10,10 @@ import jax
 
 from drumline.distribute.processes import jax_internals
 from drumline.distribute.processes.group import ProcessGroup
-from drumline.distribute.processes.local_process import LocalProcess
 from drumline.failure_record import Kind
 
 _FAILURE = "drumline/failure"
 _LEFT = "drumline/left"
-_PROCESS = "drumline/process"
 _STANDING = "drumline/standing"
 
 
@@ -45,18 +43,6 @@ class Coordination:
     def __init__(self, client: Any, group: ProcessGroup) -> None:
         self._client = client
         self._group = group
-
-    def exchange_processes(self, timeout_seconds: int) -> list[LocalProcess]:
-        """All processes of the group, by index, once each has called this."""
-        self._client.key_value_set(
-            f"{_PROCESS}/{self._group.process_index}", LocalProcess.this().to_json()
-        )
-        return [
-            LocalProcess.from_json(
-                self._client.blocking_key_value_get(f"{_PROCESS}/{index}", timeout_seconds * 1000)
-            )
-            for index in range(self._group.num_processes)
-        ]
 
     def tell_failure(self, failure: Failure) -> None:
         """Write `failure` down, unless another came first."""

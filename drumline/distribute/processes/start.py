@@ -15,6 +15,7 @@ from drumline.distribute.processes import addresses, environment, jax_internals
 from drumline.distribute.processes.coordination import Coordination
 from drumline.distribute.processes.ending import Ending
 from drumline.distribute.processes.group import ProcessGroup, Resolver, group_of
+from drumline.distribute.processes.meeting import meet
 from drumline.distribute.processes.membership import Membership
 from drumline.distribute.processes.monitor import Monitor
 from drumline.distribute.processes.watchdog import Watchdog
@@ -60,9 +61,9 @@ def start(
             just be slow, before it raises `PeerLostError`; by default XLA's limit (30 minutes).
 
     Raises:
-        RuntimeError: if JAX has started, or has joined other processes, already; if this process
-            cannot listen on its address; if the others do not come in time; if a limit for
-            collectives is asked of a jaxlib that has none.
+        RuntimeError: if JAX has started, or has joined other processes, already; if process 0
+            cannot listen on its address; if others do not come in time, or were told of another
+            cluster; if a limit for collectives is asked of a jaxlib that has none.
         ValueError: if the cluster or the task is not one to compute with.
     """
     global _running
@@ -131,28 +132,17 @@ def _require_fresh_jax() -> None:
 
 
 def _join(group: ProcessGroup, heartbeat: int, initialization: int) -> Membership:
-    own = group.addresses[group.process_index]
-    if group.process_index == 0:
-        addresses.require_free(own, group.task)
-    jax_internals.listen_on(addresses.split(own)[0])
+    processes = meet(group, initialization)
+    jax_internals.listen_on(addresses.split(group.addresses[group.process_index])[0])
     jax_internals.write_cache_from_every_process()
-    try:
-        client = jax_internals.connect(
-            group.addresses[0],
-            group.num_processes,
-            group.process_index,
-            heartbeat=heartbeat,
-            initialization=initialization,
-        )
-        coordination = Coordination(client, group)
-        processes = coordination.exchange_processes(initialization)
-    except jax.errors.JaxRuntimeError as error:
-        raise RuntimeError(
-            f"{group.task} ({own}) did not meet all of {', '.join(group.tasks)} within "
-            f"{initialization} s at {group.describe(0)}. Start every task of the cluster with the "
-            f"same addresses, and check that each machine reaches that address. JAX says: {error}"
-        ) from error
-    return Membership(group, coordination, processes, heartbeat)
+    client = jax_internals.connect(
+        group.addresses[0],
+        group.num_processes,
+        group.process_index,
+        heartbeat=heartbeat,
+        initialization=initialization,
+    )
+    return Membership(group, Coordination(client, group), processes, heartbeat)
 
 
 def _leave(pid: int, monitor: Monitor, ending: Ending) -> None:

@@ -29,7 +29,7 @@ class Cluster:
 
     Attributes:
         name: of the scenario.
-        does: the function.
+        does: the function; one of another module as ``"package.module:function"``.
         arguments: its arguments, by name.
         hosts: the host of each worker, an address of this machine or of a network namespace.
         zygotes: for each worker which of the test's zygotes forks it.
@@ -102,7 +102,11 @@ class Run:
     @property
     def names(self) -> list[str]:
         """All members' names."""
-        return [member["name"] for _, members in self._members for member in members]
+        return [name for number in range(len(self._zygotes)) for name in self.names_of(number)]
+
+    def names_of(self, number: int) -> list[str]:
+        """The names of a zygote's members."""
+        return [member["name"] for member in self._members_of(number)]
 
     def _members_of(self, number: int) -> list[dict[str, Any]]:
         return [

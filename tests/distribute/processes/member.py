@@ -91,7 +91,7 @@ def train() -> None:
         devices=[jax.local_device_count(), jax.device_count()],
         total=total[0].tolist(),
         listening=listening_addresses(),
-        term=signal.getsignal(signal.SIGTERM) is signal.SIG_DFL,
+        sigterm_ends=not _caught(signal.SIGTERM),
         **counts,
     )
     try:
@@ -114,6 +114,12 @@ def listening_addresses() -> list[str]:
     return sorted(found)
 
 
+def _caught(number: int) -> bool:
+    status = Path("/proc/self/status").read_text()
+    masks = dict(line.split(":\t") for line in status.splitlines() if line.startswith("Sig"))
+    return bool((int(masks["SigCgt"], 16) | int(masks["SigIgn"], 16)) >> (number - 1) & 1)
+
+
 def _ip(hexadecimal: str) -> str:
     words = [hexadecimal[start : start + 8] for start in range(0, len(hexadecimal), 8)]
     address = ipaddress.ip_address(b"".join(bytes.fromhex(word)[::-1] for word in words))
@@ -124,9 +130,9 @@ def _is_link(entry: os.DirEntry[str]) -> bool:
     return os.path.islink(entry.path)
 
 
-def alone(timeout: int) -> None:
+def alone(seconds: int) -> None:
     """Wait for a peer that does not come."""
-    processes.start(TFConfigClusterResolver(), initialization_timeout_seconds=timeout)
+    processes.start(TFConfigClusterResolver(), initialization_timeout_seconds=seconds)
 
 
 def raise_error(mine: bool, compute: Compute, seconds: float) -> None:

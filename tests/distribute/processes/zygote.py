@@ -7,11 +7,13 @@ standard input, and writes a line for each event: ``{"started": name, "pid": ...
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
 import time
 import warnings
+from collections.abc import Callable
 
 import member
 
@@ -20,7 +22,10 @@ from drumline.distribute import cluster_resolver, processes  # noqa: F401
 
 def main() -> None:
     names: dict[int, str] = {}
-    for task in json.loads(sys.stdin.readline()):
+    tasks = json.loads(sys.stdin.readline())
+    for task in tasks:
+        _function(task["does"])
+    for task in tasks:
         pid = os.fork()
         if pid == 0:
             _become(task)
@@ -37,7 +42,16 @@ def _become(task: dict[str, object]) -> None:
     for stream in (1, 2):
         os.dup2(log, stream)
     os.environ.update(task["env"])  # type: ignore[call-overload]
-    getattr(member, str(task["does"]))(**task["arguments"])  # type: ignore[arg-type]
+    _function(str(task["does"]))(**task["arguments"])  # type: ignore[arg-type]
+
+
+def _function(name: str) -> Callable[..., None]:
+    """A function of `member`, or of another module: ``"package.module:function"``."""
+    module, _, function = name.rpartition(":")
+    found: Callable[..., None] = getattr(
+        importlib.import_module(module) if module else member, function
+    )
+    return found
 
 
 def _tell(**event: object) -> None:

@@ -1,0 +1,54 @@
+"""Two hosts with an address each and a cable between them, which is then cut."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Iterator
+
+import pytest
+from clusters import Cluster, Ended, running
+
+from tests.network_namespaces import two_hosts
+
+HEARTBEAT, SOON = 8, 15.0
+
+
+@pytest.fixture(scope="module")
+def outcome(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[list[Ended], list[Ended], float]]:
+    """How the members of two clusters ended, and when the cable was cut between the second's."""
+    with two_hosts() as hosts:
+        options = {"hosts": hosts.addresses, "zygotes": (0, 1)}
+        cut = {"index": 9, "fault": "none", "heartbeat_timeout_seconds": HEARTBEAT}
+        clusters = [
+            Cluster("train", "train", **options),
+            Cluster("cut", "together", cut, **options),
+        ]
+        start = [functools.partial(hosts.run, host) for host in (0, 1)]
+        with running(tmp_path_factory.mktemp("hosts"), clusters, start) as run:
+            run.wait_for("train 0", "train 1")
+            for name in ("cut 0", "cut 1"):
+                run.wait_until(name, '"joined"')
+            moment = time.time()
+            hosts.link_down(1)
+            run.wait_for("cut 0", "cut 1")
+            yield run.ended("train"), run.ended("cut"), moment
+
+
+def test_hosts_compute_together(outcome: tuple[list[Ended], list[Ended], float]) -> None:
+    for index, end in enumerate(outcome[0]):
+        assert end.status == 0, end.log
+        assert end.facts["total"] == [3.0] * 4
+        assert set(end.facts["listening"]) == {f"10.77.0.{index + 1}"}
+
+
+def test_a_cut_cable_ends_both_in_time(outcome: tuple[list[Ended], list[Ended], float]) -> None:
+    _, (chief, worker), moment = outcome
+    assert chief.record is not None and chief.status == 69
+    assert (chief.record.kind, chief.record.peer) == ("peer lost", "worker:1")
+    assert chief.record.message.startswith("worker:1 (10.77.0.2:")
+    assert worker.status != 0  # JAX may end it before it can say more than JAX does
+    assert worker.record is not None or "coordination service" in worker.log.lower(), worker.log
+    assert max(chief.time, worker.time) - moment < HEARTBEAT + SOON
