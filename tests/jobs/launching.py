@@ -54,7 +54,8 @@ class Launcher:
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
         """What the launcher is started with."""
         ours = {"PYTHONPATH": str(ROOT), "TEST_DIR": str(self.directory), "COLUMNS": "200"}
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("DRUMLINE", "TF_CONFIG"))}
+        steering = ("DRUMLINE", "TF_CONFIG", "PYTHON")
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(steering)}
         return {**kept, **ours, **(extra or {})}
 
     def arguments(self, *options: str, body: str) -> list[str]:

@@ -7,9 +7,19 @@ import os
 import pty
 import signal
 import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from drumline.jobs.launch.attempt import Attempt
+from drumline.jobs.launch.child import Child
+from drumline.jobs.launch.coordination import SingleHost
+from drumline.jobs.launch.loop import Loop
+from drumline.jobs.launch.options import Options
+from drumline.jobs.launch.tasks import Layout
+from drumline.jobs.launch.view import View
 from tests.jobs.launching import Launcher, alive, wait_until
 
 
@@ -61,7 +71,6 @@ def test_a_second_interrupt_kills_at_once(launcher: Launcher) -> None:
     job = launcher.start("--workers", "2", "--grace-seconds", "1000", body=_DEAF)
     pids = [int(launcher.told(f"pid-{index}")) for index in (0, 1)]
     job.send_signal(signal.SIGINT)
-    job.send_signal(signal.SIGINT)  # one key pressed may arrive twice
     launcher.told("heard-0"), launcher.told("heard-1")
     time.sleep(0.3)
     assert all(map(alive, pids))
@@ -69,6 +78,26 @@ def test_a_second_interrupt_kills_at_once(launcher: Launcher) -> None:
     job.communicate(timeout=30)
     assert job.returncode == 130
     assert not any(map(alive, pids))
+
+
+def test_one_key_pressed_that_arrives_twice_does_not_kill(tmp_path: Path) -> None:
+    heard: list[str] = []
+    child = SimpleNamespace(
+        stop=lambda signum, grace: heard.append(signal.Signals(signum).name),
+        kill=lambda: heard.append("killed"),
+    )
+    loop = SimpleNamespace(signals=[signal.SIGINT, signal.SIGINT, signal.SIGTERM])
+    view = SimpleNamespace(note=lambda text: None)
+    options = Options(("true",), Layout(1), tmp_path)
+    attempt = Attempt(
+        [cast(Child, child)], options, cast(Loop, loop), cast(View, view), SingleHost(), tmp_path
+    )
+    attempt._heed_signals()
+    assert heard == ["SIGINT"] and attempt.interrupted == signal.SIGINT
+    attempt._interrupted_at -= 1
+    loop.signals += [signal.SIGTERM, signal.SIGINT]
+    attempt._heed_signals()
+    assert heard == ["SIGINT", "killed"], "the key, not what batch systems send"
 
 
 _DETACHED = """
@@ -96,6 +125,21 @@ def test_a_killed_launcher_leaves_nothing_behind(launcher: Launcher, whole_group
         job.kill()
     wait_until(lambda: not any(map(alive, pids)))
     job.communicate(timeout=30)  # and nobody holds its output open
+
+
+def test_the_kernel_ends_the_processes_where_the_guardian_is_killed_too(
+    launcher: Launcher,
+) -> None:
+    job = launcher.start("--workers", "2", body="tell(f'pid-{index}', os.getpid()); time.sleep(60)")
+    pids = [int(launcher.told(f"pid-{index}")) for index in (0, 1)]
+    children = Path(f"/proc/{job.pid}/task/{job.pid}/children")
+    if not children.exists():
+        pytest.skip("this kernel does not list a process's children")
+    (guardian,) = set(map(int, children.read_text().split())) - set(pids)
+    os.kill(guardian, signal.SIGKILL)
+    assert all(map(alive, pids))
+    job.kill()
+    wait_until(lambda: not any(map(alive, pids)))
 
 
 def test_what_processes_leave_behind_is_ended_with_the_job(launcher: Launcher) -> None:

@@ -80,6 +80,7 @@ sys.exit(1)
     assert "Failed first: worker:1, which was suspended (SIGSTOP)" in done.stdout
     assert "After it: worker:0 lost worker:1" in done.stdout
     assert "worker:1 suspended" in done.stdout
+    assert "worker:1 stopped (SIGTERM)" in done.stdout, "it was woken to hear of its end"
     assert not alive(int(launcher.told("pid")))
 
 
