@@ -1,5 +1,7 @@
 """Everything that ``import drumline`` offers, and what it changes in Keras and JAX."""
 
+import importlib.metadata
+
 from drumline import _backend
 
 _backend.select_keras_backend()
@@ -29,6 +31,8 @@ from drumline.training import (  # noqa: E402
     value_and_grad,
 )
 
+__version__ = importlib.metadata.version("drumline")
+
 _large_buffers.keep()
 lowerings.install()
 keras.install()
@@ -40,6 +44,7 @@ __all__ = [
     "Variable",
     "VariableAggregation",
     "VariableSynchronization",
+    "__version__",
     "config",
     "data",
     "datasets",

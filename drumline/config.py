@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 import os
 import re
 import warnings
+from collections.abc import Sequence
 
 import jax
 
@@ -66,6 +68,43 @@ def set_logical_devices(kind: str, n: int) -> None:
             stacklevel=2,
         )
     jax.config.update("jax_num_cpu_devices", count)
+
+
+@dataclasses.dataclass(frozen=True)
+class LogicalDeviceConfiguration:
+    """One of the devices into which another is divided, as ``tf.config``'s; it has no options."""
+
+
+def set_logical_device_configuration(
+    device: str, logical_devices: Sequence[LogicalDeviceConfiguration]
+) -> None:
+    """Divide a physical device, as ``tf.config.set_logical_device_configuration``.
+
+    Args:
+        device: the CPU, ``"cpu:0"``; other devices cannot be divided.
+        logical_devices: one entry for each device it becomes.
+
+    Raises:
+        RuntimeError, ValueError, TypeError: as `set_logical_devices`.
+    """
+    kind, _, number = str(device).partition(":")
+    if number not in ("", "0"):
+        raise ValueError(f"There is one physical CPU, 'cpu:0', got {device!r}.")
+    set_logical_devices(kind, len(logical_devices))
+
+
+def list_physical_devices(kind: str | None = None) -> list[str]:
+    """The devices before any is divided, as ``tf.config.list_physical_devices``.
+
+    Asked for the CPU alone it does not start JAX, so that the CPU can still be divided.
+
+    Args:
+        kind: ``"cpu"``, ``"gpu"`` or ``"tpu"``, in any case; by default all.
+    """
+    if kind is not None and kind.lower() == "cpu":
+        return ["cpu:0"]
+    listed = list_logical_devices(kind)
+    return [name for name in listed if not name.startswith("cpu:") or name == "cpu:0"]
 
 
 def list_logical_devices(kind: str | None = None) -> list[str]:

@@ -1,0 +1,72 @@
+"""TensorFlow's two guides run as they are written, but for names of operations on arrays."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GUIDES = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What the guides print."""
+    directory = tmp_path_factory.mktemp("guides")
+    names = ["custom_training", "distributed_input"]
+    running = {
+        name: subprocess.Popen(
+            [sys.executable, "-W", "error", GUIDES / f"{name}.py", str(directory)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name in names
+    }
+    texts = {}
+    for name, process in running.items():
+        out, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        texts[name] = out
+    return texts
+
+
+def numbers(text: str, pattern: str) -> list[list[float]]:
+    return [[float(number) for number in found.groups()] for found in re.finditer(pattern, text)]
+
+
+def test_custom_training(printed: dict[str, str]) -> None:
+    text = printed["custom_training"]
+    assert "Number of devices: 2" in text
+    number = r"([\d.]+)"
+    epochs = numbers(text, rf"Loss: {number}, Accuracy: {number}")
+    assert len(epochs) == 9
+    losses = [loss for loss, _ in epochs]
+    assert losses[0] > 2 > losses[-1] and epochs[-1][1] > 80
+    ((restored,),) = numbers(text, rf"without strategy: {number}")
+    ((trained,),) = numbers(text, rf"trained model: {number}")
+    assert restored == pytest.approx(trained, abs=1e-3) and trained > 30
+
+
+def test_distributed_input(printed: dict[str, str]) -> None:
+    text = printed["distributed_input"]
+    lines = text.splitlines()
+    assert "1) cpu:1" in lines
+    assert lines.count("plain (16, 1)") == 6 and lines.count("plain (4, 1)") == 1
+    assert text.count("Loss is  PerReplica") == 7 + 10
+    assert "policy DATA" in lines
+    assert "from function [(4, 16, 1), (0, 16, 1)]" in lines
+    assert sum(line.startswith("optional (Array(") for line in lines) == 3
+    assert lines.count("twice 4 (8, 1)") == 6
+    lookups = [line for line in lines if line.startswith("lookup")]
+    assert lookups == [
+        "lookup [[1, 3], [0, 1]]",
+        "lookup [[3, 0], [1, 3]]",
+        "lookup [[0, 1], [3, 0]]",
+    ]
+    assert "ordered True" in lines
+    assert lines.count("value [0, 1]") == 4
+    assert lines.count("generated [(2,), (2,)] float32") == 4
