@@ -84,7 +84,8 @@ class Ending:
             )
         except OSError as error:
             print(f"drumline: the failure record was not written: {error}", file=sys.stderr)
-        self._tell(Failure(group.task, kind, " ".join((what or message).split()), peer))
+        if peer != group.tasks[0]:  # nobody answers there
+            self._tell(Failure(group.task, kind, " ".join((what or message).split()), peer))
         if group.process_index == 0:
             time.sleep(_COORDINATOR_LINGERS_SECONDS)  # the others read what it keeps
         _flush()

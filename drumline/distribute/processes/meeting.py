@@ -10,7 +10,7 @@ import contextlib
 import json
 import socket
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from drumline.distribute.processes import addresses
 from drumline.distribute.processes.group import ProcessGroup
@@ -21,8 +21,20 @@ _GREETING_SECONDS = 2.0
 _LONGEST = 1 << 20
 
 
-def meet(group: ProcessGroup, timeout_seconds: float) -> list[LocalProcess]:
-    """All processes of the group by index, once all are there.
+class Meeting(NamedTuple):
+    """What comes of a meeting.
+
+    Attributes:
+        processes: all of the group, by index.
+        connections: to process 0, or from it to each other one, by index; they stay open.
+    """
+
+    processes: list[LocalProcess]
+    connections: dict[int, socket.socket]
+
+
+def meet(group: ProcessGroup, timeout_seconds: float) -> Meeting:
+    """Wait until all processes of the group are there.
 
     Raises:
         RuntimeError: if this process 0 cannot listen on its address, if some do not come in time,
@@ -39,32 +51,36 @@ def meet(group: ProcessGroup, timeout_seconds: float) -> list[LocalProcess]:
     return found
 
 
-def _host(group: ProcessGroup, until: float) -> list[LocalProcess] | str:
+def _host(group: ProcessGroup, until: float) -> Meeting | str:
     come = {0: LocalProcess.this().to_json()}
-    with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(addresses.listen(group.addresses[0], group.task))
-        guests: list[socket.socket] = []
-        while len(come) < group.num_processes:
-            if time.monotonic() > until:
-                missing = [task for i, task in enumerate(group.tasks) if i not in come]
-                return f"{', '.join(missing)} did not come"
-            listener.settimeout(max(0.01, until - time.monotonic()))
-            with contextlib.suppress(OSError):  # nobody for long, or one who left at once
-                guest, _ = listener.accept()
-                stack.enter_context(guest)
-                greeting = _receive(guest)
-                if greeting is None:
-                    continue
-                _require_same_cluster(group, greeting, guest)
-                come[int(greeting["index"])] = greeting["process"]
-                guests.append(guest)
+    guests: dict[int, socket.socket] = {}
+    with contextlib.ExitStack() as on_failure:
+        with addresses.listen(group.addresses[0], group.task) as listener:
+            while len(come) < group.num_processes:
+                if time.monotonic() > until:
+                    missing = [task for i, task in enumerate(group.tasks) if i not in come]
+                    return f"{', '.join(missing)} did not come"
+                listener.settimeout(max(0.01, until - time.monotonic()))
+                with contextlib.suppress(OSError):  # nobody for long, or one who left at once
+                    guest = on_failure.enter_context(listener.accept()[0])
+                    greeting = _receive(guest)
+                    if greeting is None:
+                        guest.close()
+                        continue
+                    _require_same_cluster(group, greeting, guest)
+                    come[greeting["index"]] = greeting["process"]
+                    guests[greeting["index"]] = guest
         everybody = [come[index] for index in range(group.num_processes)]
-        for guest in guests:
-            _send(guest, {"everybody": everybody})
-        return [LocalProcess.from_json(text) for text in everybody]
+        for index, guest in guests.items():
+            try:
+                _send(guest, {"everybody": everybody})
+            except OSError:
+                return f"{group.tasks[index]} came, and left before all were there"
+        on_failure.pop_all()
+    return Meeting([LocalProcess.from_json(text) for text in everybody], guests)
 
 
-def _visit(group: ProcessGroup, until: float) -> list[LocalProcess] | str:
+def _visit(group: ProcessGroup, until: float) -> Meeting | str:
     greeting = {
         "tasks": group.tasks,
         "addresses": group.addresses,
@@ -73,23 +89,26 @@ def _visit(group: ProcessGroup, until: float) -> list[LocalProcess] | str:
     }
     problem = ""
     while (left := until - time.monotonic()) > 0:
+        answer = None
         try:
-            with socket.create_connection(addresses.split(group.addresses[0]), left) as host:
+            host = socket.create_connection(addresses.split(group.addresses[0]), left)
+            with contextlib.ExitStack() as on_failure:
+                on_failure.enter_context(host)
                 _send(host, greeting)
                 answer = _receive(host, left)
+                if answer and "everybody" in answer:
+                    on_failure.pop_all()
+            problem = f"{group.tasks[0]} was there, but not all the others came"
         except OSError as error:
             problem = f"{group.tasks[0]} does not answer ({error})"
-            time.sleep(_RETRY_SECONDS)
-            continue
-        if answer is None:
-            problem = f"{group.tasks[0]} was there, but not all the others came"
-            time.sleep(_RETRY_SECONDS)
-        elif "refused" in answer:
+        if answer and "everybody" in answer:
+            everybody = [LocalProcess.from_json(text) for text in answer["everybody"]]
+            return Meeting(everybody, {0: host})
+        if answer and "refused" in answer:
             raise RuntimeError(
                 f"{group.task} was refused by {group.describe(0)}: {answer['refused']}"
             )
-        else:
-            return [LocalProcess.from_json(text) for text in answer["everybody"]]
+        time.sleep(_RETRY_SECONDS)
     return problem or f"{group.tasks[0]} does not answer"
 
 

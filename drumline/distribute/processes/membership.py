@@ -81,6 +81,16 @@ class Membership:
             f"has sent no heartbeat for {self.heartbeat_timeout_seconds} s: it {what}",
         )
 
+    def line_ended(self, index: int, silent: bool) -> Blame:
+        """Who is to blame when the connection to process `index` has ended."""
+        if silent:
+            what = "does not answer: its machine or its link is down"
+        elif self.processes[index].condition() == "running":
+            what = "has closed its connection"
+        else:
+            what = "has died (killed, or aborted)"
+        return Blame(self.group.tasks[index], what)
+
     def sentence(self, blame: Blame) -> str:
         """`blame` in words, with the peer's address."""
         if blame.peer is None:

@@ -11,6 +11,7 @@ import jax
 
 from drumline.distribute.processes.coordination import Failure
 from drumline.distribute.processes.ending import STUCK_EXIT_CODE, Ending
+from drumline.distribute.processes.lines import Lines, silence_seconds
 from drumline.distribute.processes.membership import Blame, Membership
 from drumline.distribute.processes.stacks import main_thread_stands, stacks_of_all_threads
 from drumline.distribute.processes.watchdog import Watchdog
@@ -23,14 +24,18 @@ _OWN_ERROR_SECONDS = 0.3
 class Monitor:
     """Ends this process when another has failed or has fallen silent."""
 
-    def __init__(self, membership: Membership, ending: Ending, watchdog: Watchdog) -> None:
+    def __init__(
+        self, membership: Membership, lines: Lines, ending: Ending, watchdog: Watchdog
+    ) -> None:
         self._membership = membership
+        self._lines = lines
         self._ending = ending
         self._watchdog = watchdog
         self._stopped = threading.Event()
+        self._coordinator_stopped = 0
         self._threads = [
             threading.Thread(target=target, name=f"drumline-{target.__name__}", daemon=True)
-            for target in (self._listen, self._watch)
+            for target in (self._listen, self._watch, self._hold)
         ]
 
     def start(self) -> None:
@@ -41,9 +46,11 @@ class Monitor:
     def stop(self) -> None:
         """Let the threads end; they do so once this process is no longer part of the group."""
         self._stopped.set()
+        self._lines.stop()
 
     def join(self) -> None:
         """Wait for the threads, which after the end of the group takes no time."""
+        self._lines.close()
         for thread in self._threads:
             thread.join(1.0)
 
@@ -71,6 +78,26 @@ class Monitor:
             if missing - done and not self._stopped.is_set():
                 self._lost(self._membership.silent(min(missing - done)))
             expected -= done
+
+    def _hold(self) -> None:
+        self._lines.watch(self._line_ended, self._glance)
+
+    def _line_ended(self, index: int, silent: bool) -> None:
+        if index != 0:  # it may have done its work, or told of a failure
+            time.sleep(_OWN_ERROR_SECONDS)
+            coordination = self._membership.coordination
+            if index in coordination.left() or coordination.failure() or self._stopped.is_set():
+                return
+        self._lost(self._membership.line_ended(index, silent))
+
+    def _glance(self) -> None:
+        """A stopped process 0 keeps its connections, and JAX would end this one without a word."""
+        if self._membership.group.process_index == 0:
+            return
+        stopped = self._membership.processes[0].condition() == "stopped"
+        self._coordinator_stopped = self._coordinator_stopped + 1 if stopped else 0
+        if self._coordinator_stopped > silence_seconds(self._membership.heartbeat_timeout_seconds):
+            self._lost(Blame(self._membership.group.tasks[0], "is stopped (SIGSTOP, a debugger)"))
 
     def _stuck(self, failure: Failure) -> None:
         """Say where this process stands when a step of another's does not end."""

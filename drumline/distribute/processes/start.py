@@ -15,7 +15,8 @@ from drumline.distribute.processes import addresses, environment, jax_internals
 from drumline.distribute.processes.coordination import Coordination
 from drumline.distribute.processes.ending import Ending
 from drumline.distribute.processes.group import ProcessGroup, Resolver, group_of
-from drumline.distribute.processes.meeting import meet
+from drumline.distribute.processes.lines import Lines
+from drumline.distribute.processes.meeting import Meeting, meet
 from drumline.distribute.processes.membership import Membership
 from drumline.distribute.processes.monitor import Monitor
 from drumline.distribute.processes.watchdog import Watchdog
@@ -82,10 +83,12 @@ def start(
     environment.apply_launcher_settings()
     if collective_timeout_seconds is not None:
         environment.limit_collectives(collective_timeout_seconds)
-    membership = _join(group, heartbeat_timeout_seconds, initialization_timeout_seconds)
+    meeting = meet(group, initialization_timeout_seconds)
+    membership = _join(group, meeting, heartbeat_timeout_seconds, initialization_timeout_seconds)
     ending = Ending(membership)
     watchdog_of_steps = Watchdog(ending)
-    monitor = Monitor(membership, ending, watchdog_of_steps)
+    lines = Lines(meeting.connections, heartbeat_timeout_seconds)
+    monitor = Monitor(membership, lines, ending, watchdog_of_steps)
     ending.install()
     monitor.start()
     atexit.register(_leave, os.getpid(), monitor, ending)
@@ -131,8 +134,7 @@ def _require_fresh_jax() -> None:
         )
 
 
-def _join(group: ProcessGroup, heartbeat: int, initialization: int) -> Membership:
-    processes = meet(group, initialization)
+def _join(group: ProcessGroup, meeting: Meeting, heartbeat: int, initialization: int) -> Membership:
     jax_internals.listen_on(addresses.split(group.addresses[group.process_index])[0])
     jax_internals.write_cache_from_every_process()
     client = jax_internals.connect(
@@ -142,7 +144,7 @@ def _join(group: ProcessGroup, heartbeat: int, initialization: int) -> Membershi
         heartbeat=heartbeat,
         initialization=initialization,
     )
-    return Membership(group, Coordination(client, group), processes, heartbeat)
+    return Membership(group, Coordination(client, group), meeting.processes, heartbeat)
 
 
 def _leave(pid: int, monitor: Monitor, ending: Ending) -> None:

@@ -159,6 +159,13 @@ def send(number: int) -> Fault:
     return fault
 
 
+def kill_while_others_idle(mine: bool, compute: Compute, seconds: float) -> None:
+    if mine:
+        say(fault=time.time())
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(120)
+
+
 def hang(mine: bool, compute: Compute, seconds: float) -> None:
     for step in range(3, 6):
         if mine and step == 4:
@@ -203,6 +210,7 @@ def keep_computing(compute: Compute) -> None:
 FAULTS = {
     "raise": raise_error,
     "raise while others idle": raise_while_others_idle,
+    "kill while others idle": kill_while_others_idle,
     "kill": send(signal.SIGKILL),
     "stop": send(signal.SIGSTOP),
     "terminate": send(signal.SIGTERM),

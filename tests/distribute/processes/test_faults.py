@@ -6,15 +6,19 @@ those of JAX's own exit barriers and heartbeats (300 and 100 seconds).
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 
 import pytest
 from clusters import Cluster, Ended, Run, running
 
+from drumline.distribute.processes import environment, jax_internals
+
 SOON = 15.0  # what takes about a second on an idle machine
 HEARTBEAT, COLLECTIVE, WATCHDOG, WORK = 10, 3, 3.0, 7.0
 EXCEPTION, PEER_LOST, STUCK = 1, 69, 70
+LIMITED = jax_internals.xla_knows_flag("--xla_cpu_collective_timeout_seconds")
 THREE = {"hosts": ["127.0.0.1"] * 3, "zygotes": [0] * 3}
 
 
@@ -28,7 +32,9 @@ SCENARIOS = [
     cluster("kill"),
     cluster("kill", 0),
     cluster("stop", heartbeat_timeout_seconds=HEARTBEAT),
-    cluster("be late", seconds=60, collective_timeout_seconds=COLLECTIVE),
+    cluster("stop", 0, heartbeat_timeout_seconds=HEARTBEAT),
+    Cluster("kill idle", "together", {"index": 1, "fault": "kill while others idle"}, **THREE),
+    *([cluster("be late", seconds=60, collective_timeout_seconds=COLLECTIVE)] if LIMITED else []),
     cluster("terminate"),
     cluster("hang", seconds=WATCHDOG),
     Cluster("leave 1", "together", {"index": 1, "fault": "leave"}, **THREE),
@@ -40,7 +46,7 @@ SCENARIOS = [
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     with running(tmp_path_factory.mktemp("faults"), SCENARIOS) as started:
-        stopped = ["stop 1 1"]
+        stopped = ["stop 1 1", "stop 0 0"]
         started.wait_for(*(name for name in started.names if name not in stopped))
         for name in stopped:
             started.kill(name)
@@ -94,8 +100,12 @@ def test_a_killed_worker_is_named(run: Run) -> None:
 def test_a_killed_coordinator_ends_the_others(run: Run) -> None:
     culprit, survivor = run.ended("kill 0")
     assert culprit.status == -signal.SIGKILL
-    assert survivor.status != 0  # JAX may end it before it can say more than JAX does
-    assert "coordination service" in survivor.log or survivor.record is not None
+    assert survivor.status != 0
+    if survivor.record is None:  # JAX's own abort was quicker
+        assert "coordination service" in survivor.log.lower()
+    else:
+        assert (survivor.record.kind, survivor.record.peer) == ("peer lost", "worker:0")
+        assert "worker:0 (127.0.0.1:" in survivor.log and "has died (killed" in survivor.log
     assert after_fault(culprit, survivor) < SOON
 
 
@@ -112,6 +122,20 @@ def test_a_stopped_worker_is_found_by_its_heartbeat(run: Run) -> None:
     assert after_fault(culprit, survivor) < HEARTBEAT + SOON
 
 
+def test_a_stopped_coordinator_is_named(run: Run) -> None:
+    culprit, survivor = run.ended("stop 0")
+    assert "is stopped (SIGSTOP, a debugger)" in lost(survivor, "worker:0")
+    assert after_fault(culprit, survivor) < HEARTBEAT + SOON
+
+
+def test_a_killed_worker_is_missed_by_those_that_only_wait(run: Run) -> None:
+    first, culprit, third = run.ended("kill idle")
+    for survivor in (first, third):
+        assert "has died (killed, or aborted)" in lost(survivor, "worker:1")
+        assert after_fault(culprit, survivor) < SOON
+
+
+@pytest.mark.skipif(not LIMITED, reason="this jaxlib has no limit for collectives on CPUs")
 def test_a_late_worker_is_found_by_the_collective_s_limit(run: Run) -> None:
     survivor, culprit = run.ended("be late 1")
     assert "did not answer in time. A collective failed in step" in lost(survivor, "worker:1")
@@ -144,6 +168,17 @@ def test_a_process_that_leaves_too_early_is_named(run: Run) -> None:
         assert "has ended (the end of its script, or sys.exit)" in lost(survivor, "worker:1")
         assert "must take the same number of steps" in survivor.log
         assert after_fault(culprit, survivor) < SOON
+
+
+def test_a_jaxlib_without_the_limit_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jax_internals, "xla_knows_flag", lambda flag: False)
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=x")
+    with pytest.raises(RuntimeError, match="cannot limit how long a collective on CPUs waits"):
+        environment.limit_collectives(5)
+    monkeypatch.undo()
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_collective_timeout_seconds=9")
+    environment.limit_collectives(5)
+    assert os.environ["XLA_FLAGS"] == "--xla_cpu_collective_timeout_seconds=9"
 
 
 @pytest.mark.parametrize("early", [0, 1])

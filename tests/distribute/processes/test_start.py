@@ -22,7 +22,7 @@ from drumline.distribute.cluster_resolver import (
 from drumline.distribute.processes import addresses, jax_internals
 from drumline.distribute.processes.group import group_of
 from drumline.distribute.processes.local_process import LocalProcess
-from drumline.distribute.processes.meeting import meet
+from drumline.distribute.processes.meeting import Meeting, meet
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
 
@@ -156,7 +156,13 @@ def meeting_of(address: str, told: str, seconds: float = 20) -> tuple[Any, Any]:
     second = group_of(resolver({**cluster, "worker": [address, told]}, "worker", 1))
     with ThreadPoolExecutor() as pool:
         futures = [pool.submit(meet, each, seconds) for each in (second, first)]
-        return tuple(each.exception() or each.result() for each in reversed(futures))
+        return tuple(each.exception() or _processes(each.result()) for each in reversed(futures))
+
+
+def _processes(meeting: Meeting) -> list[LocalProcess]:
+    for connection in meeting.connections.values():
+        connection.close()
+    return meeting.processes
 
 
 def test_processes_meet() -> None:
