@@ -23,6 +23,7 @@ _REFUSED: list[tuple[list[str], str]] = [
     (["--workers", "1", "--host", "no host", "true"], "the address 'no host' is unknown"),
     (["--workers", "1", "--nodes", "2", "true"], "--nodes 2 needs --rendezvous"),
     (["--workers", "1", "--node-rank", "1", "true"], "hosts are numbered 0 to 0"),
+    (["--workers", "1", "--rendezvous-token", "", "true"], "--rendezvous-token is empty"),
     (["--workers", "1", "--rendezvous", "a:1", "true"], "--rendezvous needs --nodes"),
     (["--workers", "1", "--nodes", "2", "--rendezvous", "a", "true"], "takes HOST:PORT"),
     (

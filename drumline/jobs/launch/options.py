@@ -122,3 +122,5 @@ def _check_nodes(options: Options) -> None:
         )
     if nodes == 1 and options.rendezvous is not None:
         raise LaunchError("--rendezvous needs --nodes, the number of hosts that meet there.")
+    if options.token == "":
+        raise LaunchError("--rendezvous-token is empty. Leave it out, or give a secret.")

@@ -30,18 +30,19 @@ def meet(options: Options, loop: Loop, say: Callable[[str], None]) -> tuple[Lead
     """
     assert options.rendezvous is not None
     host, port = split_address(options.rendezvous)
-    family, address = resolve(host, port)
-    if address[0] in _ANYWHERE:
+    if host in _ANYWHERE:
         raise LaunchError(
             f"--rendezvous {options.rendezvous} names no particular address. Give the one of "
             f"host 0 that the others can reach."
         )
     hello, token, seconds = hello_of(options), options.token, options.rendezvous_seconds
     if options.node_rank == 0:
+        family, address = resolve(host, port)
         listener = listen(address, family)
         say(f"Waiting at {options.rendezvous} for {hello.nodes - 1} more of {hello.nodes} hosts.")
         channels = Gathering(listener, hello, token, loop, say).gather(seconds)
         return Leader(channels, loop), options.host or address[0]
     say(f"Joining host 0 at {options.rendezvous}.")
-    channel, heard = join(address, hello, token, loop, seconds)
+    # Its name may be unknown until host 0 has come: it is resolved at each try to connect.
+    channel, heard = join((host, port), hello, token, loop, seconds)
     return Member(channel, loop, heard), options.host or channel.local_address
