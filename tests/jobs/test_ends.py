@@ -127,19 +127,25 @@ def test_a_killed_launcher_leaves_nothing_behind(launcher: Launcher, whole_group
     job.communicate(timeout=30)  # and nobody holds its output open
 
 
-def test_the_kernel_ends_the_processes_where_the_guardian_is_killed_too(
-    launcher: Launcher,
-) -> None:
-    job = launcher.start("--workers", "2", body="tell(f'pid-{index}', os.getpid()); time.sleep(60)")
+@pytest.mark.parametrize("launcher_too", [True, False])
+def test_a_killed_guardian_is_not_needed(launcher: Launcher, launcher_too: bool) -> None:
+    body = "tell(f'pid-{index}', os.getpid()); wait_for('end')"
+    job = launcher.start("--workers", "2", body=body)
     pids = [int(launcher.told(f"pid-{index}")) for index in (0, 1)]
     children = Path(f"/proc/{job.pid}/task/{job.pid}/children")
     if not children.exists():
         pytest.skip("this kernel does not list a process's children")
     (guardian,) = set(map(int, children.read_text().split())) - set(pids)
     os.kill(guardian, signal.SIGKILL)
+    wait_until(lambda: not alive(guardian))
     assert all(map(alive, pids))
-    job.kill()
-    wait_until(lambda: not any(map(alive, pids)))
+    if launcher_too:
+        job.kill()
+        wait_until(lambda: not any(map(alive, pids)))
+    else:
+        (launcher.directory / "end").touch()
+        output, _ = job.communicate(timeout=30)
+        assert job.returncode == 0, output
 
 
 def test_what_processes_leave_behind_is_ended_with_the_job(launcher: Launcher) -> None:

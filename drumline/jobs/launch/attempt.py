@@ -89,7 +89,7 @@ class Attempt:
             if not self.interrupted:
                 self.interrupted, self._interrupted_at = signum, now
                 name = signal.Signals(signum).name
-                self._view.note(f"{name}: passed on to all processes; again to kill them")
+                self._view.note(f"{name}: passed on to all processes; a second Ctrl-C kills them")
                 self._others.report_trouble(f"the launcher was ended by {name}")
                 self._stop(self._children, signum)
                 self._ending = True

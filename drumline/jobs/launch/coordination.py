@@ -51,7 +51,7 @@ class Coordination(Protocol):
     def all_trained(self) -> bool:
         """Whether the training is done on all hosts."""
 
-    def agree(self, attempt: int, part: Addresses) -> Addresses:
+    def agree(self, part: Addresses) -> Addresses:
         """The whole cluster, of which this host makes up `part`."""
 
     def tick(self) -> None:
@@ -75,7 +75,7 @@ class SingleHost:
     def __init__(self) -> None:
         self.all_trained = False
 
-    def agree(self, attempt: int, part: Addresses) -> Addresses:
+    def agree(self, part: Addresses) -> Addresses:
         """The cluster is `part`."""
         self.all_trained = False
         return part

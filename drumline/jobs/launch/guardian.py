@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 
@@ -36,13 +37,10 @@ class Guardian:
 
     def dismiss(self) -> None:
         """Let it end: there is nothing left to clean up."""
-        try:
+        with contextlib.suppress(BrokenPipeError, ChildProcessError):  # somebody killed it
             os.write(self._writing, _ALL_IS_WELL)
-        except BrokenPipeError:  # somebody killed it
-            pass
-        finally:
-            os.close(self._writing)
-        os.waitpid(self.pid, 0)
+            os.waitpid(self.pid, 0)
+        os.close(self._writing)
 
 
 def _watch(pipe: int, mark: str) -> None:

@@ -115,7 +115,7 @@ class _Job:
         failures = self._logs.failures(attempt)
         ports = Ports(self._host, sum(map(has_address, tasks)))
         try:
-            cluster = self._others.agree(attempt, offered(tasks, ports.addresses))
+            cluster = self._others.agree(offered(tasks, ports.addresses))
             envs = environments(self._options, tasks, cluster, attempt, failures)
             children = [
                 Child(task, self._options.command, envs[task], self._logs.log(task, attempt))

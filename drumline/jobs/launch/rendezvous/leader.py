@@ -51,7 +51,7 @@ class Leader:
         for host, channel in channels.items():
             loop.watch(channel.fileno(), self._listener(host))
 
-    def agree(self, attempt: int, part: Addresses) -> Addresses:
+    def agree(self, part: Addresses) -> Addresses:
         """The whole cluster, once every host has named its part.
 
         Raises:

@@ -47,7 +47,7 @@ class Member:
         for message in heard:
             self._heed(message)
 
-    def agree(self, attempt: int, part: Addresses) -> Addresses:
+    def agree(self, part: Addresses) -> Addresses:
         """The whole cluster, once host 0 has it together.
 
         Raises:
