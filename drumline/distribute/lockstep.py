@@ -111,15 +111,19 @@ def run_in_turn(
     ]
     results, written, merged = zip(*rendezvous.run(steps), strict=True)
     values = [
-        _with_absent(variable, tuple(calls), copies) if has_copies(variable) else copies[0]
+        _with_absent(strategy, variable, tuple(calls), copies)
+        if has_copies(variable)
+        else copies[0]
         for variable, copies in zip(written[0], zip(*merged, strict=True), strict=True)
     ]
     return list(results), written[0], values
 
 
-def _with_absent(variable: Variable, present: Sequence[int], copies: Sequence[Any]) -> Any:
+def _with_absent(
+    strategy: Strategy, variable: Variable, present: Sequence[int], copies: Sequence[Any]
+) -> Any:
     """The copies of all replicas: those that took no part keep theirs."""
-    (before,) = current_values([variable])
+    (before,) = strategy.known_everywhere(current_values([variable]))
     return jnp.asarray(before).at[jnp.asarray(present)].set(jnp.stack(copies))
 
 
@@ -135,9 +139,15 @@ def _reduce(strategy: Strategy, op: ReduceOp, values: list[Any]) -> Any:
         require_alike(name, leaves)
         return total(leaves) if op is ReduceOp.SUM else total(leaves) / len(leaves)
 
-    reduced = jax.tree.map(reduce_leaves, *values)
-    if len(values) < strategy.num_replicas_in_sync or not strategy.has_own_all_reduce:
-        return reduced
+    if not strategy.has_own_all_reduce:
+        return jax.tree.map(reduce_leaves, *values)
+    if len(values) < strategy.num_replicas_in_sync:
+        raise NotImplementedError(
+            f"{type(strategy).__name__}.all_reduce says how the values of "
+            f"{strategy.num_replicas_in_sync} replicas meet, but {len(values)} have rows of this "
+            "batch. Drop what is left over, `.batch(n, drop_remainder=True)`, or pad the batch."
+        )
+    jax.tree.map(lambda *leaves: require_alike(name, leaves), *values)
     rows = jax.tree.map(lambda *leaves: jnp.stack(leaves), *values)
     own = jax.vmap(functools.partial(strategy.all_reduce, op), axis_name=REPLICA_AXIS)(rows)
     return jax.tree.map(lambda leaf: leaf[0], own)

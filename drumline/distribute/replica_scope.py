@@ -59,7 +59,8 @@ class ReplicaScope(StateScope):
             return value
         own = variable._value if value is None else value
         if own is not None and has_copies(variable):
-            return own[self._context.replica_id_in_sync_group]
+            copies = self._context.strategy.known_everywhere(own)
+            return copies[self._context.replica_id_in_sync_group]
         if own is not None and summed_when_read(variable):
             return self._counting_from(own)
         return value

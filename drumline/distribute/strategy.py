@@ -33,6 +33,7 @@ from drumline.distribute.reducing import gather_tree, reduce_tree
 from drumline.distribute.replica_context import running_replica
 from drumline.distribute.run import Programs, run
 from drumline.distribute.variable import Variable
+from drumline.training.jax_internals import current_trace, is_staged
 
 
 class Strategy:
@@ -183,12 +184,13 @@ class Strategy:
 
         def gathered(node: Any) -> Any:
             if isinstance(node, PerReplica):
-                stacked = node.stacked
-                if not isinstance(stacked, jax.Array) or stacked.is_fully_addressable:
+                if not _divided(node.stacked):
                     return node
-                return PerReplica(self.compute(_rows_of, (), stacked))
-            if not isinstance(node, jax.Array) or node.is_fully_addressable:
+                return PerReplica(self.compute(_rows_of, (), node.stacked))
+            if not _divided(node):
                 return node
+            if is_staged(current_trace()):  # for shapes alone: a program is given what it reads
+                return jax.numpy.zeros(node.shape, node.dtype)
             return self.compute(_whole, (), node)
 
         return jax.tree.map(gathered, tree, is_leaf=lambda node: isinstance(node, PerReplica))
@@ -449,6 +451,11 @@ class Strategy:
     def __repr__(self) -> str:
         names = ", ".join(repr(device_name(device)) for device in self.replica_devices)
         return f"{type(self).__name__}([{names}])"
+
+
+def _divided(value: Any) -> bool:
+    traced = isinstance(value, jax.core.Tracer)
+    return isinstance(value, jax.Array) and not traced and not value.is_fully_addressable
 
 
 def _whole(value: jax.Array) -> jax.Array:

@@ -31,6 +31,8 @@ def write_from_the_chief(*boards: type[keras.callbacks.Callback]) -> None:
     replace_method(keras.callbacks.BackupAndRestore, "_save_model", _on_the_chief)
     replace_method(keras.callbacks.BackupAndRestore, "on_train_end", _on_the_chief)
     replace_method(keras.callbacks.BackupAndRestore, "on_train_begin", _restored_alike)
+    for board in boards:
+        replace_method(board, "set_model", _opened_on_the_chief)
     for owner, names in ((keras.callbacks.CSVLogger, _LOGS), *((b, _BOARD) for b in boards)):
         for name in names:
             if name in vars(owner):
@@ -45,6 +47,19 @@ def _on_the_chief(method: Callable[..., Any]) -> Callable[..., Any]:
         return None
 
     return only_on_the_chief
+
+
+def _opened_on_the_chief(set_model: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``set_model``, in which TensorBoard's callbacks open their files."""
+
+    def set_model_only_on_the_chief(self: keras.callbacks.Callback, model: keras.Model) -> None:
+        strategy = _spanning(model)
+        if strategy is None or strategy.process_index == 0:
+            set_model(self, model)
+        else:
+            keras.callbacks.Callback.set_model(self, model)
+
+    return set_model_only_on_the_chief
 
 
 def _restored_alike(on_train_begin: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,0 +1,155 @@
+"""Processes that train together give what one process gives."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import drumline.keras
+from drumline.distribute import MirroredStrategy
+from tests.distribute.multi_worker import trainings
+from tests.distribute.processes.clusters import Cluster, running
+
+drumline.keras.install()
+
+MEMBER = "tests.distribute.multi_worker.trainings:member"
+ALL = [
+    "fit",
+    "fit_drawn",
+    "loop",
+    "run_alone",
+    "eagerly",
+    "policies",
+    "own_datasets",
+    "values",
+    "callbacks",
+    "different_models",
+]
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """What each process says: 2 of 2 devices each, and 4 of one."""
+    folder = tmp_path_factory.mktemp("clusters")
+    four = ("127.0.0.1",) * 4
+    written = str(folder / "written")
+    two_each = {"DRUMLINE_CPU_DEVICES": "2"}
+    few = {"trainings": ["fit", "loop"], "folder": written}
+    wanted = {
+        "2x2": Cluster("2x2", MEMBER, {"trainings": ALL, "folder": written}, env=two_each),
+        "4x1": Cluster("4x1", MEMBER, few, four, (0,) * 4),
+    }
+    with running(folder, list(wanted.values())) as run:
+        run.wait_for(*run.names)
+        ends = {name: run.ended(name) for name in wanted}
+    for name, members in ends.items():
+        for end in members:
+            assert end.status == 0, f"{name}: {end.log[-4000:]}"
+    return {name: [end.facts for end in members] for name, members in ends.items()}
+
+
+def assert_close(found: Any, expected: Any) -> None:
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for name in expected:
+            assert_close(found[name], expected[name])
+    else:
+        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("devices", [1, 4])
+@pytest.mark.parametrize("training", ["fit", "loop"])
+def test_same_numbers_as_one_process(
+    clusters: dict[str, list[dict[str, Any]]], training: str, devices: int
+) -> None:
+    strategy = MirroredStrategy([f"cpu:{index}" for index in range(devices)])
+    expected = json.loads(json.dumps(getattr(trainings, training)(strategy)))
+    for members in clusters.values():
+        for facts in members:
+            assert_close(facts[training], expected)
+
+
+def test_run_without_function_and_eagerly(clusters: dict[str, list[dict[str, Any]]]) -> None:
+    expected = json.loads(json.dumps(trainings.run_alone(MirroredStrategy(["cpu:0", "cpu:1"]))))
+    for facts in clusters["2x2"]:
+        assert_close(facts["run_alone"], expected)
+        assert_close(facts["eagerly"], expected)
+
+
+def test_each_element_is_used_once(clusters: dict[str, list[dict[str, Any]]]) -> None:
+    for facts in clusters["2x2"]:
+        steps = facts["policies"]["DATA"]
+        batch, rows = trainings.BATCH, trainings.ROWS
+        assert steps == [list(range(at, min(at + batch, rows))) for at in range(0, rows, batch)]
+        hinted = facts["policies"]["HINT"]
+        assert sorted(itertools.chain(*hinted)) == list(range(rows))
+        assert {number % 2 for number in hinted[0]} == {0, 1}
+
+
+def test_without_sharding_each_process_uses_all(
+    clusters: dict[str, list[dict[str, Any]]],
+) -> None:
+    for facts in clusters["2x2"]:
+        steps = facts["policies"]["OFF"]
+        assert sorted(itertools.chain(*steps)) == sorted([*range(trainings.ROWS)] * 2)
+        assert steps[0] == sorted([*range(trainings.BATCH // 2)] * 2)
+
+
+def test_unsuitable_policies_are_refused(clusters: dict[str, list[dict[str, Any]]]) -> None:
+    for facts in clusters["2x2"]:
+        assert "reads none" in facts["policies"]["FILE refused"]
+        assert "SHARD_HINT" in facts["policies"]["HINT refused"]
+
+
+def test_a_process_whose_input_ends_early_goes_along(
+    clusters: dict[str, list[dict[str, Any]]],
+) -> None:
+    for rank, facts in enumerate(clusters["2x2"]):
+        found = facts["own_datasets"]
+        assert found["said"] == [[2, rank]]
+        assert found["ids"] == [[*range(8)], [*range(8, 16)], [*range(16, 24)], [*range(24, 27)]]
+        assert found["following"] == found["ids"][1:]
+        assert found["restored"] == found["following"]
+
+
+def test_values_of_all_replicas_meet(clusters: dict[str, list[dict[str, Any]]]) -> None:
+    for rank, facts in enumerate(clusters["2x2"]):
+        found = facts["values"]
+        own = [10 + 2 * rank, 11 + 2 * rank]
+        assert found["local"] == own
+        assert found["own copies"] == own
+        assert found["ids"] == [2 * rank, 2 * rank + 1]
+        assert found["gathered"] == [10, 11, 12, 13]
+        assert (found["sum"], found["mean"], found["copies"]) == (46, 11.5, 11.5)
+        assert (found["summed"], found["replicas"]) == (47, 4)
+
+
+def test_what_processes_draw_is_the_first_ones(
+    clusters: dict[str, list[dict[str, Any]]],
+) -> None:
+    first, second = (facts["fit_drawn"] for facts in clusters["2x2"])
+    assert first == second
+
+
+def test_the_first_process_writes_and_all_go_on(
+    clusters: dict[str, list[dict[str, Any]]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    first, second = (facts["callbacks"] for facts in clusters["2x2"])
+    assert first["epochs"] == second["epochs"] == [0, 1, 2, 3]
+    assert first["weights"] == second["weights"]
+    assert len(first["logs"]) == 5
+    written = next(Path(tmp_path_factory.getbasetemp()).glob("clusters*/written"))
+    names = {path.name for path in written.iterdir()}
+    assert names == {"backup", "board", "log.csv", *(f"epoch{n}.keras" for n in (1, 2, 3, 4))}
+    events = list((written / "board" / "train").iterdir())
+    assert len(events) == 2, "one file of each of the two trainings"
+
+
+def test_different_models_are_refused(clusters: dict[str, list[dict[str, Any]]]) -> None:
+    for facts in clusters["2x2"]:
+        assert "use different variables" in facts["different_models"]["refused"]

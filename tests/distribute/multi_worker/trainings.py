@@ -1,0 +1,256 @@
+"""Trainings that any strategy can run: in a process of a cluster, or in the test's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+import drumline as dl
+
+Policy = dl.data.experimental.AutoShardPolicy
+ROWS, BATCH = 70, 16  # 70 = 4 * 16 + 6: the last batch splits over 2 replicas and not over 4
+
+
+def member(trainings: list[str], folder: str) -> None:
+    """In a process of a cluster: run trainings one after another, and say what came out."""
+    strategy = dl.distribute.MultiWorkerMirroredStrategy()
+    rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+    keras.utils.set_random_seed(17 + rank)  # also numpy's, for shuffling
+    for name in trainings:
+        training = globals()[name]
+        facts = training(strategy, folder) if training is callbacks else training(strategy)
+        print(json.dumps({"facts": {name: facts}}), flush=True)
+
+
+def examples() -> tuple[np.ndarray, np.ndarray]:
+    numbers = np.random.default_rng(5)
+    x = numbers.random((ROWS, 6), dtype=np.float32)
+    return x, x @ np.arange(6, dtype=np.float32)[:, None]
+
+
+def build(strategy: dl.distribute.Strategy, same_start: bool = True) -> keras.Model:
+    """A small model; with `same_start` its initial weights are the same in any process."""
+    with strategy.scope():
+        draw = keras.initializers.GlorotUniform(seed=3 if same_start else None)
+        model = keras.Sequential(
+            [
+                keras.Input((6,)),
+                keras.layers.Dense(8, activation="tanh", kernel_initializer=draw),
+                keras.layers.Dense(1, kernel_initializer=draw),
+            ]
+        )
+        model.compile("sgd", "mse", metrics=["mae"])
+    return model
+
+
+def shuffled() -> dl.data.Dataset:
+    """Batches in an order that each process would draw for itself."""
+    return dl.data.Dataset.from_tensor_slices(examples()).shuffle(ROWS).batch(BATCH)
+
+
+def in_order(policy: Policy = Policy.AUTO) -> dl.data.Dataset:
+    options = dl.data.Options()
+    options.experimental_distribute.auto_shard_policy = policy
+    return dl.data.Dataset.from_tensor_slices(examples()).batch(BATCH).with_options(options)
+
+
+def fit(strategy: dl.distribute.Strategy) -> dict[str, Any]:
+    """`fit`, `evaluate` and `predict` of a dataset in a fixed order."""
+    model = build(strategy)
+    history = model.fit(in_order(), epochs=3, verbose=0, validation_data=in_order())
+    predicted = model.predict(in_order().map(lambda x, y: x), verbose=0)
+    return {
+        "history": {name: list(map(float, curve)) for name, curve in history.history.items()},
+        "evaluated": model.evaluate(in_order(), verbose=0),
+        "predicted": predicted[:, 0].tolist(),
+        "weights": model.get_weights()[0].ravel().tolist(),
+        "on_batch": float(model.train_on_batch(*(part[:12] for part in examples()))[0]),
+    }
+
+
+def fit_drawn(strategy: dl.distribute.Strategy) -> dict[str, Any]:
+    """What the processes draw for themselves: weights, the dataset's order, Keras's own order."""
+    model = build(strategy, same_start=False)
+    losses = model.fit(shuffled(), epochs=2, verbose=0).history["loss"]
+    losses += model.fit(*examples(), batch_size=BATCH, verbose=0).history["loss"]
+    return {"losses": list(map(float, losses)), "weights": model.get_weights()[0].ravel().tolist()}
+
+
+def loop(
+    strategy: dl.distribute.Strategy, function: bool = True, skip: int = 0, epochs: int = 2
+) -> dict[str, Any]:
+    """The tutorial's loop, with a metric and a sum over the examples."""
+    model = build(strategy)
+    with strategy.scope():
+        optimizer = keras.optimizers.SGD(0.05, momentum=0.9)
+        metric = keras.metrics.MeanAbsoluteError()
+        seen = dl.Variable(0.0, synchronization="ON_READ", aggregation="SUM")
+
+    def step(batch: Any) -> Any:
+        x, y = batch
+        with dl.GradientTape() as tape:
+            predictions = model(x, training=True)
+            errors = (predictions - y)[:, 0] ** 2
+            loss = dl.nn.compute_average_loss(errors, global_batch_size=BATCH)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        metric.update_state(y, predictions)
+        seen.assign_add(x.sum())
+        return loss
+
+    def train_step(batch: Any) -> Any:
+        return strategy.reduce("SUM", strategy.run(step, args=(batch,)), axis=None)
+
+    compiled: Callable[[Any], Any] = dl.function(train_step) if function else train_step
+    distributed = strategy.experimental_distribute_dataset(in_order().skip(skip))
+    losses = [float(compiled(batch)) for _ in range(epochs) for batch in distributed]
+    return {
+        "losses": losses,
+        "metric": float(metric.result()),
+        "seen": float(seen.value),
+        "weights": model.get_weights()[0].ravel().tolist(),
+    }
+
+
+def run_alone(strategy: dl.distribute.Strategy) -> dict[str, Any]:
+    """The last two batches, the very last of which is uneven, without `function`."""
+    return loop(strategy, function=False, skip=3, epochs=1)
+
+
+def eagerly(strategy: dl.distribute.Strategy) -> dict[str, Any]:
+    """The same step by step, without compilation."""
+    dl.config.run_functions_eagerly(True)
+    try:
+        return run_alone(strategy)
+    finally:
+        dl.config.run_functions_eagerly(False)
+
+
+def _ids(strategy: dl.distribute.Strategy, distributed: Any) -> list[list[int]]:
+    """The elements that the replicas use, step by step, as all of them together see it."""
+    steps = []
+    for batch in distributed:
+        used = strategy.run(lambda ids: ids + 0, args=(batch,))
+        steps.append(sorted(map(int, np.asarray(strategy.gather(used, axis=0)))))
+    return steps
+
+
+def policies(strategy: dl.distribute.Strategy) -> dict[str, Any]:
+    """Which elements are used under each policy, and how an unsuitable one is refused."""
+    numbers = dl.data.Dataset.range(ROWS)
+    found: dict[str, Any] = {}
+    for policy in (Policy.DATA, Policy.OFF, Policy.HINT):
+        options = dl.data.Options()
+        options.experimental_distribute.auto_shard_policy = policy
+        hint = dl.data.experimental.SHARD_HINT
+        dataset = numbers.shard(hint, hint) if policy is Policy.HINT else numbers
+        dataset = dataset.batch(BATCH).with_options(options)
+        found[policy.name] = _ids(strategy, strategy.experimental_distribute_dataset(dataset))
+    for policy in (Policy.FILE, Policy.HINT):
+        try:
+            iter(strategy.experimental_distribute_dataset(in_order(policy)))
+        except ValueError as error:
+            found[f"{policy.name} refused"] = str(error)
+    return found
+
+
+def own_datasets(strategy: dl.distribute.Strategy) -> dict[str, Any]:
+    """Each process makes its own dataset; they differ in length, and the last one is empty."""
+    said: list[tuple[int, int]] = []
+
+    def make(context: dl.distribute.InputContext) -> dl.data.Dataset:
+        said.append((context.num_input_pipelines, context.input_pipeline_id))
+        last = context.input_pipeline_id == context.num_input_pipelines - 1
+        first = 100 * context.input_pipeline_id
+        return dl.data.Dataset.range(first, first if last else first + 27).batch(4)
+
+    distributed = strategy.distribute_datasets_from_function(make)
+    iterator = iter(distributed)
+    ids = _ids(strategy, iter(distributed))
+    next(iterator)
+    state = iterator.state()
+    following = _ids(strategy, iterator)
+    again = iter(distributed)
+    again.restore(state)
+    return {"said": said, "ids": ids, "following": following, "restored": _ids(strategy, again)}
+
+
+def values(strategy: dl.distribute.Strategy) -> dict[str, Any]:
+    """Values for each replica, and how they are combined."""
+    given = strategy.experimental_distribute_values_from_function(
+        lambda context: np.float32(10 + context.replica_id_in_sync_group)
+    )
+    with strategy.scope():
+        copies = dl.Variable(0.0, synchronization="ON_READ", aggregation="MEAN")
+        summed = dl.Variable(1.0, aggregation="SUM")
+
+    def step(value: Any) -> Any:
+        context = dl.distribute.get_replica_context()
+        copies.assign(value)
+        summed.assign_add(value)
+        everybody = context.all_gather(value[None])
+        return value, everybody, context.replica_id_in_sync_group
+
+    own, everybody, ids = strategy.run(step, args=(given,))
+    return {
+        "local": list(map(float, strategy.experimental_local_results(given))),
+        "ids": [int(number) for number in strategy.experimental_local_results(ids)],
+        "gathered": np.asarray(strategy.experimental_local_results(everybody)[0]).tolist(),
+        "sum": float(strategy.reduce("SUM", own)),
+        "mean": float(strategy.reduce("MEAN", own)),
+        "copies": float(copies.value),
+        "own copies": list(map(float, strategy.experimental_local_results(copies))),
+        "summed": float(summed.value),
+        "replicas": strategy.num_replicas_in_sync,
+    }
+
+
+def callbacks(strategy: dl.distribute.Strategy, folder: str) -> dict[str, Any]:
+    """Callbacks that write, all of them in all processes, twice: the second goes on."""
+    place = Path(folder)
+    epochs: list[int] = []
+    for until in (2, 4):
+        model = build(strategy, same_start=False)
+        model.fit(
+            in_order(),
+            epochs=until,
+            verbose=0,
+            callbacks=[
+                keras.callbacks.ModelCheckpoint(str(place / "epoch{epoch}.keras")),
+                keras.callbacks.CSVLogger(str(place / "log.csv"), append=True),
+                dl.keras.callbacks.TensorBoard(str(place / "board")),
+                keras.callbacks.BackupAndRestore(str(place / "backup"), delete_checkpoint=False),
+                keras.callbacks.LambdaCallback(
+                    on_epoch_end=lambda epoch, logs: epochs.append(epoch)
+                ),
+            ],
+        )
+    return {
+        "epochs": epochs,
+        "writer": strategy.process_index == 0,
+        "weights": model.get_weights()[0].ravel().tolist(),
+        "logs": (place / "log.csv").read_text().splitlines() if strategy.process_index == 0 else [],
+    }
+
+
+def different_models(strategy: dl.distribute.Strategy) -> dict[str, Any]:
+    """A model that is not the same in all processes."""
+    with strategy.scope():
+        model = keras.Sequential(
+            [keras.Input((6,)), keras.layers.Dense(1 + strategy.process_index)]
+        )
+        model.compile("sgd", "mse")
+    try:
+        model.fit(in_order(), verbose=0)
+    except RuntimeError as error:
+        return {"refused": str(error)}
+    except Exception:
+        return {"refused": traceback.format_exc()}
+    return {"refused": ""}
