@@ -10,6 +10,7 @@ import jax
 
 from drumline.distribute.adoption import owner_of
 from drumline.distribute.devices import device_name, resolve_device
+from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.reduce_op import ReduceOp
 from drumline.distribute.replica_context import running_replica
 
@@ -73,12 +74,22 @@ class StrategyExtended:
         Args:
             var: a variable of this strategy.
             fn: writes `var`.
-            args: positional arguments, the same for all replicas.
+            args: positional arguments, the same for all replicas: reduce those that are not.
             kwargs: named arguments.
             group: return nothing, as TensorFlow's grouped operation; else what `fn` returns, in a
                 list with one entry.
+
+        Raises:
+            ValueError: if an argument has a value for each replica.
         """
         _require_cross_replica("update")
+        leaves = jax.tree.leaves((args, kwargs), is_leaf=lambda x: isinstance(x, PerReplica))
+        if any(isinstance(leaf, PerReplica) for leaf in leaves):
+            raise ValueError(
+                "strategy.extended.update got a PerReplica, which would give the copies of "
+                f"{getattr(var, 'path', var)!r} different values. Reduce it first: "
+                "`strategy.extended.reduce_to('SUM', value, destinations=var)`."
+            )
         result = fn(var, *args, **(kwargs or {}))
         return None if group else [result]
 

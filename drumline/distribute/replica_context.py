@@ -97,9 +97,18 @@ class ReplicaContext:
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Call ``fn(variable, *args, **kwargs)``, which writes the same on every replica."""
+        """Call ``fn(variable, *args, **kwargs)``, which writes the same on every replica.
+
+        Raises:
+            RuntimeError: if the replicas write different values. A compiled step raises it, as
+                part of JAX's own error, when its results are read.
+        """
+        from drumline.distribute.agreement import require_agreement
+
         with self.agreeing():
-            return fn(variable, *args, **(kwargs or {}))
+            result = fn(variable, *args, **(kwargs or {}))
+        require_agreement(self, variable)
+        return result
 
     @contextlib.contextmanager
     def agreeing(self) -> Iterator[None]:

@@ -54,7 +54,10 @@ def _definition(fn: types.FunctionType) -> ast.FunctionDef | None:
         lines, first = inspect.getsourcelines(fn)
     except (OSError, TypeError):
         return None
-    tree = ast.parse(textwrap.dedent("".join(lines)))
+    try:
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except SyntaxError:  # the lines of a lambda need not be a whole statement
+        return None
     definition = tree.body[0] if tree.body else None
     if not isinstance(definition, ast.FunctionDef):
         return None

@@ -11,6 +11,7 @@ import numpy as np
 from drumline.distribute.across_processes import copies_on, on_all_processes, own_devices
 from drumline.distribute.adoption import owner_of
 from drumline.training.keras_internals import Variable
+from drumline.training.state_scope import current_values
 
 
 def brought_together(arrays: Sequence[Any], variables: Sequence[Variable]) -> list[Any]:
@@ -49,3 +50,30 @@ def brought_together(arrays: Sequence[Any], variables: Sequence[Variable]) -> li
 
 def _devices(array: jax.Array) -> list[jax.Device]:
     return sorted(array.sharding.device_set, key=lambda device: device.id)
+
+
+def require_one_place(variables: Sequence[Variable]) -> None:
+    """Refuse variables of different strategies, or of none, that lie on different devices.
+
+    Raises:
+        RuntimeError: if there are such; the message names two.
+    """
+    for other in variables[1:]:
+        first = variables[0]
+        if owner_of(other) is not owner_of(first) and _lies_on(other) != _lies_on(first):
+            raise RuntimeError(
+                f"A compiled function uses the variables {first.path!r} of {_whose(first)} and "
+                f"{other.path!r} of {_whose(other)}, on other devices. Make both in the scope of "
+                "one strategy, or call a function for each and pass the value on."
+            )
+
+
+def _lies_on(variable: Variable) -> Any:
+    (value,) = current_values([variable])
+    placed = isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
+    return value.sharding.device_set if placed else None
+
+
+def _whose(variable: Variable) -> str:
+    owner = owner_of(variable)
+    return "no strategy" if owner is None else repr(owner)
