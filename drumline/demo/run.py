@@ -69,10 +69,22 @@ def run_demo(settings: DemoSettings, console: Console) -> Path:
 def _prepare(settings: DemoSettings) -> tuple[DigitsData, Path]:
     try:
         _divide_cpu(settings.replicas)
-        settings.output_dir.mkdir(parents=True, exist_ok=True)
+        _make_directory(settings.output_dir)
         return DigitsData(settings), settings.output_dir / f"{settings.dataset}.keras"
     except (OSError, ValueError, RuntimeError) as error:
         raise DemoError(str(error)) from error
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise DemoError(
+            f"--output-dir {path}: a file is where a directory should be. Name a directory, new "
+            "or existing."
+        ) from error
+    except OSError as error:
+        raise DemoError(f"--output-dir {path} cannot be made: {error.strerror}.") from error
 
 
 def _divide_cpu(count: int) -> None:
