@@ -93,6 +93,15 @@ def test_a_directory_for_data_that_need_none_is_refused(tmp_path: Path) -> None:
     assert "read from no directory" in done.stderr
 
 
+def test_an_output_directory_that_is_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for path in (file, file / "below"):
+        settings = settings_for("digits", None, 1, 2, path, 3)
+        with pytest.raises(DemoError, match=f"--output-dir {path}: a file is where a directory"):
+            demo_run._prepare(settings)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's full device")
 @pytest.mark.parametrize("name", ["digits.keras", "digits-curves.png"])
 def test_a_full_disk_ends_in_a_message(tmp_path: Path, name: str) -> None:
@@ -105,15 +114,6 @@ def test_a_full_disk_ends_in_a_message(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(("limit", "recorded"), [(3, 3), (6, 4)])
-def test_an_output_directory_that_is_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    for path in (file, file / "below"):
-        settings = settings_for("digits", None, 1, 2, path, 3)
-        with pytest.raises(DemoError, match=f"--output-dir {path}: a file is where a directory"):
-            demo_run._prepare(settings)
-
-
 def test_the_losses_of_the_first_steps_are_recorded(
     monkeypatch: pytest.MonkeyPatch, limit: int, recorded: int
 ) -> None:
