@@ -5,6 +5,11 @@ meet. The names follow ``tf.distribute``.
 """
 
 from drumline.distribute import cluster_resolver, experimental
+from drumline.distribute.communication_options import (
+    CollectiveCommunication,
+    CommunicationImplementation,
+    CommunicationOptions,
+)
 from drumline.distribute.cross_device_ops import (
     CrossDeviceOps,
     HierarchicalCopyAllReduce,
@@ -38,6 +43,9 @@ from drumline.distribute.variable import (
 )
 
 __all__ = [
+    "CollectiveCommunication",
+    "CommunicationImplementation",
+    "CommunicationOptions",
     "CrossDeviceOps",
     "DistributedDataset",
     "DistributedIterator",

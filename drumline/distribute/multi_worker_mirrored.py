@@ -16,8 +16,6 @@ from drumline.distribute.in_flight import InFlight
 from drumline.distribute.processes import start
 from drumline.distribute.strategy import Strategy
 
-_SILENCE_SECONDS = 25
-
 
 class MultiWorkerMirroredStrategy(Strategy):
     """Synchronous training in several processes, on one machine or on many, as
@@ -33,12 +31,14 @@ class MultiWorkerMirroredStrategy(Strategy):
     lies on their own process's devices, so that looking at it involves no other process.
 
     When a process fails, dies, stops or cannot be reached, the others end with an error that names
-    it, within 60 seconds; see `drumline.distribute.processes`.
+    it: at once, or when a process has been silent for too long; see `drumline.distribute.processes`.
 
     Args:
         cluster_resolver: says which processes there are and which one this is; by default what the
             environment variable ``TF_CONFIG`` says.
         communication_options: how values meet, and how long a step may take.
+        heartbeat_timeout_seconds: how long another process may be silent, because its machine or
+            the network is down or it is stopped, before this one ends.
         check_agreement: compare the replicas' variables after each training step; see `Strategy`.
 
     Raises:
@@ -52,11 +52,14 @@ class MultiWorkerMirroredStrategy(Strategy):
         cluster_resolver: ClusterResolver | None = None,
         communication_options: CommunicationOptions | None = None,
         *,
+        heartbeat_timeout_seconds: int = 25,
         check_agreement: bool = False,
     ) -> None:
         self.cluster_resolver = cluster_resolver or TFConfigClusterResolver()
         self.communication_options = CommunicationOptions.of(communication_options)
-        self._group = start(self.cluster_resolver, heartbeat_timeout_seconds=_SILENCE_SECONDS)
+        self._group = start(
+            self.cluster_resolver, heartbeat_timeout_seconds=heartbeat_timeout_seconds
+        )
         alone = self._group.num_processes == 1
         self._all_devices = tuple(jax.local_devices() if alone else jax.devices())
         super().__init__(
