@@ -289,6 +289,11 @@ class Dataset:
         """A ``TensorSpec`` for each leaf, in the structure of the elements."""
         return self._plan.spec.tree()
 
+    @property
+    def has_batches(self) -> bool:
+        """Whether some operation of the plan batches."""
+        return any(isinstance(node, batching.Batch) for node in self._plan.walk())
+
     def cardinality(self) -> int:
         """The number of elements, ``INFINITE_CARDINALITY`` or ``UNKNOWN_CARDINALITY``."""
         return self._plan.cardinality

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 
 from drumline.keras import (
@@ -13,6 +16,7 @@ from drumline.keras import (
     private,
     seeds,
     trainer,
+    unbatched,
     whole_batch,
 )
 from drumline.keras.callbacks import TensorBoard, stand_in_for_keras
@@ -30,14 +34,9 @@ def install() -> None:
     model_class = private.JAXTrainer
     replace_method(private.Trainer, "__init__", ownership.remember_strategy)
     replace_method(private.Trainer, "compile", ownership.in_own_scope)
-    for name in (
-        "fit",
-        "evaluate",
-        "predict",
-        "train_on_batch",
-        "test_on_batch",
-        "predict_on_batch",
-    ):
+    for name in ("fit", "evaluate", "predict"):
+        replace_method(model_class, name, _of_datasets)
+    for name in ("train_on_batch", "test_on_batch", "predict_on_batch"):
         replace_method(model_class, name, ownership.in_own_scope)
     replace_method(model_class, "make_train_function", trainer.make_train_function)
     replace_method(model_class, "make_test_function", trainer.make_test_function)
@@ -57,3 +56,7 @@ def install() -> None:
     leave_state_untracked()
     stand_in_for_keras()
     write_from_the_chief(TensorBoard, KERAS_OWN)
+
+
+def _of_datasets(method: Callable[..., Any]) -> Callable[..., Any]:
+    return ownership.in_own_scope(unbatched.hint_at_batch(method))
