@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from benchmarks.harness.epochs import Batch, Build, Epochs
 from benchmarks.harness.floor import Floor
 from benchmarks.harness.workload import Contender, Scale, Workload
+from benchmarks.workloads import index_batches
 from benchmarks.workloads.images import Images, ImageSource, check_images, measured
 
 
@@ -80,27 +80,11 @@ def tf_data_expert(images: Images, scale: Scale) -> Build:
     """Shuffles and batches indices; gathers, flips and scales whole batches on every core."""
     import tensorflow as tf
 
-    tf.constant(0)
-    options = tf.data.Options()
-    options.autotune.enabled = False
+    def gather(pixels: Any, labels: Any, index: Any) -> tuple[Any, Any]:
+        flipped = tf.reverse(tf.gather(pixels, index), axis=[2])
+        return flipped * (1.0 / 255.0), tf.gather(labels, index)
 
-    def build() -> Iterable[Batch]:
-        pixels, labels = (tf.Variable(column, trainable=False) for column in images)
-
-        def gather(index: Any) -> tuple[Any, Any]:
-            flipped = tf.reverse(tf.gather(pixels, index), axis=[2])
-            return flipped * (1.0 / 255.0), tf.gather(labels, index)
-
-        return (
-            tf.data.Dataset.range(scale.elements)
-            .shuffle(scale.elements)
-            .batch(scale.batch_size)
-            .map(gather, num_parallel_calls=os.cpu_count())
-            .prefetch(tf.data.AUTOTUNE)
-            .with_options(options)
-        )
-
-    return build
+    return index_batches.tf_expert(images, scale, gather)
 
 
 def grain_dataset(images: Images, scale: Scale) -> Build:
@@ -150,11 +134,7 @@ def torch_loader(images: Images, scale: Scale) -> Build:
 def torch_expert(images: Images, scale: Scale) -> Build:
     """Samples tensors of indices; gathers, flips and scales whole batches."""
     import torch
-    from torch.utils.data import DataLoader, Dataset, Sampler
-
-    class Batches(Sampler):
-        def __iter__(self) -> Iterator[Batch]:
-            return iter(torch.randperm(scale.elements).split(scale.batch_size))
+    from torch.utils.data import Dataset
 
     class Transformed(Dataset):
         def __init__(self) -> None:
@@ -163,25 +143,18 @@ def torch_expert(images: Images, scale: Scale) -> Build:
         def __getitem__(self, index: Any) -> Batch:
             return self._pixels[index].flip(2).mul_(1.0 / 255.0), self._labels[index]
 
-    def build() -> Iterable[Batch]:
-        return DataLoader(Transformed(), sampler=Batches(), batch_size=None)
-
-    return build
+    return index_batches.torch_expert(Transformed, scale)
 
 
 def numpy_by_hand(images: Images, scale: Scale) -> Build:
     """For each batch a gather, a flipped view, and one multiplication into fresh memory."""
     pixels, labels = images
-    random = np.random.default_rng()
     reciprocal = np.float32(1.0 / 255.0)
 
-    def epoch() -> Iterator[Batch]:
-        order = random.permutation(scale.elements)
-        for start in range(0, scale.elements, scale.batch_size):
-            index = order[start : start + scale.batch_size]
-            yield (pixels.take(index, axis=0)[:, :, ::-1] * reciprocal, labels.take(index))
+    def take(index: Any) -> Batch:
+        return pixels.take(index, axis=0)[:, :, ::-1] * reciprocal, labels.take(index)
 
-    return lambda: Epochs(epoch)
+    return index_batches.by_hand(scale, take)
 
 
 WORKLOAD = Workload(

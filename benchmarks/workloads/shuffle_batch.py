@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
-
-import numpy as np
+from collections.abc import Iterable
+from typing import Any
 
 from benchmarks.harness.epochs import Batch, Build, Epochs
 from benchmarks.harness.floor import Floor
 from benchmarks.harness.workload import Contender, Scale, Workload
+from benchmarks.workloads import index_batches
 from benchmarks.workloads.images import Images, ImageSource, check_images, measured
 
 
@@ -53,25 +52,10 @@ def tf_data_expert(images: Images, scale: Scale) -> Build:
     """Shuffles and batches indices, then gathers whole batches on every core."""
     import tensorflow as tf
 
-    tf.constant(0)
-    options = tf.data.Options()
-    options.autotune.enabled = False
+    def gather(pixels: Any, labels: Any, index: Any) -> tuple[Any, Any]:
+        return tf.gather(pixels, index), tf.gather(labels, index)
 
-    def build() -> Iterable[Batch]:
-        pixels, labels = (tf.Variable(column, trainable=False) for column in images)
-        return (
-            tf.data.Dataset.range(scale.elements)
-            .shuffle(scale.elements)
-            .batch(scale.batch_size)
-            .map(
-                lambda index: (tf.gather(pixels, index), tf.gather(labels, index)),
-                num_parallel_calls=os.cpu_count(),
-            )
-            .prefetch(tf.data.AUTOTUNE)
-            .with_options(options)
-        )
-
-    return build
+    return index_batches.tf_expert(images, scale, gather)
 
 
 def grain_dataset(images: Images, scale: Scale) -> Build:
@@ -128,31 +112,18 @@ def torch_loader(images: Images, scale: Scale) -> Build:
 def torch_expert(images: Images, scale: Scale) -> Build:
     """Samples tensors of indices, so that the dataset is indexed once for each batch."""
     import torch
-    from torch.utils.data import DataLoader, Sampler, TensorDataset
+    from torch.utils.data import TensorDataset
 
-    class Batches(Sampler):
-        def __iter__(self) -> Iterator[Batch]:
-            return iter(torch.randperm(scale.elements).split(scale.batch_size))
+    def columns() -> Any:
+        return TensorDataset(*(torch.from_numpy(column) for column in images))
 
-    def build() -> Iterable[Batch]:
-        columns = TensorDataset(*(torch.from_numpy(column) for column in images))
-        return DataLoader(columns, sampler=Batches(), batch_size=None)
-
-    return build
+    return index_batches.torch_expert(columns, scale)
 
 
 def numpy_gather(images: Images, scale: Scale) -> Build:
     """A bare gather for each batch into fresh memory, which the receiver may keep."""
     pixels, labels = images
-    random = np.random.default_rng()
-
-    def epoch() -> Iterator[Batch]:
-        order = random.permutation(scale.elements)
-        for start in range(0, scale.elements, scale.batch_size):
-            index = order[start : start + scale.batch_size]
-            yield pixels.take(index, axis=0), labels.take(index)
-
-    return lambda: Epochs(epoch)
+    return index_batches.by_hand(scale, lambda i: (pixels.take(i, axis=0), labels.take(i)))
 
 
 WORKLOAD = Workload(
