@@ -17,7 +17,7 @@ test: install
 	$(VENV)/bin/python $(PYTEST)
 
 # What depends least on the versions of jax and keras runs with the newest alone.
-NEWEST_ALONE := $(addprefix --ignore=tests/,benchmarks core demo distribute/cross_device_ops examples jobs)
+NEWEST_ALONE := $(addprefix --ignore=tests/,benchmarks core demo distribute/cross_device_ops examples guides jobs)
 
 test-oldest: $(OLDEST)/.installed
 	HYPOTHESIS_PROFILE=brief $(OLDEST)/bin/python $(PYTEST) $(NEWEST_ALONE)

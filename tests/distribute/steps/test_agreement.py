@@ -31,12 +31,12 @@ DEVICES = [f"cpu:{index}" for index in range(4)]
 )
 def test_training_by_any_algorithm(algorithm: Any, default: Loop) -> None:
     strategy = MirroredStrategy(DEVICES, cross_device_ops=algorithm)
-    train(strategy, rows=22, batch=8, epochs=1).assert_same(default)
+    train(strategy, rows=14, batch=8, epochs=1).assert_same(default)
 
 
 @pytest.fixture(scope="module")
 def default() -> Loop:
-    return train(mirrored(4), rows=22, batch=8, epochs=1)
+    return train(mirrored(4), rows=14, batch=8, epochs=1)
 
 
 @pytest.mark.parametrize("eager", [False, True])
