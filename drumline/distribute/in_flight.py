@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 
-from drumline.distribute.processes import watchdog
+from drumline.distribute.processes import watch_pending, watchdog
 
 
 class InFlight:
@@ -36,9 +38,10 @@ class InFlight:
         self._spans = any(d.process_index != jax.process_index() for d in devices)
         on_cpus = len(devices) > 1 and devices[0].platform == "cpu"
         self._most = 1 if on_cpus else 2 if self._spans else 0
-        self._timeout = timeout_seconds
-        self._under_way: deque[list[jax.Array]] = deque()
-        self._ended = 0
+        self._under_way: deque[tuple[float, int, list[jax.Array]]] = deque()
+        self._started = 0
+        if self._spans:
+            watch_pending(self._oldest, timeout_seconds)
 
     def wait(self) -> None:
         """Return when the next program may start.
@@ -47,20 +50,22 @@ class InFlight:
             PeerLostError: if one failed because another process is gone.
         """
         while self._most and len(self._under_way) >= self._most:
-            if self._spans:
-                with watchdog(self._ended, self._timeout):
-                    self._end_first()
-            else:
-                self._end_first()
+            _, number, arrays = self._under_way[0]
+            with watchdog(number) if self._spans else contextlib.nullcontext():
+                for array in arrays:
+                    if not array.is_deleted():
+                        array.block_until_ready()
+            self._under_way.popleft()
 
     def started(self, outputs: Any) -> None:
         """Note the outputs of a program that has been started."""
         if self._most:
-            self._under_way.append(jax.tree.leaves(outputs))
+            self._started += 1
+            self._under_way.append((time.monotonic(), self._started, jax.tree.leaves(outputs)))
 
-    def _end_first(self) -> None:
-        for array in self._under_way[0]:
-            if not array.is_deleted():
-                array.block_until_ready()
-        self._under_way.popleft()
-        self._ended += 1
+    def _oldest(self) -> tuple[float, int] | None:
+        """When the oldest program that has not ended was started, and its number."""
+        for since, number, arrays in tuple(self._under_way):
+            if not all(array.is_deleted() or array.is_ready() for array in arrays):
+                return since, number
+        return None

@@ -31,7 +31,7 @@ class MultiWorkerMirroredStrategy(Strategy):
     lies on their own process's devices, so that looking at it involves no other process.
 
     When a process fails, dies, stops or cannot be reached, the others end with an error that names
-    it: at once, or when a process has been silent for too long; see `drumline.distribute.processes`.
+    it: at once, or after a silence; see `drumline.distribute.processes`.
 
     Args:
         cluster_resolver: says which processes there are and which one this is; by default what the

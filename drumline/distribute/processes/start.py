@@ -19,6 +19,7 @@ from drumline.distribute.processes.lines import Lines
 from drumline.distribute.processes.meeting import Meeting, meet
 from drumline.distribute.processes.membership import Membership
 from drumline.distribute.processes.monitor import Monitor
+from drumline.distribute.processes.pending import Pending
 from drumline.distribute.processes.watchdog import Watchdog
 
 
@@ -118,6 +119,20 @@ def watchdog(step: int | None = None, timeout_seconds: float | None = None) -> I
         return
     with _running.watchdog.step(step, timeout_seconds):
         yield
+
+
+def watch_pending(source: Pending, timeout_seconds: float | None) -> None:
+    """Watch steps that have been started, until the end of the process.
+
+    As `watchdog`, but whatever the program does while they run. In a process that `start` has not
+    joined to others nothing is watched.
+
+    Args:
+        source: gives the oldest step that has not ended.
+        timeout_seconds: how long a step may take; None for no limit.
+    """
+    if _running is not None:
+        _running.watchdog.pending.add(source, timeout_seconds)
 
 
 def _require_fresh_jax() -> None:

@@ -11,11 +11,16 @@ from typing import NoReturn
 
 from drumline.distribute.processes.ending import STUCK_EXIT_CODE, Ending
 from drumline.distribute.processes.peer_lost import is_about_a_peer
+from drumline.distribute.processes.pending import PendingSteps
 from drumline.distribute.processes.stacks import stacks_of_all_threads
 
 
 class Watchdog:
-    """Watches one step at a time; a step within another is part of the outer one."""
+    """Watches one step at a time; a step within another is part of the outer one.
+
+    Attributes:
+        pending: steps that are watched although the program does not wait for them.
+    """
 
     def __init__(self, ending: Ending) -> None:
         self._ending = ending
@@ -24,11 +29,12 @@ class Watchdog:
         self._deadline: float | None = None
         self._on_time_out: Callable[[], None] | None = None
         self._thread: threading.Thread | None = None
+        self.pending = PendingSteps(self._bark)
 
     @property
     def in_step(self) -> bool:
         """Whether a step is under way."""
-        return self._steps > 0
+        return self._steps > 0 or self.pending.any()
 
     @contextlib.contextmanager
     def step(self, step: int | None, timeout_seconds: float | None) -> Iterator[None]:

@@ -79,6 +79,12 @@ class Ended:
                 said |= json.loads(line)["facts"]
         return said
 
+    @property
+    def said_at(self) -> float:
+        """When it said its last fact."""
+        lines = [line for line in self.log.splitlines() if line.startswith('{"facts"')]
+        return float(json.loads(lines[-1])["time"])
+
 
 class Run:
     """Clusters whose members have been forked."""

@@ -1,0 +1,56 @@
+"""A process of a training fails: the others end soon, and say which one and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.distribute.processes.clusters import Cluster, Ended, Run, running
+
+MEMBER = "tests.distribute.multi_worker.faulty:member"
+FAULTS = {
+    "killed": {},
+    "raises": {},
+    "sleeps": {"timeout": 4},
+    "stopped": {"heartbeat": 6},
+}
+SOON = 30.0
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Ended]]:
+    """How the processes of each training ended."""
+    folder = tmp_path_factory.mktemp("faults")
+    clusters = [Cluster(name, MEMBER, {"fault": name, **more}) for name, more in FAULTS.items()]
+    with running(folder, clusters) as run:
+        _wait(run)
+        return {name: run.ended(name) for name in FAULTS}
+
+
+def _wait(run: Run) -> None:
+    run.wait_for(*(name for name in run.names if name != "stopped 1"))
+    run.kill("stopped 1")
+    run.wait_for("stopped 1")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_other_process_names_the_one_to_blame(
+    ended: dict[str, list[Ended]], fault: str
+) -> None:
+    survivor, _ = ended[fault]
+    assert survivor.status not in (0, None)
+    assert survivor.record is not None, survivor.log
+    assert (survivor.record.kind, survivor.record.peer) == ("peer lost", "worker:1"), survivor.log
+    assert survivor.time - survivor.said_at < SOON
+
+
+def test_an_exception_is_the_cause_that_is_told(ended: dict[str, list[Ended]]) -> None:
+    survivor, faulty = ended["raises"]
+    assert faulty.record is not None and faulty.record.kind == "exception"
+    assert "fell off the table" in faulty.record.message
+    assert "fell off the table" in survivor.log
+
+
+def test_where_a_stuck_process_stands_is_told(ended: dict[str, list[Ended]]) -> None:
+    survivor, faulty = ended["sleeps"]
+    assert "it is in _happen at faulty.py" in survivor.log
+    assert faulty.record is not None and faulty.record.kind == "stuck"
