@@ -104,9 +104,11 @@ OPTIMIZERS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize(("model", "optimizer"), [(Net, "adam"), (sequential, "loss scaling")])
+@pytest.mark.parametrize(
+    ("model", "optimizer", "before"), [(Net, "adam", 0), (sequential, "loss scaling", 1)]
+)
 def test_training_goes_on_as_if_it_had_not_stopped(
-    tmp_path: Path, model: Any, optimizer: str
+    tmp_path: Path, model: Any, optimizer: str, before: int
 ) -> None:
     first = Program(mirrored(2), model, OPTIMIZERS[optimizer])
     first.train(3)
@@ -115,6 +117,7 @@ def test_training_goes_on_as_if_it_had_not_stopped(
     expected = first.train(3)
 
     second = Program(mirrored(2), model, OPTIMIZERS[optimizer])
+    second.train(before)
     status = second.checkpoint.restore(path)
     assert second.train(3) == expected
     status.assert_consumed()
