@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -110,6 +111,12 @@ def override_cpu_options(override: Override | None) -> None:
 @functools.cache
 def knows_option(name: str, value: str) -> bool:
     """Whether jaxlib's compiler for the CPU takes ``value`` for its option ``name``."""
+    # In a thread of its own no mesh is in force, as one may be where this is asked.
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(_compiles_with, name, value).result()
+
+
+def _compiles_with(name: str, value: str) -> bool:
     on_cpu = jax.sharding.SingleDeviceSharding(jax.local_devices(backend="cpu")[0])
     scalar = jax.ShapeDtypeStruct((), "float32", sharding=on_cpu)
     program = jax.jit(lambda x: x, compiler_options={name: value}).lower(scalar)

@@ -73,3 +73,10 @@ def test_results_agree(operands):
 
 def test_an_option_that_jaxlib_does_not_know_is_known_not_to_be():
     assert not jax_internals.knows_option("xla_cpu_no_such_option", "1")
+
+
+def test_options_are_known_while_a_mesh_is_in_force():
+    known = jax_internals.knows_option(OPTION, WITHOUT_CONVOLUTIONS)
+    jax_internals.knows_option.cache_clear()
+    with jax.set_mesh(jax.make_mesh((2,), ("replica",))):
+        assert jax_internals.knows_option(OPTION, WITHOUT_CONVOLUTIONS) == known
