@@ -20,7 +20,10 @@ SOON = 30.0
 def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Ended]]:
     """How the processes of each training ended."""
     folder = tmp_path_factory.mktemp("faults")
-    clusters = [Cluster(name, MEMBER, {"fault": name, **more}) for name, more in FAULTS.items()]
+    quickly = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    clusters = [
+        Cluster(name, MEMBER, {"fault": name, **more}, env=quickly) for name, more in FAULTS.items()
+    ]
     with running(folder, clusters) as run:
         _wait(run)
         return {name: run.ended(name) for name in FAULTS}
