@@ -11,9 +11,16 @@ from drumline.distribute.communication_options import (
     CommunicationImplementation,
     CommunicationOptions,
 )
-from drumline.distribute.cross_device_ops import CrossDeviceOps, NcclAllReduce, RingAllReduce
+from drumline.distribute.cross_device_ops import (
+    CrossDeviceOps,
+    GlooAllReduce,
+    NcclAllReduce,
+    ReplicaAxis,
+    RingAllReduce,
+)
 from drumline.distribute.in_flight import InFlight
 from drumline.distribute.processes import start
+from drumline.distribute.reduce_op import REPLICA_AXIS
 from drumline.distribute.strategy import Strategy
 
 
@@ -82,10 +89,13 @@ class MultiWorkerMirroredStrategy(Strategy):
         return self._group.is_chief
 
     def describe(self) -> str:
-        """As `Strategy.describe`, with the cluster."""
+        """As `Strategy.describe`, with the cluster and what was chosen to reduce by."""
         tasks = ", ".join(self._group.tasks)
         this = f"  processes: {self._group.num_processes} ({tasks}), this is {self._group.task}"
-        return f"{super().describe()}\n{this}"
+        axis = ReplicaAxis(REPLICA_AXIS, self.replica_devices)
+        chosen = self.communication_options.implementation.name
+        reduce = f"  all-reduce ({chosen}): {self.cross_device_ops.describe(axis)}"
+        return f"{super().describe()}\n{reduce}\n{this}"
 
     def __repr__(self) -> str:
         return (
@@ -103,4 +113,7 @@ def _cross_device_ops(options: CommunicationOptions, devices: tuple[Any, ...]) -
         )
     if implementation is CommunicationImplementation.RING:
         return RingAllReduce(bytes_per_pack=options.bytes_per_pack)
+    between_processes = len({device.process_index for device in devices}) > 1
+    if devices[0].platform == "cpu" and between_processes:
+        return GlooAllReduce(bytes_per_pack=options.bytes_per_pack)
     return NcclAllReduce(bytes_per_pack=options.bytes_per_pack)

@@ -1,8 +1,10 @@
 """Collectives: the algorithms by which replicas' values meet, and a base for one's own."""
 
 from drumline.distribute.cross_device_ops.cross_device_ops import CrossDeviceOps
+from drumline.distribute.cross_device_ops.gloo import GlooAllReduce
 from drumline.distribute.cross_device_ops.hierarchical_copy import HierarchicalCopyAllReduce
 from drumline.distribute.cross_device_ops.nccl import NcclAllReduce
+from drumline.distribute.cross_device_ops.recursive_doubling import RecursiveDoublingAllReduce
 from drumline.distribute.cross_device_ops.reduction_to_one_device import ReductionToOneDevice
 from drumline.distribute.cross_device_ops.replica_axis import ReplicaAxis
 from drumline.distribute.cross_device_ops.resolve import resolve_cross_device_ops
@@ -11,8 +13,10 @@ from drumline.distribute.cross_device_ops.traffic import bytes_between
 
 __all__ = [
     "CrossDeviceOps",
+    "GlooAllReduce",
     "HierarchicalCopyAllReduce",
     "NcclAllReduce",
+    "RecursiveDoublingAllReduce",
     "ReductionToOneDevice",
     "ReplicaAxis",
     "RingAllReduce",

@@ -72,6 +72,10 @@ class CrossDeviceOps(abc.ABC):
         """
         return None
 
+    def describe(self, axis: ReplicaAxis) -> str:
+        """What `Strategy.describe` says of it, in one line."""
+        return type(self).__name__
+
     def all_reduce(self, op: ReduceOp | str, values: Any, axis: ReplicaAxis) -> Any:
         """Reduce a pytree of arrays over the replicas: every replica gets the same result.
 

@@ -13,6 +13,7 @@ from drumline.distribute.cross_device_ops import (
     CrossDeviceOps,
     HierarchicalCopyAllReduce,
     NcclAllReduce,
+    RecursiveDoublingAllReduce,
     ReductionToOneDevice,
     ReplicaAxis,
     RingAllReduce,
@@ -23,6 +24,7 @@ ALGORITHMS: dict[str, Callable[..., CrossDeviceOps]] = {
     "hierarchical": HierarchicalCopyAllReduce,
     "one_device": ReductionToOneDevice,
     "ring": RingAllReduce,
+    "doubling": RecursiveDoublingAllReduce,
 }
 
 

@@ -1,0 +1,56 @@
+"""All-reduce between the CPUs of several processes."""
+
+from __future__ import annotations
+
+import jax
+from jax.typing import ArrayLike
+
+from drumline.distribute.cross_device_ops.cross_device_ops import CrossDeviceOps
+from drumline.distribute.cross_device_ops.nccl import NcclAllReduce
+from drumline.distribute.cross_device_ops.pieces import piece_bytes
+from drumline.distribute.cross_device_ops.recursive_doubling import RecursiveDoublingAllReduce
+from drumline.distribute.cross_device_ops.replica_axis import ReplicaAxis
+
+SMALL_BYTES = 64 * 1024
+"""Up to here an array's time is that of the messages' number; above, that of their bytes."""
+
+
+class GlooAllReduce(CrossDeviceOps):
+    """The quickest way over Gloo's connections, which carry all messages between CPU processes.
+
+    Two replicas exchange their arrays. Among more of them, arrays and packs of up to 64 KiB take
+    `RecursiveDoublingAllReduce` and larger ones Gloo's own ring; an array may there be summed in
+    another order in a pack than alone.
+
+    Args:
+        num_packs: see `CrossDeviceOps`.
+        bytes_per_pack: see `CrossDeviceOps`.
+    """
+
+    _few_messages = RecursiveDoublingAllReduce()
+    _few_bytes = NcclAllReduce()
+
+    def sum_array(self, array: jax.Array, axis: ReplicaAxis) -> jax.Array:
+        """Sum by the way for an array of this size."""
+        return self._way(array, axis).sum_array(array, axis)
+
+    def bytes_sent(
+        self, array: ArrayLike | jax.ShapeDtypeStruct, axis: ReplicaAxis, replica: int
+    ) -> int | None:
+        """What the way for an array of this size sends."""
+        return self._way(array, axis).bytes_sent(array, axis, replica)
+
+    def describe(self, axis: ReplicaAxis) -> str:
+        """The ways, and for what each is taken."""
+        name = type(self).__name__
+        if axis.size == 2:
+            return f"{name}: the two replicas exchange arrays, as the fewest messages take least"
+        return (
+            f"{name}: recursive doubling up to {SMALL_BYTES // 1024} KiB, as the fewest messages "
+            "take least; Gloo's ring above, which sends the fewest bytes"
+        )
+
+    def _way(self, array: ArrayLike | jax.ShapeDtypeStruct, axis: ReplicaAxis) -> CrossDeviceOps:
+        if axis.size == 2 or piece_bytes(array, 1) <= SMALL_BYTES:
+            return self._few_messages
+        return self._few_bytes
