@@ -2,11 +2,15 @@
 
 from benchmarks.harness.workload import Workload
 from benchmarks.workloads import (
+    all_reduce,
     convnet_fit,
     convnet_mirrored,
     custom_loop,
     function_epoch,
+    launch,
     map_batch,
+    multi_worker_step,
+    processes_against_devices,
     range_filter,
     resnet_fit,
     run_overhead,
@@ -25,5 +29,9 @@ WORKLOADS: dict[str, Workload] = {
         custom_loop.WORKLOAD,
         function_epoch.WORKLOAD,
         *run_overhead.WORKLOADS,
+        multi_worker_step.WORKLOAD,
+        *all_reduce.WORKLOADS,
+        launch.WORKLOAD,
+        processes_against_devices.WORKLOAD,
     )
 }

@@ -35,7 +35,7 @@ def make_examples(elements: int) -> Examples:
     return images, labels.astype(np.int64)
 
 
-def compiled_convnet(keras: Any) -> Any:
+def convnet(keras: Any) -> Any:
     """The convnet of TensorFlow's distributed-Keras tutorial, with its seeded weights."""
     model = keras.Sequential(
         [
@@ -48,6 +48,12 @@ def compiled_convnet(keras: Any) -> Any:
         ]
     )
     seed_weights(model)
+    return model
+
+
+def compiled_convnet(keras: Any) -> Any:
+    """The same, compiled as the tutorial does."""
+    model = convnet(keras)
     model.compile(
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         optimizer=keras.optimizers.Adam(),
