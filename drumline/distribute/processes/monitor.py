@@ -85,10 +85,19 @@ class Monitor:
     def _line_ended(self, index: int, silent: bool) -> None:
         if index != 0:  # it may have done its work, or told of a failure
             time.sleep(_OWN_ERROR_SECONDS)
-            coordination = self._membership.coordination
-            if index in coordination.left() or coordination.failure() or self._stopped.is_set():
+            if self._is_accounted_for(index):
                 return
         self._lost(self._membership.line_ended(index, silent))
+
+    def _is_accounted_for(self, index: int) -> bool:
+        coordination = self._membership.coordination
+        try:
+            known = index in coordination.left() or coordination.failure() is not None
+        except jax.errors.JaxRuntimeError:
+            if not self._stopped.is_set():
+                raise
+            return True  # this process has left meanwhile
+        return known or self._stopped.is_set()
 
     def _glance(self) -> None:
         """A stopped process 0 keeps its connections, and JAX would end this one without a word."""

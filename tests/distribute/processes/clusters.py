@@ -94,6 +94,7 @@ class Run:
         self._changed = threading.Condition()
         self._pids: dict[str, int] = {}
         self._ends: dict[str, tuple[int, float]] = {}
+        self._silent = 0
         self._members = [(each, each.members(folder)) for each in clusters]
         self._zygotes = [command() for command in commands]
         for number, zygote in enumerate(self._zygotes):
@@ -132,14 +133,26 @@ class Run:
                 else:
                     self._ends[event["ended"]] = (event["status"], event["time"])
                 self._changed.notify_all()
+        with self._changed:
+            self._silent += 1
+            self._changed.notify_all()
 
     def wait_for(self, *names: str) -> None:
         """Wait until these members have ended."""
         with self._changed:
-            done = self._changed.wait_for(
-                lambda: all(name in self._ends for name in names), _LIMIT_SECONDS
+            self._changed.wait_for(
+                lambda: self._have_ended(names) or self._zygotes_have_ended(), _LIMIT_SECONDS
             )
-        assert done, {name: self.log(name)[-3000:] for name in names if name not in self._ends}
+        assert self._have_ended(names), {
+            name: self.log(name)[-3000:] for name in names if name not in self._ends
+        }
+
+    def _have_ended(self, names: Sequence[str]) -> bool:
+        return all(name in self._ends for name in names)
+
+    def _zygotes_have_ended(self) -> bool:
+        """As when their imports fail, which they say on standard error."""
+        return self._silent == len(self._zygotes)
 
     def wait_until(self, name: str, text: str) -> None:
         """Wait until a member's log holds `text`."""
