@@ -1,4 +1,4 @@
-"""Two hosts on one machine: network namespaces with an address each, joined by a cable (veth).
+"""Two hosts on one machine: network namespaces with an address each, joined by a cable.
 
 Processes in them reach each other over the cable and nothing else, as on two machines that share
 a switch; files and process numbers are shared. It takes root (or CAP_NET_ADMIN and CAP_SYS_ADMIN)
@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.delaying_cable import forwarding, open_in
 
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
 INTERFACE = "cable"
@@ -61,29 +63,18 @@ class TwoHosts:
         """Take it up again."""
         _ip("-n", self.names[host], "link", "set", INTERFACE, "up")
 
-    def delay(self, host: int, milliseconds: float) -> None:
-        """Delay every packet that leaves `host`; 0 ends it.
-
-        Skips the test where the kernel cannot (no ``sch_netem``).
-        """
-        base = ["tc", "-n", self.names[host], "qdisc"]
-        if milliseconds <= 0:
-            subprocess.run([*base, "del", "dev", INTERFACE, "root"], capture_output=True)
-            return
-        wanted = ["root", "netem", "delay", f"{milliseconds}ms"]
-        try:
-            _run([*base, "replace", "dev", INTERFACE, *wanted])
-        except (OSError, subprocess.CalledProcessError) as error:
-            pytest.skip(f"this machine cannot delay packets: {_reason(error)}")
-
     def pids(self, host: int) -> list[int]:
         """The processes that run on `host`."""
         return [int(pid) for pid in _ip("netns", "pids", self.names[host]).split()]
 
 
 @contextlib.contextmanager
-def two_hosts() -> Iterator[TwoHosts]:
-    """Two hosts for the length of the block; what still runs on them at its end is killed."""
+def two_hosts(delay_milliseconds: float = 0) -> Iterator[TwoHosts]:
+    """Two hosts for the length of the block; what still runs on them at its end is killed.
+
+    Args:
+        delay_milliseconds: how long a packet takes from one to the other.
+    """
     if shutil.which("ip") is None:
         pytest.skip("network namespaces need the command ip (iproute2)")
     _remove_left_over()
@@ -95,16 +86,24 @@ def two_hosts() -> Iterator[TwoHosts]:
             for name in names:
                 _ip("netns", "add", name)
                 stack.callback(_remove, name)
-            _connect(hosts)
-        except subprocess.CalledProcessError as error:
+            if delay_milliseconds:
+                ends = tuple(open_in(name, INTERFACE) for name in names)
+                stack.enter_context(forwarding(ends, delay_milliseconds))
+            else:
+                _join_directly(hosts)
+            _address(hosts)
+        except (OSError, subprocess.CalledProcessError) as error:
             pytest.skip(f"this machine forbids network namespaces: {_reason(error)}")
         yield hosts
 
 
-def _connect(hosts: TwoHosts) -> None:
+def _join_directly(hosts: TwoHosts) -> None:
     first, second = hosts.names
     cable = ["link", "add", INTERFACE, "type", "veth", "peer", "name", INTERFACE, "netns", second]
     _ip("-n", first, *cable)
+
+
+def _address(hosts: TwoHosts) -> None:
     for name, address in zip(hosts.names, hosts.addresses, strict=True):
         _ip("-n", name, "address", "add", f"{address}/24", "dev", INTERFACE)
         _ip("-n", name, "link", "set", INTERFACE, "up")

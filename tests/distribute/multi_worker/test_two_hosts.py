@@ -1,4 +1,4 @@
-"""Two hosts, each with its own address, train the digits together, and lose each other."""
+"""Two hosts that are 5 ms apart train the digits together, and lose each other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def outcome(
 ) -> Iterator[tuple[list[Ended], list[Ended], float]]:
     """How a training ended, how one whose cable was cut did, and when it was cut."""
     folder = tmp_path_factory.mktemp("hosts")
-    with two_hosts() as hosts:
+    with two_hosts(delay_milliseconds=5) as hosts:
         place: dict[str, Any] = {
             "hosts": hosts.addresses,
             "zygotes": (0, 1),
@@ -53,12 +53,13 @@ def outcome(
 def test_two_hosts_train_as_one(outcome: tuple[list[Ended], list[Ended], float]) -> None:
     strategy = MirroredStrategy(["cpu:0", "cpu:1"])
     for training in TRAININGS:
-        compiled = training.replace("eagerly", "run_alone")
-        expected = json.loads(json.dumps(getattr(trainings, compiled)(strategy)))
+        expected = json.loads(json.dumps(getattr(trainings, training)(strategy)))
         for end in outcome[0]:
             assert end.status == 0, end.log
             assert_close(end.facts[training], expected)
-    assert outcome[0][0].facts["fit_digits"]["accuracy"] > 0.9
+    facts = outcome[0][0].facts
+    assert facts["fit_digits"]["accuracy"] > 0.9
+    assert_close(facts["eagerly"]["eager"], facts["eagerly"]["compiled"])
 
 
 def test_a_cut_cable_is_named_on_both_sides(
@@ -68,5 +69,6 @@ def test_a_cut_cable_is_named_on_both_sides(
     for index, end in enumerate(ends):
         assert end.record is not None, end.log
         assert end.record.peer == f"worker:{1 - index}"
-        assert "has sent no heartbeat" in end.record.message
+        message = end.record.message
+        assert "has sent no heartbeat" in message or "does not answer" in message
         assert end.time - moment < SOON

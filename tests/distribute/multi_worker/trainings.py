@@ -146,12 +146,36 @@ def run_alone(strategy: dl.distribute.Strategy) -> dict[str, Any]:
 
 
 def eagerly(strategy: dl.distribute.Strategy) -> dict[str, Any]:
-    """The same step by step, without compilation."""
-    dl.config.run_functions_eagerly(True)
+    """A few steps without Keras, compiled and then step by step without compilation."""
+    return {"compiled": _descend(strategy), "eager": _descend(strategy, eager=True)}
+
+
+def _descend(strategy: dl.distribute.Strategy, eager: bool = False) -> list[float]:
+    with strategy.scope():
+        weights = dl.Variable(np.ones((6, 1), np.float32))
+        largest = dl.Variable(0.0, synchronization="ON_READ", aggregation="MEAN")
+
+    def step(batch: Any) -> Any:
+        x, y = batch
+        with dl.GradientTape() as tape:
+            loss = ((x @ weights.value - y) ** 2).sum() / BATCH
+        gradient = dl.distribute.get_replica_context().all_reduce(
+            "SUM", tape.gradient(loss, weights)
+        )
+        largest.assign(x.max())
+        dl.distribute.get_replica_context().merge_call(
+            lambda _, change: weights.assign_sub(0.05 * strategy.reduce("MEAN", change)),
+            args=(gradient,),
+        )
+        return loss
+
+    dl.config.run_functions_eagerly(eager)
     try:
-        return run_alone(strategy)
+        distributed = strategy.experimental_distribute_dataset(in_order().skip(3))
+        losses = [strategy.reduce("SUM", strategy.run(step, args=(b,))) for b in distributed]
     finally:
         dl.config.run_functions_eagerly(False)
+    return [*map(float, losses), float(largest.value), *np.asarray(weights.value).ravel().tolist()]
 
 
 def _ids(strategy: dl.distribute.Strategy, distributed: Any) -> list[list[int]]:
