@@ -1,5 +1,6 @@
-"""What keeps a long training going, as ``tf.train``: checkpoints."""
+"""What keeps a long training going, as ``tf.train``: checkpoints, and the cluster's tasks."""
 
+from drumline.distribute.cluster_resolver import ClusterSpec
 from drumline.training.checkpoint import (
     Checkpoint,
     CheckpointManager,
@@ -7,4 +8,10 @@ from drumline.training.checkpoint import (
     latest_checkpoint,
 )
 
-__all__ = ["Checkpoint", "CheckpointManager", "CheckpointStatus", "latest_checkpoint"]
+__all__ = [
+    "Checkpoint",
+    "CheckpointManager",
+    "CheckpointStatus",
+    "ClusterSpec",
+    "latest_checkpoint",
+]

@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 
+import drumline as dl
 from drumline.distribute.cluster_resolver import ClusterSpec
 
 CLUSTER = {"chief": ["h0:1"], "worker": ["h1:1", "h2:2"], "ps": ["p:3"]}
+
+
+def test_its_public_names() -> None:
+    assert dl.train.ClusterSpec is dl.distribute.cluster_resolver.ClusterSpec is ClusterSpec
 
 
 def test_what_tensorflow_says_of_a_cluster() -> None:

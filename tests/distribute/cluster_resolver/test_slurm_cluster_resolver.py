@@ -44,7 +44,7 @@ def test_workers_on_nodes(slurm: Any) -> None:
 
 def test_jobs_share_nodes_and_gpus(slurm: Any) -> None:
     slurm(4, "t02n[13,41,43,44]", "2(x2),1(x2)", 6, gpus="0,1")
-    resolver = SlurmClusterResolver(jobs={"ps": 1, "worker": 5}, port_base=2222, rpc_layer=None)
+    resolver = SlurmClusterResolver(jobs={"worker": 5, "ps": 1}, port_base=2222, rpc_layer=None)
     assert resolver.cluster_spec().as_dict() == {
         "ps": ["t02n13:2222"],
         "worker": ["t02n13:2223", "t02n41:2222", "t02n41:2223", "t02n43:2222", "t02n44:2222"],
