@@ -12,6 +12,7 @@ from drumline.distribute import replica_context
 from drumline.distribute.arguments import any_apart, stack_if_alike, take_apart
 from drumline.distribute.compiled_step import CompiledStep
 from drumline.distribute.lockstep import run_in_turn
+from drumline.distribute.made_anew import recognized
 from drumline.distribute.merge_call import merging_replica
 from drumline.distribute.outputs import as_arrays, joined
 from drumline.distribute.program import ReplicaProgram
@@ -36,24 +37,41 @@ class Programs:
         self._strategy = strategy
         self._programs: OrderedDict[Hashable, CompiledStep] = OrderedDict()
         self._forms: dict[Hashable, int] = {}
+        self._first: OrderedDict[Hashable, Callable[..., Any]] = OrderedDict()
 
     def run(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run `fn` on every replica; see `Strategy.run`."""
         form, arrays = take_apart(args, kwargs)
         key = (fn, form)
         program = self._programs.get(key)
+        known = fn
+        if program is None:
+            known = self._first_made(fn)
+            key = (known, form)
+            program = self._programs.get(key)
         if program is None:
             strategy, replicas = self._strategy, self._strategy.num_replicas_in_sync
             args, kwargs = stack_if_alike((tuple(args), dict(kwargs)), strategy.stack, replicas)
             form, arrays = take_apart(args, kwargs)
-            key = (fn, form)
+            key = (known, form)
             program = self._programs.get(key)
         if program is None:
             kind = UnevenProgram if any_apart((args, kwargs)) else ReplicaProgram
             program = self._programs[key] = kind(self._strategy, fn, form)
-            self._made(fn)
+            self._made(known)
         self._programs.move_to_end(key)
         return program(arrays)
+
+    def _first_made(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """`fn`, or the first function that was the same but for being another object."""
+        same = recognized(fn)
+        if same is None:
+            return fn
+        first = self._first.setdefault(same, fn)
+        self._first.move_to_end(same)
+        if len(self._first) > MOST_PROGRAMS:
+            self._first.popitem(last=False)
+        return first
 
     def _made(self, fn: Callable[..., Any]) -> None:
         if len(self._programs) > MOST_PROGRAMS:

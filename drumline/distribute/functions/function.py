@@ -14,6 +14,7 @@ from drumline.distribute.functions.input_signature import InputSignature
 from drumline.distribute.functions.loops import with_loops
 from drumline.distribute.functions.program import FunctionProgram
 from drumline.distribute.functions.staged_loop import LoopOverData, Loops
+from drumline.distribute.made_anew import in_function
 from drumline.distribute.one_device import default_strategy
 from drumline.distribute.replica_context import running_replica
 from drumline.training.keras_internals import get_stateless_scope
@@ -106,11 +107,15 @@ class Function:
         if running_replica() is not None:
             return self.python_function(*args, **kwargs)
         if self._over_data or any(map(is_batches, (*args, *kwargs.values()))):
-            return self._with_loops(*args, **kwargs)
+            return self._uncompiled(args, kwargs)
         try:
             return self._compiled(args, kwargs)
         except LoopOverData:
             self._over_data = True
+            return self._uncompiled(args, kwargs)
+
+    def _uncompiled(self, args: Any, kwargs: Any) -> Any:
+        with in_function():
             return self._with_loops(*args, **kwargs)
 
     def _compiled(self, args: Any, kwargs: Any) -> Any:

@@ -216,3 +216,31 @@ def test_methods() -> None:
     first.add(np.float32(2))
     assert float(second.add(np.float32(5))) == 6.0
     assert float(first.v.value) == 3.0
+
+
+def test_a_step_defined_in_the_function_is_compiled_once() -> None:
+    strategy = mirrored(2)
+    traced: list[float] = []
+    scale = np.float32(1)
+
+    @dl.function
+    def train_step(iterator: Any, factor: float) -> Any:
+        def times(x: Any) -> Any:
+            return x.sum() * scale * factor
+
+        def step(x: Any) -> Any:
+            traced.append(factor)
+            return times(x)
+
+        return strategy.reduce("SUM", strategy.run(step, args=(next(iterator),)))
+
+    iterator = iter(examples(strategy, 12))
+    x = np.random.default_rng(1).normal(size=(12, 3)).astype(np.float32)
+    found = [float(train_step(iterator, factor)) for factor in (2.0, 2.0, 3.0, 2.0)]
+    once = traced.count(2.0)
+    scale = np.float32(10)
+    found += [float(train_step(iterator, 2.0)) for _ in range(2)]
+    wanted = np.float32([2, 2, 3, 2, 20, 20]) * x.reshape(6, -1).sum(1)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+    assert once == traced.count(3.0) == 2, "to find the variables, and to compile"
+    assert traced.count(2.0) == 2 * once
