@@ -17,7 +17,7 @@ from drumline.distribute.own_steps import OwnSteps, Step
 from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.per_replica_spec import on_replicas
 from drumline.distribute.pipelines import Pipelines
-from drumline.distribute.process_input import placed_step, rowless_batch
+from drumline.distribute.process_input import global_batch, placed_step, rowless_batch
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
@@ -48,7 +48,23 @@ class DistributedDatasetFromFunction:
         numbers = strategy.local_replica_ids if self._apart else [strategy.process_index]
         self._datasets = [dataset_fn(InputContext(pipelines, n, replicas)) for n in numbers]
 
-    def __iter__(self) -> DistributedIterator:
+    @property
+    def dataset(self) -> Any:
+        """The dataset that the function made for this process, or for its first replica."""
+        return self._datasets[0]
+
+    def global_batches(self, change: Callable[[Any], Any]) -> Iterator[Any]:
+        """The replicas' batches joined to global ones, as Keras's trainer takes them.
+
+        Args:
+            change: applied to each batch, row by row.
+        """
+        for step in self._start()[1]:
+            if not isinstance(step, Step):
+                step = Step(step, of_all=True)
+            yield global_batch(step, self.strategy, change)
+
+    def _start(self) -> tuple[Any, Iterator[Any]]:
         source: Any
         steps: Iterator[Any]
         if self._apart:
@@ -59,6 +75,10 @@ class DistributedDatasetFromFunction:
         if self.strategy.spans_processes:
             rowless = functools.partial(rowless_batch, self._datasets[0])
             source = steps = OwnSteps(source, steps, self.strategy, rowless)
+        return source, steps
+
+    def __iter__(self) -> DistributedIterator:
+        source, steps = self._start()
         return DistributedIterator(
             source,
             steps,

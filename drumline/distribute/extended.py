@@ -30,8 +30,8 @@ class StrategyExtended:
 
     @property
     def worker_devices(self) -> tuple[str, ...]:
-        """The names of the devices on which replicas run."""
-        return tuple(map(device_name, self._strategy.replica_devices))
+        """The names of this process's devices on which replicas run."""
+        return tuple(map(device_name, self._strategy.local_replica_devices))
 
     @property
     def parameter_devices(self) -> tuple[str, ...]:

@@ -66,6 +66,9 @@ class InFlight:
     def _oldest(self) -> tuple[float, int] | None:
         """When the oldest program that has not ended was started, and its number."""
         for since, number, arrays in tuple(self._under_way):
-            if not all(array.is_deleted() or array.is_ready() for array in arrays):
+            if not all(
+                array.is_deleted() or array.is_ready()  # type: ignore[attr-defined]
+                for array in arrays
+            ):
                 return since, number
         return None

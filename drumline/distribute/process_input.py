@@ -35,6 +35,10 @@ def steps_of(dataset: Iterable[Any], strategy: Strategy) -> tuple[Any, Iterator[
     if not isinstance(dataset, Dataset):
         source = iter(dataset)
         return source, source
+    if not has_own_steps(dataset):
+        agree_on_order(dataset, strategy)
+        source = iter(dataset)
+        return source, source
     policy = dataset.options().experimental_distribute.auto_shard_policy
     if policy is AutoShardPolicy.FILE:
         raise ValueError(
@@ -42,10 +46,6 @@ def steps_of(dataset: Iterable[Any], strategy: Strategy) -> tuple[Any, Iterator[
             f"{dataset!r}. Choose AutoShardPolicy.DATA, or make a dataset of each process's files "
             "with strategy.distribute_datasets_from_function."
         )
-    if policy in (AutoShardPolicy.AUTO, AutoShardPolicy.DATA):
-        agree_on_order(dataset, strategy)
-        source = iter(dataset)
-        return source, source
     processes = strategy.num_processes
     if policy is AutoShardPolicy.HINT:
         dataset = hinted_share(dataset, processes, strategy.process_index)
@@ -90,18 +90,25 @@ def global_batches(
     """
     _, steps = steps_of(dataset, strategy)
     for step in steps:
-        if not isinstance(step, Step):
-            yield change(step)
-            continue
-        whole = change(jax.tree.map(lambda *leaves: np.concatenate(leaves), *step.batches))
-        yield (
-            whole
-            if step.of_all
-            else jax.tree.map(
-                lambda leaf: jax.make_array_from_process_local_data(strategy.batch_sharding, leaf),
-                whole,
-            )
-        )
+        yield global_batch(step, strategy, change) if isinstance(step, Step) else change(step)
+
+
+def global_batch(step: Step, strategy: Strategy, change: Callable[[Any], Any]) -> Any:
+    """The global batch of a step; see `global_batches`."""
+    whole = change(jax.tree.map(lambda *leaves: np.concatenate(leaves), *step.batches))
+    if step.of_all:
+        return whole
+    return jax.tree.map(
+        lambda leaf: jax.make_array_from_process_local_data(strategy.batch_sharding, leaf), whole
+    )
+
+
+def has_own_steps(dataset: Iterable[Any]) -> bool:
+    """Whether each process goes through batches of its own; see `steps_of`."""
+    if not isinstance(dataset, Dataset):
+        return False
+    policy = dataset.options().experimental_distribute.auto_shard_policy
+    return policy not in (AutoShardPolicy.AUTO, AutoShardPolicy.DATA)
 
 
 def _own_batches(source: Iterator[Any], strategy: Strategy) -> Iterator[list[Any]]:

@@ -11,7 +11,8 @@ import numpy as np
 
 from drumline.data import INFINITE_CARDINALITY, Dataset
 from drumline.distribute import DistributedDataset, get_strategy, has_strategy
-from drumline.distribute.process_input import global_batches
+from drumline.distribute.distributed_dataset_from_function import DistributedDatasetFromFunction
+from drumline.distribute.process_input import global_batches, has_own_steps
 from drumline.keras import private
 from drumline.keras.class_weights import require_targets_alone, weigh_classes
 
@@ -24,16 +25,23 @@ class DatasetAdapter(private.DataAdapter):
     Args:
         dataset: a batched dataset of ``x``, ``(x, y)`` or ``(x, y, sample_weight)``.
         class_weight: weights by class, turned into a sample weight for each row.
+        distributed: what a strategy made of it, of which the batches are taken instead.
     """
 
     builtin_prefetch = True
 
-    def __init__(self, dataset: Dataset, class_weight: dict[int, float] | None = None) -> None:
+    def __init__(
+        self,
+        dataset: Dataset,
+        class_weight: dict[int, float] | None = None,
+        distributed: DistributedDatasetFromFunction | None = None,
+    ) -> None:
         _require_batched(dataset)
         if class_weight:
             require_targets_alone(dataset.element_spec)
         self._dataset = dataset
         self._class_weight = class_weight
+        self._distributed = distributed
 
     @property
     def dataset(self) -> Dataset:
@@ -57,6 +65,8 @@ class DatasetAdapter(private.DataAdapter):
             )
 
     def _batches(self) -> Iterator[Any]:
+        if self._distributed is not None:
+            return self._distributed.global_batches(self._weighed)
         if has_strategy() and get_strategy().spans_processes:
             return global_batches(self._dataset, get_strategy(), self._weighed)
         return map(self._weighed, self._dataset)
@@ -69,6 +79,8 @@ class DatasetAdapter(private.DataAdapter):
     @property
     def num_batches(self) -> int | None:
         """The number of batches, None if it is unknown or infinite."""
+        if self._own_steps:
+            return None
         cardinality = int(self._dataset.cardinality())
         return cardinality if cardinality >= 0 else None
 
@@ -76,7 +88,13 @@ class DatasetAdapter(private.DataAdapter):
     def batch_size(self) -> int | None:
         """The rows of a batch, None if they vary."""
         shape = jax.tree.leaves(self._dataset.element_spec)[0].shape
-        return shape[0] if shape else None
+        return shape[0] if shape and not self._own_steps else None
+
+    @property
+    def _own_steps(self) -> bool:
+        """Whether a step is not a batch of the dataset."""
+        spans = has_strategy() and get_strategy().spans_processes
+        return self._distributed is not None or (spans and has_own_steps(self._dataset))
 
     @property
     def has_partial_batch(self) -> bool | None:
@@ -96,7 +114,7 @@ def adapt_datasets(get_data_adapter: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap Keras's choice of a data adapter: datasets get a `DatasetAdapter`."""
 
     def get_adapter(x: Any, y: Any = None, sample_weight: Any = None, **options: Any) -> Any:
-        if not isinstance(x, (Dataset, DistributedDataset)):
+        if not isinstance(x, (Dataset, DistributedDataset, DistributedDatasetFromFunction)):
             adapter = get_data_adapter(x, y=y, sample_weight=sample_weight, **options)
             _require_batches(adapter)
             return adapter
@@ -106,7 +124,8 @@ def adapt_datasets(get_data_adapter: Callable[..., Any]) -> Callable[..., Any]:
             private.raise_unsupported_arg("sample_weights", "the sample weights", _KIND)
         dataset = _undistributed(x)
         _require_an_end(dataset, options.get("steps_per_epoch"))
-        return DatasetAdapter(dataset, class_weight=options.get("class_weight"))
+        distributed = x if isinstance(x, DistributedDatasetFromFunction) else None
+        return DatasetAdapter(dataset, options.get("class_weight"), distributed)
 
     return get_adapter
 
@@ -124,8 +143,8 @@ def _require_batches(adapter: Any) -> None:
         raise ValueError("The input has no elements: there is nothing to fit, evaluate or predict.")
 
 
-def _undistributed(x: Dataset | DistributedDataset) -> Any:
-    if not isinstance(x, DistributedDataset):
+def _undistributed(x: Dataset | DistributedDataset | DistributedDatasetFromFunction) -> Any:
+    if isinstance(x, Dataset):
         return x
     if x.strategy is not get_strategy():
         raise ValueError(

@@ -25,6 +25,7 @@ ALL = [
     "run_alone",
     "policies",
     "own_datasets",
+    "evaluate_own",
     "values",
     "callbacks",
     "different_models",
@@ -114,6 +115,22 @@ def test_a_process_whose_input_ends_early_goes_along(
         assert found["ids"] == [[*range(8)], [*range(8, 16)], [*range(16, 24)], [*range(24, 27)]]
         assert found["following"] == found["ids"][1:]
         assert found["restored"] == found["following"]
+
+
+def test_keras_sees_every_element_whoever_reads_it(
+    clusters: dict[str, list[dict[str, Any]]],
+) -> None:
+    one = json.loads(json.dumps(trainings.evaluate_own(MirroredStrategy(["cpu:0", "cpu:1"]))))
+    scores = {name: found["score"] for name, found in one.items()}
+    for facts in clusters["2x2"]:
+        found = facts["evaluate_own"]
+        assert_close({name: each["score"] for name, each in found.items()}, scores)
+        assert {name: each["steps"] for name, each in found.items()} == {
+            "DATA": 5,
+            "OFF": 10,
+            "HINT": 6,  # 35 elements each: 16, 16 and 3, of which a step takes half
+            "function": 5,
+        }
 
 
 def test_values_of_all_replicas_meet(clusters: dict[str, list[dict[str, Any]]]) -> None:

@@ -227,6 +227,35 @@ def own_datasets(strategy: dl.distribute.Strategy) -> dict[str, Any]:
     return {"said": said, "ids": ids, "following": following, "restored": _ids(strategy, again)}
 
 
+def evaluate_own(strategy: dl.distribute.Strategy) -> dict[str, Any]:
+    """Scores over all examples, which do not depend on who reads which of them, and steps."""
+    model = build(strategy)
+    examples_alone = dl.data.Dataset.from_tensor_slices(examples())
+    hint = dl.data.experimental.SHARD_HINT
+    hinted = (
+        examples_alone.shard(hint, hint).batch(BATCH).with_options(in_order(Policy.HINT).options())
+    )
+    made = strategy.distribute_datasets_from_function(
+        lambda context: examples_alone.shard(
+            context.num_input_pipelines, context.input_pipeline_id
+        ).batch(context.get_per_replica_batch_size(BATCH))
+    )
+    found: dict[str, Any] = {}
+    for name, dataset in {
+        "DATA": in_order(),
+        "OFF": in_order(Policy.OFF),
+        "HINT": hinted,
+        "function": made,
+    }.items():
+        steps: list[int] = []
+        count = keras.callbacks.LambdaCallback(
+            on_test_batch_end=lambda n, logs, s=steps: s.append(n)
+        )
+        score = model.evaluate(dataset, verbose=0, callbacks=[count])
+        found[name] = {"score": list(map(float, score)), "steps": len(steps)}
+    return found
+
+
 def values(strategy: dl.distribute.Strategy) -> dict[str, Any]:
     """Values for each replica, and how they are combined."""
     given = strategy.experimental_distribute_values_from_function(
