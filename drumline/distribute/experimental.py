@@ -1,5 +1,6 @@
 """Names that guides write as ``tf.distribute.experimental``."""
 
+from drumline.distribute.cluster_resolver import ClusterResolver
 from drumline.distribute.communication_options import (
     CollectiveCommunication,
     CommunicationImplementation,
@@ -7,11 +8,31 @@ from drumline.distribute.communication_options import (
 )
 from drumline.distribute.distributed_iterator import Optional
 from drumline.distribute.input import ValueContext
+from drumline.distribute.multi_worker_mirrored import (
+    MultiWorkerMirroredStrategy as _MultiWorkerMirroredStrategy,
+)
 
 __all__ = [
     "CollectiveCommunication",
     "CommunicationImplementation",
     "CommunicationOptions",
+    "MultiWorkerMirroredStrategy",
     "Optional",
     "ValueContext",
 ]
+
+
+class MultiWorkerMirroredStrategy(_MultiWorkerMirroredStrategy):
+    """`drumline.distribute.MultiWorkerMirroredStrategy`, with the arguments of the older name.
+
+    Args:
+        communication: a `CollectiveCommunication`.
+        cluster_resolver: by default what ``TF_CONFIG`` says.
+    """
+
+    def __init__(
+        self,
+        communication: CollectiveCommunication = CollectiveCommunication.AUTO,
+        cluster_resolver: ClusterResolver | None = None,
+    ) -> None:
+        super().__init__(cluster_resolver, CommunicationOptions.of(communication))

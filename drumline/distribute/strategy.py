@@ -22,6 +22,7 @@ from drumline.distribute.cross_device_ops import (
 from drumline.distribute.devices import DeviceLike, device_name, resolve_devices
 from drumline.distribute.distributed_dataset import DistributedDataset
 from drumline.distribute.distributed_dataset_from_function import DistributedDatasetFromFunction
+from drumline.distribute.exchange import gathered
 from drumline.distribute.extended import StrategyExtended
 from drumline.distribute.in_flight import InFlight
 from drumline.distribute.input import InputContext, ValueContext
@@ -182,7 +183,7 @@ class Strategy:
         together.
         """
 
-        def gathered(node: Any) -> Any:
+        def whole(node: Any) -> Any:
             if isinstance(node, PerReplica):
                 if not _divided(node.stacked):
                     return node
@@ -193,7 +194,7 @@ class Strategy:
                 return jax.numpy.zeros(node.shape, node.dtype)
             return self.compute(_whole, (), node)
 
-        return jax.tree.map(gathered, tree, is_leaf=lambda node: isinstance(node, PerReplica))
+        return jax.tree.map(whole, tree, is_leaf=lambda node: isinstance(node, PerReplica))
 
     def place_copies(self, copies: jax.typing.ArrayLike) -> jax.Array:
         """Return an array ``(replicas, ...)`` with each row on its replica's device."""
@@ -404,6 +405,14 @@ class Strategy:
         return tuple(
             value.values[index] for index in self.local_replica_ids if index < len(value.values)
         )
+
+    def barrier(self) -> None:
+        """Wait until all processes of the strategy are here; with one process, for nothing.
+
+        For what they do beside training, as reading a file that the chief has just written.
+        """
+        if self.spans_processes:
+            gathered(self, np.zeros(1, np.uint8))
 
     def describe(self) -> str:
         """A text that says where variables live, where replicas run and how values meet."""

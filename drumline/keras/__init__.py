@@ -3,5 +3,6 @@
 from drumline.keras import callbacks, layers
 from drumline.keras.agreement import ReplicaDivergenceError
 from drumline.keras.install import install
+from drumline.keras.sidecar_evaluator import SidecarEvaluator
 
-__all__ = ["ReplicaDivergenceError", "callbacks", "install", "layers"]
+__all__ = ["ReplicaDivergenceError", "SidecarEvaluator", "callbacks", "install", "layers"]
