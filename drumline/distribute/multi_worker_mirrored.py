@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -51,7 +53,8 @@ class MultiWorkerMirroredStrategy(Strategy):
     Raises:
         RuntimeError: if JAX has started already, if this process's address is taken, or if the
             other processes do not come in time.
-        ValueError: if the cluster is none to compute with, or NCCL is asked for without GPUs.
+        ValueError: if the cluster is none to compute with, if its processes have different numbers
+            of devices, or if NCCL is asked for without GPUs.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class MultiWorkerMirroredStrategy(Strategy):
         )
         alone = self._group.num_processes == 1
         self._all_devices = tuple(jax.local_devices() if alone else jax.devices())
+        _require_alike(self._all_devices, self._group.tasks)
         super().__init__(
             jax.local_devices(),
             cross_device_ops=_cross_device_ops(self.communication_options, self._all_devices),
@@ -117,3 +121,19 @@ def _cross_device_ops(options: CommunicationOptions, devices: tuple[Any, ...]) -
     if devices[0].platform == "cpu" and between_processes:
         return GlooAllReduce(bytes_per_pack=options.bytes_per_pack)
     return NcclAllReduce(bytes_per_pack=options.bytes_per_pack)
+
+
+def _require_alike(devices: Sequence[jax.Device], tasks: Sequence[str]) -> None:
+    """Refuse processes that bring different numbers of devices.
+
+    Raises:
+        ValueError: naming each process's number.
+    """
+    counts = Counter(device.process_index for device in devices)
+    if len(set(counts.values())) > 1:
+        had = ", ".join(f"{tasks[index]} has {counts[index]}" for index in sorted(counts))
+        raise ValueError(
+            f"The processes bring different numbers of {devices[0].platform.upper()} devices: "
+            f"{had}. Give each the same, by CUDA_VISIBLE_DEVICES or, for CPUs, by "
+            "`drumline launch --devices-per-worker`."
+        )
