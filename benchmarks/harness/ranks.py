@@ -68,13 +68,12 @@ def outcome(command: Sequence[str], environments: Sequence[Environment]) -> str:
                 stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
                 text=True,
             )
-            ending.callback(process.wait)
+            ending.enter_context(process)
             ending.callback(process.kill)
             ranks.append(process)
         _wait(ranks)
         assert ranks[0].stdout is not None
-        with ranks[0].stdout as written:
-            return written.read()
+        return ranks[0].stdout.read()
 
 
 def tf_config(processes: int) -> list[Environment]:
