@@ -107,8 +107,13 @@ def test_a_strategy_and_a_model_that_is_not_built(training: Training, tmp_path: 
 
 
 def test_waits_for_what_is_not_there_or_not_finished(
-    training: Training, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    training: Training,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(sidecar_evaluator, "RETRY_SECONDS", 20)
     directory = tmp_path / "later"
     for step in (1, 2):
         training.at(step).save_weights(tmp_path / f"ckpt-{step}.weights.h5")
@@ -128,6 +133,7 @@ def test_waits_for_what_is_not_there_or_not_finished(
     assert evaluated(directory, until=2) == as_trained(training, 1, 2)
     writer.join()
     assert "later, which does not exist yet" in capsys.readouterr().out
+    assert "damaged" not in caplog.text
 
 
 def test_what_is_written_again_is_evaluated_again(training: Training, tmp_path: Path) -> None:
