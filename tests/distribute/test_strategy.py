@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
+from drumline import distribute
 from drumline.distribute import (
     MirroredStrategy,
     OneDeviceStrategy,
@@ -152,3 +153,12 @@ def test_a_strategy_of_ones_own_overrides_how_values_meet() -> None:
         check_vma=False,
     )
     np.testing.assert_array_equal(run(np.array([1.0, 2.0])), [6.0])
+
+
+def test_the_older_name_takes_the_communication_first() -> None:
+    names = distribute.experimental
+    strategy = names.MultiWorkerMirroredStrategy(names.CollectiveCommunication.RING)
+    assert isinstance(strategy, distribute.MultiWorkerMirroredStrategy)
+    assert isinstance(strategy.cross_device_ops, distribute.RingAllReduce)
+    assert strategy.cluster_resolver.task_type is None and strategy.num_processes == 1
+    strategy.barrier()
