@@ -6,7 +6,7 @@ CARGO ?= $(firstword $(shell command -v cargo 2>/dev/null) $(wildcard $(HOME)/.c
 VENV := .venv
 OLDEST := .venv-oldest
 INPUTS := pyproject.toml rust/Cargo.toml rust/Cargo.lock $(wildcard rust/src/*.rs)
-PYTEST := -m pytest -n 2 --dist worksteal -q
+PYTEST := -m pytest -n 2 --dist loadgroup -q
 
 .PHONY: demo test test-oldest lint lint-rust test-rust bench install clean
 
@@ -17,7 +17,8 @@ test: install
 	$(VENV)/bin/python $(PYTEST)
 
 # What depends least on the versions of jax and keras runs with the newest alone.
-NEWEST_ALONE := $(addprefix --ignore=tests/,benchmarks core demo distribute/cross_device_ops examples guides jobs)
+NEWEST_ALONE := $(addprefix --ignore=tests/,benchmarks core datasets demo distribute/cluster_resolver \
+	distribute/cross_device_ops examples guides jobs)
 
 test-oldest: $(OLDEST)/.installed
 	HYPOTHESIS_PROFILE=brief $(OLDEST)/bin/python $(PYTEST) $(NEWEST_ALONE)

@@ -42,8 +42,18 @@ def set_shuffle_seeds(dataset: Dataset, seeds: Sequence[int]) -> None:
         dataset._epochs = None
 
 
+def next_epoch(dataset: Dataset) -> int:
+    """The number of the epoch that the next iteration of the dataset will be."""
+    return dataset._next_epoch
+
+
+def set_next_epoch(dataset: Dataset, epoch: int) -> None:
+    """Let the next iteration be that epoch."""
+    dataset._next_epoch = epoch
+
+
 def hinted_share(dataset: Dataset, num_shards: int, index: int) -> Dataset:
-    """The dataset of one of `num_shards` processes, sharded where ``shard(SHARD_HINT, ...)`` says.
+    """The share that one of `num_shards` processes has of an epoch, where the hint says.
 
     Raises:
         ValueError: if it says so nowhere.
@@ -54,4 +64,7 @@ def hinted_share(dataset: Dataset, num_shards: int, index: int) -> Dataset:
             "SHARD_HINT, dl.data.experimental.SHARD_HINT)` on the dataset at that place, or choose "
             "AutoShardPolicy.DATA."
         )
-    return dataset._with(resolve_shard_hints(dataset._plan, num_shards, index))
+    share = dataset._with(resolve_shard_hints(dataset._plan, num_shards, index))
+    share._next_epoch = dataset._next_epoch
+    dataset._next_epoch += 1
+    return share

@@ -38,6 +38,9 @@ class CompiledStep:
         strategy: whose replicas run.
         fn: the step.
         form: its arguments but for their arrays.
+
+    Attributes:
+        taking_part: the strategies whose steps became part of this one.
     """
 
     def __init__(self, strategy: Strategy, fn: Callable[..., Any], form: Form) -> None:
@@ -49,6 +52,7 @@ class CompiledStep:
         self._bank: Bank | None = None
         self._guards: list[InFlight] = []
         self._span: Strategy | None = None
+        self.taking_part: list[Strategy] = []
         self._compiled: dict[bool, Callable[..., Any]] = {}
 
     def __call__(self, arrays: Sequence[Any]) -> Any:
@@ -91,7 +95,10 @@ class CompiledStep:
 
     def _run(self, arrays: Sequence[Any]) -> Any:
         read = current_values(self.read)
-        if get_stateless_scope() is not None:
+        scope = get_stateless_scope()
+        if scope is not None:
+            if isinstance(scope, StateScope):
+                scope.taking_part.append(self.strategy)
             outputs, new = self._compiled[False](current_values(self.written), read, list(arrays))
             assign_values(self.written, new)
             return outputs
@@ -154,10 +161,12 @@ class CompiledStep:
             if id(variable) not in known:
                 self.strategy.adopt_variable(variable)
         self._bank = None
+        self.taking_part = scope.taking_part
         self._guards = self.in_flight()
         self._span = self.spanning()
-        if self._span is not None and get_stateless_scope() is None:
-            start_alike(self._span, used)
+        spanning = self._span or (self.strategy if self.strategy.spans_processes else None)
+        if spanning is not None and get_stateless_scope() is None:
+            start_alike(spanning, used)
         self._compiled = {
             True: jax.jit(self.program, donate_argnums=0),
             False: jax.jit(self.program),

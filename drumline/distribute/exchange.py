@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jax.experimental import multihost_utils
 
+from drumline.distribute.processes import watchdog
+
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
 
@@ -20,8 +22,16 @@ def gathered(strategy: Strategy, value: np.ndarray) -> np.ndarray:
     """
     strategy.in_flight.wait()
     flat = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
-    together: np.ndarray = multihost_utils.process_allgather(flat)
+    with watchdog(timeout_seconds=strategy.in_flight.timeout_seconds):
+        together: np.ndarray = multihost_utils.process_allgather(flat)
     return together.view(value.dtype).reshape(len(together), *value.shape)
+
+
+def broadcast(strategy: Strategy, value: np.ndarray) -> np.ndarray:
+    """What the first process gives, an array of the same shape and dtype in all processes."""
+    strategy.in_flight.wait()
+    with watchdog(timeout_seconds=strategy.in_flight.timeout_seconds):
+        return np.asarray(multihost_utils.broadcast_one_to_all(value))
 
 
 def first_process(strategy: Strategy, value: np.ndarray) -> np.ndarray:

@@ -29,7 +29,7 @@ class InFlight:
 
     Args:
         devices: the devices of a strategy's replicas.
-        timeout_seconds: how long to wait for a program of several processes; None for no limit.
+        timeout_seconds: how long a program of several processes may take; None for no limit.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class InFlight:
         self._spans = any(d.process_index != jax.process_index() for d in devices)
         on_cpus = len(devices) > 1 and devices[0].platform == "cpu"
         self._most = 1 if on_cpus else 2 if self._spans else 0
+        self.timeout_seconds = timeout_seconds
         self._under_way: deque[tuple[float, int, list[jax.Array]]] = deque()
         self._started = 0
         if self._spans:
@@ -51,11 +52,15 @@ class InFlight:
         """
         while self._most and len(self._under_way) >= self._most:
             _, number, arrays = self._under_way[0]
-            with watchdog(number) if self._spans else contextlib.nullcontext():
-                for array in arrays:
-                    if not array.is_deleted():
+            try:
+                with watchdog(number) if self._spans else contextlib.nullcontext():
+                    kept = [array for array in arrays if not array.is_deleted()]
+                    if not kept and len(self._under_way) > 1:  # the next one has used them up
+                        kept = [a for a in self._under_way[1][2] if not a.is_deleted()]
+                    for array in kept:
                         array.block_until_ready()
-            self._under_way.popleft()
+            finally:  # the error of a program is told once
+                self._under_way.popleft()
 
     def started(self, outputs: Any) -> None:
         """Note the outputs of a program that has been started."""
@@ -66,9 +71,14 @@ class InFlight:
     def _oldest(self) -> tuple[float, int] | None:
         """When the oldest program that has not ended was started, and its number."""
         for since, number, arrays in tuple(self._under_way):
-            if not all(
-                array.is_deleted() or array.is_ready()  # type: ignore[attr-defined]
-                for array in arrays
-            ):
+            if not all(map(_has_ended, arrays)):
                 return since, number
         return None
+
+
+def _has_ended(array: jax.Array) -> bool:
+    """Whether the program that computes `array` has ended; asked in a thread of its own."""
+    try:
+        return array.is_deleted() or bool(array.is_ready())  # type: ignore[attr-defined]
+    except RuntimeError:  # deleted between the two
+        return True

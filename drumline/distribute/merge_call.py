@@ -67,6 +67,7 @@ class InProgram(PerReplica):
         self._context = context
         self._values = None
         self._stacked = None
+        self.replicas = None
 
     @property
     def local(self) -> Any:

@@ -62,8 +62,13 @@ def _itself(leaf: Any) -> Any:
     return leaf
 
 
-def joined(name: str, trees: Sequence[Any]) -> Any:
+def joined(name: str, trees: Sequence[Any], replicas: Sequence[int] | None = None) -> Any:
     """One tree of those of several replicas; what is no array and the same stays as it is.
+
+    Args:
+        name: what the trees are, for messages.
+        trees: one of each replica.
+        replicas: the replicas' numbers, if they are not all of them in order.
 
     Raises:
         RuntimeError: if their structures differ.
@@ -72,12 +77,12 @@ def joined(name: str, trees: Sequence[Any]) -> Any:
 
     def join(*leaves: Any) -> Any:
         if isinstance(leaves[0], (jax.Array, np.ndarray)):
-            return PerReplica(leaves)
+            return PerReplica(leaves, replicas)
         alike = all(leaf is leaves[0] for leaf in leaves) or (
             isinstance(leaves[0], (str, bytes, bool, int, float, complex))
             and all(leaf == leaves[0] for leaf in leaves)
         )
-        return leaves[0] if alike else PerReplica(leaves)
+        return leaves[0] if alike else PerReplica(leaves, replicas)
 
     return jax.tree.map(join, *trees)
 

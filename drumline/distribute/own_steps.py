@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +16,8 @@ from drumline.distribute.exchange import gathered
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
+
+MOST_BYTES_OF_A_FORM = 16_384
 
 WINDOW = 16
 """How many steps the processes tell one another of at once, from the first few steps on."""
@@ -59,7 +63,7 @@ class OwnSteps:
         self._strategy = strategy
         self._rowless = rowless
         self._like: Any = None
-        self._ahead: deque[tuple[Any, list[Any], np.ndarray]] = deque()
+        self._ahead: deque[tuple[Any, list[Any], np.ndarray, bool]] = deque()
         self._next_window = 1
         self._ended = False
 
@@ -71,7 +75,13 @@ class OwnSteps:
             self._look_ahead()
         if not self._ahead:
             raise StopIteration
-        _, batches, rows = self._ahead.popleft()
+        _, batches, rows, alike = self._ahead.popleft()
+        if not alike:
+            raise ValueError(
+                "In a step the processes have batches that differ in more than their rows; this "
+                f"process's have {_form(batches[0])}. Pad every batch to the same dimensions, or "
+                "let all processes read the same dataset (AutoShardPolicy.DATA)."
+            )
         if (rows == rows.flat[0]).all():
             return Step(batches, of_all=False)
         return Step(self._exchanged(batches, rows), of_all=True)
@@ -92,21 +102,24 @@ class OwnSteps:
     def _look_ahead(self) -> None:
         window, self._next_window = self._next_window, min(2 * self._next_window, WINDOW)
         local = len(self._strategy.local_replica_devices)
-        own = np.zeros((WINDOW, local), np.int32)
+        own = np.zeros((WINDOW, local + 1), np.int64)
         read: list[tuple[Any, list[Any]]] = []
         for number in range(window):
             position = self._position()
             batches = next(self._steps, None)
             if batches is not None:
                 self._like = batches[0]
-                own[number] = [_rows(batch) for batch in batches]
+                own[number] = [*map(_rows, batches), _digest(batches[0])]
             read.append((position, batches or [self._empty()] * local))
-        rows = gathered(self._strategy, own)
+        told = gathered(self._strategy, own)
+        rows, digests = told[..., :-1], told[..., -1]
         for number, (position, batches) in enumerate(read):
             if not rows[:, number].any():
                 self._ended = True
                 return
-            self._ahead.append((position, batches, rows[:, number]))
+            present = rows[:, number].any(axis=1)
+            alike = len(set(digests[present, number])) == 1
+            self._ahead.append((position, batches, rows[:, number], alike))
 
     def _empty(self) -> Any:
         if self._like is None:
@@ -117,15 +130,37 @@ class OwnSteps:
         """The batches of all replicas, from those of this process's."""
         most = int(rows.max())
         columns, treedef = zip(*(jax.tree.flatten(batch) for batch in batches), strict=True)
+        forms = self._forms(batches[0], rows)
         together = [
-            gathered(self._strategy, np.stack([_padded(leaf, most) for leaf in leaves]))
-            for leaves in zip(*columns, strict=True)
+            gathered(self._strategy, np.stack([_padded(leaf, most, *form) for leaf in leaves]))
+            for leaves, form in zip(zip(*columns, strict=True), forms, strict=True)
         ]
         return [
             jax.tree.unflatten(treedef[0], [leaf[process, index, :count] for leaf in together])
             for process, counts in enumerate(rows)
             for index, count in enumerate(counts)
         ]
+
+    def _forms(self, batch: Any, rows: np.ndarray) -> list[tuple[tuple[int, ...], str]]:
+        """The other dimensions and the dtypes, from a process that has rows in this step."""
+        own = json.dumps(_form(batch)).encode()
+        if len(own) > MOST_BYTES_OF_A_FORM:
+            raise ValueError(f"A batch of {len(_form(batch))} components has too many of them.")
+        buffer = np.zeros(MOST_BYTES_OF_A_FORM, np.uint8)
+        buffer[: len(own)] = np.frombuffer(own, np.uint8)
+        texts = gathered(self._strategy, buffer)
+        text = texts[int(rows.any(axis=1).argmax())].tobytes().rstrip(b"\0")
+        return [(tuple(shape), dtype) for shape, dtype in json.loads(text)]
+
+
+def _form(batch: Any) -> list[tuple[list[int], str]]:
+    leaves = map(np.asarray, jax.tree.leaves(batch))
+    return [(list(leaf.shape[1:]), leaf.dtype.str) for leaf in leaves]
+
+
+def _digest(batch: Any) -> int:
+    text = f"{jax.tree.structure(batch)} {_form(batch)}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
 
 
 def _rows(batch: Any) -> int:
@@ -139,12 +174,14 @@ def _rows(batch: Any) -> int:
     return int(sizes.pop()[0])
 
 
-def _padded(leaf: Any, rows: int) -> np.ndarray:
+def _padded(leaf: Any, rows: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
     array = np.asarray(leaf)
     if array.dtype.kind in "OSUT":
         raise TypeError(
             "Batches of different sizes go from process to process, and this one holds strings or "
             "objects, which cannot. Drop them from the dataset, or turn them into numbers."
         )
-    padding = [(0, rows - len(array)), *[(0, 0)] * (array.ndim - 1)]
-    return np.pad(array, padding)
+    padded = np.zeros((rows, *shape), dtype)
+    if len(array):
+        padded[: len(array)] = array
+    return padded

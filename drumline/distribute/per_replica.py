@@ -26,11 +26,16 @@ class PerReplica(DistributedValues):
 
     Args:
         values: the values, by replica. Arrays lie on their replica's device.
+        replicas: the numbers of the replicas that have one; by default all of them, in order.
+
+    Attributes:
+        replicas: the same; None for all of them.
     """
 
-    def __init__(self, values: Iterable[Any]) -> None:
+    def __init__(self, values: Iterable[Any], replicas: Iterable[int] | None = None) -> None:
         self._values: tuple[Any, ...] | None = tuple(values)
         self._stacked: Any = None
+        self.replicas = None if replicas is None else tuple(replicas)
 
     @classmethod
     def of_stacked(cls, stacked: Any) -> PerReplica:
@@ -38,6 +43,7 @@ class PerReplica(DistributedValues):
         made = cls.__new__(cls)
         made._values = None
         made._stacked = stacked
+        made.replicas = None
         return made
 
     @property
@@ -52,16 +58,16 @@ class PerReplica(DistributedValues):
             self._values = _apart(self._stacked)
         return self._values
 
-    def tree_flatten(self) -> tuple[tuple[Any, ...], bool]:
+    def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
         """Return the children, as JAX's pytree registry asks for them."""
         if self._stacked is not None:
             return (self._stacked,), True
-        return self.values, False
+        return self.values, (False, self.replicas)
 
     @classmethod
-    def tree_unflatten(cls, stacked: bool, children: Iterable[Any]) -> PerReplica:
+    def tree_unflatten(cls, kind: Any, children: Iterable[Any]) -> PerReplica:
         """Rebuild from the children."""
-        return cls.of_stacked(*children) if stacked else cls(children)
+        return cls.of_stacked(*children) if kind is True else cls(children, kind[1])
 
     def __repr__(self) -> str:
         rows = "\n".join(f"  {index}: {value!r}" for index, value in enumerate(self.values))

@@ -10,12 +10,18 @@ import numpy as np
 
 from drumline.data import Dataset
 from drumline.data.experimental import AutoShardPolicy
-from drumline.data.sharing import hinted_share, set_shuffle_seeds, shuffle_seeds
+from drumline.data.sharing import (
+    hinted_share,
+    next_epoch,
+    set_next_epoch,
+    set_shuffle_seeds,
+    shuffle_seeds,
+)
 from drumline.distribute import across_processes
 from drumline.distribute.exchange import first_process
 from drumline.distribute.own_steps import OwnSteps, Step
+from drumline.distribute.parts import Parts
 from drumline.distribute.per_replica import PerReplica
-from drumline.distribute.shares import shares
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
@@ -35,11 +41,12 @@ def steps_of(dataset: Iterable[Any], strategy: Strategy) -> tuple[Any, Iterator[
     if not isinstance(dataset, Dataset):
         source = iter(dataset)
         return source, source
-    if not has_own_steps(dataset):
+    policy = dataset.options().experimental_distribute.auto_shard_policy
+    if policy is not AutoShardPolicy.OFF:
         agree_on_order(dataset, strategy)
+    if not has_own_steps(dataset):
         source = iter(dataset)
         return source, source
-    policy = dataset.options().experimental_distribute.auto_shard_policy
     if policy is AutoShardPolicy.FILE:
         raise ValueError(
             "AutoShardPolicy.FILE divides the files that a dataset reads, and this one reads none: "
@@ -49,17 +56,19 @@ def steps_of(dataset: Iterable[Any], strategy: Strategy) -> tuple[Any, Iterator[
     processes = strategy.num_processes
     if policy is AutoShardPolicy.HINT:
         dataset = hinted_share(dataset, processes, strategy.process_index)
-    source = iter(dataset)
-    own = OwnSteps(source, _own_batches(source, strategy), strategy, lambda: rowless_batch(dataset))
+    parts = Parts(iter(dataset), strategy)
+    own = OwnSteps(parts, parts, strategy, lambda: rowless_batch(dataset))
     return own, own
 
 
 def agree_on_order(dataset: Dataset, strategy: Strategy) -> None:
-    """Let the dataset's shuffles have the seeds that the first process drew."""
+    """Let the dataset's shuffles have the seeds that the first process drew, and its epoch."""
     seeds = shuffle_seeds(dataset)
     if seeds:
-        agreed = first_process(strategy, np.array(seeds, np.uint64))
-        set_shuffle_seeds(dataset, [int(seed) for seed in agreed])
+        agreed = first_process(strategy, np.array([next_epoch(dataset), *seeds], np.uint64))
+        epoch, *seeds = map(int, agreed)
+        set_shuffle_seeds(dataset, seeds)
+        set_next_epoch(dataset, epoch)
 
 
 def placed_step(strategy: Strategy, step: Step) -> Any:
@@ -109,24 +118,6 @@ def has_own_steps(dataset: Iterable[Any]) -> bool:
         return False
     policy = dataset.options().experimental_distribute.auto_shard_policy
     return policy not in (AutoShardPolicy.AUTO, AutoShardPolicy.DATA)
-
-
-def _own_batches(source: Iterator[Any], strategy: Strategy) -> Iterator[list[Any]]:
-    """Of batches of the global size, those for the replicas of this process.
-
-    Each process has its own dataset, so that a batch of the global size lasts it for as many steps
-    as there are processes.
-    """
-    local = len(strategy.local_replica_devices)
-    for batch in source:
-        rows = len(jax.tree.leaves(batch)[0])
-        for part in shares(rows, strategy.num_processes):
-            pieces = shares(part.stop - part.start, local)
-            if part.stop > part.start:
-                yield [
-                    jax.tree.map(lambda leaf, p=part, q=piece: leaf[p][q], batch)
-                    for piece in pieces
-                ]
 
 
 def rowless_batch(dataset: Any) -> Any:

@@ -17,7 +17,8 @@ from drumline.distribute.merge_call import merging_replica
 from drumline.distribute.outputs import as_arrays, joined
 from drumline.distribute.program import ReplicaProgram
 from drumline.distribute.replica_context import SingleContext, running_replica
-from drumline.distribute.uneven_program import UnevenProgram, calls_of
+from drumline.distribute.same_start import start_alike
+from drumline.distribute.uneven_program import UnevenProgram, calls_of, present
 from drumline.training.state_scope import assign_values
 
 if TYPE_CHECKING:
@@ -118,4 +119,7 @@ def _run_eagerly(
     local = {index: strategy.place_everywhere(call) for index, call in calls.items()}
     outputs, variables, values = run_in_turn(strategy, fn, local, eager=True)
     assign_values(variables, values)
-    return joined("the results", [as_arrays(output) for output in outputs])
+    if strategy.spans_processes:
+        start_alike(strategy, variables)
+    results = [as_arrays(output) for output in outputs]
+    return joined("the results", results, present(calls, strategy.num_replicas_in_sync))

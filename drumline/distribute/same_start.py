@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jax.experimental import multihost_utils
 
-from drumline.distribute.exchange import gathered
+from drumline.distribute.exchange import broadcast, gathered
 from drumline.training.keras_internals import Variable
 
 if TYPE_CHECKING:
@@ -35,6 +34,8 @@ def start_alike(strategy: Strategy, variables: Sequence[Variable]) -> None:
         RuntimeError: if the processes have different variables.
     """
     new = [variable for variable in variables if not vars(variable).get(_SAME)]
+    if not new:  # then nobody exchanges anything: one process alone may have come here
+        return
     values = [variable._value for variable in new]
     _require_same_variables(strategy, new)
     whole = [index for index, value in enumerate(values) if value.is_fully_addressable]
@@ -57,9 +58,8 @@ def first_values(strategy: Strategy, values: Sequence[Any]) -> list[np.ndarray]:
     sizes = [value.nbytes for value in own]
     flat = [np.ascontiguousarray(value).reshape(-1).view(np.uint8) for value in own if value.size]
     buffer = np.concatenate([np.zeros(0, np.uint8), *flat])
-    strategy.in_flight.wait()
     chunks = [
-        np.asarray(multihost_utils.broadcast_one_to_all(buffer[at : at + CHUNK_BYTES]))
+        broadcast(strategy, buffer[at : at + CHUNK_BYTES])
         for at in range(0, len(buffer), CHUNK_BYTES)
     ]
     received = np.concatenate([np.zeros(0, np.uint8), *chunks])

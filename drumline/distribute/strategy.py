@@ -402,8 +402,10 @@ class Strategy:
     def _own_values(self, value: PerReplica) -> tuple[Any, ...]:
         if not self.spans_processes or value.stacked is not None:
             return value.values
+        numbers = range(len(value.values)) if value.replicas is None else value.replicas
+        local = set(self.local_replica_ids)
         return tuple(
-            value.values[index] for index in self.local_replica_ids if index < len(value.values)
+            own for number, own in zip(numbers, value.values, strict=True) if number in local
         )
 
     def barrier(self) -> None:

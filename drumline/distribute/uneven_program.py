@@ -26,6 +26,8 @@ class UnevenProgram(WholeProgram):
     return nothing. It is meant for the last batch of an epoch.
     """
 
+    _present: tuple[int, ...] | None = None
+
     def place(self, arrays: Sequence[Any]) -> list[Any]:
         placed: list[Any] = self.strategy.place_everywhere(list(arrays))
         return placed
@@ -49,15 +51,20 @@ class UnevenProgram(WholeProgram):
         )
 
     def finish(self, outputs: Any) -> Any:
-        return joined("the results", [unwrap(output, lambda leaf: leaf) for output in outputs])
+        results = [unwrap(output, lambda leaf: leaf) for output in outputs]
+        return joined("the results", results, self._present)
 
     def call(self, arrays: Sequence[Any]) -> Any:
-        tree = self.form.arguments(arrays)
-        outputs, variables, values = run_in_turn(
-            self.strategy, self.fn, calls_of(tree, self.strategy.num_replicas_in_sync), eager=False
-        )
+        calls = calls_of(self.form.arguments(arrays), self.strategy.num_replicas_in_sync)
+        self._present = present(calls, self.strategy.num_replicas_in_sync)
+        outputs, variables, values = run_in_turn(self.strategy, self.fn, calls, eager=False)
         assign_values(variables, values)
         return [wrap(output, lambda leaf: leaf) for output in outputs]
+
+
+def present(calls: Mapping[int, Any], replicas: int) -> tuple[int, ...] | None:
+    """The numbers of the replicas that take part; None if all do."""
+    return None if len(calls) == replicas else tuple(calls)
 
 
 def calls_of(tree: Any, replicas: int) -> Mapping[int, Any]:

@@ -98,7 +98,10 @@ class Variable(keras.Variable):
 
     @property
     def value(self) -> Any:
-        """The value: in a replica's step that replica's, elsewhere the aggregate."""
+        """The value: in a replica's step that replica's, elsewhere the aggregate.
+
+        With ``ON_READ`` and replicas in several processes it is a collective: all of them read it.
+        """
         if not self.has_copies or running_replica() is not None:
             return super().value
         copies = self._all_copies()

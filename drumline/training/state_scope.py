@@ -42,6 +42,7 @@ class StateScope(StatelessScope):
     Attributes:
         discovered: the variables that were used without having been given.
         creates: whether variables made inside get their values at once, as outside of any scope.
+        taking_part: who else is to know of the trace: strategies whose steps became part of it.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class StateScope(StatelessScope):
         self._known = {id(variable): variable for variable in variables}
         self.state_mapping = dict(zip(self._known, values, strict=True))
         self._written: dict[int, Variable] = {}
+        self.taking_part: list[Any] = []
         self._sealed = sealed
         self._outer = get_stateless_scope() if outer is None else outer
         self._numbers = contextlib.ExitStack()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.distribute.across_processes import on_this_process
 from drumline.distribute.adoption import owner_of
-from drumline.distribute.functions.placement import brought_together, require_one_place
+from drumline.distribute.functions.placement import brought_together
 from drumline.distribute.in_flight import InFlight
 from drumline.distribute.outputs import unwrap, wrap
 from drumline.distribute.whole_program import WholeProgram
@@ -27,16 +27,19 @@ class FunctionProgram(WholeProgram):
         return unwrap(outputs, on_this_process)
 
     def spanning(self) -> Strategy | None:
-        owners = map(owner_of, [*self.written, *self.read])
-        return next((owner for owner in owners if owner and owner.spans_processes), None)
+        return next((strategy for strategy in self._strategies() if strategy.spans_processes), None)
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext()
 
     def in_flight(self) -> list[InFlight]:
-        require_one_place([*self.written, *self.read])
-        owners = {id(owner): owner for owner in map(owner_of, [*self.written, *self.read])}
-        return [owner.in_flight for owner in owners.values() if owner is not None]
+        return [strategy.in_flight for strategy in self._strategies()]
+
+    def _strategies(self) -> list[Strategy]:
+        """Those whose variables or replicas the program uses."""
+        owners = map(owner_of, [*self.written, *self.read])
+        found = [strategy for strategy in (*owners, *self.taking_part) if strategy is not None]
+        return list({id(strategy): strategy for strategy in found}.values())
 
     def call(self, arrays: Sequence[Any]) -> Any:
         args, kwargs = self.form.arguments(arrays)

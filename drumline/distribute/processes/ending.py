@@ -117,7 +117,6 @@ class Ending:
         """
         if os.getpid() != self._pid or not jax_internals.is_connected():
             return
-        self._finish_computations()
         coordination = self._membership.coordination
         with contextlib.suppress(jax.errors.JaxRuntimeError):  # process 0 is gone: nothing to keep
             coordination.tell_leaving()
@@ -127,7 +126,10 @@ class Ending:
                 self._wait_together()
         jax.distributed.shutdown()
 
-    def _finish_computations(self) -> None:
+    def finish_computations(self) -> None:
+        """Wait for what has been started; if it fails for a peer, leave as for any such error."""
+        if os.getpid() != self._pid or not jax_internals.is_connected():
+            return
         try:
             for array in jax.live_arrays():
                 if not array.is_deleted():

@@ -137,12 +137,16 @@ class Membership:
         except jax.errors.JaxRuntimeError:
             return Blame(self.group.tasks[0], "does not answer any more")
         if gone:
-            return Blame(
-                self.group.tasks[min(gone)],
-                "has ended (the end of its script, or sys.exit) while this process still computes "
-                "with it: all processes must take the same number of steps",
-            )
+            return self.ended_early(min(gone))
         return None
+
+    def ended_early(self, index: int) -> Blame:
+        """The blame of a process that has done its work while a step here waits for it."""
+        return Blame(
+            self.group.tasks[index],
+            "has ended (the end of its script, or sys.exit) while this process still computes "
+            "with it: all processes must take the same number of steps",
+        )
 
     def _by_condition(self, condition: str, what: str) -> Blame | None:
         for index in self.others:

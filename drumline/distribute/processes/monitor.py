@@ -17,6 +17,7 @@ from drumline.distribute.processes.stacks import main_thread_stands, stacks_of_a
 from drumline.distribute.processes.watchdog import Watchdog
 
 _ASK_SECONDS = 1.0
+_LEFT_BEHIND_SECONDS = 8.0
 _LISTEN_SECONDS = 3600
 _OWN_ERROR_SECONDS = 0.3
 
@@ -33,6 +34,7 @@ class Monitor:
         self._watchdog = watchdog
         self._stopped = threading.Event()
         self._coordinator_stopped = 0
+        self._left_behind = 0
         self._threads = [
             threading.Thread(target=target, name=f"drumline-{target.__name__}", daemon=True)
             for target in (self._listen, self._watch, self._hold)
@@ -72,9 +74,13 @@ class Monitor:
         while not self._stopped.wait(_ASK_SECONDS) and expected:
             try:
                 missing = expected - self._membership.coordination.live()
-                done = missing & (self._membership.coordination.left() if missing else set())
+                left = self._membership.coordination.left() & set(self._membership.others)
             except jax.errors.JaxRuntimeError:
-                return
+                continue
+            done = missing & left
+            self._left_behind = self._left_behind + 1 if left and self._watchdog.in_step else 0
+            if self._left_behind * _ASK_SECONDS > _LEFT_BEHIND_SECONDS:
+                self._lost(self._membership.ended_early(min(left)))
             if missing - done and not self._stopped.is_set():
                 self._lost(self._membership.silent(min(missing - done)))
             expected -= done

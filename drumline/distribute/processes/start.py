@@ -165,6 +165,7 @@ def _join(group: ProcessGroup, meeting: Meeting, heartbeat: int, initialization:
 def _leave(pid: int, monitor: Monitor, ending: Ending) -> None:
     if os.getpid() != pid:  # a forked child that ends
         return
+    ending.finish_computations()
     monitor.stop()
     ending.leave()
     monitor.join()

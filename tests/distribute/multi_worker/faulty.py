@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from typing import Any
 
@@ -13,17 +14,17 @@ import keras
 import drumline as dl
 from tests.distribute.multi_worker import trainings
 
-FAULTY, AT_BATCH = 1, 3
+AT_BATCH = 3
 
 
 def member(fault: str, heartbeat: int = 25, timeout: float | None = None) -> None:
-    """In a process of a cluster: train by `fit` for long; process 1 has a fault soon."""
+    """In a process of a cluster: train by `fit` for long; one of them has a fault soon."""
     strategy = dl.distribute.MultiWorkerMirroredStrategy(
         communication_options=dl.distribute.CommunicationOptions(timeout_seconds=timeout),
         heartbeat_timeout_seconds=heartbeat,
     )
     model = trainings.build(strategy)
-    has_fault = strategy.process_index == FAULTY
+    has_fault = strategy.process_index == (0 if fault == "leaves" else 1)
 
     def on_train_batch_end(batch: int, logs: Any) -> None:
         if batch == AT_BATCH:
@@ -49,5 +50,7 @@ def _happen(fault: str) -> None:
             raise ArithmeticError("the learning rate fell off the table")
         case "sleeps":
             time.sleep(1_000)
+        case "leaves":
+            sys.exit(0)
         case "stopped":
             os.kill(os.getpid(), signal.SIGSTOP)

@@ -15,6 +15,10 @@ from drumline.distribute import MirroredStrategy
 from tests.distribute.multi_worker import trainings
 from tests.distribute.processes.clusters import Cluster, running
 
+pytestmark = pytest.mark.xdist_group(
+    "multi_worker_equal_training"
+)  # one worker starts the processes
+
 drumline.keras.install()
 
 MEMBER = "tests.distribute.multi_worker.trainings:member"
@@ -29,6 +33,12 @@ ALL = [
     "values",
     "callbacks",
     "different_models",
+    "orders",
+    "uneven",
+    "absent",
+    "other_widths",
+    "in_the_middle",
+    "chief_looks",
 ]
 
 
@@ -169,3 +179,40 @@ def test_the_first_process_writes_and_all_go_on(
 def test_different_models_are_refused(clusters: dict[str, list[dict[str, Any]]]) -> None:
     for facts in clusters["2x2"]:
         assert "use different variables" in facts["different_models"]["refused"]
+
+
+@pytest.mark.parametrize("policy", ["DATA", "HINT"])
+def test_one_order_for_all_though_one_process_has_looked(
+    clusters: dict[str, list[dict[str, Any]]], policy: str
+) -> None:
+    first, second = (facts["orders"][policy] for facts in clusters["2x2"])
+    assert first == second
+    epochs = [list(itertools.chain(*steps)) for steps in first]
+    assert [sorted(epoch) for epoch in epochs] == [list(range(trainings.ROWS))] * 2
+    assert first[0] != first[1], "each epoch has an order of its own"
+
+
+def test_uneven_steps_start_alike_and_use_each_replicas_rows(
+    clusters: dict[str, list[dict[str, Any]]],
+) -> None:
+    first, second = clusters["2x2"]
+    assert first["uneven"] == second["uneven"]
+    assert first["absent"]["local"] == [[0, 1, 2, 3]]
+    assert second["absent"]["local"] == [[100, 101, 102, 103], [104, 105, 106, 107]]
+
+
+def test_batches_of_other_widths_are_refused(clusters: dict[str, list[dict[str, Any]]]) -> None:
+    for facts in clusters["2x2"]:
+        assert "differ in more than their rows" in facts["other_widths"]["refused"]
+
+
+def test_going_on_in_the_middle_of_a_batch(clusters: dict[str, list[dict[str, Any]]]) -> None:
+    for facts in clusters["2x2"]:
+        found = facts["in_the_middle"]
+        assert found["restored"] == found["following"]
+        assert len(found["following"]) == 9
+
+
+def test_the_first_process_may_look_alone(clusters: dict[str, list[dict[str, Any]]]) -> None:
+    for facts in clusters["2x2"]:
+        assert_close(facts["chief_looks"]["losses"], facts["fit"]["history"]["loss"][:2])

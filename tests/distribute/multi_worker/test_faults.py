@@ -6,12 +6,15 @@ import pytest
 
 from tests.distribute.processes.clusters import Cluster, Ended, Run, running
 
+pytestmark = pytest.mark.xdist_group("multi_worker_faults")  # one worker starts the processes
+
 MEMBER = "tests.distribute.multi_worker.faulty:member"
 FAULTS = {
     "killed": {},
     "raises": {},
     "sleeps": {"timeout": 4},
     "stopped": {"heartbeat": 6},
+    "leaves": {},
 }
 SOON = 30.0
 
@@ -35,7 +38,7 @@ def _wait(run: Run) -> None:
     run.wait_for("stopped 1")
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault != "leaves"])
 def test_the_other_process_names_the_one_to_blame(
     ended: dict[str, list[Ended]], fault: str
 ) -> None:
@@ -57,3 +60,11 @@ def test_where_a_stuck_process_stands_is_told(ended: dict[str, list[Ended]]) -> 
     survivor, faulty = ended["sleeps"]
     assert "it is in _happen at faulty.py" in survivor.log
     assert faulty.record is not None and faulty.record.kind == "stuck"
+
+
+def test_a_first_process_that_leaves_early_is_named(ended: dict[str, list[Ended]]) -> None:
+    left, survivor = ended["leaves"]
+    assert left.status == 0, left.log
+    assert survivor.record is not None and survivor.record.peer == "worker:0", survivor.log
+    assert "has ended" in survivor.record.message
+    assert survivor.time - survivor.said_at < SOON

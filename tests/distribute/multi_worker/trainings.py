@@ -206,6 +206,101 @@ def policies(strategy: dl.distribute.Strategy) -> dict[str, Any]:
     return found
 
 
+def orders(strategy: dl.distribute.Strategy) -> dict[str, Any]:
+    """Orders that each process would draw for itself, where one has looked at an element before."""
+    hint = dl.data.experimental.SHARD_HINT
+    options = dl.data.Options()
+    options.experimental_distribute.auto_shard_policy = Policy.HINT
+    hinted = dl.data.Dataset.range(ROWS).shuffle(ROWS).shard(hint, hint).batch(BATCH)
+    found = {}
+    for name, dataset in {
+        "DATA": dl.data.Dataset.range(ROWS).shuffle(ROWS).batch(BATCH),
+        "HINT": hinted.with_options(options),
+    }.items():
+        if strategy.process_index == 0:
+            next(iter(dataset))
+        distributed = strategy.experimental_distribute_dataset(dataset)
+        found[name] = [_ids(strategy, distributed) for _ in range(2)]
+    return found
+
+
+def uneven(strategy: dl.distribute.Strategy) -> dict[str, Any]:
+    """A training in which no batch splits, from weights that each process drew for itself."""
+    model = build(strategy, same_start=False)
+    dataset = dl.data.Dataset.from_tensor_slices(examples()).batch(6).take(4)
+    distributed = strategy.experimental_distribute_dataset(dataset)
+
+    def step(batch: Any) -> Any:
+        x, y = batch
+        with dl.GradientTape() as tape:
+            errors = (model(x, training=True) - y)[:, 0] ** 2
+            loss = dl.nn.compute_average_loss(errors, global_batch_size=6)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        model.optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    losses = [strategy.reduce("SUM", strategy.run(step, args=(b,))) for b in distributed]
+    return {"losses": list(map(float, losses))}
+
+
+def absent(strategy: dl.distribute.Strategy) -> dict[str, Any]:
+    """Results of a last step in which some replicas have no rows: whose they are."""
+    rows = (4, 8)[strategy.process_index]  # the first process has one batch, the other two
+    first = 100 * strategy.process_index
+    distributed = strategy.distribute_datasets_from_function(
+        lambda context: dl.data.Dataset.range(first, first + rows).batch(4)
+    )
+    results = [strategy.run(lambda ids: ids + 0, args=(batch,)) for batch in distributed]
+    local = [
+        np.asarray(value).tolist()
+        for result in results
+        for value in strategy.experimental_local_results(result)
+    ]
+    return {"local": local}
+
+
+def other_widths(strategy: dl.distribute.Strategy) -> dict[str, Any]:
+    """Batches that are wider in one process than in the other."""
+    width = 3 + strategy.process_index
+    distributed = strategy.distribute_datasets_from_function(
+        lambda context: dl.data.Dataset.from_tensor_slices(np.zeros((8, width), np.float32)).batch(
+            4
+        )
+    )
+    try:
+        list(distributed)
+    except ValueError as error:
+        return {"refused": str(error)}
+    return {"refused": ""}
+
+
+def in_the_middle(strategy: dl.distribute.Strategy) -> dict[str, Any]:
+    """Going on after the first of the steps that one batch is enough for."""
+    options = in_order(Policy.OFF).options()
+    dataset = dl.data.Dataset.range(ROWS).batch(BATCH).with_options(options)
+    distributed = strategy.experimental_distribute_dataset(dataset)
+    iterator = iter(distributed)
+    next(iterator)
+    state = iterator.state()
+    following = _ids(strategy, iterator)
+    again = iter(distributed)
+    again.restore(state)
+    return {"following": following, "restored": _ids(strategy, again)}
+
+
+def chief_looks(strategy: dl.distribute.Strategy) -> dict[str, Any]:
+    """The first process alone reads the weights between the steps of `fit`."""
+    model = build(strategy)
+
+    def look(batch: int, logs: Any) -> None:
+        if strategy.process_index == 0:
+            callback.model.get_weights()
+
+    callback = keras.callbacks.LambdaCallback(on_train_batch_end=look)
+    history = model.fit(in_order(), epochs=2, verbose=0, callbacks=[callback]).history
+    return {"losses": list(map(float, history["loss"]))}
+
+
 def own_datasets(strategy: dl.distribute.Strategy) -> dict[str, Any]:
     """Each process makes its own dataset; they differ in length, and the last one is empty."""
     said: list[tuple[int, int]] = []
