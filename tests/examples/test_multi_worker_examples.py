@@ -11,10 +11,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group(
-    "examples_multi_worker_examples"
-)  # one worker starts the processes
-
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LAUNCH = [sys.executable, "-m", "drumline_command", "launch", "--workers", "2"]
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("guides_guides")
-
 GUIDES = Path(__file__).parent
 
 

@@ -11,8 +11,6 @@ import pytest
 
 from tests.jobs.launching import Launcher
 
-pytestmark = pytest.mark.xdist_group("jobs_refusals")  # one worker starts the processes
-
 _REFUSED: list[tuple[list[str], str]] = [
     (["--workers", "2"], "there is no command to run"),
     (["--workers", "2", "no-such-command"], "the command 'no-such-command' was not found"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.distribute.across_processes import on_this_process
 from drumline.distribute.adoption import owner_of
-from drumline.distribute.functions.placement import brought_together
+from drumline.distribute.functions.placement import brought_together, require_one_place
 from drumline.distribute.in_flight import InFlight
 from drumline.distribute.outputs import unwrap, wrap
 from drumline.distribute.whole_program import WholeProgram
@@ -33,6 +33,7 @@ class FunctionProgram(WholeProgram):
         return contextlib.nullcontext()
 
     def in_flight(self) -> list[InFlight]:
+        require_one_place([*self.written, *self.read])
         return [strategy.in_flight for strategy in self._strategies()]
 
     def _strategies(self) -> list[Strategy]:

@@ -15,10 +15,6 @@ from drumline.distribute import MirroredStrategy
 from tests.distribute.multi_worker import trainings
 from tests.distribute.processes.clusters import Cluster, running
 
-pytestmark = pytest.mark.xdist_group(
-    "multi_worker_equal_training"
-)  # one worker starts the processes
-
 drumline.keras.install()
 
 MEMBER = "tests.distribute.multi_worker.trainings:member"

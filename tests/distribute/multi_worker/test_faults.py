@@ -6,8 +6,6 @@ import pytest
 
 from tests.distribute.processes.clusters import Cluster, Ended, Run, running
 
-pytestmark = pytest.mark.xdist_group("multi_worker_faults")  # one worker starts the processes
-
 MEMBER = "tests.distribute.multi_worker.faulty:member"
 FAULTS = {
     "killed": {},

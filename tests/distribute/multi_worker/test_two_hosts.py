@@ -16,8 +16,6 @@ from tests.distribute.multi_worker.test_equal_training import assert_close
 from tests.distribute.processes.clusters import Cluster, Ended, running
 from tests.network_namespaces import two_hosts
 
-pytestmark = pytest.mark.xdist_group("multi_worker_two_hosts")  # one worker starts the processes
-
 SILENCE, SOON = 6, 30.0
 TRAININGS = ["fit_digits", "loop", "eagerly"]
 

@@ -15,8 +15,6 @@ from clusters import Cluster, Ended, Run, running
 
 from drumline.distribute.processes import environment, jax_internals
 
-pytestmark = pytest.mark.xdist_group("processes_faults")  # one worker starts the processes
-
 SOON = 15.0  # what takes about a second on an idle machine
 HEARTBEAT, COLLECTIVE, WATCHDOG, WORK = 10, 3, 3.0, 7.0
 EXCEPTION, PEER_LOST, STUCK = 1, 69, 70

@@ -24,8 +24,6 @@ from drumline.distribute.processes.group import group_of
 from drumline.distribute.processes.local_process import LocalProcess
 from drumline.distribute.processes.meeting import Meeting, meet
 
-pytestmark = pytest.mark.xdist_group("processes_start")  # one worker starts the processes
-
 HOSTS = ("127.0.0.2", "127.0.0.3")
 
 

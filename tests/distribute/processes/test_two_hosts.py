@@ -11,8 +11,6 @@ from clusters import Cluster, Ended, running
 
 from tests.network_namespaces import two_hosts
 
-pytestmark = pytest.mark.xdist_group("processes_two_hosts")  # one worker starts the processes
-
 HEARTBEAT, SOON = 8, 15.0
 
 

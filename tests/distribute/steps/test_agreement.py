@@ -21,8 +21,6 @@ from drumline.distribute import (
     get_replica_context,
 )
 
-pytestmark = pytest.mark.xdist_group("steps_agreement")
-
 DEVICES = [f"cpu:{index}" for index in range(4)]
 
 

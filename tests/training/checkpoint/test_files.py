@@ -18,8 +18,6 @@ import drumline as dl
 from drumline.training.checkpoint import file_format
 from drumline.training.checkpoint.file_format import DamagedCheckpointError
 
-pytestmark = pytest.mark.xdist_group("checkpoint_files")
-
 
 def saved(tmp_path: Path) -> tuple[dl.Variable, str]:
     variable = dl.Variable(np.arange(1000, dtype=np.float32))
