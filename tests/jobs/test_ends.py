@@ -179,6 +179,7 @@ def test_at_a_terminal_there_is_a_line_for_each_process(launcher: Launcher) -> N
     assert shown.count("\x1b[?25h") >= 1, "the cursor is shown again"
 
 
+@pytest.mark.filterwarnings("ignore:os.fork")  # preexec_fn forks; another test has started JAX
 def test_an_ignored_hangup_stays_ignored(launcher: Launcher) -> None:
     job = launcher.start(
         *("--workers", "1"),
