@@ -72,7 +72,7 @@ def python_loop(scale: Scale) -> Callable[[], Loop]:
 
 WORKLOAD = Workload(
     name="function_epoch",
-    title="10,000 tiny steps: dl.function over the epoch, and a Python loop over strategy.run",
+    title="10,000 tiny steps: dl.function over the epoch",
     unit="steps",
     baseline="Python loop",
     full=Scale(elements=10_000, batch_size=1, later_epochs=3),
