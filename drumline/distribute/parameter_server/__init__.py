@@ -1,0 +1,1 @@
+"""Parameter servers: variables that live on servers, and steps that workers run for a chief."""

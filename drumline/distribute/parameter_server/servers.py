@@ -1,0 +1,112 @@
+"""The parameter servers as a client sees them: whole variables, wherever their parts lie."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+from drumline.distribute.parameter_server.errors import ParameterServerLostError
+from drumline.distribute.parameter_server.layout import Layout, Part
+from drumline.distribute.parameter_server.transport import (
+    Connection,
+    Message,
+    PeerUnavailableError,
+)
+
+
+class Servers:
+    """Connections to all parameter servers, in the order of their tasks.
+
+    Args:
+        connect: makes a connection to an address.
+        addresses: of the servers, as ``host:port``.
+
+    Raises:
+        ParameterServerLostError: from every method, if a server cannot be reached.
+    """
+
+    def __init__(self, connect: Callable[[str], Connection], addresses: Sequence[str]) -> None:
+        self.addresses = list(addresses)
+        self._connections = [connect(address) for address in addresses]
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def submit(
+        self, server: int, op: str, header: dict[str, Any], arrays: Sequence[np.ndarray] = ()
+    ) -> Future[Message]:
+        """Ask one server; see `result`."""
+        with self._named(server):
+            return self._connections[server].submit(op, header, arrays)
+
+    def result(self, server: int, future: Future[Message]) -> Message:
+        """The server's answer."""
+        with self._named(server):
+            return future.result()
+
+    def ask(
+        self, server: int, op: str, header: dict[str, Any], arrays: Sequence[np.ndarray] = ()
+    ) -> Message:
+        """Ask one server and wait for its answer."""
+        return self.result(server, self.submit(server, op, header, arrays))
+
+    def ask_all(self, op: str, header: dict[str, Any]) -> list[Message]:
+        """Ask every server the same, all at once."""
+        asked = [self.submit(server, op, header) for server in range(len(self))]
+        return [self.result(server, future) for server, future in enumerate(asked)]
+
+    def read(self, layout: Layout) -> np.ndarray:
+        """The value of a variable, whole."""
+        asked = [
+            self.submit(part.server, "read", {"name": layout.part_name(part)})
+            for part in layout.parts
+        ]
+        pieces = [
+            self.result(part.server, future).arrays[0]
+            for part, future in zip(layout.parts, asked, strict=True)
+        ]
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+    def write(self, layout: Layout, value: np.ndarray) -> None:
+        """Set the value of a variable."""
+        asked = [
+            self.submit(
+                part.server, "write", {"name": layout.part_name(part)}, [rows_of(value, part)]
+            )
+            for part in layout.parts
+        ]
+        for part, future in zip(layout.parts, asked, strict=True):
+            self.result(part.server, future)
+
+    def slots(self, layout: Layout) -> dict[str, np.ndarray]:
+        """What the optimizer keeps beside a variable, by name, whole."""
+        found: dict[str, list[np.ndarray]] = {}
+        for part in layout.parts:
+            answer = self.ask(part.server, "slots", {"name": layout.part_name(part)})
+            for name, value in zip(answer.header["slots"], answer.arrays, strict=True):
+                found.setdefault(name, []).append(value)
+        return {
+            name: np.concatenate(pieces) if len(pieces) > 1 and pieces[0].ndim else pieces[0]
+            for name, pieces in found.items()
+        }
+
+    def close(self) -> None:
+        """End all connections."""
+        for connection in self._connections:
+            connection.close()
+
+    @contextlib.contextmanager
+    def _named(self, server: int) -> Iterator[None]:
+        try:
+            yield
+        except PeerUnavailableError as error:
+            raise ParameterServerLostError(server, self.addresses[server], str(error)) from error
+
+
+def rows_of(value: np.ndarray, part: Part) -> np.ndarray:
+    """The rows of a whole value that a part holds."""
+    return value[part.start : part.stop] if value.ndim else value
