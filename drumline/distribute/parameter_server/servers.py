@@ -94,6 +94,13 @@ class Servers:
             for name, pieces in found.items()
         }
 
+    def write_slot(self, layout: Layout, slot: str, value: np.ndarray) -> None:
+        """Set what the optimizer keeps beside a variable under the name `slot`."""
+        whole = value.shape == layout.shape
+        for part in layout.parts:
+            header = {"name": layout.part_name(part), "slot": slot}
+            self.ask(part.server, "write", header, [rows_of(value, part) if whole else value])
+
     def close(self) -> None:
         """End all connections."""
         for connection in self._connections:

@@ -1,0 +1,100 @@
+"""A worker or a parameter server: a process, or a part of one, that others ask to do things."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from drumline.distribute.cluster_resolver import ClusterSpec
+from drumline.distribute.parameter_server import peers
+from drumline.distribute.parameter_server.owner import Owner
+from drumline.distribute.parameter_server.transport import (
+    Handler,
+    Message,
+    TransportServer,
+    cluster_token,
+)
+from drumline.distribute.parameter_server.worker import Worker
+
+_JOBS = ("worker", "ps")
+
+
+class Server:
+    """One task of a parameter-server job, as ``tf.distribute.Server``.
+
+    It listens on its own address of the cluster at once. Several can live in one process, beside
+    the chief too.
+
+    Args:
+        server_or_cluster_def: the cluster, a `ClusterSpec` or a dictionary of its jobs.
+        job_name: ``"worker"`` or ``"ps"``. Of other jobs nothing listens.
+        task_index: the number of the task within its job.
+        protocol: as in TensorFlow; only ``"grpc"``, which Arrow Flight uses, is known.
+        config: as in TensorFlow, and unused: a process's devices are those that JAX finds.
+        start: whether to listen at once.
+
+    Raises:
+        ValueError: if the cluster has no such task, or for another protocol.
+        OSError: if the address is taken, or not this machine's.
+    """
+
+    def __init__(
+        self,
+        server_or_cluster_def: ClusterSpec | Mapping[str, Any],
+        job_name: str,
+        task_index: int,
+        protocol: str | None = None,
+        config: object = None,
+        start: bool = True,
+    ) -> None:
+        if protocol not in (None, "grpc"):
+            raise ValueError(f"Unknown protocol {protocol!r}: a Server speaks 'grpc'.")
+        del config
+        spec = ClusterSpec(server_or_cluster_def)
+        self.address = spec.task_address(job_name, task_index)
+        self._finished = threading.Event()
+        self._task: Owner | Worker | None = None
+        self._transport: TransportServer | None = None
+        self._name = f"{job_name}:{task_index}"
+        if job_name not in _JOBS:
+            return
+        if job_name == "ps":
+            self._task = Owner(task_index)
+        else:
+            servers = [str(address) for address in spec.job_tasks("ps")]
+            self._task = Worker(task_index, servers, peers.connector)
+        handlers: dict[str, Handler] = {**self._task.handlers(), "finish": self._finish}
+        self._transport = TransportServer(self.address, handlers, token=cluster_token())
+        if start:
+            self.start()
+
+    @property
+    def target(self) -> str:
+        """The task's address as ``grpc://host:port``."""
+        return f"grpc://{self.address}"
+
+    def start(self) -> None:
+        """Listen; nothing if it does already."""
+        if self._transport is not None:
+            self._transport.start()
+
+    def join(self) -> None:
+        """Wait until the chief has finished its job, or for ever if it never does."""
+        self._finished.wait()
+        self.close()
+
+    def close(self) -> None:
+        """Stop listening, and let go of what was kept."""
+        self._finished.set()
+        if self._transport is not None:
+            self._transport.close()
+        if isinstance(self._task, Worker):
+            self._task.close()
+
+    def _finish(self, request: Message) -> Message:
+        self._finished.set()
+        return Message({}, [])
+
+    def __repr__(self) -> str:
+        return f"Server({self._name} at {self.address})"

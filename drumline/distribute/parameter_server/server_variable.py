@@ -1,0 +1,141 @@
+"""Variables whose values live on parameter servers."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from drumline.distribute.parameter_server.layout import Layout, Part
+from drumline.distribute.parameter_server.servers import Servers
+from drumline.training.keras_internals import Variable
+
+_LAYOUT = "_drumline_layout"
+_SERVERS = "_drumline_servers"
+
+
+class ServerVariable:
+    """A Keras variable that keeps its value on parameter servers.
+
+    Reading it anywhere outside of a scheduled function fetches the value, assigning sends it.
+    Instances are Keras variables that were made in the scope of a `ParameterServerStrategy`.
+    """
+
+    @property
+    def layout(self) -> Layout:
+        """Which servers keep which rows."""
+        layout: Layout = vars(self)[_LAYOUT]
+        return layout
+
+    @property
+    def device(self) -> str:
+        """The server that keeps the variable, as TensorFlow names it."""
+        return server_name(self.layout.parts[0])
+
+    @property
+    def variables(self) -> tuple[VariablePart, ...]:
+        """Its parts, in the order of their rows."""
+        return tuple(VariablePart(self, part) for part in self.layout.parts)
+
+    @property
+    def _value(self) -> jax.Array:
+        with jax.ensure_compile_time_eval():
+            return jnp.asarray(vars(self)[_SERVERS].read(self.layout))
+
+    @_value.setter
+    def _value(self, value: Any) -> None:
+        vars(self)[_SERVERS].write(self.layout, np.asarray(value, self.layout.dtype))
+
+
+class ShardedVariable(ServerVariable):
+    """A `ServerVariable` in several parts along axis 0, as TensorFlow's ``ShardedVariable``.
+
+    Unlike there it is one variable to Keras; its parts are in `variables`.
+    """
+
+
+class VariablePart:
+    """The rows of a variable that one server keeps.
+
+    Args:
+        variable: the whole.
+        part: which rows.
+    """
+
+    def __init__(self, variable: Any, part: Part) -> None:
+        self._variable = variable
+        self.part = part
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of these rows."""
+        layout: Layout = self._variable.layout
+        return layout.part_shape(self.part)
+
+    @property
+    def dtype(self) -> str:
+        """The dtype's name."""
+        dtype: str = self._variable.layout.dtype
+        return dtype
+
+    @property
+    def device(self) -> str:
+        """The server that keeps them, as TensorFlow names it."""
+        return server_name(self.part)
+
+    def numpy(self) -> np.ndarray:
+        """The rows' values."""
+        layout = self._variable.layout
+        servers: Servers = vars(self._variable)[_SERVERS]
+        name = layout.part_name(self.part)
+        return servers.ask(self.part.server, "read", {"name": name}).arrays[0]
+
+    def __repr__(self) -> str:
+        return f"<VariablePart {self._variable.layout.path!r} {self.part} on {self.device}>"
+
+
+class SlotVariable:
+    """A Keras optimizer's variable that the servers keep beside the variable it belongs to."""
+
+    _drumline_slot: tuple[Any, str]
+
+    @property
+    def _value(self) -> jax.Array | None:
+        reference, name = self._drumline_slot
+        slots = vars(reference)[_SERVERS].slots(reference.layout)
+        with jax.ensure_compile_time_eval():
+            return jnp.asarray(slots[name]) if name in slots else None
+
+    @_value.setter
+    def _value(self, value: Any) -> None:
+        reference, name = self._drumline_slot
+        servers: Servers = vars(reference)[_SERVERS]
+        servers.write_slot(reference.layout, name, np.asarray(value, reference.layout.dtype))
+
+
+def server_name(part: Part) -> str:
+    """A server's name as TensorFlow writes it."""
+    return f"/job:ps/replica:0/task:{part.server}/device:CPU:0"
+
+
+def move_to_servers(variable: Any, layout: Layout, servers: Servers) -> None:
+    """From now on the value of `variable` is what the servers keep under `layout`."""
+    kind = ShardedVariable if len(layout.parts) > 1 else ServerVariable
+    vars(variable).pop("_value", None)
+    vars(variable).update({_LAYOUT: layout, _SERVERS: servers})
+    variable.__class__ = _with_value_elsewhere(kind, type(variable))
+
+
+def make_slot(variable: Any, reference: Any, name: str) -> None:
+    """From now on the value of `variable` is the slot `name` that the servers keep."""
+    vars(variable).pop("_value", None)
+    vars(variable)["_drumline_slot"] = (reference, name)
+    variable.__class__ = _with_value_elsewhere(SlotVariable, type(variable))
+
+
+@functools.cache
+def _with_value_elsewhere(kind: type, own: type[Variable]) -> type:
+    return type(own.__name__, (kind, own), {"__module__": own.__module__, "__doc__": own.__doc__})

@@ -1,0 +1,214 @@
+"""Variables on parameter servers, steps on workers, one chief that schedules them."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from drumline.distribute import replica_context
+from drumline.distribute.adoption import owner_of, set_owner
+from drumline.distribute.cluster_resolver import ClusterResolver, TFConfigClusterResolver
+from drumline.distribute.parameter_server import peers
+from drumline.distribute.parameter_server.layout import Layout
+from drumline.distribute.parameter_server.partitioners import Partitioner
+from drumline.distribute.parameter_server.placement import RoundRobin
+from drumline.distribute.parameter_server.programs import export_initializer
+from drumline.distribute.parameter_server.scheduled import being_scheduled
+from drumline.distribute.parameter_server.server_variable import move_to_servers
+from drumline.distribute.parameter_server.servers import Servers, rows_of
+from drumline.distribute.replica_context import SingleContext
+from drumline.distribute.strategy import Strategy
+
+_log = logging.getLogger("drumline")
+
+INITIAL_VALUE_BYTES = 1 << 20
+"""Up to this size a variable's initial value is computed by the chief and sent."""
+
+TABLE_BYTES = 1 << 20
+"""From this size on a matrix with many more rows than columns is kept as a table."""
+
+
+class ParameterServerStrategy(Strategy):
+    """Trains asynchronously, as ``tf.distribute.ParameterServerStrategy``.
+
+    The chief makes the model in `scope` and schedules steps with a `ClusterCoordinator` or Keras's
+    ``fit``; workers run them, and variables live on the parameter servers with their optimizer's
+    state. The chief's program creates it; workers and ps run a `Server`.
+
+    Args:
+        cluster_resolver: the cluster, by default what ``TF_CONFIG`` says. It needs addresses of
+            jobs ``"worker"`` and ``"ps"``.
+        variable_partitioner: into how many parts variables are cut along axis 0.
+        max_staleness: how many steps a worker's values may lag behind, counted over all workers;
+            None for no limit.
+        synchronous: add up the gradients of one step of every worker, then update once with their
+            mean.
+        timeout_seconds: how long to wait for the other tasks when starting, and for a silent peer.
+
+    Raises:
+        ValueError: if the cluster has no worker or no parameter server, or this task is one.
+        drumline.distribute.parameter_server.ParameterServerLostError: if a server cannot be
+            reached in time.
+    """
+
+    def __init__(
+        self,
+        cluster_resolver: ClusterResolver | None = None,
+        variable_partitioner: Partitioner | None = None,
+        *,
+        max_staleness: int | None = None,
+        synchronous: bool = False,
+        timeout_seconds: float = 60.0,
+    ) -> None:
+        self.cluster_resolver = cluster_resolver or TFConfigClusterResolver()
+        self.worker_addresses = _addresses(self.cluster_resolver, "worker")
+        server_addresses = _addresses(self.cluster_resolver, "ps")
+        _require_chief(self.cluster_resolver)
+        super().__init__([jax.local_devices()[0]])
+        self.max_staleness = max_staleness
+        self.synchronous = synchronous
+        self.timeout_seconds = timeout_seconds
+        self.servers = Servers(peers.connector(timeout_seconds), server_addresses)
+        self.servers.ask_all("stats", {})
+        self._placement = RoundRobin(len(server_addresses), variable_partitioner)
+        self._layouts: dict[str, Layout] = {}
+        self._tables: set[str] = set()
+        self.coordinator: Any = None
+
+    @property
+    def num_workers(self) -> int:
+        """How many workers run scheduled functions."""
+        return len(self.worker_addresses)
+
+    def layout_of(self, variable: Any) -> Layout | None:
+        """Where a variable lies, None if it is not on the servers."""
+        layout: Layout | None = getattr(variable, "layout", None)
+        return layout if owner_of(variable) is self else None
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """The keys of the variables that are kept as tables, of which steps take single rows."""
+        return frozenset(self._tables)
+
+    def create_variable(self, variable: Any, initial: Any) -> None:
+        """Put a new variable on the servers.
+
+        Args:
+            variable: a Keras variable with a shape and a dtype, without a value.
+            initial: its initializer, or its value.
+        """
+        shape, dtype = tuple(variable._shape), variable._dtype
+        layout = self._placement.place(variable.path, shape, dtype)
+        table = _is_table(variable)
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        value = None
+        if not callable(initial):
+            value = np.asarray(initial, dtype)
+        elif size <= INITIAL_VALUE_BYTES:
+            value = np.asarray(initial(shape, dtype=dtype))
+        asked = []
+        for part in layout.parts:
+            header = {
+                "name": layout.part_name(part),
+                "shape": list(layout.part_shape(part)),
+                "dtype": dtype,
+                "table": table,
+                "program": None if value is not None else 0,
+            }
+            if value is None:
+                program = export_initializer(initial, shape, dtype, part.start, part.stop)
+                array = np.frombuffer(program, np.uint8)
+            else:
+                array = rows_of(value, part)
+            asked.append((part.server, self.servers.submit(part.server, "create", header, [array])))
+        for server, future in asked:
+            self.servers.result(server, future)
+        move_to_servers(variable, layout, self.servers)
+        set_owner(variable, self)
+        self._layouts[layout.key] = layout
+        if table:
+            self._tables.add(layout.key)
+
+    def run(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Run `fn` on the worker, inside a function that `ClusterCoordinator.schedule` was given.
+
+        Raises:
+            RuntimeError: anywhere else.
+        """
+        if not being_scheduled():
+            raise RuntimeError(
+                "strategy.run of a ParameterServerStrategy works inside a function that is given "
+                "to `ClusterCoordinator.schedule`: steps run on workers. Call the function itself "
+                "to run it here, on the chief, with values read from the servers."
+            )
+        with replica_context.enter(SingleContext(self)):
+            return fn(*args, **(kwargs or {}))
+
+    def describe(self) -> str:
+        """A text that says which tasks there are and what each server keeps."""
+        lines = [
+            f"ParameterServerStrategy: {self.num_workers} worker(s), {len(self.servers)} ps",
+            f"  steps run on: {', '.join(self.worker_addresses)}",
+        ]
+        for server, address in enumerate(self.servers.addresses):
+            kept = [
+                f"{layout.path}[{part.start}:{part.stop}]"
+                for layout in self._layouts.values()
+                for part in layout.parts
+                if part.server == server
+            ]
+            lines.append(f"  ps:{server} at {address} keeps: {', '.join(kept) or 'nothing yet'}")
+        lines.append(
+            "  updates: "
+            + (
+                "once a step of all workers, with the mean of their gradients"
+                if self.synchronous
+                else "as gradients come, from every worker on its own"
+            )
+        )
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.num_workers} workers, {len(self.servers)} ps)"
+
+
+def _is_table(variable: Any) -> bool:
+    shape = variable._shape
+    if len(shape) != 2:
+        return False
+    if variable.path.rpartition("/")[2] == "embeddings":
+        return True
+    size = math.prod(shape) * np.dtype(variable._dtype).itemsize
+    return bool(size >= TABLE_BYTES and shape[0] >= 16 * shape[1])
+
+
+def _addresses(resolver: ClusterResolver, job: str) -> list[str]:
+    spec = resolver.cluster_spec()
+    addresses = spec.job_tasks(job) if job in spec.jobs else []
+    if not addresses or None in addresses:
+        raise ValueError(
+            f"A ParameterServerStrategy needs the address of every {job!r} task, and the cluster "
+            f"is {spec!r}. Start the job with `drumline launch --chief --workers N --ps M`, or "
+            'set TF_CONFIG with the jobs "chief", "worker" and "ps".'
+        )
+    return [str(address) for address in addresses]
+
+
+def _require_chief(resolver: ClusterResolver) -> None:
+    if resolver.task_type in ("worker", "ps"):
+        raise ValueError(
+            f"This task is {resolver.task_type}:{resolver.task_id}, and the chief makes the "
+            "strategy. Let workers and parameter servers run "
+            "`dl.distribute.Server(resolver.cluster_spec(), resolver.task_type, "
+            "resolver.task_id).join()`."
+        )
