@@ -1,0 +1,84 @@
+"""How a function that makes a dataset comes to a worker."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from drumline.distribute.input import InputContext
+
+_numbers = itertools.count()
+_lock = threading.Lock()
+
+
+class _Kept:
+    """A function that workers of this process get as it is."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+
+_local: weakref.WeakValueDictionary[int, _Kept] = weakref.WeakValueDictionary()
+
+
+class SentFunction:
+    """A function, or a dataset, in the forms in which workers take it.
+
+    A worker in this process is given the function itself. Others get it pickled, over a channel
+    on which both sides have shown the cluster's token.
+
+    Args:
+        function: takes an `InputContext` or nothing, and returns a dataset; or a dataset.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self._kept = _Kept(function)
+        with _lock:
+            self._number = next(_numbers)
+            _local[self._number] = self._kept
+        self._pickled: bytes | None = None
+
+    def message(self, in_process: bool) -> tuple[dict[str, Any], list[np.ndarray]]:
+        """The header and the arrays of a message with it.
+
+        Raises:
+            TypeError: if it has to be pickled and cannot be.
+        """
+        if in_process:
+            return {"local": self._number}, []
+        if self._pickled is None:
+            try:
+                self._pickled = cloudpickle.dumps(self._kept.function)
+            except Exception as error:
+                raise TypeError(
+                    f"The dataset function {self._kept.function!r} cannot be sent to a worker: "
+                    f"{error}. Let it open files and make layers itself, instead of using objects "
+                    "from outside of it."
+                ) from error
+        return {"local": None}, [np.frombuffer(self._pickled, np.uint8)]
+
+
+def received(
+    header: Mapping[str, Any], arrays: Sequence[np.ndarray], context: InputContext
+) -> Callable[[], Any]:
+    """What makes the dataset of a worker, from what `SentFunction.message` gave."""
+    if header["local"] is not None:
+        function = _local[header["local"]].function
+    else:
+        function = cloudpickle.loads(arrays[0].tobytes())
+    return lambda: made(function, context)
+
+
+def made(function: Any, context: InputContext) -> Any:
+    """The dataset that `function` makes, or is."""
+    if not callable(function):
+        return function
+    takes_context = bool(inspect.signature(function).parameters)
+    return function(context) if takes_context else function()

@@ -1,0 +1,51 @@
+"""What travels: a header that JSON can hold, and arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class Lane(Protocol):
+    """The connection by which a request came, as a server sees it.
+
+    Attributes:
+        number: no two lanes of a server share one.
+        peer: the client's address, for messages to the user.
+    """
+
+    number: int
+    peer: str
+
+    def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
+        """An uninitialised, 64-byte aligned array that can be replied without a copy."""
+
+
+@dataclasses.dataclass(slots=True)
+class Message:
+    """A request or a reply.
+
+    Received arrays are 64-byte aligned and the receiver's own, except within one process: there
+    they are the sender's, read-only. A sender must leave its arrays unchanged until the reply to
+    them has come, or, for a reply, for good.
+
+    Attributes:
+        header: values that JSON has; tuples arrive as lists, keys as strings.
+        arrays: in the order in which they were given.
+        lane: by which connection a request came; None in replies.
+    """
+
+    header: dict[str, Any]
+    arrays: Sequence[np.ndarray] = ()
+    lane: Lane | None = None
+
+
+Handler = Callable[[Message], "Message | Future[Message]"]
+"""Answers a request, at once or later. It runs in the thread of its lane, so it keeps that lane
+alone waiting; other lanes run other handlers, or the same, at the same time."""
+
+Handlers = Mapping[str, Handler]

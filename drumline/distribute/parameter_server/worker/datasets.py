@@ -1,0 +1,40 @@
+"""The datasets of a worker: made by functions of the chief's, iterated here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+
+from drumline.distribute.parameter_server.errors import OutOfRangeError
+
+
+class Datasets:
+    """Datasets and their iterators, by the chief's numbers."""
+
+    def __init__(self) -> None:
+        self._datasets: dict[int, Any] = {}
+        self._iterators: dict[int, Iterator[Any]] = {}
+
+    def make(self, number: int, make: Callable[[], Any]) -> None:
+        """Make a dataset anew."""
+        self._datasets[number] = make()
+
+    def iterate(self, number: int, dataset: int) -> None:
+        """Start going through a dataset."""
+        self._iterators[number] = iter(self._datasets[dataset])
+
+    def draw(self, number: int) -> list[Any]:
+        """The leaves of an iterator's next element.
+
+        Raises:
+            OutOfRangeError: at its end.
+        """
+        try:
+            return jax.tree.leaves(next(self._iterators[number]))
+        except StopIteration:
+            raise OutOfRangeError(
+                "The dataset of this worker has ended. Repeat it (`dataset.repeat()`), or "
+                "schedule fewer steps."
+            ) from None

@@ -1,0 +1,51 @@
+"""The functions that the chief has sent, by number and form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from drumline.distribute.parameter_server.layout import Layout
+from drumline.distribute.parameter_server.programs import StepProgram
+from drumline.distribute.parameter_server.worker.closure import Closure
+from drumline.distribute.parameter_server.worker.forms import Form, NeedsForm, form_of
+from drumline.distribute.parameter_server.worker.step import Function
+
+
+class Functions:
+    """What a worker can run, and the closures that wait for more."""
+
+    def __init__(self) -> None:
+        self._functions: dict[tuple[int, Form], Function] = {}
+        self._held: dict[str, Closure] = {}
+
+    def add(
+        self, number: int, form: Form, program: bytes, layouts: Sequence[dict[str, Any]]
+    ) -> None:
+        """Take a function for arguments of one form."""
+        if (number, form) in self._functions:
+            return
+        places = [Layout.from_json(layout) for layout in layouts]
+        self._functions[number, form] = Function(
+            StepProgram.from_bytes(program), {layout.key: layout for layout in places}
+        )
+
+    def get(self, number: int, leaves: Sequence[Any]) -> Function:
+        """The function for these arguments.
+
+        Raises:
+            NeedsForm: if the chief has not sent it.
+        """
+        form = form_of(leaves)
+        try:
+            return self._functions[number, form]
+        except KeyError:
+            raise NeedsForm(form) from None
+
+    def hold(self, closure: Closure) -> None:
+        """Keep a closure with the batch it has drawn until the chief sends its program."""
+        self._held[closure.name] = closure
+
+    def release(self, name: str) -> Closure | None:
+        """The closure that waited, None if there is none of the name."""
+        return self._held.pop(name, None)

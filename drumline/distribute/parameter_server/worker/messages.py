@@ -1,0 +1,68 @@
+"""What goes to one server and back in one message: pushes, rows and values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from drumline.distribute.parameter_server.transport import Message
+
+
+class Exchange:
+    """One message to one server, being put together."""
+
+    def __init__(self) -> None:
+        self._push: list[dict[str, Any]] = []
+        self._pushed: list[np.ndarray] = []
+        self._gather: list[dict[str, Any]] = []
+        self._ids: list[np.ndarray] = []
+        self._pull: list[dict[str, Any]] = []
+        self._on_rows: list[Callable[[np.ndarray], None]] = []
+        self._on_value: list[Callable[[int, np.ndarray], None]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._push or self._gather or self._pull)
+
+    def push(self, part: str, kind: str, rule: Any, arrays: Sequence[np.ndarray]) -> None:
+        """Have a part updated."""
+        self._push.append({"name": part, "kind": kind, "rule": rule})
+        self._pushed += arrays
+
+    def gather(self, part: str, ids: np.ndarray, take: Callable[[np.ndarray], None]) -> None:
+        """Ask for rows of a table; `take` gets them."""
+        self._gather.append({"name": part})
+        self._ids.append(ids)
+        self._on_rows.append(take)
+
+    def pull(self, part: str, version: int, take: Callable[[int, np.ndarray], None]) -> None:
+        """Ask for a value if it is newer than `version`; `take` gets its version and it."""
+        self._pull.append({"name": part, "version": version})
+        self._on_value.append(take)
+
+    def header(self, closure: str | None) -> dict[str, Any]:
+        """The message's header; `closure` is the run whose pushes it carries."""
+        return {
+            "closure": closure,
+            "push": self._push,
+            "gather": self._gather,
+            "pull": self._pull,
+        }
+
+    @property
+    def arrays(self) -> list[np.ndarray]:
+        """The message's arrays."""
+        return [*self._pushed, *self._ids]
+
+    def take(self, reply: Message) -> None:
+        """Hand out what the server sent back."""
+        arrays = iter(reply.arrays)
+        for on_rows in self._on_rows:
+            on_rows(next(arrays))
+        answers = zip(
+            self._on_value, reply.header["changed"], reply.header["versions"], strict=True
+        )
+        for on_value, changed, version in answers:
+            if changed:
+                on_value(version, next(arrays))

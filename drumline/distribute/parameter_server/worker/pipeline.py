@@ -1,0 +1,218 @@
+"""The worker's thread: one step computes while the next one's rows travel."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+from drumline.distribute.parameter_server.errors import OutOfRangeError, ParameterServerLostError
+from drumline.distribute.parameter_server.servers import Servers
+from drumline.distribute.parameter_server.transport import Message
+from drumline.distribute.parameter_server.worker.closure import Closure
+from drumline.distribute.parameter_server.worker.datasets import Datasets
+from drumline.distribute.parameter_server.worker.dense import DenseValues
+from drumline.distribute.parameter_server.worker.forms import NeedsForm
+from drumline.distribute.parameter_server.worker.functions import Functions
+from drumline.distribute.parameter_server.worker.messages import Exchange
+from drumline.distribute.parameter_server.worker.step import Step
+
+AHEAD = 2
+"""How many steps have asked for their rows before the first of them computes."""
+
+
+class Asked:
+    """A step that has asked for what it needs."""
+
+    def __init__(self, step: Step, replies: list[tuple[int, Exchange, Future[Message]]]) -> None:
+        self.step = step
+        self.replies = replies
+
+
+class Pipeline:
+    """Runs closures one after the other, in the order in which they come.
+
+    The message that pushes a step's gradients also asks for the rows of the step after the next.
+
+    Args:
+        servers: makes the connections to the parameter servers, when first needed.
+        functions: what closures run.
+        datasets: from which they draw.
+    """
+
+    def __init__(
+        self, servers: Callable[[], Servers], functions: Functions, datasets: Datasets
+    ) -> None:
+        self._connect = servers
+        self._functions = functions
+        self._datasets = datasets
+        self._values = DenseValues()
+        self._state: dict[str, Any] = {}
+        self._closures: queue.SimpleQueue[Closure | None] = queue.SimpleQueue()
+        self._asked: deque[Asked] = deque()
+        self._thread = threading.Thread(target=self._run, name="drumline worker", daemon=True)
+        self._thread.start()
+
+    def submit(self, closure: Closure) -> None:
+        """Run a closure when those before it have run."""
+        self._closures.put(closure)
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Give the random generators that have none yet their first state."""
+        self._state = {**state, **self._state}
+
+    def close(self) -> None:
+        """End the thread when what it has begun is done."""
+        self._closures.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            while len(self._asked) < AHEAD:
+                step = self._next(wait=not self._asked)
+                if step is None:
+                    break
+                self._ask(step, self._exchanges())
+            if not self._asked:
+                return
+            self._compute(self._asked.popleft())
+
+    def _next(self, wait: bool) -> Step | None:
+        """The next closure with its batch drawn; None if there is none, or at the end."""
+        while True:
+            try:
+                closure = self._closures.get(block=wait)
+            except queue.Empty:
+                return None
+            if closure is None:
+                self._closures.put(None)
+                return None
+            try:
+                return self._drawn(closure)
+            except NeedsForm as needs:
+                self._functions.hold(closure)
+                closure.answer.set_result(({"needs": needs.form}, []))
+            except Exception as error:  # told to the chief, which raises it
+                fail(closure, error)
+
+    def _drawn(self, closure: Closure) -> Step:
+        if closure.batch is None:
+            closure.batch = [
+                leaf
+                for iterator, times in closure.iterators
+                for _ in range(times)
+                for leaf in self._datasets.draw(iterator)
+            ]
+        leaves = [*closure.arguments, *closure.batch]
+        return Step(closure, self._functions.get(closure.function, leaves), leaves)
+
+    def _exchanges(self) -> dict[int, Exchange]:
+        return {server: Exchange() for server in range(len(self._connect()))}
+
+    def _ask(
+        self, step: Step, exchanges: dict[int, Exchange], pushed: Closure | None = None
+    ) -> None:
+        try:
+            step.ask(exchanges, self._values)
+            self._asked.append(Asked(step, self._send(exchanges, pushed)))
+        except Exception as error:  # told to the chief, which raises it
+            fail(step.closure, error)
+
+    def _send(
+        self, exchanges: dict[int, Exchange], pushed: Closure | None
+    ) -> list[tuple[int, Exchange, Future[Message]]]:
+        name = None if pushed is None else pushed.name
+        servers = self._connect()
+        return [
+            (server, each, servers.submit(server, "exchange", each.header(name), each.arrays))
+            for server, each in exchanges.items()
+            if each
+        ]
+
+    def _receive(self, replies: list[tuple[int, Exchange, Future[Message]]]) -> None:
+        for server, exchange, future in replies:
+            exchange.take(self._connect().result(server, future))
+
+    def _compute(self, asked: Asked) -> None:
+        closure = asked.step.closure
+        following: Step | None = None
+        try:
+            self._receive(asked.replies)
+            outputs = asked.step.run(self._values, self._state)
+            following = self._next(wait=False)
+            exchanges = self._exchanges()
+            results = asked.step.push(outputs, exchanges, self._state)
+        except Exception as error:  # told to the chief, which raises it
+            fail(closure, error)
+            if following is not None:
+                self._ask(following, self._exchanges())
+            return
+        try:
+            if following is not None:
+                following.ask(exchanges, self._values)
+            replies = self._send(exchanges, closure)
+        except Exception as error:  # told to the chief, which raises it
+            fail(closure, error)
+            if following is not None:
+                fail(following.closure, error)
+            return
+        if following is not None:
+            self._asked.append(Asked(following, replies))
+        Completion(closure, results, [future for _, _, future in replies])
+
+
+class Completion:
+    """Answers for a closure when all servers have taken its pushes."""
+
+    def __init__(
+        self,
+        closure: Closure,
+        results: list[np.ndarray],
+        replies: list[Future[Message]],
+    ) -> None:
+        self._closure = closure
+        self._results = results
+        self._left = len(replies)
+        self._lock = threading.Lock()
+        if not replies:
+            closure.answer.set_result(({"done": True}, results))
+        for future in replies:
+            future.add_done_callback(self._one)
+
+    def _one(self, future: Future[Message]) -> None:
+        error = future.exception()
+        with self._lock:
+            self._left -= 1
+            last = self._left == 0
+        if self._closure.answer.done():
+            return
+        if isinstance(error, Exception):
+            fail(self._closure, error)
+        elif last:
+            self._closure.answer.set_result(({"done": True}, self._results))
+
+
+def fail(closure: Closure, error: Exception) -> None:
+    """Tell the chief that a closure failed."""
+    if closure.answer.done():
+        return
+    kind = "error"
+    if isinstance(error, OutOfRangeError):
+        kind = "end"
+    elif isinstance(error, ParameterServerLostError):
+        kind = "server lost"
+    header = {
+        "failed": kind,
+        "type": type(error).__name__,
+        "message": str(error),
+        "traceback": "".join(traceback.format_exception(error)),
+        "server": getattr(error, "task_index", None),
+    }
+    closure.answer.set_result((header, []))
+

@@ -1,0 +1,169 @@
+"""What the chief can ask of a worker."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+from drumline.distribute.input import InputContext
+from drumline.distribute.parameter_server import dataset_functions
+from drumline.distribute.parameter_server.servers import Servers
+from drumline.distribute.parameter_server.transport import Connection, Handler, Message
+from drumline.distribute.parameter_server.worker.closure import Closure
+from drumline.distribute.parameter_server.worker.datasets import Datasets
+from drumline.distribute.parameter_server.worker.forms import form_from_json
+from drumline.distribute.parameter_server.worker.functions import Functions
+from drumline.distribute.parameter_server.worker.pipeline import Pipeline
+
+_SERVERS_SECONDS = 60.0
+
+
+class Session:
+    """What one chief has made here. A chief that starts again begins a new one."""
+
+    def __init__(self, name: str, servers: Callable[[], Servers]) -> None:
+        self.name = name
+        self.functions = Functions()
+        self.datasets = Datasets()
+        self.pipeline = Pipeline(servers, self.functions, self.datasets)
+
+
+class Worker:
+    """One worker's task.
+
+    Args:
+        task_index: its number.
+        server_addresses: of the parameter servers.
+        connector: gives, for a time limit, what connects to an address.
+    """
+
+    def __init__(
+        self,
+        task_index: int,
+        server_addresses: Sequence[str],
+        connector: Callable[[float], Callable[[str], Connection]],
+    ) -> None:
+        self._task_index = task_index
+        self._addresses = list(server_addresses)
+        self._connector = connector
+        self._servers: Servers | None = None
+        self._session: Session | None = None
+        self._lock = threading.Lock()
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """What can be asked, by name."""
+        return {
+            "begin": self._begin,
+            "dataset": self._dataset,
+            "iterator": self._iterator,
+            "program": self._program,
+            "run": self._run,
+            "resume": self._resume,
+        }
+
+    def close(self) -> None:
+        """End the worker's thread and its connections."""
+        with self._lock:
+            session, self._session = self._session, None
+        if session is not None:
+            session.pipeline.close()
+        if self._servers is not None:
+            self._servers.close()
+
+    def _begin(self, request: Message) -> Message:
+        """A chief begins: ``{session, state: [names]}`` and the first random states."""
+        name = request.header["session"]
+        with self._lock:
+            if self._session is None or self._session.name != name:
+                former, self._session = self._session, Session(name, self._connected)
+                if former is not None:
+                    former.pipeline.close()
+        return Message({"worker": self._task_index}, [])
+
+    def _dataset(self, request: Message) -> Message:
+        """Make a dataset: ``{dataset, workers}`` and the function, or ``local`` in one process."""
+        header = request.header
+        context = InputContext(header["workers"], self._task_index, 1)
+        make = dataset_functions.received(header, request.arrays, context)
+        self._of(header).datasets.make(header["dataset"], make)
+        return Message({}, [])
+
+    def _iterator(self, request: Message) -> Message:
+        header = request.header
+        self._of(header).datasets.iterate(header["iterator"], header["dataset"])
+        return Message({}, [])
+
+    def _program(self, request: Message) -> Message:
+        """Take a program: ``{function, form, layouts, state}``, its bytes, the random states."""
+        header = request.header
+        session = self._of(header)
+        program, *states = request.arrays
+        session.functions.add(
+            header["function"],
+            form_from_json(header["form"]),
+            program.tobytes(),
+            header["layouts"],
+        )
+        session.pipeline.set_state(dict(zip(header["state"], map(np.array, states), strict=True)))
+        return Message({}, [])
+
+    def _run(self, request: Message) -> Future[Message]:
+        """Run closures: ``{closures: [{name, function, iterators, arrays}]}``."""
+        session = self._of(request.header)
+        arrays = iter(request.arrays)
+        closures = [
+            Closure(
+                name=each["name"],
+                function=each["function"],
+                iterators=[(number, times) for number, times in each["iterators"]],
+                arguments=[np.array(next(arrays)) for _ in range(each["arrays"])],
+            )
+            for each in request.header["closures"]
+        ]
+        return self._submit(session, closures)
+
+    def _resume(self, request: Message) -> Future[Message]:
+        """Run again what waited for a program: ``{closures: [names]}``."""
+        session = self._of(request.header)
+        waiting = [session.functions.release(name) for name in request.header["closures"]]
+        return self._submit(session, [closure for closure in waiting if closure is not None])
+
+    def _submit(self, session: Session, closures: list[Closure]) -> Future[Message]:
+        answer: Future[Message] = Future()
+        left = threading.Semaphore(len(closures) - 1)
+
+        def one(_: Any) -> None:
+            if not left.acquire(blocking=False):
+                answer.set_result(_joined([closure.answer.result() for closure in closures]))
+
+        for closure in closures:
+            closure.answer = Future()
+        for closure in closures:
+            closure.answer.add_done_callback(one)
+        for closure in closures:
+            session.pipeline.submit(closure)
+        return answer
+
+    def _of(self, header: Mapping[str, Any]) -> Session:
+        session = self._session
+        if session is None or session.name != header["session"]:
+            raise RuntimeError(
+                f"worker:{self._task_index} has started anew, or serves another chief, and knows "
+                "nothing of this one's functions and datasets."
+            )
+        return session
+
+    def _connected(self) -> Servers:
+        if self._servers is None:
+            self._servers = Servers(self._connector(_SERVERS_SECONDS), self._addresses)
+        return self._servers
+
+
+def _joined(answers: Sequence[tuple[dict[str, Any], list[np.ndarray]]]) -> Message:
+    """One message with the answers of several closures."""
+    headers = [{**header, "arrays": len(arrays)} for header, arrays in answers]
+    return Message({"closures": headers}, [array for _, arrays in answers for array in arrays])
