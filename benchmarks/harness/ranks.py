@@ -50,10 +50,13 @@ def in_ranks(
     return start_or_take_part
 
 
-def outcome(command: Sequence[str], environments: Sequence[Environment]) -> str:
+def outcome(
+    command: Sequence[str], environments: Sequence[Environment], *, first_ends_all: bool = False
+) -> str:
     """Runs a command once for each environment, together; returns what rank 0 wrote.
 
-    Their standard error is this process's. When one fails, all are ended.
+    Their standard error is this process's. When one fails, all are ended; with `first_ends_all`
+    also when rank 0 is done.
 
     Raises:
         RuntimeError: one failed; the message names the first.
@@ -71,7 +74,7 @@ def outcome(command: Sequence[str], environments: Sequence[Environment]) -> str:
             ending.enter_context(process)
             ending.callback(process.kill)
             ranks.append(process)
-        _wait(ranks)
+        _wait(ranks, first_ends_all)
         assert ranks[0].stdout is not None
         return ranks[0].stdout.read()
 
@@ -114,9 +117,9 @@ def free_ports(count: int) -> list[int]:
         return ports
 
 
-def _wait(ranks: Sequence[subprocess.Popen[str]]) -> None:
+def _wait(ranks: Sequence[subprocess.Popen[str]], first_ends_all: bool) -> None:
     left = dict(enumerate(ranks))
-    while left:
+    while left and not (first_ends_all and 0 not in left):
         for rank, process in list(left.items()):
             code = process.poll()
             if code is None:

@@ -11,6 +11,8 @@ from benchmarks.workloads import (
     map_batch,
     multi_worker_step,
     processes_against_devices,
+    ps_empty_closures,
+    ps_training,
     range_filter,
     resnet_fit,
     run_overhead,
@@ -33,5 +35,7 @@ WORKLOADS: dict[str, Workload] = {
         *all_reduce.WORKLOADS,
         launch.WORKLOAD,
         processes_against_devices.WORKLOAD,
+        *ps_training.WORKLOADS,
+        ps_empty_closures.WORKLOAD,
     )
 }
