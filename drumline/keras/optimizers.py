@@ -13,6 +13,7 @@ import keras
 
 from drumline.distribute import ReduceOp, ReplicaContext
 from drumline.distribute.replica_context import running_replica
+from drumline.distribute.updates_elsewhere import taker_of_updates
 from drumline.keras.patching import shadowed
 from drumline.keras.replica_trace import ReplicaTrace
 from drumline.training.keras_internals import get_stateless_scope
@@ -44,12 +45,17 @@ def sum_over_replicas(apply: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap an optimizer's ``apply``: in a replica's step it sums gradients over the replicas.
 
     As ``tf.keras.optimizers.Optimizer.apply_gradients`` does under ``tf.distribute``. Only the
-    outermost optimizer does it, once; an optimizer inside another is given the sums.
+    outermost optimizer does it, once; an optimizer inside another is given the sums. In a step for
+    parameter servers the gradients go to them, and nothing is updated here.
     """
 
     def apply_summed(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
         variables = self._trainable_variables if trainable_variables is None else None
         variables = list(trainable_variables if variables is None else variables)
+        taker = taker_of_updates()
+        if taker is not None:
+            taker(self, list(grads), variables)
+            return None
         update = functools.partial(_apply, functools.partial(apply, self), self)
         context = running_replica()
         if context is None or context.agreed:

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from drumline.distribute.replica_context import running_replica
+from drumline.distribute.updates_elsewhere import note_draw
 
 
 def differ_by_replica(next_seed: Callable[..., Any]) -> Callable[..., Any]:
@@ -17,6 +18,7 @@ def differ_by_replica(next_seed: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def next_for_replica(self: Any, ordered: bool = True) -> Any:
+        note_draw(self.state)
         seed = next_seed(self, ordered)
         context = running_replica()
         if context is None or not context.draws_differ or context.num_replicas_in_sync == 1:

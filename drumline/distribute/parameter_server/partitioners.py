@@ -45,10 +45,11 @@ class FixedShardsPartitioner(Partitioner):
 
 
 class MinSizePartitioner(Partitioner):
-    """As many parts as can be, each of at least `min_shard_bytes`.
+    """As many parts as can be of about `min_shard_bytes` or more.
 
     Args:
-        min_shard_bytes: the size that a part has at least; a smaller variable is not cut.
+        min_shard_bytes: a smaller variable is not cut. As in TensorFlow the number of parts is
+            rounded up, so that they may be somewhat smaller.
         max_shards: how many parts at most.
         bytes_per_string: as in TensorFlow; parameter servers keep no strings.
 
@@ -64,7 +65,8 @@ class MinSizePartitioner(Partitioner):
         _at_least_one("bytes_per_string", bytes_per_string)
 
     def __call__(self, shape: Sequence[int], dtype: str, axis: int = 0) -> list[int]:
-        shards = math.prod(shape) * np.dtype(dtype).itemsize // self._min_shard_bytes
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        shards = math.ceil(size / self._min_shard_bytes)
         return _along(shape, axis, min(self._max_shards, shards))
 
 

@@ -20,7 +20,7 @@ def form_from_json(value: Any) -> Form:
     return tuple((tuple(shape), dtype) for shape, dtype in value)
 
 
-class NeedsForm(Exception):  # noqa: N818  # a request to the chief, not an error
+class NeedsForm(Exception):  # a request to the chief, not an error
     """The worker has no program for arguments of this form yet."""
 
     def __init__(self, form: Form) -> None:

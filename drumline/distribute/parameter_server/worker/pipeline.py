@@ -215,4 +215,3 @@ def fail(closure: Closure, error: Exception) -> None:
         "server": getattr(error, "task_index", None),
     }
     closure.answer.set_result((header, []))
-

@@ -1,0 +1,50 @@
+"""A scheduled function's one run, as the chief has it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from drumline.distribute.parameter_server.coordinator.remote_value import RemoteValue
+
+if TYPE_CHECKING:
+    from drumline.distribute.parameter_server.coordinator.function import ScheduledFunction
+
+_numbers = itertools.count()
+
+
+@dataclass(eq=False)
+class Closure:
+    """One run.
+
+    Attributes:
+        name: unique in the cluster; it stays when another worker has to run it again, so that the
+            servers take each of its pushes once.
+        function: what is run.
+        arrays: the arrays among its arguments.
+        iterators: the numbers of the per-worker iterators among them.
+        result: where the result goes.
+    """
+
+    name: str
+    function: ScheduledFunction
+    arrays: Sequence[np.ndarray]
+    result: RemoteValue = field(default_factory=RemoteValue)
+
+    def header(self) -> dict[str, Any]:
+        """What the worker is told."""
+        return {
+            "name": self.name,
+            "function": self.function.number,
+            "iterators": self.function.draws,
+            "arrays": len(self.arrays),
+        }
+
+
+def next_name(session: str) -> str:
+    """A name for a new closure."""
+    return f"{session}:{next(_numbers)}"

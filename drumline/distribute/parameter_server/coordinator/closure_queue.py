@@ -1,0 +1,136 @@
+"""The closures that wait for a worker, and those that run."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+
+from drumline.distribute.parameter_server.coordinator.closure import Closure
+
+MOST_CLOSURES = 256 * 1024
+"""How many closures wait at most, as in TensorFlow; scheduling more waits."""
+
+
+class ClosureQueue:
+    """Closures on their way, and the first error among them.
+
+    Once a closure has failed, those that wait are cancelled, and those that run are waited for.
+    The next `put`, or `wait`, raises the error and clears it.
+    """
+
+    def __init__(self, most: int = MOST_CLOSURES) -> None:
+        self._most = most
+        self._waiting: deque[Closure] = deque()
+        self._running: set[Closure] = set()
+        self._error: BaseException | None = None
+        self._stopped = False
+        self._changed = threading.Condition()
+        self.completed = 0
+        self.repeated = 0
+
+    def put(self, closure: Closure) -> None:
+        """Let a closure wait for a worker; blocks while the queue is full.
+
+        Raises:
+            Exception: what an earlier closure failed with.
+        """
+        with self._changed:
+            self._raise_error()
+            while len(self._waiting) >= self._most and self._error is None:
+                self._changed.wait()
+            self._raise_error()
+            self._waiting.append(closure)
+            self._changed.notify()
+
+    def take(self, most: int, timeout_seconds: float | None = None) -> list[Closure]:
+        """Up to so many closures to run now; none if there are none in time, or at the end."""
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        with self._changed:
+            while not self._stopped and not self._waiting:
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    return []
+                self._changed.wait(left)
+            if self._stopped:
+                return []
+            taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+            self._running.update(taken)
+            self._changed.notify_all()
+            return taken
+
+    def finished(self, closure: Closure) -> None:
+        """Note that a closure has run."""
+        with self._changed:
+            self._running.discard(closure)
+            self.completed += 1
+            self._changed.notify_all()
+
+    def failed(self, closure: Closure, error: BaseException) -> None:
+        """Note that a closure has failed, and cancel those that wait."""
+        with self._changed:
+            self._running.discard(closure)
+        self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        """Note an error, and cancel the closures that wait."""
+        with self._changed:
+            if self._error is None:
+                self._error = error
+            cancelled, self._waiting = list(self._waiting), deque()
+            self._changed.notify_all()
+        for each in cancelled:
+            each.result.cancel()
+
+    def give_back(self, closures: list[Closure]) -> None:
+        """Let closures wait again whose worker is lost, before all others."""
+        with self._changed:
+            self._running.difference_update(closures)
+            self.repeated += len(closures)
+            if self._error is None:
+                self._waiting.extendleft(reversed(closures))
+                closures = []
+            self._changed.notify_all()
+        for each in closures:
+            each.result.cancel()
+
+    def done(self) -> bool:
+        """Whether nothing waits or runs.
+
+        Raises:
+            Exception: what a closure failed with.
+        """
+        with self._changed:
+            self._raise_error()
+            return not self._waiting and not self._running
+
+    def wait(self) -> None:
+        """Wait until nothing waits or runs.
+
+        Raises:
+            Exception: what a closure failed with.
+        """
+        with self._changed:
+            while self._waiting or self._running:
+                self._changed.wait()
+            self._raise_error()
+
+    def stop(self) -> None:
+        """Give out nothing more."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing is given out any more."""
+        return self._stopped
+
+    def _raise_error(self) -> None:
+        if self._error is None:
+            return
+        while self._running:
+            self._changed.wait()
+        error, self._error = self._error, None
+        if error is not None:
+            raise error

@@ -1,0 +1,233 @@
+"""The chief's hand on the workers: schedule functions, wait for them, fetch what they return."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import secrets
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jax
+
+from drumline.distribute.input import InputContext
+from drumline.distribute.parameter_server import peers
+from drumline.distribute.parameter_server.coordinator.closure import Closure, next_name
+from drumline.distribute.parameter_server.coordinator.closure_queue import ClosureQueue
+from drumline.distribute.parameter_server.coordinator.function import ScheduledFunctions
+from drumline.distribute.parameter_server.coordinator.per_worker import (
+    PerWorkerDataset,
+    PerWorkerIterator,
+)
+from drumline.distribute.parameter_server.coordinator.remote_value import RemoteValue
+from drumline.distribute.parameter_server.coordinator.worker_handle import Order, WorkerHandle
+from drumline.distribute.parameter_server.dataset_functions import SentFunction, made
+from drumline.distribute.parameter_server.strategy import ParameterServerStrategy
+from drumline.distribute.parameter_server.transport import Connection, PeerUnavailableError
+
+
+class ClusterCoordinator:
+    """Schedules functions on the workers, as ``tf.distribute.coordinator.ClusterCoordinator``.
+
+    A function is traced on the chief; workers get a compiled program and the list of variables it
+    reads and writes. Functions run in any order, on whichever worker is free, each at least once:
+    a function whose worker is lost runs again on another one, and what it had already written is
+    not written twice.
+
+    A strategy has one coordinator: making another one for it gives the same.
+
+    Args:
+        strategy: whose workers to use.
+
+    Raises:
+        TypeError: if it is no `ParameterServerStrategy`.
+    """
+
+    def __new__(cls, strategy: ParameterServerStrategy) -> ClusterCoordinator:
+        if not isinstance(strategy, ParameterServerStrategy):
+            raise TypeError(
+                f"A ClusterCoordinator takes a ParameterServerStrategy, got {strategy!r}."
+            )
+        if strategy.coordinator is None:
+            strategy.coordinator = super().__new__(cls)
+            strategy.coordinator._start(strategy)
+        coordinator: ClusterCoordinator = strategy.coordinator
+        return coordinator
+
+    def _start(self, strategy: ParameterServerStrategy) -> None:
+        self._strategy = strategy
+        self.session = secrets.token_hex(8)
+        self.queue = ClosureQueue()
+        self._functions = ScheduledFunctions(strategy)
+        self._numbers = itertools.count()
+        self._orders: list[Callable[[Connection], Order]] = []
+        self._orders_lock = threading.Lock()
+        self._background = ThreadPoolExecutor(1, thread_name_prefix="drumline coordinator")
+        self._workers = [
+            WorkerHandle(self, index, _Connecting(address))
+            for index, address in enumerate(strategy.worker_addresses)
+        ]
+        atexit.register(_close_if_alive, weakref.ref(self))
+
+    @property
+    def strategy(self) -> ParameterServerStrategy:
+        """The strategy whose workers run the functions."""
+        return self._strategy
+
+    def schedule(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> RemoteValue:
+        """Let a worker run a function; returns at once, unless very many wait.
+
+        Args:
+            fn: a function, also one that `drumline.function` made. It is traced when it is first
+                scheduled, and again for arguments of another structure, shape or Python value.
+            args: its arguments: arrays, Python values, per-worker iterators of
+                `create_per_worker_dataset`, and what other scheduled functions will return.
+            kwargs: more of them, by name.
+
+        Raises:
+            Exception: what a function that was scheduled before failed with. Those that had not
+                run yet are cancelled then, and the coordinator can be used again.
+        """
+        function, arrays = self._functions.get(fn, args or (), kwargs or {})
+        self._functions.send_learning_rates()
+        closure = Closure(next_name(self.session), function, arrays)
+        self.queue.put(closure)
+        return closure.result
+
+    def join(self) -> None:
+        """Wait until all scheduled functions have run.
+
+        Raises:
+            Exception: what one of them failed with; those that had not run are cancelled.
+        """
+        try:
+            self.queue.wait()
+        finally:
+            self._functions.forget_applied(self.session)
+
+    def done(self) -> bool:
+        """Whether all scheduled functions have run.
+
+        Raises:
+            Exception: what one of them failed with; those that had not run are cancelled.
+        """
+        return self.queue.done()
+
+    def fetch(self, val: Any) -> Any:
+        """A structure with every `RemoteValue` in it replaced by its result.
+
+        Waits for them.
+        """
+        return jax.tree.map(
+            lambda leaf: leaf.fetch() if isinstance(leaf, RemoteValue) else leaf, val
+        )
+
+    def create_per_worker_dataset(self, dataset_fn: Any) -> PerWorkerDataset:
+        """Make a dataset on every worker.
+
+        Args:
+            dataset_fn: a function that returns a dataset, with an `InputContext` as its argument
+                or none; or a dataset, which every worker then goes through as a whole. It is also
+                called here, to learn the elements' shapes.
+
+        Raises:
+            TypeError: if what it returns is no dataset with an ``element_spec``.
+        """
+        workers = self._strategy.num_workers
+        dataset = made(dataset_fn, InputContext(workers, 0, 1))
+        if not hasattr(dataset, "element_spec"):
+            raise TypeError(
+                f"The dataset function {dataset_fn!r} returned {type(dataset).__name__}, which "
+                "has no element_spec. Return a dl.data.Dataset, or what "
+                "`strategy.distribute_datasets_from_function` gives."
+            )
+        number = next(self._numbers)
+        header = {"dataset": number, "workers": workers}
+        self._order(("dataset", number), "dataset", header, SentFunction(dataset_fn))
+        return PerWorkerDataset(self, number, dataset.element_spec)
+
+    def iterate(self, dataset: PerWorkerDataset) -> PerWorkerIterator:
+        """Start going through a dataset on every worker; the same as ``iter(dataset)``."""
+        number = next(self._numbers)
+        header = {"iterator": number, "dataset": dataset.number}
+        self._order(("iterator", number), "iterator", header)
+        return PerWorkerIterator(number, dataset)
+
+    def counts(self) -> dict[str, Any]:
+        """How many closures were completed, in all and by worker, and how many run again."""
+        return {
+            "completed": self.queue.completed,
+            "repeated": self.queue.repeated,
+            "by worker": [worker.completed for worker in self._workers],
+            "workers lost": [worker.lost for worker in self._workers],
+        }
+
+    def close(self) -> None:
+        """Let the workers and servers end their `Server.join`, and use them no more."""
+        self.queue.stop()
+        for worker in self._workers:
+            worker.join()
+        self._background.shutdown()
+        for address in (*self._strategy.worker_addresses, *self._strategy.servers.addresses):
+            _finish(address)
+        self._strategy.servers.close()
+
+    def made(self, connection: Connection) -> Iterator[Order]:
+        """All that a worker has to make that comes, or comes back, now."""
+        with self._orders_lock:
+            orders = list(self._orders)
+        for order in orders:
+            yield order(connection)
+
+    def in_background(self, fn: Callable[..., None], *args: Any) -> None:
+        """Do something that takes long for a worker, apart from the worker's thread."""
+        self._background.submit(fn, *args)
+
+    def refuse(self, worker: WorkerHandle, error: Exception) -> None:
+        """A worker cannot make what it is told to: the next call raises that."""
+        self.queue.fail(error)
+
+    def _order(
+        self, key: Any, op: str, header: dict[str, Any], sent: SentFunction | None = None
+    ) -> None:
+        def order(connection: Connection) -> Order:
+            own, arrays = ({}, []) if sent is None else sent.message(connection.in_process)
+            return key, op, {**header, **own}, arrays
+
+        with self._orders_lock:
+            self._orders.append(order)
+        for worker in self._workers:
+            worker.make(order)
+
+
+class _Connecting:
+    """Connects to a worker within a time."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def __call__(self, timeout_seconds: float) -> Connection:
+        return peers.connect_within(self._address, timeout_seconds)
+
+
+def _finish(address: str) -> None:
+    try:
+        connection = peers.connect_within(address, 0)
+        connection.call("finish", {}, timeout_seconds=5)
+        connection.close()
+    except PeerUnavailableError:
+        return  # it has ended already
+
+
+def _close_if_alive(reference: weakref.ref[ClusterCoordinator]) -> None:
+    coordinator = reference()
+    if coordinator is not None:
+        coordinator.close()

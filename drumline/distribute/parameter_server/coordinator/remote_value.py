@@ -1,0 +1,60 @@
+"""What a scheduled function will have returned."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import jax
+
+from drumline.distribute.parameter_server.errors import ClosureCancelledError
+
+
+class RemoteValue:
+    """The result of one scheduled function, as ``tf.distribute.experimental.coordinator``'s."""
+
+    def __init__(self) -> None:
+        self._ready = threading.Event()
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    def fetch(self) -> Any:
+        """Wait for the result: a pytree of numpy arrays.
+
+        Raises:
+            ClosureError: if the function failed on its worker.
+            ClosureCancelledError: if it was not run, because another one failed.
+        """
+        self._ready.wait()
+        if self._error is not None:
+            raise self._error
+        return jax.tree.map(lambda leaf: leaf, self._value)
+
+    def get(self) -> Any:
+        """The same as `fetch`: results are sent to the chief."""
+        return self.fetch()
+
+    def set_value(self, value: Any) -> None:
+        """Note the result."""
+        self._value = value
+        self._ready.set()
+
+    def set_error(self, error: BaseException) -> None:
+        """Note that there will be none."""
+        self._error = error
+        self._ready.set()
+
+    def cancel(self) -> None:
+        """Note that the function will not run."""
+        self.set_error(
+            ClosureCancelledError(
+                "This function was not run: another scheduled function had failed before. "
+                "Schedule it again."
+            )
+        )
+
+    def __repr__(self) -> str:
+        state = "pending"
+        if self._ready.is_set():
+            state = "failed" if self._error is not None else "ready"
+        return f"<RemoteValue: {state}>"

@@ -1,0 +1,272 @@
+"""One worker as the chief sees it: given closures, lost, and found again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from drumline.distribute.parameter_server.coordinator.closure import Closure
+from drumline.distribute.parameter_server.coordinator.pace import Pace
+from drumline.distribute.parameter_server.errors import (
+    ClosureError,
+    OutOfRangeError,
+    ParameterServerLostError,
+)
+from drumline.distribute.parameter_server.transport import (
+    Connection,
+    Message,
+    PeerUnavailableError,
+    RemoteError,
+)
+
+if TYPE_CHECKING:
+    from drumline.distribute.parameter_server.coordinator.cluster_coordinator import (
+        ClusterCoordinator,
+    )
+
+Order = tuple[Any, str, dict[str, Any], Sequence[np.ndarray]]
+"""Something that a worker is to make: a name for it, the request, its header and arrays."""
+
+_log = logging.getLogger("drumline")
+
+_IDLE_SECONDS = 0.5
+_RETRY_SECONDS = 1.0
+
+
+class WorkerHandle:
+    """Gives closures to one worker, from a thread of its own.
+
+    When the worker is lost its closures go back to the queue, for other workers. The thread then
+    tries to reach it again, and makes its datasets anew when it is back.
+
+    Args:
+        coordinator: whose closures to run.
+        index: the worker's number.
+        connect: connects to it, waiting at most the given number of seconds.
+    """
+
+    def __init__(
+        self, coordinator: ClusterCoordinator, index: int, connect: Callable[[float], Connection]
+    ) -> None:
+        self.index = index
+        self.completed = 0
+        self.lost = 0
+        self._coordinator = coordinator
+        self._connect = connect
+        self._connection: Connection | None = None
+        self._known: set[Any] = set()
+        self._telling = threading.Lock()
+        self._running: dict[str, Closure] = {}
+        self._room = threading.Condition()
+        self._pace = Pace()
+        self._lost: BaseException | None = None
+        self._thread = threading.Thread(
+            target=self._serve, name=f"drumline worker:{index}", daemon=True
+        )
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait for the thread, after the queue was stopped."""
+        self._thread.join()
+
+    def make(self, order: Callable[[Connection], Order]) -> None:
+        """Have the worker make something. If it is not there, it is told when it comes."""
+        connection = self._connection
+        if connection is None or self._lost is not None:
+            return
+        try:
+            self._tell(connection, order(connection))
+        except PeerUnavailableError as error:
+            self._lose(error)
+
+    def _tell(self, connection: Connection, order: Order) -> None:
+        key, op, header, arrays = order
+        with self._telling:
+            if key not in self._known:
+                connection.call(op, {**header, "session": self._coordinator.session}, arrays)
+                self._known.add(key)
+
+    def _serve(self) -> None:
+        queue = self._coordinator.queue
+        while not queue.stopped:
+            if self._connection is None:
+                self._find()
+                continue
+            room = self._wait_for_room()
+            if self._lost is not None:
+                self._forget()
+                continue
+            taken = queue.take(room, _IDLE_SECONDS)
+            if taken:
+                self._give(taken)
+        if self._connection is not None:
+            self._connection.close()
+
+    def _find(self) -> None:
+        """Reach the worker, and tell it all that its chief has made so far."""
+        try:
+            connection = self._connect(_RETRY_SECONDS)
+        except PeerUnavailableError:
+            return
+        try:
+            connection.call("begin", {"session": self._coordinator.session})
+            self._known = set()
+            for order in self._coordinator.made(connection):
+                self._tell(connection, order)
+        except PeerUnavailableError:
+            connection.close()
+            return
+        except Exception as error:  # raised by the chief's next schedule or join
+            connection.close()
+            self._coordinator.refuse(self, error)
+            return
+        if self.lost:
+            _log.warning("worker:%d is back, and runs closures again.", self.index)
+        self._lost = None
+        self._connection = connection
+
+    def _forget(self) -> None:
+        """Give up the connection to a worker that is lost."""
+        connection, self._connection = self._connection, None
+        with self._room:
+            closures, self._running = list(self._running.values()), {}
+        self.lost += 1
+        _log.warning(
+            "worker:%d is lost (%s); its %d closure(s) run elsewhere.",
+            self.index,
+            self._lost,
+            len(closures),
+        )
+        self._coordinator.queue.give_back(closures)
+        if connection is not None:
+            connection.close()
+
+    def _lose(self, error: BaseException) -> None:
+        with self._room:
+            self._lost = error
+            self._room.notify_all()
+
+    def _wait_for_room(self) -> int:
+        with self._room:
+            while self._lost is None and len(self._running) >= self._pace.on_hand:
+                self._room.wait(_IDLE_SECONDS)
+                if self._coordinator.queue.stopped:
+                    break
+            # A message is answered as a whole: several smaller ones keep the worker busy.
+            free = self._pace.on_hand - len(self._running)
+            return max(1, min(free, self._pace.on_hand // 3))
+
+    def _give(self, closures: list[Closure]) -> None:
+        with self._room:
+            if not self._running:
+                self._pace.started()
+            self._running.update({closure.name: closure for closure in closures})
+        headers = [closure.header() for closure in closures]
+        arrays = [array for closure in closures for array in closure.arrays]
+        self._submit("run", {"closures": headers}, arrays, closures)
+
+    def _resume(self, closures: list[Closure]) -> None:
+        names = [closure.name for closure in closures]
+        draws = {closure.name: closure.function.draws for closure in closures}
+        self._submit("resume", {"closures": names, "iterators": draws}, [], closures)
+
+    def _submit(
+        self,
+        op: str,
+        header: dict[str, Any],
+        arrays: Sequence[np.ndarray],
+        closures: list[Closure],
+    ) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        header["session"] = self._coordinator.session
+        try:
+            future = connection.submit(op, header, arrays)
+        except PeerUnavailableError as error:
+            self._lose(error)
+            return
+        future.add_done_callback(lambda done: self._answered(done, closures))
+
+    def _answered(self, future: Future[Message], closures: list[Closure]) -> None:
+        error = future.exception()
+        if isinstance(error, PeerUnavailableError):
+            self._lose(error)
+            return
+        if error is not None:
+            self._refused(error, closures)
+            return
+        message = future.result()
+        arrays = iter(message.arrays)
+        waiting: dict[Any, list[Closure]] = {}
+        for closure, answer in zip(closures, message.header["closures"], strict=True):
+            own = [np.array(next(arrays)) for _ in range(answer["arrays"])]
+            if "needs" in answer:
+                form = repr(answer["needs"])
+                waiting.setdefault((closure.function, form), [answer["needs"]]).append(closure)
+            elif "failed" in answer:
+                self._ended(closure, _error_of(answer, self.index))
+            else:
+                self._ended(closure, None, own)
+        for (function, _), (form, *held) in waiting.items():
+            self._coordinator.in_background(self._provide, function, form, held)
+
+    def _refused(self, error: BaseException, closures: list[Closure]) -> None:
+        """The worker could not even begin, as one that has started anew within a moment."""
+        if isinstance(error, RemoteError) and "has started anew" in str(error):
+            self._lose(error)
+            return
+        for closure in closures:
+            self._ended(closure, error)
+
+    def _provide(self, function: Any, form: Any, closures: list[Closure]) -> None:
+        """Send what the worker lacks to run a function on arguments of this form."""
+        connection = self._connection
+        if connection is None:
+            return
+        try:
+            for order in function.program(form):
+                self._tell(connection, order)
+        except PeerUnavailableError as error:
+            self._lose(error)
+            return
+        except Exception as error:  # raised by the chief's next schedule or join
+            for closure in closures:
+                self._ended(closure, error)
+            return
+        self._resume(closures)
+
+    def _ended(
+        self,
+        closure: Closure,
+        error: BaseException | None,
+        arrays: Sequence[np.ndarray] = (),
+    ) -> None:
+        with self._room:
+            if self._running.pop(closure.name, None) is None:
+                return
+            self._pace.finished(1)
+            self._room.notify_all()
+        if error is not None:
+            closure.result.set_error(error)
+            self._coordinator.queue.failed(closure, error)
+            return
+        self.completed += 1
+        closure.result.set_value(closure.function.result(arrays))
+        self._coordinator.queue.finished(closure)
+
+
+def _error_of(answer: dict[str, Any], worker: int) -> Exception:
+    if answer["failed"] == "end":
+        return OutOfRangeError(answer["message"])
+    if answer["failed"] == "server lost":
+        return ParameterServerLostError(answer["server"], "", answer["message"])
+    return ClosureError(
+        f"A scheduled function failed on worker:{worker}: {answer['type']}: {answer['message']}\n"
+        f"{answer['traceback']}"
+    )
