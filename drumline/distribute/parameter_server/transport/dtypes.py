@@ -69,3 +69,19 @@ def named_dtype(name: str) -> np.dtype:
     if found is None:
         raise ProtocolError(f"there is no dtype {name[:100]!r} here")
     return found
+
+
+def as_array(op: str, index: int, value: object) -> np.ndarray:
+    """Array number `index` of a message, if it can be sent. numpy's scalars become arrays.
+
+    Raises:
+        TypeError: if not.
+    """
+    if not isinstance(value, np.ndarray | np.generic):
+        raise TypeError(
+            f"Array {index} of the message {op!r} is a {type(value).__name__}; only numpy "
+            f"arrays are sent. Use np.asarray."
+        )
+    array = np.asarray(value)
+    dtype_name(array.dtype)
+    return array

@@ -1,0 +1,38 @@
+"""Messages between the processes of a cluster, over Arrow Flight. pyarrow is imported on use."""
+
+from drumline.distribute.parameter_server.transport.connection import Connection
+from drumline.distribute.parameter_server.transport.errors import (
+    AuthenticationError,
+    CallTimeoutError,
+    PeerUnavailableError,
+    ProtocolError,
+    RemoteError,
+    TransportError,
+)
+from drumline.distribute.parameter_server.transport.message import (
+    Handler,
+    Handlers,
+    Lane,
+    Message,
+)
+from drumline.distribute.parameter_server.transport.server import TransportServer
+from drumline.distribute.parameter_server.transport.tls import ClientTls, ServerTls
+from drumline.distribute.parameter_server.transport.token import cluster_token
+
+__all__ = [
+    "AuthenticationError",
+    "CallTimeoutError",
+    "ClientTls",
+    "Connection",
+    "Handler",
+    "Handlers",
+    "Lane",
+    "Message",
+    "PeerUnavailableError",
+    "ProtocolError",
+    "RemoteError",
+    "ServerTls",
+    "TransportError",
+    "TransportServer",
+    "cluster_token",
+]

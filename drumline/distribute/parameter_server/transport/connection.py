@@ -1,0 +1,126 @@
+"""The asking side of the transport."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from drumline.distribute.parameter_server.transport import registry
+from drumline.distribute.parameter_server.transport.errors import CallTimeoutError
+from drumline.distribute.parameter_server.transport.message import Message
+from drumline.distribute.parameter_server.transport.server import HEARTBEAT_SECONDS
+from drumline.distribute.parameter_server.transport.tls import ClientTls
+
+if TYPE_CHECKING:
+    from drumline.distribute.parameter_server.transport.flight_link import FlightLink
+    from drumline.distribute.parameter_server.transport.local_link import LocalLink
+
+_MOST_BYTES = 1 << 30
+
+
+class Connection:
+    """One lane of requests to a server. Any thread may use it.
+
+    Requests are handled in the order in which they were submitted, and answered in that order. A
+    server of the same process is reached without the network. Callbacks of the futures run in the
+    thread that reads the replies, and must not wait for others of this connection.
+
+    Args:
+        address: the server's ``"host:port"``.
+        token: the cluster's; see `cluster_token`.
+        tls: whom to believe, where the server encrypts.
+        timeout_seconds: for connecting, and for each `call` that names no other.
+        heartbeat_seconds: after which a server of which nothing is heard is given up.
+        most_bytes: of arrays that may be on their way, or waited for; `submit` waits for room.
+
+    Raises:
+        PeerUnavailableError: if nothing listens at the address, or it does not answer in time.
+        AuthenticationError: if the server has another token, or there is none to share with it.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        token: str,
+        tls: ClientTls | None = None,
+        timeout_seconds: float = 60.0,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+        most_bytes: int = _MOST_BYTES,
+    ) -> None:
+        self.address = address
+        self._timeout_seconds = timeout_seconds
+        self._link: FlightLink | LocalLink
+        server = registry.find(address)
+        if server is not None:
+            from drumline.distribute.parameter_server.transport.local_link import LocalLink
+
+            self._link = LocalLink(address, server, token, most_bytes)
+        else:
+            from drumline.distribute.parameter_server.transport.flight_link import FlightLink
+            from drumline.distribute.parameter_server.transport.opening import open_streams
+
+            opened = open_streams(address, token, tls, timeout_seconds)
+            self._link = FlightLink(address, opened, heartbeat_seconds, most_bytes)
+
+    def submit(
+        self, op: str, header: dict[str, Any], arrays: Sequence[np.ndarray] = ()
+    ) -> Future[Message]:
+        """Send a request, and return its reply to come.
+
+        The arrays must not change until then. The future fails with a `RemoteError` if the handler
+        raised, and with a `PeerUnavailableError` if the server is gone.
+
+        Args:
+            op: the operation.
+            header: what JSON can hold.
+            arrays: of numbers, times or fixed-size strings.
+
+        Raises:
+            PeerUnavailableError: if the server was found gone already.
+            TypeError: if the header or an array cannot be sent.
+        """
+        return self._link.submit(op, header, arrays)
+
+    def call(
+        self,
+        op: str,
+        header: dict[str, Any],
+        arrays: Sequence[np.ndarray] = (),
+        timeout_seconds: float | None = None,
+    ) -> Message:
+        """Send a request and wait for its reply; see `submit`.
+
+        Raises:
+            CallTimeoutError: if it does not come in time.
+            RemoteError: if the handler raised.
+            PeerUnavailableError: if the server is gone.
+        """
+        limit = self._timeout_seconds if timeout_seconds is None else timeout_seconds
+        future = self.submit(op, header, arrays)
+        try:
+            return future.result(limit)
+        except FutureTimeoutError:
+            if future.done():
+                raise
+            raise CallTimeoutError(
+                f"{self.address} has not answered {op!r} within {limit:.3g} s, though it is alive."
+            ) from None
+
+    def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
+        """An uninitialised, 64-byte aligned array that can be sent without a copy."""
+        return self._link.empty(shape, dtype)
+
+    def close(self) -> None:
+        """End the connection. Requests without a reply fail with a `PeerUnavailableError`."""
+        self._link.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

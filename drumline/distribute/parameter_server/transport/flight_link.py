@@ -1,0 +1,216 @@
+"""A connection to another process."""
+
+from __future__ import annotations
+
+import collections
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+from drumline.distribute.parameter_server.transport.assembly import Assembly
+from drumline.distribute.parameter_server.transport.buffers import aligned_empty
+from drumline.distribute.parameter_server.transport.codec import (
+    CHUNK,
+    ERROR,
+    GOODBYE,
+    RECORDS,
+    REPLY,
+    REQUEST,
+    Encoded,
+    Record,
+    encode,
+)
+from drumline.distribute.parameter_server.transport.errors import (
+    PeerUnavailableError,
+    ProtocolError,
+    RemoteError,
+    TransportError,
+)
+from drumline.distribute.parameter_server.transport.flight import (
+    STREAM_ERRORS,
+    as_transport_error,
+)
+from drumline.distribute.parameter_server.transport.heartbeat import Heartbeat
+from drumline.distribute.parameter_server.transport.message import Message
+from drumline.distribute.parameter_server.transport.opening import Opened
+from drumline.distribute.parameter_server.transport.pending import Pending
+from drumline.distribute.parameter_server.transport.watch import watch
+
+_RECORDS_BYTES = 256 * 1024
+_GOODBYE_SECONDS = 0.2
+
+
+class FlightLink:
+    """Sends requests on a stream that stays open, and matches the replies.
+
+    Whoever submits also sends, unless another thread is sending already: then that one sends it
+    too, several small requests in one frame.
+
+    Args:
+        address: of the server.
+        opened: the streams to it.
+        silence_seconds: how long it may be silent before it is given up.
+        most_bytes: that may be in flight.
+
+    Attributes:
+        last_heard: by the clock of `watch`.
+    """
+
+    def __init__(
+        self, address: str, opened: Opened, silence_seconds: float, most_bytes: int
+    ) -> None:
+        self._address = address
+        self._opened = opened
+        self._stream = opened.requests
+        self._silence_seconds = silence_seconds
+        self._pending = Pending(most_bytes)
+        self._outbox: collections.deque[tuple[int, Encoded]] = collections.deque()
+        self._order = threading.Lock()
+        self._next_seq = 0
+        self._process = os.getpid()
+        self._assembly = Assembly(_no_shared_memory)
+        self.last_heard = watch.now()
+        self._heartbeat = Heartbeat(opened.heartbeats, silence_seconds, self._hear, self._lose)
+        self._reader = threading.Thread(target=self._read, name="drumline-reader", daemon=True)
+        self._reader.start()
+        watch.add(self)
+
+    def submit(
+        self, op: str, header: dict[str, Any], arrays: Sequence[np.ndarray]
+    ) -> Future[Message]:
+        """See `Connection.submit`."""
+        if os.getpid() != self._process:
+            raise TransportError(
+                f"The connection to {self._address} was made before this process was forked. "
+                f"Make connections after the fork."
+            )
+        encoded = encode(op, header, arrays, _share_nothing)
+        self._pending.wait_for_room(encoded.nbytes)
+        with self._order:
+            seq = self._next_seq
+            future = self._pending.add(seq, encoded.nbytes)
+            self._next_seq += 1
+            self._outbox.append((seq, encoded))
+        self._send_all()
+        return future
+
+    def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
+        """See `Connection.empty`."""
+        return aligned_empty(tuple(shape), np.dtype(dtype))
+
+    def close(self) -> None:
+        """See `Connection.close`."""
+        if self._fail(PeerUnavailableError(self._address, "this side has closed the connection")):
+            self._say_goodbye()
+        self._disconnect()
+        if self._reader is not threading.current_thread():
+            self._reader.join()
+
+    def check(self, now: float) -> None:
+        """Give the server up if it has been silent for too long."""
+        silent = now - self.last_heard
+        if silent > self._silence_seconds:
+            self._lose(f"nothing was heard of it for {silent:.0f} s: it is stopped or cut off")
+
+    def _send_all(self) -> None:
+        """Send what waits. One thread sends at a time, and none leaves anything behind."""
+        while self._outbox and self._stream.lock.acquire(blocking=False):
+            try:
+                while frame := self._next_frame():
+                    self._stream.write(RECORDS + frame)
+            except STREAM_ERRORS as error:
+                self._fail(as_transport_error(self._address, error))
+                self._outbox.clear()
+            finally:
+                self._stream.lock.release()
+
+    def _next_frame(self) -> bytes:
+        """The next records. Chunks that belong to them are sent right away."""
+        records: list[bytes] = []
+        size = 0
+        while self._outbox and size < _RECORDS_BYTES:
+            if records and self._outbox[0][1].chunked:
+                break
+            seq, encoded = self._outbox.popleft()
+            self._stream.write_chunks(encoded, seq)
+            records.append(encoded.record(seq, REQUEST))
+            size += len(records[-1])
+        return records[0] if len(records) == 1 else b"".join(records)
+
+    def _read(self) -> None:
+        try:
+            self._lose(self._read_replies())
+        except ProtocolError as error:
+            self._lose(f"it broke the protocol: {error}")
+        except MemoryError as error:
+            self._lose(f"a reply does not fit into memory: {error}")
+        except STREAM_ERRORS as error:
+            self._fail(as_transport_error(self._address, error))
+        finally:
+            self._disconnect()
+
+    def _read_replies(self) -> str:
+        while (received := self._stream.read()) is not None:
+            self._hear()
+            frame, data = received
+            kind = bytes(frame[:1])
+            if kind == RECORDS:
+                for record, arrays in self._assembly.records(frame[1:]):
+                    self._deliver(record, arrays)
+            elif kind == CHUNK and data is not None:
+                self._assembly.chunk(frame, data)
+            elif kind == GOODBYE:
+                return "it has shut down"
+            else:
+                raise ProtocolError("there is no such frame")
+            del frame, data, received
+        return "it ended the connection"
+
+    def _deliver(self, record: Record, arrays: list[np.ndarray]) -> None:
+        future = self._pending.pop(record.seq)
+        if record.kind == REPLY:
+            future.set_result(Message(record.header, arrays))
+        elif record.kind == ERROR:
+            said = [str(record.header.get(key, "")) for key in ("type", "message", "traceback")]
+            future.set_exception(RemoteError(self._address, said[0], said[1], said[2]))
+        else:
+            future.set_exception(ProtocolError("a server sent a request"))
+
+    def _hear(self) -> None:
+        self.last_heard = watch.now()
+
+    def _lose(self, reason: str) -> None:
+        if self._fail(PeerUnavailableError(self._address, reason)):
+            self._stream.cancel()
+
+    def _fail(self, error: Exception) -> bool:
+        watch.remove(self)
+        return self._pending.fail(error)
+
+    def _say_goodbye(self) -> None:
+        """So that the server knows this from a crash. A stream that is stuck says nothing."""
+        if not self._stream.lock.acquire(timeout=_GOODBYE_SECONDS):
+            return
+        try:
+            self._stream.write(GOODBYE)
+            self._stream.done_writing()
+        except STREAM_ERRORS as error:
+            del error  # it was gone already, which is just as well
+        finally:
+            self._stream.lock.release()
+
+    def _disconnect(self) -> None:
+        self._stream.close()
+        self._heartbeat.stop()
+
+
+def _share_nothing(array: np.ndarray) -> None:
+    return None
+
+
+def _no_shared_memory(spec: object) -> np.ndarray:
+    raise ProtocolError("this lane has no shared memory")

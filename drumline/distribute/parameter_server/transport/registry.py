@@ -1,0 +1,31 @@
+"""The servers of this process, which its own connections reach without the network."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from drumline.distribute.parameter_server.transport.server import TransportServer
+
+_lock = threading.Lock()
+_servers: dict[str, TransportServer] = {}
+
+
+def register(address: str, server: TransportServer) -> None:
+    """Let `find` know of a server that has started."""
+    with _lock:
+        _servers[address] = server
+
+
+def forget(address: str, server: TransportServer) -> None:
+    """The server at `address` has ended."""
+    with _lock:
+        if _servers.get(address) is server:
+            del _servers[address]
+
+
+def find(address: str) -> TransportServer | None:
+    """The server of this process that listens at `address`."""
+    with _lock:
+        return _servers.get(address)

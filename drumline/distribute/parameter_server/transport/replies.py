@@ -1,0 +1,113 @@
+"""Replies in the order of their requests, whenever they become ready."""
+
+from __future__ import annotations
+
+import collections
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from drumline.distribute.parameter_server.transport.message import Message
+
+Outcome = Message | BaseException
+_MOST_WAITING = 1024
+
+
+class Replies:
+    """Sends a lane's replies.
+
+    A reply that is ready when its turn has come is sent by the thread that brings it. Once a
+    handler has returned a `Future`, a thread waits for such replies and sends them.
+
+    Args:
+        send: sends the reply to the request of a number. It raises if the lane is broken.
+        broken: called if that happens in this object's own thread.
+    """
+
+    def __init__(
+        self, send: Callable[[int, Outcome], None], broken: Callable[[Exception], None]
+    ) -> None:
+        self._send = send
+        self._broken = broken
+        self._changed = threading.Condition()
+        self._waiting: collections.deque[tuple[int, Future[Message] | Outcome]] = (
+            collections.deque()
+        )
+        self._sending = False
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def add(self, seq: int, reply: Future[Message] | Outcome) -> None:
+        """Send `reply` when those before it have been sent and it is ready.
+
+        It returns at once, but for a lane that has very many replies waiting.
+        """
+        with self._changed:
+            later = isinstance(reply, Future) or self._waiting or self._sending
+            if later:
+                self._waiting.append((seq, reply))
+                self._start()
+        if not later:
+            self._send(seq, reply)  # type: ignore[arg-type]
+            return
+        if isinstance(reply, Future):
+            reply.add_done_callback(self._wake)
+        with self._changed:
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._closed or len(self._waiting) < _MOST_WAITING)
+
+    def drain(self, seconds: float) -> bool:
+        """Wait for all to be sent. Returns whether they were."""
+        with self._changed:
+            return self._changed.wait_for(self._idle, seconds)
+
+    def close(self) -> None:
+        """Send no more."""
+        with self._changed:
+            self._closed = True
+            self._waiting.clear()
+            self._changed.notify_all()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _idle(self) -> bool:
+        return self._closed or not (self._waiting or self._sending)
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="drumline-replies", daemon=True)
+            self._thread.start()
+
+    def _wake(self, _: Future[Message]) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _ready(self) -> bool:
+        if self._closed:
+            return True
+        head = self._waiting[0][1] if self._waiting else None
+        return head is not None and (not isinstance(head, Future) or head.done())
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(self._ready)
+                if self._closed:
+                    return
+                seq, reply = self._waiting.popleft()
+                self._sending = True
+            try:
+                self._send(seq, _outcome(reply))
+            except Exception as error:
+                self._broken(error)
+            with self._changed:
+                self._sending = False
+                self._changed.notify_all()
+
+
+def _outcome(reply: Future[Message] | Outcome) -> Outcome:
+    if not isinstance(reply, Future):
+        return reply
+    if reply.cancelled():
+        return RuntimeError("the request was cancelled by the server")
+    return reply.exception() or reply.result()

@@ -1,0 +1,185 @@
+"""One client's requests, as its server sees them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from drumline.distribute.parameter_server.transport.assembly import Assembly
+from drumline.distribute.parameter_server.transport.buffers import aligned_empty
+from drumline.distribute.parameter_server.transport.codec import (
+    CHUNK,
+    ERROR,
+    GOODBYE,
+    RECORDS,
+    REPLY,
+    REQUEST,
+    Record,
+    encode,
+)
+from drumline.distribute.parameter_server.transport.errors import ProtocolError
+from drumline.distribute.parameter_server.transport.flight import STREAM_ERRORS, FrameStream
+from drumline.distribute.parameter_server.transport.message import Handlers, Message
+from drumline.distribute.parameter_server.transport.replies import Outcome, Replies
+from drumline.distribute.parameter_server.transport.requests import answer, error_header
+from drumline.distribute.parameter_server.transport.watch import watch
+
+LEFT = "it closed the connection"
+
+
+class ServerLane:
+    """Reads requests, lets handlers answer them, and sends the replies.
+
+    Args:
+        number: the lane's.
+        peer: the client's address.
+        stream: set up already.
+        handlers: by operation.
+        silence_seconds: after which a client that sends nothing is given up.
+        ended: called once with the reason, when the client has left or was given up.
+
+    Attributes:
+        number: as given.
+        peer: as given.
+        last_heard: by the clock of `watch`.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        peer: str,
+        stream: FrameStream,
+        handlers: Handlers,
+        silence_seconds: float,
+        ended: Callable[[ServerLane, str], None],
+    ) -> None:
+        self.number = number
+        self.peer = peer
+        self.last_heard = watch.now()
+        self._stream = stream
+        self._handlers = handlers
+        self._silence_seconds = silence_seconds
+        self._ended = ended
+        self._assembly = Assembly(_no_shared_memory)
+        self._replies = Replies(self._send, lambda error: self.end(str(error)))
+        self._next_seq = 0
+        self._state = threading.Condition()
+        self._busy = False
+        self._closing = False
+        self._over = False
+
+    def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
+        """See `Lane.empty`."""
+        return aligned_empty(tuple(shape), np.dtype(dtype))
+
+    def serve(self) -> None:
+        """Serve the client until it leaves, or breaks the protocol."""
+        watch.add(self)
+        try:
+            self.end(self._serve())
+        except ProtocolError as error:
+            self.end(f"it broke the protocol: {error}")
+            raise
+        except STREAM_ERRORS as error:
+            self.end(f"the connection broke: {error}")
+        finally:
+            self._replies.close()
+
+    def check(self, now: float) -> None:
+        """Give the client up if it has been silent for too long."""
+        silent = now - self.last_heard
+        if silent > self._silence_seconds:
+            self.end(f"nothing was heard of it for {silent:.0f} s")
+
+    def heard(self) -> None:
+        """The client lives."""
+        self.last_heard = watch.now()
+
+    def end(self, reason: str) -> None:
+        """Answer the client no more."""
+        with self._state:
+            if self._over:
+                return
+            self._over = True
+            self._state.notify_all()
+        watch.remove(self)
+        self._ended(self, reason)
+
+    def close(self, seconds: float) -> None:
+        """Take no more requests, send the replies to those that run, and say goodbye."""
+        with self._state:
+            self._closing = True
+            self._state.wait_for(lambda: not self._busy or self._over, seconds)
+        self._replies.drain(seconds)
+        if self._over or not self._stream.lock.acquire(timeout=seconds):
+            return
+        try:
+            self._stream.write(GOODBYE)
+        except STREAM_ERRORS as error:
+            self.end(f"the connection broke: {error}")
+        finally:
+            self._stream.lock.release()
+
+    def _serve(self) -> str:
+        while (received := self._stream.read()) is not None:
+            self.heard()
+            if self._over:
+                raise ProtocolError("this client was silent for too long and was given up")
+            frame, data = received
+            kind = bytes(frame[:1])
+            if kind == RECORDS:
+                for record, arrays in self._assembly.records(frame[1:]):
+                    self._handle(record, arrays)
+            elif kind == CHUNK and data is not None:
+                self._assembly.chunk(frame, data)
+            elif kind == GOODBYE:
+                return LEFT
+            else:
+                raise ProtocolError("there is no such frame")
+        return "its connection ended without a goodbye, as when a process is killed"
+
+    def _handle(self, record: Record, arrays: list[np.ndarray]) -> None:
+        if record.kind != REQUEST or record.seq != self._next_seq:
+            raise ProtocolError("requests are out of order")
+        self._next_seq += 1
+        if not self._begin():
+            self._replies.add(record.seq, ConnectionAbortedError("this server is shutting down"))
+            return
+        try:
+            outcome = answer(self._handlers, record.op, Message(record.header, arrays, self))
+            del arrays
+            self._replies.add(record.seq, outcome)
+        finally:
+            with self._state:
+                self._busy = False
+                self._state.notify_all()
+
+    def _begin(self) -> bool:
+        with self._state:
+            self._busy = not self._closing
+            return self._busy
+
+    def _send(self, seq: int, outcome: Outcome) -> None:
+        kind, message = REPLY, outcome
+        if isinstance(outcome, BaseException):
+            kind, message = ERROR, Message(error_header(outcome))
+        assert isinstance(message, Message)
+        try:
+            encoded = encode("", message.header, message.arrays, _share_nothing)
+        except TypeError as error:
+            kind, encoded = ERROR, encode("", error_header(error), (), _share_nothing)
+        record = RECORDS + encoded.record(seq, kind)
+        with self._stream.lock:
+            self._stream.write_chunks(encoded, seq)
+            self._stream.write(record)
+
+
+def _share_nothing(array: np.ndarray) -> None:
+    return None
+
+
+def _no_shared_memory(spec: object) -> np.ndarray:
+    raise ProtocolError("this lane has no shared memory")
