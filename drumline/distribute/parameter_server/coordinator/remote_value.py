@@ -18,6 +18,11 @@ class RemoteValue:
         self._value: Any = None
         self._error: BaseException | None = None
 
+    @property
+    def ready(self) -> bool:
+        """Whether there is a result, or the reason why there is none."""
+        return self._ready.is_set()
+
     def fetch(self) -> Any:
         """Wait for the result: a pytree of numpy arrays.
 
