@@ -5,7 +5,8 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(she
 CARGO ?= $(firstword $(shell command -v cargo 2>/dev/null) $(wildcard $(HOME)/.cargo/bin/cargo))
 VENV := .venv
 OLDEST := .venv-oldest
-INPUTS := pyproject.toml rust/Cargo.toml rust/Cargo.lock $(wildcard rust/src/*.rs)
+INPUTS := pyproject.toml rust/Cargo.toml rust/Cargo.lock rust/build.rs \
+	$(wildcard rust/src/*.rs rust/src/*/*.rs)
 PYTEST := -m pytest -n 2 --dist loadfile -q
 
 .PHONY: demo test test-oldest lint lint-rust test-rust bench install clean

@@ -19,6 +19,16 @@ def keep_large_buffers(library: str) -> int:
         64-bit Linux with glibc.
     """
 
+def xla_handlers() -> list[tuple[str, int]]:
+    """Addresses of functions that follow XLA's foreign function interface, by name.
+
+    They compute float32 convolutions, channels last, on the threads of XLA's CPU backend;
+    ``drumline.lowerings.kernels`` says with what operands.
+    """
+
+def vector_instructions() -> str:
+    """What these use on this processor: ``"avx512"``, ``"avx2"`` or ``"portable"``."""
+
 def gather_rows(
     src: npt.NDArray[np.uint8], idx: npt.NDArray[np.int64], out: npt.NDArray[np.uint8]
 ) -> None:

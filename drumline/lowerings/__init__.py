@@ -13,6 +13,8 @@ Anything else raises ``ValueError``. The names are
 - ``max_pool_gradient``: the gradient of max and min pooling, bit for bit as XLA computes it;
 - ``pointwise_convolution``: 1x1 convolutions, their input and their weight gradients, as matrix
   products;
+- ``direct_convolution``: convolutions of larger kernels and their gradients, by kernels of
+  drumline's own for processors with AVX2 or AVX-512;
 - ``weight_gradient``: weight gradients of larger kernels, as matrix products over blocks of the
   batch that fit the caches;
 - ``few_channels``: forward convolutions of few channels as one matrix product;

@@ -7,16 +7,24 @@ from typing import Any
 
 import jax
 
-from drumline.lowerings import few_channels, jax_internals, pointwise_convolution, weight_gradient
+from drumline.lowerings import (
+    direct_convolution,
+    few_channels,
+    jax_internals,
+    pointwise_convolution,
+    weight_gradient,
+)
 from drumline.lowerings.convolution_call import ConvolutionCall, describe
+from drumline.lowerings.program import Program
 
 Computation = Callable[[jax.Array, jax.Array], jax.Array]
-Form = Callable[[ConvolutionCall, bool], Computation | None]
-"""Given a call, and whether the compiler will split the program over devices, how to compute the
-call, or ``None`` to leave it to others."""
+Form = Callable[[ConvolutionCall, Program], Computation | None]
+"""Given a call and the program it is part of, how to compute the call, or ``None`` to leave it to
+others."""
 
 FORMS: Mapping[str, Form] = {
     "pointwise_convolution": pointwise_convolution.form,
+    "direct_convolution": direct_convolution.form,
     "weight_gradient": weight_gradient.form,
     "few_channels": few_channels.form,
 }
@@ -30,9 +38,9 @@ def convolution_rule(original: jax_internals.Rule, forms: Sequence[Form]) -> jax
     def lower(context: Any, lhs: Any, rhs: Any, **params: Any) -> Sequence[Any]:
         if _considered(context, **params):
             call = describe(*context.avals_in, *context.avals_out, **params)
-            partitioned = jax_internals.partitioned(context)
+            program = Program(jax_internals.partitioned(context), jax_internals.exported(context))
             for form in forms:
-                computation = form(call, partitioned)
+                computation = form(call, program)
                 if computation is not None:
                     return jax_internals.lower(computation, context, lhs, rhs)
         return original(context, lhs, rhs, **params)

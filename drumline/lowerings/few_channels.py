@@ -14,6 +14,7 @@ from jax import lax
 
 from drumline.lowerings.convolution_call import ConvolutionCall
 from drumline.lowerings.patches import patches
+from drumline.lowerings.program import Program
 
 MOST_COLUMNS = 16
 """The most kernel elements times channels; beyond, laying the patches out costs too much."""
@@ -23,10 +24,10 @@ MOST_BYTES = 16 * 2**20
 
 
 def form(
-    call: ConvolutionCall, partitioned: bool
+    call: ConvolutionCall, program: Program
 ) -> Callable[[jax.Array, jax.Array], jax.Array] | None:
     """How to compute ``call`` as a product, or ``None`` where that does not apply."""
-    if partitioned or not _is_forward(call):
+    if program.partitioned or not _is_forward(call):
         return None
     columns = math.prod(call.kernel) * call.features
     nbytes = call.batch * math.prod(call.out_spatial) * columns * 4

@@ -86,6 +86,11 @@ def partitioned(context: Any) -> bool:
     return mesh is None or set(manual) != set(mesh.axis_names)
 
 
+def exported(context: Any) -> bool:
+    """Whether ``jax.export`` writes this program down for other processes."""
+    return bool(context.module_context.lowering_parameters.for_export)
+
+
 _compile_options = compiler.get_compile_options
 
 

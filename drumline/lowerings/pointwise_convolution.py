@@ -17,13 +17,14 @@ from jax import lax
 
 from drumline.lowerings.convolution_call import ConvolutionCall
 from drumline.lowerings.halves import in_halves
+from drumline.lowerings.program import Program
 
 
 def form(
-    call: ConvolutionCall, partitioned: bool
+    call: ConvolutionCall, program: Program
 ) -> Callable[[jax.Array, jax.Array], jax.Array] | None:
     """How to compute ``call`` as one matrix product, or ``None`` where that does not apply."""
-    del partitioned  # the compiler splits a matrix product as well as it splits a convolution
+    del program  # the compiler splits a matrix product as well as it splits a convolution
     if not call.lhs_spatial:
         return None
     if all(size == 1 for size in call.kernel) and _channels_last(call):

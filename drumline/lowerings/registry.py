@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from drumline.lowerings import convolution_library, jax_internals, max_pool_gradient
+from drumline.lowerings import convolution_library, jax_internals, kernels, max_pool_gradient
 from drumline.lowerings.convolution import FORMS, convolution_rule
 from drumline.lowerings.selection import VARIABLE, select
 
@@ -22,8 +22,8 @@ def install(names: tuple[str, ...] | None = None) -> tuple[str, ...]:
 
     Args:
         names: those to install, of ``max_pool_gradient``, ``pointwise_convolution``,
-            ``weight_gradient``, ``few_channels`` and ``eigen_convolution``; by default what
-            ``DRUMLINE_CPU_LOWERINGS`` asks for.
+            ``direct_convolution``, ``weight_gradient``, ``few_channels`` and
+            ``eigen_convolution``; by default what ``DRUMLINE_CPU_LOWERINGS`` asks for.
 
     Raises:
         ValueError: if a name, given or in the environment, is none of these.
@@ -38,6 +38,8 @@ def install(names: tuple[str, ...] | None = None) -> tuple[str, ...]:
         original = _replace(jax_internals.MAX_POOL_GRADIENT)
         rule = max_pool_gradient.rule(original)
         jax_internals.register(jax_internals.MAX_POOL_GRADIENT, rule)
+    if "direct_convolution" in chosen:
+        kernels.register()
     forms = tuple(FORMS[name] for name in chosen if name in FORMS)
     if forms:
         original = _replace(jax_internals.CONVOLUTION)

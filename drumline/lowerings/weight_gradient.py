@@ -25,6 +25,7 @@ from jax import lax
 
 from drumline.lowerings.convolution_call import ConvolutionCall
 from drumline.lowerings.patches import patches
+from drumline.lowerings.program import Program
 
 BLOCK_BYTES = 16 * 2**20
 """How much the operands laid out for one block's product may take: about the last-level cache."""
@@ -37,10 +38,10 @@ FEW_CHANNELS = 16
 
 
 def form(
-    call: ConvolutionCall, partitioned: bool
+    call: ConvolutionCall, program: Program
 ) -> Callable[[jax.Array, jax.Array], jax.Array] | None:
     """How to compute ``call`` in blocks, or ``None`` where that does not apply."""
-    if partitioned or not _is_weight_gradient(call):
+    if program.partitioned or not _is_weight_gradient(call):
         return None
     if call.rhs_dilation == (1, 1) and call.batch >= FEW_CHANNELS:
         return lambda lhs, rhs: _in_blocks(call, _separable, lhs, rhs, _separable_bytes(call))

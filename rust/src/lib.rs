@@ -1,9 +1,11 @@
-//! The hot path of drumline's input pipeline: whole batches a call, no Python object per element.
+//! The hot paths of drumline: whole batches of the input pipeline a call, and convolutions on CPUs.
 
+pub mod convolution;
 pub mod gather;
 pub mod large_buffers;
 pub mod rng;
 pub mod shuffle;
+pub mod xla;
 
 #[cfg(feature = "python")]
 mod python;

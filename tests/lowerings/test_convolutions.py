@@ -6,7 +6,6 @@ import functools
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,39 +13,10 @@ from jax import lax
 from jax.sharding import PartitionSpec
 
 from drumline.lowerings import weight_gradient
+from tests.lowerings.layers import assert_close, convolve, normal, pads, with_gradients
 from tests.lowerings.toggled import both, compiled_text
 
-NHWC = ("NHWC", "HWIO", "NHWC")
 POINTWISE, WEIGHTS, FEW = "pointwise_convolution", "weight_gradient", "few_channels"
-
-
-def convolve(x, w, *, stride=(1, 1), padding="SAME", **options):
-    options.setdefault("dimension_numbers", NHWC)
-    return lax.conv_general_dilated(x, w, stride, padding, **options)
-
-
-def with_gradients(x, w, **options):
-    """The convolution of x and w, and its gradients for a fixed cotangent."""
-    y, pull = jax.vjp(functools.partial(convolve, **options), x, w)
-    cotangent = jnp.cos(jnp.arange(y.size, dtype=y.dtype)).reshape(y.shape)
-    return (y, *pull(cotangent + 0 * y))  # varies over a mesh, as y does
-
-
-def normal(*shape, dtype=jnp.float32, seed=0):
-    return jnp.asarray(np.random.default_rng(seed).standard_normal(shape), dtype)
-
-
-def assert_close(original, replaced, tolerance=1e-5):
-    for a, b in zip(jax.tree.leaves(original), jax.tree.leaves(replaced), strict=True):
-        assert a.dtype == b.dtype and a.shape == b.shape
-        a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
-        assert np.abs(a - b).max(initial=0) <= tolerance * np.abs(a).max(initial=0)
-
-
-pads = st.one_of(
-    st.sampled_from(["SAME", "VALID"]),
-    st.tuples(*[st.tuples(st.integers(-1, 2), st.integers(-1, 2))] * 2),
-)
 
 
 @settings(max_examples=20)

@@ -1,0 +1,120 @@
+//! The output of a convolution; with a flipped kernel, the gradient of its images.
+
+use super::geometry::{groups, Geometry};
+use super::instructions::{Instructions, Work};
+use super::lanes::Lanes;
+use super::scratch::{self, ImageRows};
+use super::tile::{multiply, Left, Product};
+use crate::xla::threads::Threads;
+
+/// The widest tile of output channels of any instruction set: room for packed weights is made in
+/// multiples of it.
+pub const WIDEST_TILE: usize = 32;
+
+/// `out[n, h, q, f] = sum over i, j, c of images[n, h * s + i, q * s + j, c] * weights[i, j, c, f]`.
+pub struct Forward {
+    pub geometry: Geometry,
+    pub images: *const f32,
+    pub weights: *const f32,
+    /// Whether the weights are `[i, j, f, c]`.
+    pub transposed: bool,
+    /// Room for the weights in tiles, see `packed_len`.
+    pub packed: *mut f32,
+    pub out: *mut f32,
+}
+
+// SAFETY: items write disjoint parts of `out`, after others wrote disjoint parts of `packed`.
+unsafe impl Sync for Forward {}
+
+impl Forward {
+    /// How many numbers `packed` has room for.
+    pub fn packed_len(geometry: &Geometry) -> usize {
+        let features = geometry.features.next_multiple_of(WIDEST_TILE);
+        geometry.kernel_height * geometry.run() * features
+    }
+
+    /// Computes `out`.
+    ///
+    /// # Safety
+    /// The pointers lead to what the geometry says, `packed` and `out` to memory of their own, and
+    /// the processor has the instructions.
+    pub unsafe fn run(&self, instructions: Instructions, threads: &Threads) {
+        let g = &self.geometry;
+        let tile = instructions.tile();
+        threads.for_each(g.features.div_ceil(tile) * g.kernel_height, |item| {
+            self.pack(item / g.kernel_height, item % g.kernel_height, tile);
+        });
+        threads.for_each(g.images * g.chunks(), |item| {
+            instructions.compute(self, item);
+        });
+    }
+
+    /// Lays out one row of the kernel for one tile of features, zeros where there are none.
+    unsafe fn pack(&self, number: usize, i: usize, tile: usize) {
+        let g = &self.geometry;
+        let from = number * tile;
+        let width = (g.features - from).min(tile);
+        let rows = g.kernel_height * g.run();
+        let to = self.packed.add((number * rows + i * g.run()) * tile);
+        for r in 0..g.run() {
+            let row = std::slice::from_raw_parts_mut(to.add(r * tile), tile);
+            let (j, c) = (r / g.channels, r % g.channels);
+            let kernel = self
+                .weights
+                .add((i * g.kernel_width + j) * g.channels * g.features);
+            let (start, step) = if self.transposed {
+                (from * g.channels + c, g.channels)
+            } else {
+                (c * g.features + from, 1)
+            };
+            for (f, value) in row[..width].iter_mut().enumerate() {
+                *value = *kernel.add(start + f * step);
+            }
+            row[width..].fill(0.0);
+        }
+    }
+}
+
+impl Work for Forward {
+    #[inline(always)]
+    unsafe fn item<V: Lanes>(&self, item: usize) {
+        let g = &self.geometry;
+        let tile = 2 * V::COUNT;
+        let (image, chunk) = (item / g.chunks(), g.chunk(item % g.chunks()));
+        let from = self.images.add(image * g.image_len());
+        let out = self.out.add(image * g.output_len());
+        let mut scratch = scratch::take();
+        let rows = ImageRows::new(g, from, g.image_rows(&chunk), &mut scratch.images);
+        for number in 0..g.features.div_ceil(tile) {
+            let packed = self.packed.add(number * g.kernel_height * g.run() * tile);
+            let width = (g.features - number * tile).min(tile);
+            for h in chunk.clone() {
+                let kernel_rows = g.kernel_rows(h);
+                let first = if kernel_rows.is_empty() {
+                    from
+                } else {
+                    rows.row(h * g.stride_down + kernel_rows.start - g.top)
+                };
+                for group in groups(g.columns, V::ROWS) {
+                    let left = Left {
+                        from: first.add(group.start * g.stride_right * g.channels),
+                        row: g.stride_right * g.channels,
+                        steps: kernel_rows.len(),
+                        step: rows.stride,
+                        run: g.run(),
+                        column: 1,
+                    };
+                    let product = Product {
+                        to: out.add((h * g.columns + group.start) * g.features + number * tile),
+                        row: g.features,
+                        width,
+                        add: false,
+                    };
+                    let right = packed.add(kernel_rows.start * g.run() * tile);
+                    multiply::<V>(group.len(), left, right, product);
+                }
+            }
+        }
+        scratch::give_back(scratch);
+    }
+}

@@ -1,0 +1,97 @@
+//! Registers of several float32, for the instruction sets that a processor may have.
+
+/// One register. Its functions may only run where the processor has the instructions.
+pub trait Lanes: Copy {
+    /// Numbers in a register.
+    const COUNT: usize;
+    /// The most rows of a tile, two registers wide, whose sums and operands fit the registers.
+    const ROWS: usize;
+
+    unsafe fn load(from: *const f32) -> Self;
+    unsafe fn store(self, to: *mut f32);
+    /// `self + *factor * other`, the factor for all lanes.
+    unsafe fn add_product(self, factor: *const f32, other: Self) -> Self;
+}
+
+/// For processors without the instructions below; the compiler makes of it what it can.
+#[derive(Clone, Copy)]
+pub struct Portable([f32; 4]);
+
+impl Lanes for Portable {
+    const COUNT: usize = 4;
+    const ROWS: usize = 6;
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        Self(from.cast::<[f32; 4]>().read_unaligned())
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        to.cast::<[f32; 4]>().write_unaligned(self.0);
+    }
+
+    #[inline(always)]
+    unsafe fn add_product(self, factor: *const f32, other: Self) -> Self {
+        let factor = *factor;
+        Self(std::array::from_fn(|i| self.0[i] + factor * other.0[i]))
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub mod x86 {
+    use super::Lanes;
+    use std::arch::x86_64::*;
+
+    /// AVX2 with fused multiply-add.
+    #[derive(Clone, Copy)]
+    pub struct Avx2(__m256);
+
+    impl Lanes for Avx2 {
+        const COUNT: usize = 8;
+        const ROWS: usize = 6;
+
+        #[inline(always)]
+        unsafe fn load(from: *const f32) -> Self {
+            Self(_mm256_loadu_ps(from))
+        }
+
+        #[inline(always)]
+        unsafe fn store(self, to: *mut f32) {
+            _mm256_storeu_ps(to, self.0);
+        }
+
+        #[inline(always)]
+        unsafe fn add_product(self, factor: *const f32, other: Self) -> Self {
+            Self(_mm256_fmadd_ps(_mm256_set1_ps(*factor), other.0, self.0))
+        }
+    }
+
+    /// AVX-512.
+    #[cfg(avx512)]
+    #[derive(Clone, Copy)]
+    pub struct Avx512(__m512);
+
+    // Only compiled where the compiler has these, whatever the oldest one supported.
+    #[cfg(avx512)]
+    #[allow(clippy::incompatible_msrv)]
+    impl Lanes for Avx512 {
+        const COUNT: usize = 16;
+        const ROWS: usize = 12;
+
+        #[inline(always)]
+        unsafe fn load(from: *const f32) -> Self {
+            Self(_mm512_loadu_ps(from))
+        }
+
+        #[inline(always)]
+        unsafe fn store(self, to: *mut f32) {
+            _mm512_storeu_ps(to, self.0);
+        }
+
+        #[inline(always)]
+        unsafe fn add_product(self, factor: *const f32, other: Self) -> Self {
+            Self(_mm512_fmadd_ps(_mm512_set1_ps(*factor), other.0, self.0))
+        }
+    }
+}

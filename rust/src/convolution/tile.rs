@@ -1,0 +1,121 @@
+//! The innermost loop: a tile of a product of two matrices that are read where they lie.
+
+use super::lanes::Lanes;
+
+/// Where the left matrix of a product lies: `steps` runs of `run` columns.
+#[derive(Clone, Copy)]
+pub struct Left {
+    pub from: *const f32,
+    /// From one row of the tile to the next.
+    pub row: usize,
+    pub steps: usize,
+    /// From one run to the next.
+    pub step: usize,
+    pub run: usize,
+    /// From one column of a run to the next.
+    pub column: usize,
+}
+
+/// Where a tile of the product goes.
+#[derive(Clone, Copy)]
+pub struct Product {
+    pub to: *mut f32,
+    /// From one row of the tile to the next.
+    pub row: usize,
+    /// Numbers in a row: at most two registers.
+    pub width: usize,
+    /// Whether to add to what is there.
+    pub add: bool,
+}
+
+/// Multiplies `rows` rows of `left` by `right`, whose rows of two registers lie one after another.
+///
+/// # Safety
+/// `rows` is in `1..=V::ROWS`, everything described lies in memory of the caller's.
+#[inline(always)]
+pub unsafe fn multiply<V: Lanes>(rows: usize, left: Left, right: *const f32, product: Product) {
+    match rows {
+        1 => tile::<V, 1>(left, right, product),
+        2 => tile::<V, 2>(left, right, product),
+        3 => tile::<V, 3>(left, right, product),
+        4 => tile::<V, 4>(left, right, product),
+        5 => tile::<V, 5>(left, right, product),
+        6 => tile::<V, 6>(left, right, product),
+        rows if V::ROWS <= 6 => unreachable!("{rows} rows in a tile of at most 6"),
+        7 => tile::<V, 7>(left, right, product),
+        8 => tile::<V, 8>(left, right, product),
+        9 => tile::<V, 9>(left, right, product),
+        10 => tile::<V, 10>(left, right, product),
+        11 => tile::<V, 11>(left, right, product),
+        12 => tile::<V, 12>(left, right, product),
+        rows => unreachable!("{rows} rows in a tile of at most 12"),
+    }
+}
+
+#[inline(always)]
+unsafe fn tile<V: Lanes, const ROWS: usize>(left: Left, right: *const f32, product: Product) {
+    let full = product.width == 2 * V::COUNT;
+    let mut edge = [[0.0f32; 32]; ROWS];
+    let (to, row) = if full {
+        (product.to, product.row)
+    } else {
+        (edge.as_mut_ptr().cast::<f32>(), 32)
+    };
+    if !full && product.add {
+        copy(ROWS, product.width, product.to, product.row, to, row);
+    }
+    let zero = [0.0f32; 16];
+    let mut sums = [[V::load(zero.as_ptr()); 2]; ROWS];
+    if product.add {
+        for (i, pair) in sums.iter_mut().enumerate() {
+            *pair = [
+                V::load(to.add(i * row)),
+                V::load(to.add(i * row + V::COUNT)),
+            ];
+        }
+    }
+    accumulate::<V, ROWS>(&mut sums, left, right);
+    for (i, pair) in sums.iter().enumerate() {
+        pair[0].store(to.add(i * row));
+        pair[1].store(to.add(i * row + V::COUNT));
+    }
+    if !full {
+        copy(ROWS, product.width, to, row, product.to, product.row);
+    }
+}
+
+#[inline(always)]
+unsafe fn accumulate<V: Lanes, const ROWS: usize>(
+    sums: &mut [[V; 2]; ROWS],
+    left: Left,
+    right: *const f32,
+) {
+    let mut right = right;
+    for step in 0..left.steps {
+        let mut from = left.from.add(step * left.step);
+        for _ in 0..left.run {
+            let pair = [V::load(right), V::load(right.add(V::COUNT))];
+            for (i, sum) in sums.iter_mut().enumerate() {
+                let factor = from.add(i * left.row);
+                sum[0] = sum[0].add_product(factor, pair[0]);
+                sum[1] = sum[1].add_product(factor, pair[1]);
+            }
+            right = right.add(2 * V::COUNT);
+            from = from.add(left.column);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn copy(
+    rows: usize,
+    width: usize,
+    from: *const f32,
+    from_row: usize,
+    to: *mut f32,
+    to_row: usize,
+) {
+    for i in 0..rows {
+        std::ptr::copy_nonoverlapping(from.add(i * from_row), to.add(i * to_row), width);
+    }
+}
