@@ -132,10 +132,14 @@ def encode(
     Raises:
         TypeError: if JSON cannot hold the header, or an array is none or of no sendable dtype.
     """
+    checked = [as_array(op, index, value) for index, value in enumerate(arrays)]
+    try:
+        start = _to_json([op, header])
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"The header of the message {op!r} is not for JSON: {error}") from None
     specs: list[list[Any]] = []
     encoded = Encoded(b"", [], [], 0)
-    for index, value in enumerate(arrays):
-        array = as_array(op, index, value)
+    for index, array in enumerate(checked):
         spec: list[Any] = [dtype_name(array.dtype), array.shape]
         specs.append(spec)
         if array.nbytes < INLINE_ARRAY and encoded.nbytes < _INLINE_MESSAGE:
@@ -147,10 +151,7 @@ def encode(
             spec.append(1)
             encoded.chunked.append((index, _flat_bytes(array)))
         encoded.nbytes += array.nbytes
-    try:
-        encoded.text = _to_json([op, header, specs]).encode()
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"The header of the message {op!r} is not for JSON: {error}") from None
+    encoded.text = f"{start[:-1]},{_to_json(specs)}]".encode()
     return encoded
 
 

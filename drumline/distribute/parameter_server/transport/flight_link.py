@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from drumline.distribute.parameter_server.transport.assembly import Assembly
-from drumline.distribute.parameter_server.transport.buffers import aligned_empty
 from drumline.distribute.parameter_server.transport.codec import (
     CHUNK,
     ERROR,
@@ -72,7 +71,8 @@ class FlightLink:
         self._order = threading.Lock()
         self._next_seq = 0
         self._process = os.getpid()
-        self._assembly = Assembly(_no_shared_memory)
+        self._memory = opened.memory
+        self._assembly = Assembly(opened.memory.array)
         self.last_heard = watch.now()
         self._heartbeat = Heartbeat(opened.heartbeats, silence_seconds, self._hear, self._lose)
         self._reader = threading.Thread(target=self._read, name="drumline-reader", daemon=True)
@@ -88,7 +88,7 @@ class FlightLink:
                 f"The connection to {self._address} was made before this process was forked. "
                 f"Make connections after the fork."
             )
-        encoded = encode(op, header, arrays, _share_nothing)
+        encoded = encode(op, header, arrays, self._memory.put)
         self._pending.wait_for_room(encoded.nbytes)
         with self._order:
             seq = self._next_seq
@@ -100,7 +100,7 @@ class FlightLink:
 
     def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
         """See `Connection.empty`."""
-        return aligned_empty(tuple(shape), np.dtype(dtype))
+        return self._memory.empty(shape, dtype)
 
     def close(self) -> None:
         """See `Connection.close`."""
@@ -112,6 +112,7 @@ class FlightLink:
 
     def check(self, now: float) -> None:
         """Give the server up if it has been silent for too long."""
+        self._memory.trim()
         silent = now - self.last_heard
         if silent > self._silence_seconds:
             self._lose(f"nothing was heard of it for {silent:.0f} s: it is stopped or cut off")
@@ -206,11 +207,4 @@ class FlightLink:
     def _disconnect(self) -> None:
         self._stream.close()
         self._heartbeat.stop()
-
-
-def _share_nothing(array: np.ndarray) -> None:
-    return None
-
-
-def _no_shared_memory(spec: object) -> np.ndarray:
-    raise ProtocolError("this lane has no shared memory")
+        self._memory.close()

@@ -49,7 +49,7 @@ def greet(stream: FrameStream, token: str, wishes: dict[str, Any]) -> dict[str, 
 
 
 def receive_wishes(stream: FrameStream, token: str) -> dict[str, Any]:
-    """The server's side, up to what the client wants; the grant is sent by `grant`.
+    """The server's side, up to what the client wants; the grant is sent by `tell`.
 
     Raises:
         AuthenticationError: if the client does not know the token.
@@ -67,9 +67,18 @@ def receive_wishes(stream: FrameStream, token: str) -> dict[str, Any]:
     return wishes
 
 
-def grant(stream: FrameStream, granted: dict[str, Any]) -> None:
-    """Tell the client what it gets."""
-    _send(stream, granted)
+def tell(stream: FrameStream, words: dict[str, Any]) -> None:
+    """Say one thing more, once both sides know each other."""
+    _send(stream, words)
+
+
+def hear(stream: FrameStream) -> dict[str, Any]:
+    """What the other side said by `tell`.
+
+    Raises:
+        ProtocolError: if it did not.
+    """
+    return _receive(stream)
 
 
 def refusal(token: str) -> str:

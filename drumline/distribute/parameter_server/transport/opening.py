@@ -17,7 +17,12 @@ from drumline.distribute.parameter_server.transport.flight import (
     as_transport_error,
     connect,
 )
-from drumline.distribute.parameter_server.transport.handshake import greet, stream_key
+from drumline.distribute.parameter_server.transport.handshake import (
+    greet,
+    stream_key,
+    tell,
+)
+from drumline.distribute.parameter_server.transport.shared_memory import SharedMemory
 from drumline.distribute.parameter_server.transport.tls import ClientTls
 from drumline.distribute.parameter_server.transport.token import HOW_TO_SET, is_made_here
 
@@ -30,11 +35,13 @@ class Opened:
         client: Flight's, which must outlive them.
         requests: for requests and replies.
         heartbeats: for heartbeats.
+        memory: shared with the server, if that is possible.
     """
 
     client: Any
     requests: FrameStream
     heartbeats: FrameStream
+    memory: SharedMemory
 
 
 def open_streams(address: str, token: str, tls: ClientTls | None, timeout_seconds: float) -> Opened:
@@ -64,15 +71,19 @@ class _Opening(threading.Thread):
         self._token = token
         self._client = connect(address, tls)
         self._streams: list[FrameStream] = []
+        self._memory = SharedMemory()
         self._outcome: Opened | BaseException | None = None
 
     def run(self) -> None:
         try:
             requests = self._open()
-            granted = greet(requests, self._token, {"stream": "requests"})
+            wishes = {"stream": "requests", "memory": self._memory.offer()}
+            granted = greet(requests, self._token, wishes)
+            self._memory.confirm(granted.get("accepted"))
+            tell(requests, {"accepted": self._memory.accept(granted.get("memory"))})
             beats = self._open()
             greet(beats, self._token, {"stream": "heartbeats", "lane": granted.get("lane")})
-            self._outcome = Opened(self._client, requests, beats)
+            self._outcome = Opened(self._client, requests, beats, self._memory)
         except STREAM_ERRORS as error:
             self._outcome = as_transport_error(self._address, error)
         except ProtocolError as error:
@@ -86,6 +97,7 @@ class _Opening(threading.Thread):
             return outcome
         for stream in self._streams:
             stream.close()
+        self._memory.close()
         if outcome is None:
             reason = f"it does not answer within {timeout_seconds:.3g} s"
             raise PeerUnavailableError(self._address, reason)

@@ -115,15 +115,13 @@ class TransportServer:
         Raises:
             ProtocolError: if the client asks for what there is not.
         """
-        from drumline.distribute.parameter_server.transport.handshake import grant
+        from drumline.distribute.parameter_server.transport.handshake import tell
 
         if wishes.get("stream") == "requests":
-            lane = self._new_lane(stream, peer)
-            grant(stream, {"lane": lane.number})
-            lane.serve()
+            self._new_lane(stream, wishes, peer).serve()
         elif wishes.get("stream") == "heartbeats":
-            beating = self._lanes.get(wishes.get("lane", -1))
-            grant(stream, {"seconds": self._heartbeat_seconds})
+            beating = self._lanes.get(wishes["lane"]) if "lane" in wishes else None
+            tell(stream, {"seconds": self._heartbeat_seconds})
             while stream.read() is not None:
                 if beating is not None:
                     beating.heard()
@@ -146,17 +144,29 @@ class TransportServer:
             self._links.discard(link)
         self._tell(number, reason)
 
-    def _new_lane(self, stream: FrameStream, peer: str) -> ServerLane:
+    def _new_lane(self, stream: FrameStream, wishes: dict[str, Any], peer: str) -> ServerLane:
+        from drumline.distribute.parameter_server.transport.handshake import hear, tell
         from drumline.distribute.parameter_server.transport.server_lane import ServerLane
+        from drumline.distribute.parameter_server.transport.shared_memory import SharedMemory
 
-        with self._lock:
-            if self._closed:
-                raise ProtocolError("this server is shutting down")
-            lane = ServerLane(
-                *(self._number(), peer, stream, self.handlers, self._heartbeat_seconds),
-                ended=self._lane_ended,
-            )
-            self._lanes[lane.number] = lane
+        memory = SharedMemory()
+        try:
+            accepted = memory.accept(wishes.get("memory"))
+            with self._lock:
+                number = self._number()
+            tell(stream, {"lane": number, "memory": memory.offer(), "accepted": accepted})
+            memory.confirm(hear(stream).get("accepted"))
+            with self._lock:
+                if self._closed:
+                    raise ProtocolError("this server is shutting down")
+                lane = ServerLane(
+                    *(number, peer, stream, memory, self.handlers, self._heartbeat_seconds),
+                    ended=self._lane_ended,
+                )
+                self._lanes[number] = lane
+        except BaseException:
+            memory.close()
+            raise
         return lane
 
     def _number(self) -> int:

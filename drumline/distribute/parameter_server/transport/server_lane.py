@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from drumline.distribute.parameter_server.transport.assembly import Assembly
-from drumline.distribute.parameter_server.transport.buffers import aligned_empty
 from drumline.distribute.parameter_server.transport.codec import (
     CHUNK,
     ERROR,
@@ -25,6 +24,7 @@ from drumline.distribute.parameter_server.transport.flight import STREAM_ERRORS,
 from drumline.distribute.parameter_server.transport.message import Handlers, Message
 from drumline.distribute.parameter_server.transport.replies import Outcome, Replies
 from drumline.distribute.parameter_server.transport.requests import answer, error_header
+from drumline.distribute.parameter_server.transport.shared_memory import SharedMemory
 from drumline.distribute.parameter_server.transport.watch import watch
 
 LEFT = "it closed the connection"
@@ -37,6 +37,7 @@ class ServerLane:
         number: the lane's.
         peer: the client's address.
         stream: set up already.
+        memory: set up already.
         handlers: by operation.
         silence_seconds: after which a client that sends nothing is given up.
         ended: called once with the reason, when the client has left or was given up.
@@ -52,6 +53,7 @@ class ServerLane:
         number: int,
         peer: str,
         stream: FrameStream,
+        memory: SharedMemory,
         handlers: Handlers,
         silence_seconds: float,
         ended: Callable[[ServerLane, str], None],
@@ -63,7 +65,8 @@ class ServerLane:
         self._handlers = handlers
         self._silence_seconds = silence_seconds
         self._ended = ended
-        self._assembly = Assembly(_no_shared_memory)
+        self._memory = memory
+        self._assembly = Assembly(memory.array)
         self._replies = Replies(self._send, lambda error: self.end(str(error)))
         self._next_seq = 0
         self._state = threading.Condition()
@@ -73,7 +76,7 @@ class ServerLane:
 
     def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
         """See `Lane.empty`."""
-        return aligned_empty(tuple(shape), np.dtype(dtype))
+        return self._memory.empty(shape, dtype)
 
     def serve(self) -> None:
         """Serve the client until it leaves, or breaks the protocol."""
@@ -87,9 +90,11 @@ class ServerLane:
             self.end(f"the connection broke: {error}")
         finally:
             self._replies.close()
+            self._memory.close()
 
     def check(self, now: float) -> None:
         """Give the client up if it has been silent for too long."""
+        self._memory.trim()
         silent = now - self.last_heard
         if silent > self._silence_seconds:
             self.end(f"nothing was heard of it for {silent:.0f} s")
@@ -168,18 +173,10 @@ class ServerLane:
             kind, message = ERROR, Message(error_header(outcome))
         assert isinstance(message, Message)
         try:
-            encoded = encode("", message.header, message.arrays, _share_nothing)
+            encoded = encode("", message.header, message.arrays, self._memory.put)
         except TypeError as error:
-            kind, encoded = ERROR, encode("", error_header(error), (), _share_nothing)
+            kind, encoded = ERROR, encode("", error_header(error), (), self._memory.put)
         record = RECORDS + encoded.record(seq, kind)
         with self._stream.lock:
             self._stream.write_chunks(encoded, seq)
             self._stream.write(record)
-
-
-def _share_nothing(array: np.ndarray) -> None:
-    return None
-
-
-def _no_shared_memory(spec: object) -> np.ndarray:
-    raise ProtocolError("this lane has no shared memory")

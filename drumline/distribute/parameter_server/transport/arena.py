@@ -1,0 +1,216 @@
+"""Shared memory in which one process puts arrays for one other on the same machine.
+
+The memory is a memfd, which has no name: whatever process is killed, the kernel frees it with the
+last one that has it open. Its pages are reserved before they are written, and its size is sealed,
+so that neither a full memory nor the other side can make an access fail.
+
+It is divided into slots, an array in each. A byte per slot says whether the other side still holds
+the array: this side sets it when it sends, and the other clears it when the array dies there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import math
+import mmap
+import os
+import secrets
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from drumline.distribute.parameter_server.transport.codec import Place
+
+ARENA_BYTES = 1 << 30
+"""Of addresses; memory is taken as it is needed."""
+
+NONCE_BYTES = 32
+FLAG_BYTES = 64
+"""Each flag has a cache line of its own."""
+MOST_SLOTS = 1023
+DATA_START = FLAG_BYTES * (MOST_SLOTS + 1)
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+
+_PAGE = 4096
+_LARGEST_SHARE = 4
+_IDLE_SECONDS = 10.0
+
+
+@dataclasses.dataclass(slots=True)
+class _Slot:
+    number: int
+    start: int
+    length: int
+    used_at: float = 0.0
+    local: weakref.ref[np.ndarray] | None = None
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.length
+
+
+class Arena:
+    """The sending side.
+
+    Args:
+        nbytes: of addresses.
+
+    Attributes:
+        descriptor: of the memory, for `MappedArena`.
+        nonce: what the memory begins with.
+        nbytes: as given.
+
+    Raises:
+        OSError: if the system has no such memory.
+    """
+
+    def __init__(self, nbytes: int = ARENA_BYTES) -> None:
+        self.nbytes = nbytes
+        self.nonce = secrets.token_hex(NONCE_BYTES // 2)
+        self.descriptor = os.memfd_create("drumline", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            os.fchmod(self.descriptor, 0o600)
+            os.ftruncate(self.descriptor, nbytes)
+            fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, SEALS)
+            os.posix_fallocate(self.descriptor, 0, DATA_START)
+            self._memory = mmap.mmap(self.descriptor, nbytes)
+        except BaseException:
+            os.close(self.descriptor)
+            raise
+        self._memory[:NONCE_BYTES] = self.nonce.encode()
+        self._address = _address_of(np.frombuffer(self._memory, np.uint8))
+        self._lock = threading.Lock()
+        self._slots: list[_Slot] = []
+        self._numbers = list(reversed(range(MOST_SLOTS)))
+        self._closed = False
+
+    def put(self, array: np.ndarray) -> Place | None:
+        """Send `array`: its place here, or None if there is no room.
+
+        It is copied, unless it is one that `empty` made.
+        """
+        with self._lock:
+            if self._closed:
+                return None
+            if (made_here := self._place_of(array)) is not None:
+                return made_here
+            slot = self._take(array.nbytes)
+            if slot is None:
+                return None
+            self._memory[_flag(slot.number)] = 1
+        np.copyto(self._view(slot, array.shape, array.dtype), array)
+        return slot.number, slot.start
+
+    def empty(self, shape: Sequence[int], dtype: np.dtype) -> np.ndarray | None:
+        """An array here to be filled and sent, or None if there is no room."""
+        with self._lock:
+            nbytes = math.prod(shape) * dtype.itemsize
+            slot = None if self._closed else self._take(nbytes)
+            if slot is None:
+                return None
+            base = np.frombuffer(self._memory, np.uint8, nbytes, slot.start)
+            slot.local = weakref.ref(base)
+        return base.view(dtype).reshape(shape)
+
+    def trim(self) -> None:
+        """Give memory back that was not used for a while."""
+        if self._lock.acquire(blocking=False):
+            try:
+                now = time.monotonic()
+                self._drop(s for s in self._free() if now - s.used_at > _IDLE_SECONDS)
+            finally:
+                self._lock.release()
+
+    def close(self) -> None:
+        """Send no more. The memory lives on with the arrays over it, here and there."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                os.close(self.descriptor)
+                self._slots.clear()
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory taken for slots."""
+        return sum(slot.length for slot in self._slots)
+
+    def _view(self, slot: _Slot, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        count = math.prod(shape)
+        return np.frombuffer(self._memory, dtype, count, slot.start).reshape(shape)
+
+    def _place_of(self, array: np.ndarray) -> Place | None:
+        """Where `array` lies, if it can be sent as it lies: aligned, and not on its way already."""
+        offset = _address_of(array) - self._address
+        if not 0 <= offset < self.nbytes or offset % 64 or not array.flags.c_contiguous:
+            return None
+        for slot in self._slots:
+            if slot.start <= offset < slot.stop and not self._memory[_flag(slot.number)]:
+                self._memory[_flag(slot.number)] = 1
+                return slot.number, offset
+        return None
+
+    def _take(self, nbytes: int) -> _Slot | None:
+        if not 0 < nbytes <= self.nbytes // _LARGEST_SHARE:
+            return None
+        length = _rounded(nbytes)
+        fitting = [s for s in self._free() if length <= s.length <= 2 * length]
+        slot = min(fitting, key=lambda s: s.length, default=None) or self._new(length)
+        if slot is None:
+            self._drop(self._free())
+            slot = self._new(length)
+        if slot is not None:
+            slot.used_at = time.monotonic()
+            slot.local = None
+        return slot
+
+    def _free(self) -> list[_Slot]:
+        return [slot for slot in self._slots if self._is_free(slot)]
+
+    def _is_free(self, slot: _Slot) -> bool:
+        here = slot.local is not None and slot.local() is not None
+        return not here and not self._memory[_flag(slot.number)]
+
+    def _new(self, length: int) -> _Slot | None:
+        start = next((start for start, gap in self._gaps() if gap >= length), None)
+        if start is None or not self._numbers:
+            return None
+        try:
+            os.posix_fallocate(self.descriptor, start, length)
+        except OSError:  # memory is short: the array goes by the network
+            return None
+        slot = _Slot(self._numbers.pop(), start, length)
+        self._slots.append(slot)
+        self._slots.sort(key=lambda each: each.start)
+        return slot
+
+    def _gaps(self) -> Iterator[tuple[int, int]]:
+        start = DATA_START
+        for slot in self._slots:
+            yield start, slot.start - start
+            start = slot.stop
+        yield start, self.nbytes - start
+
+    def _drop(self, slots: Any) -> None:
+        for slot in list(slots):
+            self._slots.remove(slot)
+            self._numbers.append(slot.number)
+            self._memory.madvise(mmap.MADV_REMOVE, slot.start, slot.length)
+
+
+def _flag(number: int) -> int:
+    return FLAG_BYTES * (number + 1)
+
+
+def _address_of(array: np.ndarray) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _rounded(nbytes: int) -> int:
+    """The next of eight sizes for each power of two, in whole pages."""
+    step = max(_PAGE, 1 << max(0, nbytes.bit_length() - 4))
+    return -(-nbytes // step) * step

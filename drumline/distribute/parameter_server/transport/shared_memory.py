@@ -1,0 +1,130 @@
+"""Whether two processes share a machine, and the memory they then share."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drumline.distribute.parameter_server.transport.arena import Arena
+from drumline.distribute.parameter_server.transport.buffers import aligned_empty
+from drumline.distribute.parameter_server.transport.codec import Place, Spec
+from drumline.distribute.parameter_server.transport.errors import ProtocolError
+from drumline.distribute.parameter_server.transport.mapped_arena import MappedArena
+
+SWITCH = "DRUMLINE_SHARED_MEMORY"
+
+_log = logging.getLogger("drumline")
+
+
+class SharedMemory:
+    """The memory of one connection, as one of its sides sees it.
+
+    It is set up while the connection is: each side describes its own (`offer`), tries to open the
+    other's (`accept`), and says whether it could (`confirm`). Without it, all arrays travel.
+
+    Raises:
+        ValueError: if the environment's ``DRUMLINE_SHARED_MEMORY`` is neither 0 nor 1.
+    """
+
+    def __init__(self) -> None:
+        self._own: Arena | None = None
+        self._theirs: MappedArena | None = None
+        self._confirmed = False
+        self._told = False
+        if is_wanted():
+            try:
+                self._own = Arena()
+            except OSError as error:
+                self._tell(f"there is none: {error}")
+
+    def offer(self) -> dict[str, Any] | None:
+        """What the other side needs to know, for JSON."""
+        if self._own is None:
+            return None
+        place = {"process": os.getpid(), "descriptor": self._own.descriptor}
+        memory = {"nbytes": self._own.nbytes, "nonce": self._own.nonce}
+        return {"machine": _machine(), **place, **memory}
+
+    def accept(self, offered: object) -> bool:
+        """Open the other side's memory. Returns whether that worked."""
+        match offered:
+            case {
+                "machine": str(machine),
+                "process": int(process),
+                "descriptor": int(descriptor),
+                "nbytes": int(nbytes),
+                "nonce": str(nonce),
+            } if machine == _machine() and is_wanted():
+                try:
+                    self._theirs = MappedArena(process, descriptor, nbytes, nonce)
+                except (OSError, ValueError) as error:
+                    self._tell(f"the other process's cannot be opened: {error}")
+        return self._theirs is not None
+
+    def confirm(self, accepted: object) -> None:
+        """Whether the other side could open this side's memory."""
+        self._confirmed = accepted is True
+        if not self._confirmed:
+            self.close()
+
+    def put(self, array: np.ndarray) -> Place | None:
+        """Send `array`: its place, or None if it has to travel."""
+        if self._own is None or not self._confirmed:
+            return None
+        place = self._own.put(array)
+        if place is None:
+            self._tell(f"an array of {array.nbytes} bytes found no room")
+        return place
+
+    def array(self, spec: Spec) -> np.ndarray:
+        """The array that the other side put into its memory.
+
+        Raises:
+            ProtocolError: if it did not.
+        """
+        if self._theirs is None:
+            raise ProtocolError("this connection has no shared memory")
+        return self._theirs.array(spec)
+
+    def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
+        """An array to be filled and sent, without a copy where there is room."""
+        form, kind = tuple(map(int, shape)), np.dtype(dtype)
+        made = self._own.empty(form, kind) if self._own is not None and self._confirmed else None
+        return aligned_empty(form, kind) if made is None else made
+
+    def trim(self) -> None:
+        """Give memory back that was not used for a while."""
+        if self._own is not None:
+            self._own.trim()
+
+    def close(self) -> None:
+        """Use it no more."""
+        if self._own is not None:
+            self._own.close()
+            self._own = None
+
+    def _tell(self, what: str) -> None:
+        if not self._told:
+            self._told = True
+            _log.warning("Arrays go by the network instead of shared memory: %s", what)
+
+
+def is_wanted() -> bool:
+    """Whether the environment allows it."""
+    switch = os.environ.get(SWITCH, "1")
+    if switch not in ("0", "1"):
+        raise ValueError(f"{SWITCH} must be 1, which is the default, or 0; got {switch!r}")
+    return switch == "1"
+
+
+@functools.cache
+def _machine() -> str:
+    """Equal for processes that can open each other's files under /proc by their numbers."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot} {os.readlink('/proc/self/ns/pid')} {os.getuid()}"
