@@ -37,6 +37,10 @@ class Connection:
         heartbeat_seconds: after which a server of which nothing is heard is given up.
         most_bytes: of arrays that may be on their way, or waited for; `submit` waits for room.
 
+    Attributes:
+        address: the server's.
+        in_process: whether the server is part of this process.
+
     Raises:
         PeerUnavailableError: if nothing listens at the address, or it does not answer in time.
         AuthenticationError: if the server has another token, or there is none to share with it.
@@ -56,6 +60,7 @@ class Connection:
         self._timeout_seconds = timeout_seconds
         self._link: FlightLink | LocalLink
         server = registry.find(address)
+        self.in_process = server is not None
         if server is not None:
             from drumline.distribute.parameter_server.transport.local_link import LocalLink
 
