@@ -1,5 +1,7 @@
 """Whole-batch operations in Rust, with the GIL released."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -53,6 +55,64 @@ def mix64(a: int, b: int) -> int:
 
     This is splitmix64's finalizer, applied twice; the order of the arguments matters.
     """
+
+def unique_ids(
+    ids: npt.NDArray[np.int32] | npt.NDArray[np.int64], bounds: Sequence[int]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """Find the different ids of a batch, grouped by the parts of a table that they lie in.
+
+    Args:
+        ids: one-dimensional and C-contiguous.
+        bounds: the first row of each part, ascending, and the end of the last.
+
+    Returns:
+        unique: the different ids, each counted from the start of its part, one part after the
+            other, within a part in the order in which they first appear.
+        inverse: for each of `ids`, where `unique` holds it.
+        counts: how many of `unique` lie in each part.
+
+    Raises:
+        IndexError: if an id lies in no part.
+        TypeError: if `ids` has another dtype or number of dimensions.
+        ValueError: if `bounds` is not ascending, or `ids` is not contiguous.
+    """
+
+class DistinctRows:
+    """Rows of a table that an update reads and writes: different ones, checked once.
+
+    The caller must not write the table, or the arrays that are copied to or from it, from another
+    thread during a method. Large copies run on all cores.
+    """
+
+    def __new__(cls, ids: npt.NDArray[np.int32] | npt.NDArray[np.int64], rows: int) -> DistinctRows:
+        """Choose rows of tables that have `rows` of them; `ids` is copied.
+
+        Raises:
+            IndexError: if an id does not lie in ``[0, rows)``.
+            TypeError: if `ids` has another dtype or number of dimensions.
+            ValueError: if an id is there twice, or `ids` is not contiguous.
+        """
+
+    def __len__(self) -> int: ...
+    def gather(
+        self, table: npt.NDArray[np.uint8], out: npt.NDArray[np.uint8], start: int = 0
+    ) -> None:
+        """Copy ``table[ids[start : start + len(out)]]`` to `out`.
+
+        Args:
+            table: shape ``(rows, w)``, C-contiguous.
+            out: shape ``(k, w)``, C-contiguous, in memory of its own.
+            start: the first of the ids.
+
+        Raises:
+            TypeError: if an array is no 2-dimensional one of bytes.
+            ValueError: if one is not contiguous, of another shape, read-only or shares memory.
+        """
+
+    def scatter(
+        self, src: npt.NDArray[np.uint8], table: npt.NDArray[np.uint8], start: int = 0
+    ) -> None:
+        """Copy `src` to ``table[ids[start : start + len(src)]]``; otherwise as `gather`."""
 
 class ShuffleIndices:
     """The order in which tf.data's shuffle buffer emits the rows of an input.

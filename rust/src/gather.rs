@@ -95,7 +95,7 @@ impl Gather {
 }
 
 /// The pool's threads do not survive a fork, and waiting for them would hang the child.
-fn pool_is_usable() -> bool {
+pub(crate) fn pool_is_usable() -> bool {
     static OWNER: AtomicU32 = AtomicU32::new(0);
     let here = std::process::id();
     match OWNER.compare_exchange(0, here, Ordering::Relaxed, Ordering::Relaxed) {

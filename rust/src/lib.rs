@@ -4,6 +4,7 @@ pub mod convolution;
 pub mod gather;
 pub mod large_buffers;
 pub mod rng;
+pub mod rows;
 pub mod shuffle;
 pub mod xla;
 

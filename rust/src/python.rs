@@ -13,6 +13,7 @@ use pyo3::exceptions::{PyIndexError, PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
+mod rows;
 mod xla;
 
 #[pymodule]
@@ -22,6 +23,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(xla::vector_instructions, module)?)?;
     module.add_function(wrap_pyfunction!(gather_rows, module)?)?;
     module.add_function(wrap_pyfunction!(mix64, module)?)?;
+    module.add_function(wrap_pyfunction!(rows::unique_ids, module)?)?;
+    module.add_class::<rows::DistinctRows>()?;
     module.add_class::<ShuffleIndices>()
 }
 

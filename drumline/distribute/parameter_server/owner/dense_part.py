@@ -1,0 +1,115 @@
+"""A part that is read and updated whole."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import jax
+import numpy as np
+
+from drumline.distribute.parameter_server.owner import memory
+from drumline.distribute.parameter_server.owner.errors import PartLostError, PartMismatchError
+from drumline.distribute.parameter_server.owner.held_array import HeldArray
+from drumline.distribute.parameter_server.owner.part import Part
+from drumline.distribute.parameter_server.owner.rule import Rule, Slot
+
+
+class DensePart(Part):
+    """A variable's rows, of which readers see one value or the next, never something between.
+
+    Args:
+        name: as the cluster calls it.
+        value: at first; it is copied.
+        start: the number of its first row in the whole variable.
+        versions: where the numbers of its versions come from.
+    """
+
+    is_table = False
+
+    def __init__(
+        self, name: str, value: np.ndarray, start: int, versions: itertools.count[int]
+    ) -> None:
+        super().__init__(name, value.shape, value.dtype, start, versions)
+        self._value = HeldArray(value)
+        self._slots: dict[str, HeldArray] = {}
+
+    @property
+    def value(self) -> np.ndarray:
+        """The value, read-only; it stays as it is."""
+        return self._value.view
+
+    @property
+    def nbytes(self) -> int:
+        held = [self._value, *self._slots.values()]
+        return sum(each.operand.nbytes for each in held)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        return self.value[start:stop] if self.shape else self.value
+
+    def write(self, start: int, stop: int, value: np.ndarray) -> None:
+        if stop - start < self.rows:
+            whole = self.value.copy()
+            whole[start:stop] = value
+            value = whole
+        self._value.replace(value)
+        self.changed()
+
+    def add(self, value: np.ndarray) -> None:
+        self._value.replace(np.asarray(np.add(self.value, value, dtype=self.dtype)))
+        self.changed()
+
+    def attach(self, rule: Rule) -> None:
+        super().attach(rule)
+        # Memory of JAX's own, which the first update can use again.
+        for held in (self._value, *self._slots.values()):
+            if isinstance(held.operand, np.ndarray):
+                held.replace(memory.on_cpu(held.operand))
+
+    def update(self, gradient: np.ndarray) -> None:
+        rule = self.rule
+        held = [self._value, *self._slots.values()]
+        donated = tuple(i for i, each in enumerate(held) if each.is_unseen)
+        operands = [each.operand for each in held]
+        update = rule.compiled(donated)
+        try:
+            results = update(*operands, gradient, np.int32(self.iteration), rule.learning_rate)
+            jax.block_until_ready(results)
+        except Exception as error:
+            self._check_not_lost(operands, error)
+            raise
+        for each, result in zip(held, results, strict=True):
+            each.replace(result)
+        self.iteration += 1
+        self.changed()
+
+    def _check_not_lost(self, operands: list[Any], error: Exception) -> None:
+        if any(isinstance(each, jax.Array) and each.is_deleted() for each in operands):
+            raise PartLostError(
+                f"An update of the part {self.name!r} failed when it had overwritten the old "
+                f"value: {error}. Restore the servers from a checkpoint."
+            ) from error
+
+    def make_slots(self, slots: tuple[Slot, ...]) -> None:
+        self._slots = {
+            slot.name: HeldArray(np.full(self.slot_shape(slot), slot.initial, slot.dtype))
+            for slot in slots
+        }
+
+    def slots(self) -> dict[str, np.ndarray]:
+        return {name: held.view for name, held in self._slots.items()}
+
+    def write_slot(self, name: str, value: np.ndarray) -> None:
+        self._slots[self._known(name, value)].replace(value)
+
+    def _known(self, name: str, value: np.ndarray) -> str:
+        held = self._slots.get(name)
+        if held is None or (held.operand.shape, held.operand.dtype) != (value.shape, value.dtype):
+            found = {
+                key: (each.operand.shape, each.operand.dtype) for key, each in self._slots.items()
+            }
+            raise PartMismatchError(
+                f"The part {self.name!r} has no slot {name!r} of shape {value.shape} and dtype "
+                f"{value.dtype}; it has {found}."
+            )
+        return name

@@ -1,0 +1,117 @@
+"""What workers ask for at every step: pushes, then rows and values."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from drumline.distribute.parameter_server.owner.applied import AppliedPushes
+from drumline.distribute.parameter_server.owner.errors import PartMismatchError
+from drumline.distribute.parameter_server.owner.part import Part
+from drumline.distribute.parameter_server.owner.parts import Parts
+from drumline.distribute.parameter_server.owner.push import Push, apply_once, pushes_of
+from drumline.distribute.parameter_server.owner.requests import Arrays, field
+from drumline.distribute.parameter_server.owner.stats import Stats
+from drumline.distribute.parameter_server.owner.table_part import TablePart
+from drumline.distribute.parameter_server.transport.message import Message
+
+
+@dataclass(frozen=True)
+class Gather:
+    """Rows that are asked for."""
+
+    part: TablePart
+    ids: np.ndarray
+
+
+@dataclass(frozen=True)
+class Pull:
+    """A value that is asked for, unless it is still of the version that the asker has."""
+
+    part: Part
+    version: int | None
+
+
+class Exchange:
+    """One request, whose every name, shape and id was checked before anything is changed.
+
+    Args:
+        request: see `Owner` for its fields.
+        parts: the server's.
+        applied: the pushes that were applied before.
+        stats: counts what is done.
+
+    Raises:
+        Any of `owner.errors` if the request cannot be served.
+    """
+
+    def __init__(
+        self, request: Message, parts: Parts, applied: AppliedPushes, stats: Stats
+    ) -> None:
+        header = request.header
+        arrays = Arrays(request.arrays)
+        self._request = request
+        self._applied = applied
+        self._stats = stats
+        closure = header.get("closure")
+        self.closure = None if closure is None else str(closure)
+        self.pushes: list[Push] = pushes_of(header, arrays, parts)
+        self._gathers = [_gather(entry, arrays, parts) for entry in header.get("gather", ())]
+        self._pulls = [
+            Pull(parts.get(field(entry, "name", str)), entry.get("version"))
+            for entry in header.get("pull", ())
+        ]
+        arrays.end()
+
+    def apply(self) -> list[bool]:
+        """Apply the pushes, once; say for each whether it was now."""
+        started = time.perf_counter()
+        applied = apply_once(self.pushes, self.closure, self._applied)
+        self._stats.pushed(self.pushes, applied, time.perf_counter() - started)
+        return applied
+
+    def reply(self, applied: Sequence[bool]) -> Message:
+        """The rows and values that were asked for, as they are now."""
+        started = time.perf_counter()
+        arrays = [self._rows(gather) for gather in self._gathers]
+        versions, changed = [], []
+        for pull in self._pulls:
+            with pull.part.lock:
+                versions.append(pull.part.version)
+                changed.append(pull.part.version != pull.version)
+                if changed[-1]:
+                    arrays.append(pull.part.read(0, pull.part.rows))
+        self._stats.read(self._gathers_rows, arrays, time.perf_counter() - started)
+        header: dict[str, Any] = {
+            "versions": versions,
+            "changed": changed,
+            "applied": list(applied),
+        }
+        return Message(header, arrays)
+
+    @property
+    def _gathers_rows(self) -> int:
+        return sum(len(gather.ids) for gather in self._gathers)
+
+    def _rows(self, gather: Gather) -> np.ndarray:
+        part, lane = gather.part, self._request.lane
+        shape = (len(gather.ids), *part.shape[1:])
+        out = np.empty(shape, part.dtype) if lane is None else lane.empty(shape, part.dtype)
+        with part.lock:
+            part.gather(gather.ids, out)
+        return out
+
+
+def _gather(entry: dict[str, Any], arrays: Arrays, parts: Parts) -> Gather:
+    name = field(entry, "name", str)
+    part = parts.get(name)
+    ids = arrays.take(f"the ids of the rows of {name!r}")
+    if not isinstance(part, TablePart):
+        raise PartMismatchError(
+            f"Rows were asked for of the part {name!r}, which is no table. Pull its value."
+        )
+    return Gather(part, part.checked(ids))

@@ -1,0 +1,96 @@
+"""Memory for values and tables: aligned, in huge pages where large, and shared with JAX."""
+
+from __future__ import annotations
+
+import mmap
+from typing import Any
+
+import jax
+import numpy as np
+
+ALIGNMENT = 64
+"""Bytes. JAX reads a numpy array in place, on the CPU, if it is aligned so."""
+
+_LARGE = 4 << 20
+_HUGE_PAGE = 2 << 20
+
+
+def zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """A writable, aligned array of zeros. A large one takes memory as it is first written."""
+    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    buffer = _pages(nbytes) if nbytes >= _LARGE else np.zeros(nbytes + ALIGNMENT, np.uint8)
+    start = -buffer.ctypes.data % (_HUGE_PAGE if nbytes >= _LARGE else ALIGNMENT)
+    return buffer[start : start + nbytes].view(dtype).reshape(shape)
+
+
+def filled(shape: tuple[int, ...], dtype: np.dtype, value: float) -> np.ndarray:
+    """As `zeros`, with another value in all places."""
+    array = zeros(shape, dtype)
+    if value != 0:
+        array[...] = value
+    return array
+
+
+def copied(value: np.ndarray) -> np.ndarray:
+    """A copy of `value` as `zeros` makes arrays."""
+    array = zeros(value.shape, value.dtype)
+    array[...] = value
+    return array
+
+
+def on_cpu(value: np.ndarray) -> jax.Array:
+    """A copy of `value` in memory of JAX's own, on the CPU."""
+    array = jax.device_put(value, jax.devices("cpu")[0], may_alias=False)
+    return array.block_until_ready()
+
+
+def resident_bytes() -> int:
+    """How much memory of this process is in RAM."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * mmap.PAGESIZE
+
+
+class Alias:
+    """The memory of a JAX array on the CPU, as numpy sees it; the JAX array lives as long.
+
+    Args:
+        array: computed, on one CPU device.
+        shape: that of the view.
+        dtype: that of the view.
+        writable: whether numpy may write. Nobody else may hold the JAX array then.
+    """
+
+    __slots__ = ("__array_interface__", "__weakref__", "_array")
+
+    def __init__(
+        self, array: jax.Array, shape: tuple[int, ...], dtype: np.dtype, writable: bool
+    ) -> None:
+        self._array = array
+        self.__array_interface__: dict[str, Any] = {
+            "shape": shape,
+            "typestr": dtype.str,
+            "data": (array.unsafe_buffer_pointer(), not writable),
+            "version": 3,
+        }
+
+
+def writable_bytes(array: jax.Array, rows: int, width: int) -> np.ndarray:
+    """The first bytes of a JAX array as `rows` rows of `width` bytes, which may be overwritten."""
+    return np.asarray(Alias(array, (rows, width), np.dtype(np.uint8), writable=True))
+
+
+def taken_over(array: jax.Array) -> np.ndarray:
+    """The value of a JAX array that nobody else uses, writable, without a copy of a large one."""
+    array.block_until_ready()
+    if array.nbytes < _LARGE:
+        return copied(np.asarray(array))
+    content = np.asarray(Alias(array, (array.nbytes,), np.dtype(np.uint8), writable=True))
+    return content.view(array.dtype).reshape(array.shape)
+
+
+def _pages(nbytes: int) -> np.ndarray:
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    pages = mmap.mmap(-1, nbytes + _HUGE_PAGE, flags=flags)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, np.uint8)

@@ -1,0 +1,179 @@
+"""A parameter server: parts of variables, and what others may do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from drumline.distribute.parameter_server.owner import memory
+from drumline.distribute.parameter_server.owner.applied import AppliedPushes
+from drumline.distribute.parameter_server.owner.exchange import Exchange
+from drumline.distribute.parameter_server.owner.initial_value import run_initializer
+from drumline.distribute.parameter_server.owner.parts import Parts
+from drumline.distribute.parameter_server.owner.requests import (
+    dtype_of,
+    field,
+    only_array,
+    shape_of,
+)
+from drumline.distribute.parameter_server.owner.rule import Rule, Slot
+from drumline.distribute.parameter_server.owner.rules import Rules
+from drumline.distribute.parameter_server.owner.stats import Stats
+from drumline.distribute.parameter_server.transport.message import Handler, Message
+
+
+class Owner:
+    """What one parameter server keeps and does.
+
+    Requests may come from several threads at once: each part has a lock of its own, and no request
+    holds two. A refused request has changed nothing.
+
+    Args:
+        server_index: the number of the server's task.
+    """
+
+    def __init__(self, server_index: int) -> None:
+        self.server_index = server_index
+        self._parts = Parts()
+        self._rules = Rules()
+        self._applied = AppliedPushes()
+        self._stats = Stats()
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """What it does, by the name of the operation."""
+        return {
+            "create": self.create,
+            "rule": self.rule,
+            "attach": self.attach,
+            "hyper": self.hyper,
+            "exchange": self.exchange,
+            "read": self.read,
+            "write": self.write,
+            "slots": self.slots,
+            "stats": self.stats,
+            "finished": self.finished,
+        }
+
+    def create(self, request: Message) -> Message:
+        """Keep a part from now on, or go on keeping it if it is here.
+
+        Fields: ``name``, ``shape`` and ``dtype`` of the part, ``table`` (whether rows of it are
+        read and updated), ``start`` (the number of its first row in the whole variable, 0 by
+        default), ``program`` (None, or anything else if the array is a program of
+        `programs.export_initializer`, as bytes). Array: the initial value, or its program.
+
+        Reply: ``version``, ``created``.
+        """
+        header = request.header
+        array = only_array(request, "an initial value, or the bytes of a program that makes it")
+        shape, dtype = shape_of(header), dtype_of(field(header, "dtype", str))
+        is_program = header.get("program") is not None
+        part, created = self._parts.create(
+            field(header, "name", str),
+            shape,
+            dtype,
+            field(header, "table", bool),
+            int(header.get("start", 0)),
+            lambda: run_initializer(array.tobytes()) if is_program else memory.copied(array),
+        )
+        return Message({"version": part.version, "created": created})
+
+    def rule(self, request: Message) -> Message:
+        """Know a rule from now on.
+
+        Fields: ``rule`` (its name), ``sparse``, ``slots`` (each with ``name``, ``shape``, which is
+        ``"rows"`` if it is the variable's, ``dtype`` and ``initial``), ``values`` (optional, as in
+        `hyper`). Array: a program of `programs.export_update`, as bytes.
+        """
+        header = request.header
+        program = only_array(request, "the bytes of the rule's program").tobytes()
+        slots = [Slot.from_json(entry) for entry in field(header, "slots", list)]
+        rule = Rule(field(header, "rule", str), field(header, "sparse", bool), slots, program)
+        self._rules.add(rule).set_values(header.get("values") or {})
+        return Message({})
+
+    def attach(self, request: Message) -> Message:
+        """Have a rule update a part. Fields: ``name`` of the part, ``rule``."""
+        part = self._parts.get(field(request.header, "name", str))
+        rule = self._rules.get(field(request.header, "rule", str))
+        with part.lock:
+            part.attach(rule)
+        return Message({})
+
+    def hyper(self, request: Message) -> Message:
+        """Set what a rule's next updates use. Fields: ``rule``, ``values`` (``learning_rate``)."""
+        rule = self._rules.get(field(request.header, "rule", str))
+        rule.set_values(field(request.header, "values", dict))
+        return Message({})
+
+    def exchange(self, request: Message) -> Message | Future[Message]:
+        """Change parts, then read rows and values.
+
+        Fields, all optional: ``closure`` (the name of the run whose pushes these are: each is
+        applied once, however often it comes), ``push`` (``name``, ``kind``, ``rule``), ``gather``
+        (``name``), ``pull`` (``name``, ``version``). Arrays: for each push its gradient or value,
+        for the kind ``"rows"`` the ids before it; then for each gather the ids. Ids are counted
+        from the part's first row.
+
+        Reply: ``applied`` (for each push whether it was now), ``versions`` and ``changed`` (for
+        each pull). Arrays: each gather's rows; the value of each pull that has changed.
+        """
+        exchange = Exchange(request, self._parts, self._applied, self._stats)
+        return exchange.reply(exchange.apply())
+
+    def read(self, request: Message) -> Message:
+        """Rows of a part. Fields: ``name``, ``start``, ``stop`` (all by default)."""
+        part = self._parts.get(field(request.header, "name", str))
+        start, stop = _range(request.header, part.rows)
+        part.check_range(start, stop)
+        with part.lock:
+            return Message({"version": part.version}, [part.read(start, stop)])
+
+    def write(self, request: Message) -> Message:
+        """Set rows of a part, or a slot of it.
+
+        Fields: ``name``, and either ``start`` and ``stop`` (all rows by default) or ``slot`` (its
+        name). Array: the value.
+        """
+        part = self._parts.get(field(request.header, "name", str))
+        value = only_array(request, "the value to write")
+        slot = request.header.get("slot")
+        if slot is not None:
+            with part.lock:
+                part.write_slot(str(slot), value)
+                return Message({"version": part.version})
+        start, stop = _range(request.header, part.rows)
+        part.check_value("The new value", value, part.check_range(start, stop))
+        with part.lock:
+            part.write(start, stop, value)
+            return Message({"version": part.version})
+
+    def slots(self, request: Message) -> Message:
+        """What the optimizer keeps beside a part. Field: ``name``. Reply: ``slots`` (names)."""
+        part = self._parts.get(field(request.header, "name", str))
+        with part.lock:
+            slots = part.slots()
+            header = {"slots": list(slots), "iteration": part.iteration, "rule": part.rule_name}
+        return Message(header, list(slots.values()))
+
+    def finished(self, request: Message) -> Message:
+        """Forget what closures pushed: they push nothing any more. Field: ``closures``."""
+        self._applied.finish(str(name) for name in field(request.header, "closures", list))
+        return Message({})
+
+    def stats(self, request: Message) -> Message:
+        """What was done, and how much memory it takes."""
+        report: dict[str, Any] = {
+            **self._stats.to_json(),
+            "parts": len(self._parts),
+            "part_bytes": sum(part.nbytes for part in self._parts),
+            "resident_bytes": memory.resident_bytes(),
+            "open_closures": len(self._applied),
+        }
+        return Message(report)
+
+
+def _range(header: dict[str, Any], rows: int) -> tuple[int, int]:
+    start, stop = header.get("start"), header.get("stop")
+    return (0 if start is None else int(start), rows if stop is None else int(stop))

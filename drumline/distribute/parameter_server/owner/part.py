@@ -1,0 +1,166 @@
+"""What a server keeps of one variable: rows of it, and what its optimizer keeps beside them."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from drumline.distribute.parameter_server.owner.errors import (
+    PartMismatchError,
+    RowIndexError,
+    RuleMismatchError,
+    UnknownRuleError,
+)
+from drumline.distribute.parameter_server.owner.rule import Rule, Slot
+
+
+class Part(ABC):
+    """The base of both kinds of parts. Methods are called with `lock` held.
+
+    Attributes:
+        name: as the cluster calls it.
+        shape: of the rows that are here.
+        dtype: of the elements.
+        start: the number of the first of these rows in the whole variable.
+        lock: held while the part is read or written.
+        version: another after each change, and always a larger one.
+        iteration: how many updates there were.
+        rule_name: the rule that its slots belong to; None if it has none.
+    """
+
+    is_table: bool
+
+    def __init__(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        start: int,
+        versions: itertools.count[int],
+    ) -> None:
+        self.name = name
+        self.shape = shape
+        self.dtype = dtype
+        self.start = start
+        self.lock = threading.Lock()
+        self.iteration = 0
+        self.rule_name: str | None = None
+        self._versions = versions
+        self.version = next(versions)
+        self._rule: Rule | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are; a scalar has one."""
+        return self.shape[0] if self.shape else 1
+
+    @property
+    def rule(self) -> Rule:
+        """The rule that updates it.
+
+        Raises:
+            UnknownRuleError: if there is none.
+        """
+        if self._rule is None:
+            raise UnknownRuleError(
+                f"No rule updates the part {self.name!r}; send one with 'rule' and 'attach' it."
+            )
+        return self._rule
+
+    def changed(self) -> None:
+        """Note that the value is another one now."""
+        self.version = next(self._versions)
+
+    def attach(self, rule: Rule) -> None:
+        """Have `rule` update the part from now on, with new slots unless it had them already.
+
+        Slots that came from a checkpoint are kept if they are what the rule needs.
+
+        Raises:
+            PartMismatchError: if the rule is for other values.
+            RuleMismatchError: if slots from a checkpoint do not fit it.
+        """
+        if self._rule is not None and self._rule.name == rule.name:
+            return
+        rule.check(self.name, self.shape, self.dtype)
+        if self._rule is None and self.rule_name is not None:
+            self._check_slots(rule)
+        else:
+            self.make_slots(rule.slots)
+            self.iteration = 0
+        self._rule = rule
+        self.rule_name = rule.name
+
+    def slot_shape(self, slot: Slot) -> tuple[int, ...]:
+        """The shape that a slot has beside this part."""
+        return self.shape if slot.shape is None else slot.shape
+
+    def check_value(self, what: str, value: np.ndarray, shape: tuple[int, ...]) -> None:
+        """Make sure that `value` has the part's dtype and a certain shape.
+
+        Raises:
+            PartMismatchError: if not.
+        """
+        if value.shape != shape or value.dtype != self.dtype:
+            raise PartMismatchError(
+                f"{what} of the part {self.name!r} has shape {value.shape} and dtype "
+                f"{value.dtype}; it has to have {shape} and {self.dtype}."
+            )
+
+    def check_range(self, start: int, stop: int) -> tuple[int, ...]:
+        """The shape of the rows ``[start, stop)``.
+
+        Raises:
+            RowIndexError: if there are no such rows.
+        """
+        if not 0 <= start <= stop <= self.rows:
+            raise RowIndexError(
+                f"The part {self.name!r} has the rows [0, {self.rows}), not [{start}, {stop})."
+            )
+        return (stop - start, *self.shape[1:]) if self.shape else ()
+
+    def _check_slots(self, rule: Rule) -> None:
+        needed = {slot.name: (self.slot_shape(slot), slot.dtype) for slot in rule.slots}
+        found = {name: (each.shape, each.dtype) for name, each in self.slots().items()}
+        if needed != found:
+            raise RuleMismatchError(
+                f"The part {self.name!r} was restored with the slots {found} of the rule "
+                f"{self.rule_name!r}; the rule {rule.name!r} needs {needed}. Train with the "
+                "optimizer of the checkpoint."
+            )
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """How many bytes the value and its slots have."""
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """The rows ``[start, stop)``, which stay as they are."""
+
+    @abstractmethod
+    def write(self, start: int, stop: int, value: np.ndarray) -> None:
+        """Set the rows ``[start, stop)``."""
+
+    @abstractmethod
+    def add(self, value: np.ndarray) -> None:
+        """Add to the whole value."""
+
+    @abstractmethod
+    def update(self, gradient: np.ndarray) -> None:
+        """Apply the rule once, with a gradient for the whole value."""
+
+    @abstractmethod
+    def make_slots(self, slots: tuple[Slot, ...]) -> None:
+        """Have these slots, with their initial values, and no others."""
+
+    @abstractmethod
+    def slots(self) -> dict[str, np.ndarray]:
+        """The slots by name; they stay as they are."""
+
+    @abstractmethod
+    def write_slot(self, name: str, value: np.ndarray) -> None:
+        """Set a slot, whole."""

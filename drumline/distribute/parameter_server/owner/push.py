@@ -1,0 +1,137 @@
+"""Changes of parts, checked before any is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from drumline._core import DistinctRows
+from drumline.distribute.parameter_server.owner.applied import AppliedPushes
+from drumline.distribute.parameter_server.owner.errors import (
+    PartMismatchError,
+    RequestError,
+    RuleMismatchError,
+)
+from drumline.distribute.parameter_server.owner.part import Part
+from drumline.distribute.parameter_server.owner.parts import Parts
+from drumline.distribute.parameter_server.owner.requests import Arrays, field
+from drumline.distribute.parameter_server.owner.table_part import TablePart
+
+KINDS = ("dense", "rows", "add", "assign")
+
+
+@dataclass(frozen=True)
+class Push:
+    """A change of a part.
+
+    Attributes:
+        part: which.
+        kind: ``"dense"`` for a gradient of the whole value, ``"rows"`` for one of some rows,
+            ``"add"`` and ``"assign"`` for the value itself.
+        ordinal: how many pushes of the same message to the same part stand before it.
+        value: the gradient or value.
+        rows: which rows, for that kind.
+    """
+
+    part: Part
+    kind: str
+    ordinal: int
+    value: np.ndarray
+    rows: DistinctRows | None = None
+
+    def check(self) -> None:
+        """Make sure that it can be applied.
+
+        Raises:
+            PartMismatchError: if its shape or dtype is not the part's.
+            UnknownRuleError: if the part has no rule, or that has no learning rate.
+        """
+        part = self.part
+        if self.kind in ("dense", "rows"):
+            part.rule.require_learning_rate()
+        shape = part.shape
+        if self.rows is not None:
+            shape = (len(self.rows), *part.shape[1:])
+        what = "The gradient" if self.kind in ("dense", "rows") else "The value"
+        part.check_value(what, self.value, shape)
+
+    def apply(self) -> None:
+        """Change the part, whose lock is held."""
+        part = self.part
+        if self.kind == "dense":
+            part.update(self.value)
+        elif self.rows is not None and isinstance(part, TablePart):
+            part.update_rows(self.rows, self.value)
+        elif self.kind == "add":
+            part.add(self.value)
+        else:
+            part.write(0, part.rows, self.value)
+
+
+def pushes_of(header: dict[str, Any], arrays: Arrays, parts: Parts) -> list[Push]:
+    """The pushes of a request, all of which can be applied.
+
+    Raises:
+        RequestError: if it is not well formed.
+        UnknownPartError, RuleMismatchError, PartMismatchError, RowIndexError, RepeatedRowError,
+            UnknownRuleError: if one cannot be applied.
+    """
+    counts: dict[str, int] = {}
+    pushes = []
+    for entry in header.get("push", ()):
+        name, kind = field(entry, "name", str), field(entry, "kind", str)
+        if kind not in KINDS:
+            raise RequestError(f"A push to {name!r} is of the kind {kind!r}; there are {KINDS}.")
+        part = parts.get(name)
+        rows = None
+        if kind == "rows":
+            rows = _table(part).distinct(arrays.take(f"the ids of a push to {name!r}"))
+        value = arrays.take(f"the array of a push to {name!r}")
+        _check_rule(part, entry.get("rule"))
+        push = Push(part, kind, counts.get(name, 0), value, rows)
+        push.check()
+        counts[name] = push.ordinal + 1
+        pushes.append(push)
+    return pushes
+
+
+def apply_once(pushes: Sequence[Push], closure: str | None, applied: AppliedPushes) -> list[bool]:
+    """Apply pushes, except for those of a closure that were applied before.
+
+    Returns:
+        For each whether it was applied now.
+    """
+    return [_apply_once(push, closure, applied) for push in pushes]
+
+
+def _apply_once(push: Push, closure: str | None, applied: AppliedPushes) -> bool:
+    name = push.part.name
+    with push.part.lock:
+        if closure is None:
+            push.apply()
+            return True
+        if applied.contains(closure, name, push.ordinal):
+            return False
+        push.apply()
+        applied.add(closure, name, push.ordinal)
+        return True
+
+
+def _table(part: Part) -> TablePart:
+    if isinstance(part, TablePart):
+        return part
+    raise PartMismatchError(
+        f"Rows were pushed to the part {part.name!r}, which is no table. Push a gradient of the "
+        "whole value, with the kind 'dense'."
+    )
+
+
+def _check_rule(part: Part, rule: str | None) -> None:
+    if rule is not None and part.rule.name != rule:
+        raise RuleMismatchError(
+            f"A push to the part {part.name!r} is for the rule {rule!r}; {part.rule.name!r} "
+            "updates it. Attach the other rule first."
+        )

@@ -1,0 +1,172 @@
+"""A part of which rows are read and updated."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from drumline._core import DistinctRows, gather_rows
+from drumline.distribute.parameter_server.owner import memory
+from drumline.distribute.parameter_server.owner.errors import (
+    PartMismatchError,
+    RepeatedRowError,
+    RequestError,
+    RowIndexError,
+)
+from drumline.distribute.parameter_server.owner.part import Part
+from drumline.distribute.parameter_server.owner.row_update import RowUpdate
+from drumline.distribute.parameter_server.owner.rule import Rule, Slot
+
+
+class TablePart(Part):
+    """The rows of a table. A gather sees all of a push of rows, or nothing of it.
+
+    Args:
+        name: as the cluster calls it.
+        value: at first, writable; the table keeps it.
+        start: the number of its first row in the whole variable.
+        versions: where the numbers of its versions come from.
+    """
+
+    is_table = True
+
+    def __init__(
+        self, name: str, value: np.ndarray, start: int, versions: itertools.count[int]
+    ) -> None:
+        super().__init__(name, value.shape, value.dtype, start, versions)
+        self._value = value
+        self._following: dict[str, np.ndarray] = {}
+        self._shared: dict[str, np.ndarray] = {}
+        self._order: list[str] = []
+        self._bytes = [_row_bytes(value)]
+        self._row_update: RowUpdate | None = None
+
+    @property
+    def nbytes(self) -> int:
+        slots = (*self._following.values(), *self._shared.values())
+        return sum(each.nbytes for each in (self._value, *slots))
+
+    def checked(self, ids: np.ndarray) -> np.ndarray:
+        """Ids of rows that are to be read, as 64-bit integers. The lock is not needed.
+
+        Raises:
+            RequestError: if they are no list of integers.
+            RowIndexError: if there is no such row.
+        """
+        wide = np.ascontiguousarray(_integers(self.name, ids), np.int64)
+        if wide.size and int(wide.view(np.uint64).max()) >= self.rows:
+            position = int(np.argmax((wide < 0) | (wide >= self.rows)))
+            raise self._no_row(f"ids[{position}] is {wide[position]}")
+        return wide
+
+    def gather(self, ids: np.ndarray, out: np.ndarray) -> None:
+        """Copy the rows of `checked` ids to `out`."""
+        gather_rows(self._bytes[0], ids, _row_bytes(out))
+
+    def distinct(self, ids: np.ndarray) -> DistinctRows:
+        """The rows that are to be updated, checked. The lock is not needed.
+
+        Raises:
+            RequestError: if they are no list of integers.
+            RowIndexError: if there is no such row.
+            RepeatedRowError: if one is named twice.
+        """
+        try:
+            return DistinctRows(_integers(self.name, ids), self.rows)
+        except IndexError as error:
+            raise self._no_row(str(error)) from error
+        except ValueError as error:
+            raise RepeatedRowError(
+                f"Rows of the part {self.name!r} cannot be updated: {error}. Sum the gradients of "
+                "a row before they are pushed."
+            ) from error
+
+    def update_rows(self, rows: DistinctRows, gradient: np.ndarray) -> None:
+        """Apply the rule once to these rows, with a gradient for each."""
+        rule = self.rule
+        if self._row_update is None:
+            self._row_update = RowUpdate(rule, self.shape[1:], self.dtype)
+        shared = self._row_update.run(
+            rows,
+            np.ascontiguousarray(gradient),
+            self._bytes,
+            list(self._shared.values()),
+            self.iteration,
+        )
+        self._shared = dict(zip(self._shared, shared, strict=True))
+        self.iteration += 1
+        self.changed()
+
+    def update(self, gradient: np.ndarray) -> None:
+        self.update_rows(self.distinct(np.arange(self.rows)), gradient)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        return self._value[start:stop].copy()
+
+    def write(self, start: int, stop: int, value: np.ndarray) -> None:
+        self._value[start:stop] = value
+        self.changed()
+
+    def add(self, value: np.ndarray) -> None:
+        self._value += value
+        self.changed()
+
+    def attach(self, rule: Rule) -> None:
+        if not rule.sparse:
+            raise PartMismatchError(
+                f"The part {self.name!r} is a table; the rule {rule.name!r} is not for rows."
+            )
+        super().attach(rule)
+        self._row_update = None
+
+    def make_slots(self, slots: tuple[Slot, ...]) -> None:
+        self._order = [slot.name for slot in slots]
+        made = {
+            slot.name: memory.filled(self.slot_shape(slot), slot.dtype, slot.initial)
+            for slot in slots
+        }
+        self._following = {slot.name: made[slot.name] for slot in slots if slot.shape is None}
+        self._shared = {slot.name: made[slot.name] for slot in slots if slot.shape is not None}
+        self._bytes = [_row_bytes(each) for each in (self._value, *self._following.values())]
+
+    def slots(self) -> dict[str, np.ndarray]:
+        return {name: self._slot(name).copy() for name in self._order}
+
+    def write_slot(self, name: str, value: np.ndarray) -> None:
+        held = self._slot(name)
+        if (held.shape, held.dtype) != (value.shape, value.dtype):
+            raise PartMismatchError(
+                f"The slot {name!r} of the part {self.name!r} has shape {held.shape} and dtype "
+                f"{held.dtype}, not {value.shape} and {value.dtype}."
+            )
+        held[...] = value
+
+    def _slot(self, name: str) -> np.ndarray:
+        held = self._following.get(name, self._shared.get(name))
+        if held is None:
+            raise PartMismatchError(
+                f"The part {self.name!r} has no slot {name!r}; it has {self._order}."
+            )
+        return held
+
+    def _no_row(self, error: str) -> RowIndexError:
+        return RowIndexError(
+            f"The part {self.name!r} has the rows [0, {self.rows}): {error}. Ids are numbered "
+            f"from the part's first row, which is row {self.start} of the whole table."
+        )
+
+
+def _integers(part: str, ids: np.ndarray) -> np.ndarray:
+    if ids.ndim == 1 and ids.dtype in (np.int32, np.int64):
+        return np.ascontiguousarray(ids)
+    raise RequestError(
+        f"Ids of rows of the part {part!r} are of shape {ids.shape} and dtype {ids.dtype}; pass "
+        "a list of int32 or int64."
+    )
+
+
+def _row_bytes(array: np.ndarray) -> np.ndarray:
+    """The rows of a C-contiguous array, as bytes."""
+    width = int(np.prod(array.shape[1:], dtype=np.int64)) * array.dtype.itemsize
+    return array.reshape(-1).view(np.uint8).reshape(len(array), width)

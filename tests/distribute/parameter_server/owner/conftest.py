@@ -1,0 +1,77 @@
+"""An owner of parts, asked as its clients ask it, and rules made from Keras's optimizers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from drumline.distribute.parameter_server.owner import Owner
+from drumline.distribute.parameter_server.programs.update import export_update
+from drumline.distribute.parameter_server.transport.message import Message
+
+
+class Client:
+    """Asks an owner, and waits for its replies."""
+
+    def __init__(self, owner: Owner) -> None:
+        self.owner = owner
+        self._handlers = owner.handlers()
+
+    def start(self, op: str, header: dict[str, Any], arrays: Sequence[Any] = ()) -> Any:
+        return self._handlers[op](Message(header, [np.asarray(each) for each in arrays]))
+
+    def ask(self, op: str, header: dict[str, Any], arrays: Sequence[Any] = ()) -> Message:
+        reply = self.start(op, header, arrays)
+        return reply.result(10) if isinstance(reply, Future) else reply
+
+    def create(self, name: str, value: Any, table: bool = False, start: int = 0) -> None:
+        value = np.asarray(value)
+        header = {
+            "name": name,
+            "shape": list(value.shape),
+            "dtype": str(value.dtype),
+            "table": table,
+            "start": start,
+            "program": None,
+        }
+        self.ask("create", header, [value])
+
+    def attach(self, name: str, optimizer: keras.optimizers.Optimizer, rule: str = "r") -> None:
+        part = self.owner._parts.get(name)
+        program, slots = export_update(
+            optimizer, part.shape, str(part.dtype), part.is_table, platforms=("cpu",)
+        )
+        rate = {"learning_rate": float(optimizer.learning_rate)}
+        header = {"rule": rule, "sparse": part.is_table, "slots": slots, "values": rate}
+        self.ask("rule", header, [np.frombuffer(program, np.uint8)])
+        self.ask("attach", {"name": name, "rule": rule})
+
+    def push(self, name: str, kind: str, *arrays: Any, closure: str | None = None) -> bool:
+        header = {"closure": closure, "push": [{"name": name, "kind": kind}]}
+        (applied,) = self.ask("exchange", header, arrays).header["applied"]
+        return applied
+
+    def gather(self, name: str, ids: Any) -> np.ndarray:
+        return self.ask("exchange", {"gather": [{"name": name}]}, [np.asarray(ids)]).arrays[0]
+
+    def read(self, name: str, start: int | None = None, stop: int | None = None) -> np.ndarray:
+        return self.ask("read", {"name": name, "start": start, "stop": stop}).arrays[0]
+
+    def slots(self, name: str) -> dict[str, np.ndarray]:
+        reply = self.ask("slots", {"name": name})
+        return dict(zip(reply.header["slots"], reply.arrays, strict=True))
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client(Owner(0))
+
+
+@pytest.fixture
+def make_client() -> Callable[[int], Client]:
+    return lambda index: Client(Owner(index))
