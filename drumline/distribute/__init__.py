@@ -26,6 +26,13 @@ from drumline.distribute.input_options import InputOptions, InputReplicationMode
 from drumline.distribute.mirrored import MirroredStrategy
 from drumline.distribute.multi_worker_mirrored import MultiWorkerMirroredStrategy
 from drumline.distribute.one_device import OneDeviceStrategy
+from drumline.distribute.parameter_server import (
+    ParameterServerLostError,
+    ParameterServerStrategy,
+    Server,
+    ShardedVariable,
+    coordinator,
+)
 from drumline.distribute.per_replica import DistributedValues, PerReplica
 from drumline.distribute.processes import PeerLostError
 from drumline.distribute.reduce_op import ReduceOp
@@ -59,12 +66,16 @@ __all__ = [
     "MultiWorkerMirroredStrategy",
     "NcclAllReduce",
     "OneDeviceStrategy",
+    "ParameterServerLostError",
+    "ParameterServerStrategy",
     "PeerLostError",
     "PerReplica",
     "ReduceOp",
     "ReductionToOneDevice",
     "ReplicaContext",
     "RingAllReduce",
+    "Server",
+    "ShardedVariable",
     "Strategy",
     "StrategyExtended",
     "ValueContext",
@@ -72,6 +83,7 @@ __all__ = [
     "VariableAggregation",
     "VariableSynchronization",
     "cluster_resolver",
+    "coordinator",
     "experimental",
     "function",
     "get_replica_context",

@@ -11,6 +11,11 @@ from drumline.distribute.input import ValueContext
 from drumline.distribute.multi_worker_mirrored import (
     MultiWorkerMirroredStrategy as _MultiWorkerMirroredStrategy,
 )
+from drumline.distribute.parameter_server import (
+    ParameterServerStrategy,
+    coordinator,
+    partitioners,
+)
 
 __all__ = [
     "CollectiveCommunication",
@@ -18,7 +23,10 @@ __all__ = [
     "CommunicationOptions",
     "MultiWorkerMirroredStrategy",
     "Optional",
+    "ParameterServerStrategy",
     "ValueContext",
+    "coordinator",
+    "partitioners",
 ]
 
 

@@ -15,6 +15,7 @@ from drumline.keras import (
     placement,
     private,
     seeds,
+    server_variables,
     trainer,
     unbatched,
     whole_batch,
@@ -22,6 +23,7 @@ from drumline.keras import (
 from drumline.keras.callbacks import TensorBoard, stand_in_for_keras
 from drumline.keras.callbacks.stand_in import KERAS_OWN
 from drumline.keras.chief_writes import write_from_the_chief
+from drumline.keras.parameter_server.dispatch import on_servers, refuse_on_servers
 from drumline.keras.patching import replace_method
 from drumline.keras.state_attribute import leave_state_untracked
 
@@ -37,7 +39,7 @@ def install() -> None:
     for name in ("fit", "evaluate", "predict"):
         replace_method(model_class, name, _of_datasets)
     for name in ("train_on_batch", "test_on_batch", "predict_on_batch"):
-        replace_method(model_class, name, ownership.in_own_scope)
+        replace_method(model_class, name, _of_batches)
     replace_method(model_class, "make_train_function", trainer.make_train_function)
     replace_method(model_class, "make_test_function", trainer.make_test_function)
     replace_method(model_class, "make_predict_function", trainer.make_predict_function)
@@ -53,10 +55,24 @@ def install() -> None:
         replace_method(optimizer, "apply", optimizers.sum_over_replicas)
     replace_method(private.BaseOptimizer, "apply_gradients", optimizers.aggregate_if_asked)
     replace_method(private.Variable, "__init__", creation.create_at_once)
+    for name in ("_initialize", "_initialize_with_initializer"):
+        replace_method(private.Variable, name, server_variables.create_on_servers)
+    for owner in (private.BaseOptimizer, keras.random.SeedGenerator):
+        replace_method(owner, "__init__", server_variables.stay_on_the_chief)
+    replace_method(private.BaseOptimizer, "add_variable", server_variables.stay_on_the_chief)
+    replace_method(
+        private.BaseOptimizer,
+        "add_variable_from_reference",
+        server_variables.keep_beside_reference,
+    )
     leave_state_untracked()
     stand_in_for_keras()
     write_from_the_chief(TensorBoard, KERAS_OWN)
 
 
 def _of_datasets(method: Callable[..., Any]) -> Callable[..., Any]:
-    return ownership.in_own_scope(unbatched.hint_at_batch(method))
+    return ownership.in_own_scope(unbatched.hint_at_batch(on_servers(method)))
+
+
+def _of_batches(method: Callable[..., Any]) -> Callable[..., Any]:
+    return ownership.in_own_scope(refuse_on_servers(method))

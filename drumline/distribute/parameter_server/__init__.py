@@ -1,1 +1,25 @@
 """Parameter servers: variables that live on servers, and steps that workers run for a chief."""
+
+from drumline.distribute.parameter_server import coordinator, partitioners
+from drumline.distribute.parameter_server.errors import (
+    ClosureCancelledError,
+    ClosureError,
+    OutOfRangeError,
+    ParameterServerLostError,
+)
+from drumline.distribute.parameter_server.server import Server
+from drumline.distribute.parameter_server.server_variable import ServerVariable, ShardedVariable
+from drumline.distribute.parameter_server.strategy import ParameterServerStrategy
+
+__all__ = [
+    "ClosureCancelledError",
+    "ClosureError",
+    "OutOfRangeError",
+    "ParameterServerLostError",
+    "ParameterServerStrategy",
+    "Server",
+    "ServerVariable",
+    "ShardedVariable",
+    "coordinator",
+    "partitioners",
+]

@@ -18,6 +18,7 @@ from drumline.distribute.parameter_server.layout import Layout
 from drumline.distribute.parameter_server.partitioners import Partitioner
 from drumline.distribute.parameter_server.placement import RoundRobin
 from drumline.distribute.parameter_server.programs import export_initializer
+from drumline.distribute.parameter_server.rules import Rules
 from drumline.distribute.parameter_server.scheduled import being_scheduled
 from drumline.distribute.parameter_server.server_variable import move_to_servers
 from drumline.distribute.parameter_server.servers import Servers, rows_of
@@ -75,8 +76,9 @@ class ParameterServerStrategy(Strategy):
         self.timeout_seconds = timeout_seconds
         self.servers = Servers(peers.connector(timeout_seconds), server_addresses)
         self.servers.ask_all("stats", {})
+        self.rules = Rules(self.servers)
         self._placement = RoundRobin(len(server_addresses), variable_partitioner)
-        self._layouts: dict[str, Layout] = {}
+        self.layouts: dict[str, Layout] = {}
         self._tables: set[str] = set()
         self.coordinator: Any = None
 
@@ -130,7 +132,7 @@ class ParameterServerStrategy(Strategy):
             self.servers.result(server, future)
         move_to_servers(variable, layout, self.servers)
         set_owner(variable, self)
-        self._layouts[layout.key] = layout
+        self.layouts[layout.key] = layout
         if table:
             self._tables.add(layout.key)
 
@@ -163,7 +165,7 @@ class ParameterServerStrategy(Strategy):
         for server, address in enumerate(self.servers.addresses):
             kept = [
                 f"{layout.path}[{part.start}:{part.stop}]"
-                for layout in self._layouts.values()
+                for layout in self.layouts.values()
                 for part in layout.parts
                 if part.server == server
             ]

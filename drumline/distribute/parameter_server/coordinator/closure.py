@@ -33,6 +33,7 @@ class Closure:
     name: str
     function: ScheduledFunction
     arrays: Sequence[np.ndarray]
+    iterators: Sequence[int] = ()
     result: RemoteValue = field(default_factory=RemoteValue)
 
     def header(self) -> dict[str, Any]:
@@ -40,11 +41,20 @@ class Closure:
         return {
             "name": self.name,
             "function": self.function.number,
-            "iterators": self.function.draws,
+            "iterators": self.draws(),
             "arrays": len(self.arrays),
         }
+
+    def draws(self) -> list[tuple[int, int]]:
+        """For each iterator, its number and how many elements the function draws."""
+        return list(zip(self.iterators, self.function.draws, strict=True))
+
+
+def next_number() -> int:
+    """A number that no closure and no function of this process has yet."""
+    return next(_numbers)
 
 
 def next_name(session: str) -> str:
     """A name for a new closure."""
-    return f"{session}:{next(_numbers)}"
+    return f"{session}:{next_number()}"

@@ -15,6 +15,7 @@ import jax
 
 from drumline.distribute.input import InputContext
 from drumline.distribute.parameter_server import peers
+from drumline.distribute.parameter_server.coordinator.applied import Applied
 from drumline.distribute.parameter_server.coordinator.closure import Closure, next_name
 from drumline.distribute.parameter_server.coordinator.closure_queue import ClosureQueue
 from drumline.distribute.parameter_server.coordinator.function import ScheduledFunctions
@@ -23,6 +24,7 @@ from drumline.distribute.parameter_server.coordinator.per_worker import (
     PerWorkerIterator,
 )
 from drumline.distribute.parameter_server.coordinator.remote_value import RemoteValue
+from drumline.distribute.parameter_server.coordinator.tracing import Tracing
 from drumline.distribute.parameter_server.coordinator.worker_handle import Order, WorkerHandle
 from drumline.distribute.parameter_server.dataset_functions import SentFunction, made
 from drumline.distribute.parameter_server.strategy import ParameterServerStrategy
@@ -61,7 +63,8 @@ class ClusterCoordinator:
         self._strategy = strategy
         self.session = secrets.token_hex(8)
         self.queue = ClosureQueue()
-        self._functions = ScheduledFunctions(strategy)
+        self._functions = ScheduledFunctions(Tracing(strategy))
+        self._applied = Applied(strategy.servers)
         self._numbers = itertools.count()
         self._orders: list[Callable[[Connection], Order]] = []
         self._orders_lock = threading.Lock()
@@ -96,9 +99,9 @@ class ClusterCoordinator:
             Exception: what a function that was scheduled before failed with. Those that had not
                 run yet are cancelled then, and the coordinator can be used again.
         """
-        function, arrays = self._functions.get(fn, args or (), kwargs or {})
-        self._functions.send_learning_rates()
-        closure = Closure(next_name(self.session), function, arrays)
+        call = self._functions.call(fn, args or (), kwargs or {})
+        self._strategy.rules.send_learning_rates()
+        closure = Closure(next_name(self.session), call.function, call.arrays, call.iterators)
         self.queue.put(closure)
         return closure.result
 
@@ -111,7 +114,7 @@ class ClusterCoordinator:
         try:
             self.queue.wait()
         finally:
-            self._functions.forget_applied(self.session)
+            self._applied.forget()
 
     def done(self) -> bool:
         """Whether all scheduled functions have run.
@@ -186,6 +189,11 @@ class ClusterCoordinator:
             orders = list(self._orders)
         for order in orders:
             yield order(connection)
+
+    def ended(self, closure: Closure) -> None:
+        """A closure has run, and no worker will run it again."""
+        self._applied.ended(closure)
+        self.queue.finished(closure)
 
     def in_background(self, fn: Callable[..., None], *args: Any) -> None:
         """Do something that takes long for a worker, apart from the worker's thread."""

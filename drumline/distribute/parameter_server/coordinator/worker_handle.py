@@ -172,7 +172,7 @@ class WorkerHandle:
 
     def _resume(self, closures: list[Closure]) -> None:
         names = [closure.name for closure in closures]
-        draws = {closure.name: closure.function.draws for closure in closures}
+        draws = {closure.name: closure.draws() for closure in closures}
         self._submit("resume", {"closures": names, "iterators": draws}, [], closures)
 
     def _submit(
@@ -258,7 +258,7 @@ class WorkerHandle:
             return
         self.completed += 1
         closure.result.set_value(closure.function.result(arrays))
-        self._coordinator.queue.finished(closure)
+        self._coordinator.ended(closure)
 
 
 def _error_of(answer: dict[str, Any], worker: int) -> Exception:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,7 @@ class Closure:
         iterators: for each iterator it draws from, its number and how many elements.
         arguments: the arrays the chief passed.
         answer: gets the header and the arrays of the reply.
-        batch: the leaves of the drawn elements, once drawn.
+        batch: for each iterator the elements drawn from it so far, each a list of leaves.
     """
 
     name: str
@@ -27,4 +28,13 @@ class Closure:
     iterators: list[tuple[int, int]]
     arguments: list[np.ndarray]
     answer: Future[tuple[dict[str, Any], list[np.ndarray]]] = field(default_factory=Future)
-    batch: list[Any] | None = None
+    batch: dict[int, list[list[Any]]] = field(default_factory=dict)
+
+    def draw(self, draw: Callable[[int], list[Any]]) -> list[Any]:
+        """Draw the elements that are missing, and give the leaves of all arguments."""
+        for number, times in self.iterators:
+            drawn = self.batch.setdefault(number, [])
+            while len(drawn) < times:
+                drawn.append(draw(number))
+        elements = [element for number, _ in self.iterators for element in self.batch[number]]
+        return [*self.arguments, *(leaf for element in elements for leaf in element)]

@@ -20,14 +20,19 @@ class Functions:
         self._held: dict[str, Closure] = {}
 
     def add(
-        self, number: int, form: Form, program: bytes, layouts: Sequence[dict[str, Any]]
+        self,
+        number: int,
+        form: Form,
+        program: bytes,
+        layouts: Sequence[dict[str, Any]],
+        rules: dict[str, Any],
     ) -> None:
         """Take a function for arguments of one form."""
         if (number, form) in self._functions:
             return
         places = [Layout.from_json(layout) for layout in layouts]
         self._functions[number, form] = Function(
-            StepProgram.from_bytes(program), {layout.key: layout for layout in places}
+            StepProgram.from_bytes(program), {layout.key: layout for layout in places}, rules
         )
 
     def get(self, number: int, leaves: Sequence[Any]) -> Function:
@@ -46,6 +51,6 @@ class Functions:
         """Keep a closure with the batch it has drawn until the chief sends its program."""
         self._held[closure.name] = closure
 
-    def release(self, name: str) -> Closure | None:
-        """The closure that waited, None if there is none of the name."""
-        return self._held.pop(name, None)
+    def release(self, name: str) -> Closure:
+        """The closure of this name that waited."""
+        return self._held.pop(name)

@@ -23,6 +23,8 @@ from drumline.distribute.parameter_server.worker.functions import Functions
 from drumline.distribute.parameter_server.worker.messages import Exchange
 from drumline.distribute.parameter_server.worker.step import Step
 
+_GOLDEN = 0x9E3779B9
+
 AHEAD = 2
 """How many steps have asked for their rows before the first of them computes."""
 
@@ -44,11 +46,17 @@ class Pipeline:
         servers: makes the connections to the parameter servers, when first needed.
         functions: what closures run.
         datasets: from which they draw.
+        worker: the number of this worker, by which its random draws differ from the others'.
     """
 
     def __init__(
-        self, servers: Callable[[], Servers], functions: Functions, datasets: Datasets
+        self,
+        servers: Callable[[], Servers],
+        functions: Functions,
+        datasets: Datasets,
+        worker: int,
     ) -> None:
+        self._worker = worker
         self._connect = servers
         self._functions = functions
         self._datasets = datasets
@@ -65,7 +73,9 @@ class Pipeline:
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Give the random generators that have none yet their first state."""
-        self._state = {**state, **self._state}
+        for key, value in state.items():
+            if key not in self._state:
+                self._state[key] = _of_worker(value, self._worker)
 
     def close(self) -> None:
         """End the thread when what it has begun is done."""
@@ -102,15 +112,10 @@ class Pipeline:
                 fail(closure, error)
 
     def _drawn(self, closure: Closure) -> Step:
-        if closure.batch is None:
-            closure.batch = [
-                leaf
-                for iterator, times in closure.iterators
-                for _ in range(times)
-                for leaf in self._datasets.draw(iterator)
-            ]
-        leaves = [*closure.arguments, *closure.batch]
-        return Step(closure, self._functions.get(closure.function, leaves), leaves)
+        leaves = closure.draw(self._datasets.draw)
+        step = Step(closure, self._functions.get(closure.function, leaves), leaves)
+        step.look_up(self._values, self._state)
+        return step
 
     def _exchanges(self) -> dict[int, Exchange]:
         return {server: Exchange() for server in range(len(self._connect()))}
@@ -165,6 +170,13 @@ class Pipeline:
         if following is not None:
             self._asked.append(Asked(following, replies))
         Completion(closure, results, [future for _, _, future in replies])
+
+
+def _of_worker(state: np.ndarray, worker: int) -> np.ndarray:
+    """A random generator's state ``(seed, count)`` for one of the workers."""
+    own = np.array(state)
+    own[0] ^= np.array(worker * _GOLDEN & 0x7FFFFFFF, own.dtype)
+    return own
 
 
 class Completion:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from drumline.distribute.parameter_server.layout import Layout, Part
-from drumline.distribute.parameter_server.programs import StepProgram, evaluate_ids, load
+from drumline.distribute.parameter_server.programs import (
+    Input,
+    Output,
+    StepProgram,
+    evaluate_ids,
+    load,
+    prepared,
+    unique_rows,
+)
 from drumline.distribute.parameter_server.worker.closure import Closure
 from drumline.distribute.parameter_server.worker.dense import DenseValues
 from drumline.distribute.parameter_server.worker.messages import Exchange
@@ -20,15 +29,18 @@ class Function:
     Args:
         program: what the chief traced.
         layouts: where the variables lie that it uses, by key.
+        rules: for each part of a variable that has a gradient, by which rule it is updated.
     """
 
-    def __init__(self, program: StepProgram, layouts: dict[str, Layout]) -> None:
+    def __init__(
+        self, program: StepProgram, layouts: dict[str, Layout], rules: dict[str, Any]
+    ) -> None:
         self.program = program
         self.layouts = layouts
+        self.rules = rules
         self.main = load(program)
-        kinds = [(spec["kind"], spec.get("key")) for spec in program.inputs]
-        self.dense = [key for kind, key in kinds if kind == "dense"]
-        self.tables = [key for kind, key in kinds if kind == "rows"]
+        wanted = [*program.inputs, *program.ids.inputs]
+        self.dense = sorted({each.key for each in wanted if each.kind == "dense" and each.key})
 
 
 class Step:
@@ -45,26 +57,23 @@ class Step:
         self._function = function
         self._leaves = leaves
         self._unique: dict[str, np.ndarray] = {}
-        self._inverse: dict[str, list[np.ndarray]] = {}
+        self._inverse: dict[str, np.ndarray] = {}
         self._rows: dict[str, np.ndarray] = {}
-        for key in function.tables:
-            self._number_rows(key)
 
-    def _number_rows(self, key: str) -> None:
-        """The distinct ids that the gathers of a table ask for, and where each gather finds its."""
-        gathers = evaluate_ids(self._function.program.ids[key], self._leaves)
-        ids = [np.asarray(each) for each in gathers]
-        flat = np.concatenate([each.ravel() for each in ids]) if len(ids) > 1 else ids[0].ravel()
-        unique, inverse = np.unique(flat, return_inverse=True)
-        self._unique[key] = unique
-        self._inverse[key] = []
-        start = 0
-        for each in ids:
-            mine = inverse[start : start + each.size].astype(np.int32).reshape(each.shape)
-            self._inverse[key].append(mine)
-            start += each.size
-        layout = self._function.layouts[key]
-        self._rows[key] = np.empty((flat.size, *layout.shape[1:]), np.dtype(layout.dtype))
+    def look_up(self, values: DenseValues, state: dict[str, Any]) -> None:
+        """Find out which rows of tables the step takes."""
+        ids_program = self._function.program.ids
+        if not ids_program.tables:
+            return
+
+        def value_of(wanted: Input) -> Any:
+            return self._value(wanted, values, state)
+
+        found = evaluate_ids(ids_program, self._leaves, value_of)
+        for key, ids in zip(ids_program.tables, found, strict=True):
+            self._unique[key], self._inverse[key] = unique_rows(ids)
+            layout = self._function.layouts[key]
+            self._rows[key] = np.empty((ids.size, *layout.shape[1:]), np.dtype(layout.dtype))
 
     def ask(self, exchanges: dict[int, Exchange], values: DenseValues) -> None:
         """Add to the messages, by server, what this step has to know."""
@@ -72,65 +81,62 @@ class Step:
             layout = self._function.layouts[key]
             for part in layout.parts:
                 name = layout.part_name(part)
-                exchanges[part.server].pull(
-                    name, values.version(name), _Noting(values, key, name).note
-                )
-        for key in self._function.tables:
+                note = functools.partial(values.update, key, name)
+                exchanges[part.server].pull(name, values.version(name), note)
+        for key, rows in self._rows.items():
             layout = self._function.layouts[key]
             for part, span in self._spans(key):
                 ids = self._unique[key][span] - part.start
                 exchanges[part.server].gather(
-                    layout.part_name(part), ids, _Filling(self._rows[key], span).fill
+                    layout.part_name(part), ids, functools.partial(_fill, rows, span)
                 )
 
     def run(self, values: DenseValues, state: dict[str, Any]) -> list[Any]:
         """Start the program; what it returns may still be under way."""
-        inputs = []
-        for spec in self._function.program.inputs:
-            kind = spec["kind"]
-            if kind == "dense":
-                inputs.append(values.value(self._function.layouts[spec["key"]]))
-            elif kind == "rows":
-                inputs.append(self._rows[spec["key"]])
-            elif kind == "inverse":
-                inputs.append(self._inverse[spec["key"]][spec["gather"]])
-            elif kind == "argument":
-                inputs.append(self._leaves[spec["index"]])
-            else:
-                inputs.append(state[spec["name"]])
-        return self._function.main(inputs)
+        wanted = self._function.program.inputs
+        return self._function.main([self._value(each, values, state) for each in wanted])
+
+    def _value(self, wanted: Input, values: DenseValues, state: dict[str, Any]) -> Any:
+        if wanted.kind == "argument":
+            return prepared(self._leaves[wanted.index or 0], wanted)
+        key = wanted.key or ""
+        if wanted.kind == "dense":
+            return values.value(self._function.layouts[key])
+        if wanted.kind == "rows":
+            return self._rows[key]
+        return self._inverse[key] if wanted.kind == "inverse" else state[key]
 
     def push(
         self, outputs: Sequence[Any], exchanges: dict[int, Exchange], state: dict[str, Any]
     ) -> list[np.ndarray]:
         """Add to the messages what the program wants written, and return its results."""
         results: dict[int, np.ndarray] = {}
-        for spec, output in zip(self._function.program.outputs, outputs, strict=True):
-            kind = spec["kind"]
-            if kind == "result":
-                results[spec["index"]] = np.asarray(output)
-            elif kind == "state":
-                state[spec["name"]] = output
+        for made, output in zip(self._function.program.outputs, outputs, strict=True):
+            if made.kind == "result":
+                results[made.index or 0] = np.asarray(output)
+            elif made.kind == "state":
+                state[made.key or ""] = output
             else:
-                self._push_one(spec, np.asarray(output), exchanges)
+                self._push_one(made, np.asarray(output), exchanges)
         return [results[index] for index in sorted(results)]
 
-    def _push_one(
-        self, spec: dict[str, Any], value: np.ndarray, exchanges: dict[int, Exchange]
-    ) -> None:
-        key = spec["key"]
+    def _push_one(self, made: Output, value: np.ndarray, exchanges: dict[int, Exchange]) -> None:
+        key = made.key or ""
         layout = self._function.layouts[key]
-        if spec["kind"] == "row_gradient":
+        if made.kind == "row_gradient":
             for part, span in self._spans(key):
                 ids = self._unique[key][span] - part.start
-                exchanges[part.server].push(
-                    layout.part_name(part), "rows", spec["rule"], [ids, value[span]]
-                )
+                name = layout.part_name(part)
+                exchanges[part.server].push(name, "rows", self._rule(name), [ids, value[span]])
             return
-        kind = "dense" if spec["kind"] == "gradient" else spec["kind"]
+        kind = "dense" if made.kind == "gradient" else made.kind
         for part in layout.parts:
             rows = value[part.start : part.stop] if layout.shape else value
-            exchanges[part.server].push(layout.part_name(part), kind, spec.get("rule"), [rows])
+            name = layout.part_name(part)
+            exchanges[part.server].push(name, kind, self._rule(name), [rows])
+
+    def _rule(self, part: str) -> Any:
+        return self._function.rules.get(part)
 
     def _spans(self, key: str) -> list[tuple[Part, slice]]:
         """For each part of a table that has some of the rows, which of them."""
@@ -146,17 +152,5 @@ class Step:
         ]
 
 
-class _Noting:
-    def __init__(self, values: DenseValues, key: str, name: str) -> None:
-        self._values, self._key, self._name = values, key, name
-
-    def note(self, version: int, value: np.ndarray) -> None:
-        self._values.update(self._key, self._name, version, value)
-
-
-class _Filling:
-    def __init__(self, rows: np.ndarray, span: slice) -> None:
-        self._rows, self._span = rows, span
-
-    def fill(self, rows: np.ndarray) -> None:
-        self._rows[self._span] = rows
+def _fill(rows: np.ndarray, span: slice, values: np.ndarray) -> None:
+    rows[span] = values

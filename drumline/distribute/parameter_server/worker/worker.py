@@ -25,11 +25,11 @@ _SERVERS_SECONDS = 60.0
 class Session:
     """What one chief has made here. A chief that starts again begins a new one."""
 
-    def __init__(self, name: str, servers: Callable[[], Servers]) -> None:
+    def __init__(self, name: str, servers: Callable[[], Servers], worker: int) -> None:
         self.name = name
         self.functions = Functions()
         self.datasets = Datasets()
-        self.pipeline = Pipeline(servers, self.functions, self.datasets)
+        self.pipeline = Pipeline(servers, self.functions, self.datasets, worker)
 
 
 class Worker:
@@ -79,10 +79,13 @@ class Worker:
         name = request.header["session"]
         with self._lock:
             if self._session is None or self._session.name != name:
-                former, self._session = self._session, Session(name, self._connected)
+                former, self._session = self._session, self._new_session(name)
                 if former is not None:
                     former.pipeline.close()
         return Message({"worker": self._task_index}, [])
+
+    def _new_session(self, name: str) -> Session:
+        return Session(name, self._connected, self._task_index)
 
     def _dataset(self, request: Message) -> Message:
         """Make a dataset: ``{dataset, workers}`` and the function, or ``local`` in one process."""
@@ -107,6 +110,7 @@ class Worker:
             form_from_json(header["form"]),
             program.tobytes(),
             header["layouts"],
+            header["rules"],
         )
         session.pipeline.set_state(dict(zip(header["state"], map(np.array, states), strict=True)))
         return Message({}, [])
@@ -129,8 +133,10 @@ class Worker:
     def _resume(self, request: Message) -> Future[Message]:
         """Run again what waited for a program: ``{closures: [names]}``."""
         session = self._of(request.header)
-        waiting = [session.functions.release(name) for name in request.header["closures"]]
-        return self._submit(session, [closure for closure in waiting if closure is not None])
+        closures = [session.functions.release(name) for name in request.header["closures"]]
+        for closure in closures:
+            closure.iterators = request.header["iterators"][closure.name]
+        return self._submit(session, closures)
 
     def _submit(self, session: Session, closures: list[Closure]) -> Future[Message]:
         answer: Future[Message] = Future()

@@ -1,0 +1,90 @@
+"""Which update the servers apply to which part, and with which learning rate."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any
+
+import numpy as np
+
+from drumline.distribute.parameter_server.layout import Layout, Part
+from drumline.distribute.parameter_server.programs import export_update
+from drumline.distribute.parameter_server.servers import Servers
+
+
+class Rules:
+    """The updates of optimizers, exported once for each shape and sent where they are used.
+
+    Args:
+        servers: the parameter servers.
+    """
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+        self._numbers = itertools.count()
+        self._optimizers: dict[int, Any] = {}
+        self._exported: dict[Any, tuple[str, bytes, Any]] = {}
+        self._sent: dict[int, set[tuple[int, str]]] = {}
+        self._attached: dict[str, tuple[str, int]] = {}
+        self._rates: dict[int, Any] = {}
+        self._lock = threading.RLock()
+
+    def attach(self, optimizer: Any, layout: Layout, part: Part, sparse: bool) -> str:
+        """The rule by which `optimizer` updates a part; the part's server knows it then.
+
+        Args:
+            optimizer: a Keras optimizer.
+            layout: of the variable.
+            part: of the layout.
+            sparse: whether it is given gradients of single rows.
+
+        Raises:
+            ValueError: if another optimizer updates the part already.
+        """
+        shape = layout.part_shape(part)
+        name = layout.part_name(part)
+        with self._lock:
+            self._optimizers[id(optimizer)] = optimizer
+            key = (id(optimizer), shape[1:] if sparse else shape, layout.dtype, sparse)
+            if key not in self._exported:
+                program, slots = export_update(optimizer, shape, layout.dtype, sparse)
+                self._exported[key] = (f"rule {next(self._numbers)}", program, slots)
+            rule, program, slots = self._exported[key]
+            before = self._attached.get(name)
+            if before == (rule, id(optimizer)):
+                return rule
+            if before is not None and before[1] != id(optimizer):
+                raise ValueError(
+                    f"Variable {layout.path!r} is already updated by another optimizer than "
+                    f"{optimizer.name!r}. Its optimizer state on the servers belongs to that one."
+                )
+            sent = self._sent.setdefault(id(optimizer), set())
+            if (part.server, rule) not in sent:
+                header = {"rule": rule, "sparse": sparse, "slots": slots}
+                self._servers.ask(part.server, "rule", header, [np.frombuffer(program, np.uint8)])
+                sent.add((part.server, rule))
+                self._send_rate(part.server, rule, _rate_of(optimizer))
+            self._servers.ask(part.server, "attach", {"name": name, "rule": rule})
+            self._attached[name] = (rule, id(optimizer))
+            return rule
+
+    def send_learning_rates(self) -> None:
+        """Tell the servers the learning rates that have changed on the chief."""
+        for number, optimizer in list(self._optimizers.items()):
+            held = getattr(optimizer, "_learning_rate", None)
+            current = getattr(held, "_value", held)
+            if self._rates.get(number) is current:
+                continue
+            with self._lock:
+                self._rates[number] = current
+                rate = _rate_of(optimizer)
+                for server, rule in self._sent.get(number, ()):
+                    self._send_rate(server, rule, rate)
+
+    def _send_rate(self, server: int, rule: str, rate: float) -> None:
+        self._servers.ask(server, "hyper", {"rule": rule, "values": {"learning_rate": rate}})
+
+
+def _rate_of(optimizer: Any) -> float:
+    return float(optimizer.learning_rate)

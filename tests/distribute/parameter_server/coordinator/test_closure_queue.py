@@ -1,0 +1,123 @@
+"""Closures are each given out, finished, given back or cancelled, and none is lost."""
+
+import threading
+
+import pytest
+
+from drumline.distribute.parameter_server.coordinator.closure import Closure
+from drumline.distribute.parameter_server.coordinator.closure_queue import ClosureQueue
+from drumline.distribute.parameter_server.coordinator.pace import FEWEST, MOST, Pace
+from drumline.distribute.parameter_server.errors import ClosureCancelledError
+
+
+def closures(count):
+    return [Closure(str(number), None, []) for number in range(count)]
+
+
+def filled(count):
+    queue, made = ClosureQueue(), closures(count)
+    for closure in made:
+        queue.put(closure)
+    return queue, made
+
+
+def test_closures_are_given_out_in_order():
+    queue, made = filled(5)
+    assert queue.take(2) == made[:2]
+    assert queue.take(9) == made[2:]
+    assert queue.take(1, timeout_seconds=0) == []
+
+
+def test_it_is_done_when_all_have_run():
+    queue, made = filled(2)
+    assert not queue.done()
+    queue.take(2)
+    assert not queue.done()
+    for closure in made:
+        queue.finished(closure)
+    assert queue.done()
+    assert queue.completed == 2
+    queue.wait()
+
+
+def test_closures_of_a_lost_worker_come_before_all_others():
+    queue, made = filled(4)
+    queue.give_back(queue.take(2))
+    assert queue.take(4) == made
+    assert queue.repeated == 2
+
+
+def test_an_error_cancels_what_waits_and_is_raised_once():
+    queue, made = filled(4)
+    first, second = queue.take(2)
+    queue.failed(first, RuntimeError("first"))
+    queue.failed(second, RuntimeError("second"))
+    for closure in made[2:]:
+        with pytest.raises(ClosureCancelledError):
+            closure.result.fetch()
+    with pytest.raises(RuntimeError, match="first"):
+        queue.put(made[3])
+    assert queue.done()
+    (again,) = closures(1)
+    queue.put(again)
+    assert queue.take(1) == [again]
+
+
+def test_wait_raises_when_those_that_run_have_ended():
+    queue, _ = filled(3)
+    first, second = queue.take(2)
+    queue.failed(first, RuntimeError("first"))
+    ended = []
+
+    def end():
+        ended.append(True)
+        queue.finished(second)
+
+    timer = threading.Timer(0.05, end)
+    timer.start()
+    with pytest.raises(RuntimeError, match="first"):
+        queue.wait()
+    assert ended
+    timer.join()
+
+
+def test_given_back_after_an_error_is_cancelled():
+    queue, _ = filled(2)
+    first, second = queue.take(2)
+    queue.failed(first, RuntimeError("first"))
+    queue.give_back([second])
+    with pytest.raises(ClosureCancelledError):
+        second.result.fetch()
+
+
+def test_a_full_queue_makes_the_chief_wait():
+    queue = ClosureQueue(most=2)
+    for closure in closures(2):
+        queue.put(closure)
+    (third,) = closures(1)
+    thread = threading.Thread(target=queue.put, args=(third,))
+    thread.start()
+    thread.join(0.05)
+    assert thread.is_alive()
+    queue.take(1)
+    thread.join(10)
+    assert not thread.is_alive()
+    assert queue.take(2)[1] is third
+
+
+def test_a_stopped_queue_gives_nothing():
+    queue, _ = filled(1)
+    queue.stop()
+    assert queue.take(1) == []
+
+
+def test_fast_workers_are_given_many_closures_and_slow_ones_few():
+    fast, slow = Pace(), Pace()
+    fast.started()
+    slow.started()
+    for _ in range(100):
+        fast.finished(1)
+        slow._last -= 1.0
+        slow.finished(1)
+    assert fast.on_hand == MOST
+    assert slow.on_hand == FEWEST
