@@ -1,0 +1,210 @@
+"""Where the batches of steps come from: from the chief, or from the workers' own datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+
+from drumline.data import INFINITE_CARDINALITY, Dataset
+from drumline.distribute import InputContext
+from drumline.distribute.parameter_server.coordinator import ClusterCoordinator
+from drumline.keras import private
+from drumline.keras.class_weights import require_targets_alone
+from drumline.keras.parameter_server.dataset_creator import DatasetCreator
+from drumline.keras.parameter_server.steps import Steps
+
+Group = tuple[int, int, list[tuple[Any, ...]]]
+
+
+class FedSource:
+    """The chief goes through the input and sends a batch with each step: every batch once.
+
+    Args:
+        iterator: Keras's own iterator over epochs.
+    """
+
+    outstanding_per_worker = 32
+    class_weight: Mapping[int, float] | None = None
+
+    def __init__(self, iterator: Any) -> None:
+        self._iterator = iterator
+
+    @property
+    def num_batches(self) -> int | None:
+        """The steps of an epoch, None if only its end shows it."""
+        count: int | None = self._iterator.num_batches
+        return count
+
+    def build(self, model: keras.Model) -> None:
+        """Give the model the shapes of a batch."""
+        model._symbolic_build(iterator=self._iterator)
+        self._iterator.reset()
+
+    def restart(self) -> None:
+        """Go through the input from its start."""
+        self._iterator.reset()
+
+    def epoch(self) -> Iterator[Group]:
+        """For each execution its first and last step, and the arguments of each of its steps."""
+        with self._iterator.catch_stop_iteration():
+            for first, last, batches in self._iterator:
+                yield first, last, [(batch,) for batch in batches]
+
+    def function(self, steps: Steps) -> Callable[..., Any]:
+        """The form of the steps that takes these arguments."""
+        return steps.on_batch
+
+
+class DrawnSource:
+    """Each worker draws batches from a dataset of its own.
+
+    Args:
+        coordinator: of the workers.
+        dataset_fn: makes a worker's dataset from its `InputContext`.
+        steps: how many steps make an epoch.
+        steps_per_execution: how many of them the callbacks see as one.
+        class_weight: weights by class.
+    """
+
+    outstanding_per_worker = 512
+
+    def __init__(
+        self,
+        coordinator: ClusterCoordinator,
+        dataset_fn: Callable[[InputContext], Dataset],
+        steps: int,
+        steps_per_execution: int,
+        class_weight: Mapping[int, float] | None,
+    ) -> None:
+        self.num_batches = steps
+        self.class_weight = class_weight
+        self._steps_per_execution = steps_per_execution
+        self._dataset = coordinator.create_per_worker_dataset(dataset_fn)
+        if class_weight:
+            require_targets_alone(self._dataset.element_spec)
+        self._iterator = iter(self._dataset)
+        self._drawn = False
+
+    def build(self, model: keras.Model) -> None:
+        """Give the model the shapes of a batch."""
+        model._symbolic_build(data_batch=_example(self._dataset.element_spec))
+
+    def restart(self) -> None:
+        """Go through every worker's dataset from its start."""
+        if self._drawn:
+            self._iterator = iter(self._dataset)
+            self._drawn = False
+
+    def epoch(self) -> Iterator[Group]:
+        """For each execution its first and last step, and the arguments of each of its steps."""
+        self._drawn = True
+        for first in range(0, self.num_batches, self._steps_per_execution):
+            count = min(self._steps_per_execution, self.num_batches - first)
+            yield first, first + count - 1, [(self._iterator,)] * count
+
+    def function(self, steps: Steps) -> Callable[..., Any]:
+        """The form of the steps that takes these arguments."""
+        return steps.on_next
+
+
+Source = FedSource | DrawnSource
+
+
+def source_of(
+    coordinator: ClusterCoordinator,
+    x: Any,
+    *,
+    steps: int | None,
+    steps_argument: str,
+    steps_per_execution: int = 1,
+    class_weight: Mapping[int, float] | None = None,
+    **options: Any,
+) -> Source:
+    """The source of the steps that Keras was given `x` for.
+
+    Args:
+        coordinator: of the workers.
+        x: arrays, a `Dataset`, a `DatasetCreator`, or a function of an `InputContext`.
+        steps: how many steps make an epoch, if it was said.
+        steps_argument: the name of the argument that says it.
+        steps_per_execution: how many steps the callbacks see as one.
+        class_weight: weights by class.
+        options: ``y``, ``sample_weight``, ``batch_size`` and ``shuffle``, as Keras has them.
+
+    Raises:
+        ValueError: without `steps` for a function or a dataset without end.
+    """
+    dataset_fn = _dataset_function(x)
+    if dataset_fn is None:
+        iterator = private.EpochIterator(
+            x,
+            steps_per_epoch=steps,
+            steps_per_execution=steps_per_execution,
+            class_weight=class_weight,
+            **options,
+        )
+        return FedSource(iterator)
+    for name in ("y", "sample_weight"):
+        if options.get(name) is not None:
+            raise ValueError(
+                f"`{name}` cannot be given beside {type(x).__name__}: let the dataset's elements "
+                "be (x, y) or (x, y, sample_weight)."
+            )
+    if steps is None:
+        raise ValueError(
+            f"`{steps_argument}` is needed: with {_described(x)} only you know how many steps make "
+            f"an epoch. Every worker draws batches of its own; {steps_argument} counts the steps "
+            "of all workers."
+        )
+    return DrawnSource(coordinator, dataset_fn, steps, steps_per_execution, class_weight)
+
+
+class Share:
+    """Every worker's part of a dataset without end: each element goes to one of them.
+
+    Args:
+        dataset: the whole.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+
+    def __call__(self, context: InputContext) -> Dataset:
+        """The elements of the worker that the context names."""
+        return self._dataset.shard(context.num_input_pipelines, context.input_pipeline_id)
+
+
+def _dataset_function(x: Any) -> Callable[[InputContext], Dataset] | None:
+    if isinstance(x, DatasetCreator):
+        return x
+    if isinstance(x, Dataset):
+        return Share(x) if x.cardinality() == INFINITE_CARDINALITY else None
+    if callable(x) and not isinstance(x, keras.utils.PyDataset):
+        return DatasetCreator(x)
+    return None
+
+
+def _described(x: Any) -> str:
+    if isinstance(x, Dataset):
+        return "a dataset that never ends"
+    return "a DatasetCreator" if isinstance(x, DatasetCreator) else "a function"
+
+
+def _example(spec: Any) -> Any:
+    """Shapes and dtypes of a batch."""
+
+    def example(leaf: Any) -> jax.ShapeDtypeStruct:
+        shape = leaf.shape
+        if not shape or None in shape[1:]:
+            raise ValueError(
+                "The model is not built, and the elements of the dataset have shapes that are not "
+                f"known or no batches: {spec}. Batch the dataset, or build the model first, for "
+                "example by `keras.Input`."
+            )
+        return jax.ShapeDtypeStruct((shape[0] or 2, *shape[1:]), np.dtype(leaf.dtype))
+
+    return jax.tree.map(example, spec)
