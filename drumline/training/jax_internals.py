@@ -238,3 +238,39 @@ def refusing_primitive(name: str, refuse: Callable[[str], None]) -> Primitive:
 def tangent_type(value: Any) -> Any:
     """The type of a tangent of `value`."""
     return core.typeof(value).to_tangent_aval()
+
+
+def is_literal(atom: Any) -> bool:
+    """Whether an equation's operand is a constant written into it."""
+    return isinstance(atom, core.Literal)
+
+
+def bind(eqn: Any, operands: Sequence[Any], **changed: Any) -> list[Any]:
+    """What the equation gives for `operands`, some of its parameters `changed`; always a list."""
+    params = eqn.primitive.get_bind_params({**eqn.params, **changed})
+    functions, named = params if isinstance(params, tuple) else ((), params)
+    with eqn.ctx.manager:
+        outputs = eqn.primitive.bind(*functions, *operands, **named)
+    return list(outputs) if eqn.primitive.multiple_results else [outputs]
+
+
+def source_line(eqn: Any) -> str:
+    """Where the user wrote what became this equation: file, line and function."""
+    return str(source_info_util.summarize(eqn.source_info))
+
+
+def without_dead_code(jaxpr: Jaxpr) -> tuple[Jaxpr, list[bool]]:
+    """The program without what its outputs do not need, and for each input whether it is left."""
+    return partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
+
+
+def opened(program: Any) -> tuple[Jaxpr, Sequence[Any]]:
+    """A program of an equation's parameters, and its constants."""
+    if isinstance(program, core.ClosedJaxpr):
+        return program.jaxpr, program.consts
+    return program, ()
+
+
+def is_program(param: Any) -> bool:
+    """Whether a parameter of an equation is a program."""
+    return isinstance(param, (core.ClosedJaxpr, core.Jaxpr))

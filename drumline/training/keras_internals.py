@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -98,3 +100,45 @@ def submetrics(value: Any) -> list[Any]:
 def seed_generators(layer: Any) -> list[Any]:
     """The seed generators that a layer holds."""
     return list(layer._seed_generators)
+
+
+def with_gradients(optimizer: Any, gradients: Any, variables: Any) -> tuple[list[Any], list[Any]]:
+    """The gradients that are not None, and their variables; Keras warns of the others.
+
+    Raises:
+        ValueError: if all are None.
+    """
+    kept, theirs = optimizer._filter_empty_gradients(list(gradients), list(variables))
+    return list(kept), list(theirs)
+
+
+def clipped_gradients(optimizer: Any, gradients: list[Any]) -> list[Any]:
+    """Gradients clipped as the optimizer does: by value, norm or global norm."""
+    return list(optimizer._clip_gradients(gradients))
+
+
+def decays_weights(optimizer: Any, variable: Any) -> bool:
+    """Whether the optimizer has weight decay, and does not exclude the variable from it."""
+    return bool(optimizer.weight_decay) and bool(optimizer._use_weight_decay(variable))
+
+
+def learning_rate_of(optimizer: Any) -> Any:
+    """The optimizer's schedule or function for its learning rate, or the variable that holds it."""
+    return optimizer._learning_rate
+
+
+def resize(variable: Any, shape: tuple[int | None, ...]) -> None:
+    """Let `variable` take values of another shape; a size of None is any."""
+    variable._shape = shape
+
+
+@contextlib.contextmanager
+def outside_scopes() -> Iterator[None]:
+    """Within the block no stateless scope is open: variables are made with their values."""
+    state = thread_state()
+    before = state.get("stateless_scope")
+    state["stateless_scope"] = None
+    try:
+        yield
+    finally:
+        state["stateless_scope"] = before

@@ -1,0 +1,203 @@
+"""Splitting a recorded step into ids, rows and the program between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from drumline.distribute.parameter_server.programs.deltas import added_terms
+from drumline.distribute.parameter_server.programs.errors import StepError, WholeTableReadError
+from drumline.distribute.parameter_server.programs.exporting import export_function
+from drumline.distribute.parameter_server.programs.ids_split import Accesses, split_ids
+from drumline.distribute.parameter_server.programs.recorded_step import RecordedStep
+from drumline.distribute.parameter_server.programs.rows import Rows, Uniform, is_special
+from drumline.distribute.parameter_server.programs.slots import Input, Output
+from drumline.distribute.parameter_server.programs.step_program import StepProgram
+from drumline.distribute.parameter_server.programs.table_access import TableInterpreter
+from drumline.training import jax_internals
+
+
+class Split:
+    """A recorded step with its variables told apart.
+
+    Args:
+        step: the step.
+        key_of: gives a variable's key.
+        is_table: says of which variables there are only rows.
+    """
+
+    def __init__(
+        self,
+        step: RecordedStep,
+        key_of: Callable[[Any], str],
+        is_table: Callable[[Any], bool],
+    ) -> None:
+        self._step = step
+        self._keys = {id(variable): key_of(variable) for variable in step.variables}
+        for update in step.updates:
+            self._keys.setdefault(id(update.variable), key_of(update.variable))
+        concerned = [*step.variables, *(update.variable for update in step.updates)]
+        self._tables = {
+            self._keys[id(variable)]: variable for variable in concerned if is_table(variable)
+        }
+        self._shapes = {key: tuple(table.shape) for key, table in self._tables.items()}
+        self._paths = {key: table.path for key, table in self._tables.items()}
+        self._writes: list[tuple[str, Any, list[int] | None]] = []
+        self._jaxpr = self._with_deltas()
+
+    def program(self, platforms: Sequence[str]) -> StepProgram:
+        """The step as programs.
+
+        Raises:
+            WholeTableReadError: if it needs more of a table than some rows.
+        """
+        given = self._given()
+        accesses, ids = split_ids(
+            self._evaluate,
+            [each for each in given if each.kind != "rows"],
+            self._shapes,
+            platforms,
+        )
+        inputs = self._inputs(given, accesses)
+        outputs: list[Output] = []
+
+        def main(*arrays: Any) -> list[Any]:
+            return self._main(inputs, arrays, accesses, outputs)
+
+        specs = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in inputs]
+        compiled = export_function(main, specs, platforms)
+        return StepProgram(tuple(inputs), tuple(outputs), ids, tuple(self._step.applied), compiled)
+
+    def _with_deltas(self) -> Any:
+        """The program with the terms that are added to variables instead of their new values."""
+        step, jaxpr = self._step, self._step.program.jaxpr
+        first_written = len(jaxpr.outvars) - len(step.written)
+        outputs = list(jaxpr.outvars[:first_written])
+        old = dict(zip(map(id, step.variables), jaxpr.invars, strict=False))
+        for variable, new in zip(step.written, jaxpr.outvars[first_written:], strict=True):
+            key = self._keys[id(variable)]
+            if key in self._tables:
+                raise StepError(
+                    f"The table {variable.path!r} is assigned in a step. Workers have only the "
+                    "rows that they look up: let an optimizer update it, or let it be no table."
+                )
+            is_state = id(variable) in step.states
+            terms = None if is_state else added_terms(jaxpr, old[id(variable)], new)
+            if terms is None:
+                outputs.append(new)
+                self._writes.append(("state" if is_state else "assign", variable, None))
+            elif terms:
+                outputs += [term for _, term in terms]
+                self._writes.append(("add", variable, [sign for sign, _ in terms]))
+        changed = jax_internals.linear_jaxpr(jaxpr, jaxpr.invars, outputs, jaxpr.eqns)
+        pruned, used = jax_internals.without_dead_code(changed)
+        self._used = used
+        return pruned
+
+    def _given(self) -> list[Input]:
+        """What the pruned program takes."""
+        step = self._step
+        described = []
+        for variable in step.variables:
+            key = self._keys[id(variable)]
+            kind: Any = "state" if id(variable) in step.states else "dense"
+            if key in self._tables:
+                kind = "rows"
+            dtype = jnp.dtype(variable._dtype).name
+            described.append(Input(kind, key, None, tuple(variable.shape), dtype))
+        for index, spec in enumerate(step.arguments):
+            described.append(Input("argument", None, index, spec.shape, spec.dtype.name))
+        return [each for each, used in zip(described, self._used, strict=True) if used]
+
+    def _inputs(self, given: Sequence[Input], accesses: Accesses) -> list[Input]:
+        """What the main program takes: of tables the rows and where they go."""
+        inputs = []
+        for each in given:
+            if each.kind == "rows":
+                assert each.key is not None
+                count = accesses.counts.get(each.key, 0)
+                each = Input("rows", each.key, None, (count, *each.shape[1:]), each.dtype)
+            inputs.append(each)
+        inputs += [
+            Input("inverse", key, None, (count,), "int32") for key, count in accesses.counts.items()
+        ]
+        return inputs
+
+    def _evaluate(self, locate: Any, values: dict[Any, Any], counts: dict[str, int]) -> list[Any]:
+        """The program's outputs, from the values of what it takes, tables' rows among them."""
+        interpreter = TableInterpreter(self._shapes, self._paths, counts, locate)
+        arguments = []
+        for each in self._given():
+            if each.kind == "rows":
+                assert each.key is not None
+                rows = values.get(("rows", each.key))
+                if rows is None:
+                    rows = jnp.zeros((counts[each.key], *each.shape[1:]), each.dtype)
+                arguments.append(Rows(rows, each.shape, each.key, False))
+            else:
+                arguments.append(values[each.kind, each.key if each.index is None else each.index])
+        return interpreter.evaluate(self._jaxpr, self._step.program.consts, arguments)
+
+    def _main(
+        self,
+        inputs: Sequence[Input],
+        arrays: Sequence[Any],
+        accesses: Accesses,
+        outputs: list[Output],
+    ) -> list[Any]:
+        values = {
+            (each.kind, each.key if each.index is None else each.index): array
+            for each, array in zip(inputs, arrays, strict=True)
+        }
+        locate = accesses.locator({key: values["inverse", key] for key in accesses.counts})
+        counts = {key: accesses.counts.get(key, 0) for key in self._tables}
+        found = self._evaluate(locate, values, counts)
+        outputs.clear()
+        made: list[Any] = []
+
+        def put(kind: Any, array: Any, key: Any = None, index: Any = None, by: Any = None) -> None:
+            array = jnp.asarray(array)
+            outputs.append(Output(kind, key, index, by, array.shape, array.dtype.name))
+            made.append(array)
+
+        results = self._step.results.num_leaves
+        for index in range(results):
+            put("result", self._whole(found[index], index), index=index)
+        for number, update in enumerate(self._step.updates):
+            key = self._keys[id(update.variable)]
+            value = found[results + number]
+            if key not in self._tables:
+                put("gradient", self._whole(value, results + number), key, by=update.optimizer)
+            elif isinstance(value, Rows) and value.zero_elsewhere and value.group == key:
+                put("row_gradient", value.value, key, by=update.optimizer)
+            elif not (isinstance(value, Uniform) and value.is_zero):
+                self._refuse(key, results + number)
+        self._put_writes(found, results + len(self._step.updates), put)
+        return made
+
+    def _put_writes(self, found: Sequence[Any], position: int, put: Callable[..., None]) -> None:
+        for kind, variable, signs in self._writes:
+            key = self._keys[id(variable)]
+            width = 1 if signs is None else len(signs)
+            terms = [self._whole(found[position + i], position + i) for i in range(width)]
+            position += width
+            if signs is not None:
+                shape, dtype = tuple(variable.shape), variable._dtype
+                total = sum(sign * term for sign, term in zip(signs, terms, strict=True))
+                terms = [jnp.broadcast_to(jnp.asarray(total, dtype), shape)]
+            put(kind, terms[0], key)
+
+    def _whole(self, value: Any, position: int) -> Any:
+        if isinstance(value, Rows):
+            self._refuse(value.group, position)
+        return value.whole() if is_special(value) else value
+
+    def _refuse(self, key: str, position: int) -> Any:
+        output = self._jaxpr.outvars[position]
+        eqn = next((eqn for eqn in self._jaxpr.eqns if output in eqn.outvars), None)
+        line = "the step's results" if eqn is None else jax_internals.source_line(eqn)
+        name = "return" if eqn is None else eqn.primitive.name
+        raise WholeTableReadError(key, self._paths[key], name, line)
