@@ -89,7 +89,7 @@ class Updates:
             raise OptimizerError(
                 f"Variable {variable.path!r} is given to an optimizer twice in one step; the "
                 f"second time to {optimizer.name!r}. On parameter servers a step updates each "
-                "variable once, with one optimizer: add the gradients up, or schedule two functions."
+                "variable once, with one optimizer: add the gradients up, or use two functions."
             )
         if getattr(variable, "overwrite_with_gradient", False):
             raise OptimizerError(
