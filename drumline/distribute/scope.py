@@ -53,6 +53,16 @@ def enter(strategy: Strategy) -> Iterator[Strategy]:
         _entered.reset(token)
 
 
+@contextlib.contextmanager
+def left() -> Iterator[None]:
+    """No strategy is in force until the block ends."""
+    token = _entered.set(None)
+    try:
+        yield
+    finally:
+        _entered.reset(token)
+
+
 def _default_device(device: jax.Device) -> contextlib.AbstractContextManager[object]:
     if device == jax.local_devices()[0]:
         return contextlib.nullcontext()

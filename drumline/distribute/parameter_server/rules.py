@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from drumline.distribute import scope
 from drumline.distribute.parameter_server.layout import Layout, Part
 from drumline.distribute.parameter_server.programs import export_update
 from drumline.distribute.parameter_server.servers import Servers
@@ -48,7 +49,8 @@ class Rules:
             self._optimizers[id(optimizer)] = optimizer
             key = (id(optimizer), shape[1:] if sparse else shape, layout.dtype, sparse)
             if key not in self._exported:
-                program, slots = export_update(optimizer, shape, layout.dtype, sparse)
+                with scope.left():
+                    program, slots = export_update(optimizer, shape, layout.dtype, sparse)
                 self._exported[key] = (f"rule {next(self._numbers)}", program, slots)
             rule, program, slots = self._exported[key]
             before = self._attached.get(name)

@@ -20,4 +20,7 @@ def coordinator_of(model: keras.Model) -> ClusterCoordinator:
     Raises:
         TypeError: if that is no `ParameterServerStrategy`.
     """
-    return ClusterCoordinator(strategy_of(model))
+    strategy = strategy_of(model)
+    if not isinstance(strategy, ParameterServerStrategy):
+        raise TypeError(f"Model {model.name!r} belongs to {strategy!r}.")
+    return ClusterCoordinator(strategy)
