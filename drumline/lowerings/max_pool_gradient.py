@@ -99,10 +99,9 @@ def max_pool_gradient(
         counts = (images.shape[0], *source.shape[1:]) if by_image else source.shape
         return _winners(images, counts, offsets, window_strides, select_prim)
 
+    # Several positions look at a winner, which would be found anew for each of them.
     by_image = window_dimensions[0] == 1 and window_strides[0] == 1
-    overlap = any(n > s for n, s in zip(window_dimensions, window_strides, strict=True))
-    stored = by_image and overlap
-    winners = in_halves(winners_of, padded) if stored else winners_of(padded)
+    winners = in_halves(winners_of, padded) if by_image else winners_of(padded)
     total = _scatter(source, winners, padded.shape, offsets, window_strides)
     lows = [low for low, _ in padding]
     return lax.slice(total, lows, [low + n for low, n in zip(lows, operand.shape, strict=True)])
