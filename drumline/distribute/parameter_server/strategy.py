@@ -45,14 +45,15 @@ class ParameterServerStrategy(Strategy):
         cluster_resolver: the cluster, by default what ``TF_CONFIG`` says. It needs addresses of
             jobs ``"worker"`` and ``"ps"``.
         variable_partitioner: into how many parts variables are cut along axis 0.
-        max_staleness: how many steps a worker's values may lag behind, counted over all workers;
-            None for no limit.
+        max_staleness: how many updates of other steps the values that a step reads may miss. 0 runs
+            one step at a time, as one device would; None sets no limit.
         synchronous: add up the gradients of one step of every worker, then update once with their
             mean.
         timeout_seconds: how long to wait for the other tasks when starting, and for a silent peer.
 
     Raises:
-        ValueError: if the cluster has no worker or no parameter server, or this task is one.
+        ValueError: if the cluster has no worker or no parameter server, this task is one, or
+            `max_staleness` is negative or given with `synchronous`.
         drumline.distribute.parameter_server.ParameterServerLostError: if a server cannot be
             reached in time.
     """
@@ -70,6 +71,11 @@ class ParameterServerStrategy(Strategy):
         self.worker_addresses = _addresses(self.cluster_resolver, "worker")
         server_addresses = _addresses(self.cluster_resolver, "ps")
         _require_chief(self.cluster_resolver)
+        if max_staleness is not None and (synchronous or max_staleness < 0):
+            raise ValueError(
+                f"max_staleness={max_staleness} must be 0 or more, and goes with asynchronous "
+                "training alone: synchronous steps always read the newest values."
+            )
         super().__init__([jax.local_devices()[0]])
         self.max_staleness = max_staleness
         self.synchronous = synchronous

@@ -27,6 +27,7 @@ class Closure:
         function: what is run.
         arrays: the arrays among its arguments.
         iterators: the numbers of the per-worker iterators among them.
+        round: in synchronous training, the number and the size of the round it belongs to.
         result: where the result goes.
     """
 
@@ -34,6 +35,7 @@ class Closure:
     function: ScheduledFunction
     arrays: Sequence[np.ndarray]
     iterators: Sequence[int] = ()
+    round: tuple[int, int] | None = None
     result: RemoteValue = field(default_factory=RemoteValue)
 
     def header(self) -> dict[str, Any]:
@@ -43,6 +45,7 @@ class Closure:
             "function": self.function.number,
             "iterators": self.draws(),
             "arrays": len(self.arrays),
+            "round": self.round,
         }
 
     def draws(self) -> list[tuple[int, int]]:

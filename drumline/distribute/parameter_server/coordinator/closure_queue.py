@@ -7,6 +7,7 @@ import time
 from collections import deque
 
 from drumline.distribute.parameter_server.coordinator.closure import Closure
+from drumline.distribute.parameter_server.coordinator.gates import Gate
 
 MOST_CLOSURES = 256 * 1024
 """How many closures wait at most, as in TensorFlow; scheduling more waits."""
@@ -15,12 +16,22 @@ MOST_CLOSURES = 256 * 1024
 class ClosureQueue:
     """Closures on their way, and the first error among them.
 
+    Args:
+        most: how many may wait.
+        gate: how many may run at a time.
+
     Once a closure has failed, those that wait are cancelled, and those that run are waited for.
     The next `put`, or `wait`, raises the error and clears it.
+
+    Attributes:
+        completed: how many have run, each counted once.
+        repeated: how many were given back because their worker was lost.
     """
 
-    def __init__(self, most: int = MOST_CLOSURES) -> None:
+    def __init__(self, most: int = MOST_CLOSURES, gate: Gate | None = None) -> None:
         self._most = most
+        self._gate = gate or Gate()
+        self._flushing = 0
         self._waiting: deque[Closure] = deque()
         self._running: set[Closure] = set()
         self._error: BaseException | None = None
@@ -47,15 +58,17 @@ class ClosureQueue:
         """Up to so many closures to run now; none if there are none in time, or at the end."""
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         with self._changed:
-            while not self._stopped and not self._waiting:
+            while not self._stopped and not self._may_start():
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     return []
                 self._changed.wait(left)
             if self._stopped:
                 return []
-            taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+            taken = [self._waiting.popleft() for _ in range(min(most, self._may_start()))]
+            self._gate.started(taken)
             self._running.update(taken)
+            self._flushing = max(0, self._flushing - len(taken))
             self._changed.notify_all()
             return taken
 
@@ -102,7 +115,14 @@ class ClosureQueue:
         """
         with self._changed:
             self._raise_error()
+            if self._waiting:
+                self._flush()
             return not self._waiting and not self._running
+
+    def flush(self) -> None:
+        """Somebody waits: let what is there run, also if a round is not complete."""
+        with self._changed:
+            self._flush()
 
     def wait(self) -> None:
         """Wait until nothing waits or runs.
@@ -111,6 +131,7 @@ class ClosureQueue:
             Exception: what a closure failed with.
         """
         with self._changed:
+            self._flush()
             while self._waiting or self._running:
                 self._changed.wait()
             self._raise_error()
@@ -125,6 +146,13 @@ class ClosureQueue:
     def stopped(self) -> bool:
         """Whether nothing is given out any more."""
         return self._stopped
+
+    def _flush(self) -> None:
+        self._flushing = len(self._waiting)
+        self._changed.notify_all()
+
+    def _may_start(self) -> int:
+        return self._gate.most(len(self._waiting), len(self._running), self._flushing > 0)
 
     def _raise_error(self) -> None:
         if self._error is None:

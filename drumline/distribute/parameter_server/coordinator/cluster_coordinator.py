@@ -19,6 +19,7 @@ from drumline.distribute.parameter_server.coordinator.applied import Applied
 from drumline.distribute.parameter_server.coordinator.closure import Closure, next_name
 from drumline.distribute.parameter_server.coordinator.closure_queue import ClosureQueue
 from drumline.distribute.parameter_server.coordinator.function import ScheduledFunctions
+from drumline.distribute.parameter_server.coordinator.gates import Gate, Rounds, Staleness
 from drumline.distribute.parameter_server.coordinator.per_worker import (
     PerWorkerDataset,
     PerWorkerIterator,
@@ -62,7 +63,7 @@ class ClusterCoordinator:
     def _start(self, strategy: ParameterServerStrategy) -> None:
         self._strategy = strategy
         self.session = secrets.token_hex(8)
-        self.queue = ClosureQueue()
+        self.queue = ClosureQueue(gate=_gate_of(strategy))
         self._functions = ScheduledFunctions(Tracing(strategy))
         self._applied = Applied(strategy.servers)
         self._numbers = itertools.count()
@@ -102,6 +103,7 @@ class ClusterCoordinator:
         call = self._functions.call(fn, args or (), kwargs or {})
         self._strategy.rules.send_learning_rates()
         closure = Closure(next_name(self.session), call.function, call.arrays, call.iterators)
+        closure.result.hurry = self.queue.flush
         self.queue.put(closure)
         return closure.result
 
@@ -214,6 +216,12 @@ class ClusterCoordinator:
             self._orders.append(order)
         for worker in self._workers:
             worker.make(order)
+
+
+def _gate_of(strategy: ParameterServerStrategy) -> Gate:
+    if strategy.synchronous:
+        return Rounds(strategy.num_workers)
+    return Gate() if strategy.max_staleness is None else Staleness(strategy.max_staleness)
 
 
 class _Connecting:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,9 +12,14 @@ from drumline.distribute.parameter_server.errors import ClosureCancelledError
 
 
 class RemoteValue:
-    """The result of one scheduled function, as ``tf.distribute.experimental.coordinator``'s."""
+    """The result of one scheduled function, as ``tf.distribute.experimental.coordinator``'s.
+
+    Attributes:
+        hurry: called before the result is waited for.
+    """
 
     def __init__(self) -> None:
+        self.hurry: Callable[[], None] | None = None
         self._ready = threading.Event()
         self._value: Any = None
         self._error: BaseException | None = None
@@ -30,6 +36,8 @@ class RemoteValue:
             ClosureError: if the function failed on its worker.
             ClosureCancelledError: if it was not run, because another one failed.
         """
+        if self.hurry is not None and not self.ready:
+            self.hurry()
         self._ready.wait()
         if self._error is not None:
             raise self._error
