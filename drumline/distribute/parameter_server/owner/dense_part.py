@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from drumline.distribute.parameter_server.owner import memory
-from drumline.distribute.parameter_server.owner.errors import PartLostError, PartMismatchError
+from drumline.distribute.parameter_server.owner.errors import PartLostError
 from drumline.distribute.parameter_server.owner.held_array import HeldArray
 from drumline.distribute.parameter_server.owner.part import Part
 from drumline.distribute.parameter_server.owner.rule import Rule, Slot
@@ -66,8 +66,7 @@ class DensePart(Part):
             if isinstance(held.operand, np.ndarray):
                 held.replace(memory.on_cpu(held.operand))
 
-    def update(self, gradient: np.ndarray) -> None:
-        rule = self.rule
+    def update(self, gradient: np.ndarray, rule: Rule) -> None:
         held = [self._value, *self._slots.values()]
         donated = tuple(i for i, each in enumerate(held) if each.is_unseen)
         operands = [each.operand for each in held]
@@ -99,17 +98,10 @@ class DensePart(Part):
     def slots(self) -> dict[str, np.ndarray]:
         return {name: held.view for name, held in self._slots.items()}
 
-    def write_slot(self, name: str, value: np.ndarray) -> None:
-        self._slots[self._known(name, value)].replace(value)
+    def slot_specs(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        operands = {name: held.operand for name, held in self._slots.items()}
+        return {name: (each.shape, np.dtype(each.dtype)) for name, each in operands.items()}
 
-    def _known(self, name: str, value: np.ndarray) -> str:
-        held = self._slots.get(name)
-        if held is None or (held.operand.shape, held.operand.dtype) != (value.shape, value.dtype):
-            found = {
-                key: (each.operand.shape, each.operand.dtype) for key, each in self._slots.items()
-            }
-            raise PartMismatchError(
-                f"The part {self.name!r} has no slot {name!r} of shape {value.shape} and dtype "
-                f"{value.dtype}; it has {found}."
-            )
-        return name
+    def write_slot(self, name: str, value: np.ndarray) -> None:
+        self.check_slot(name, value)
+        self._slots[name].replace(value)

@@ -28,7 +28,7 @@ class Part(ABC):
         lock: held while the part is read or written.
         version: another after each change, and always a larger one.
         iteration: how many updates there were.
-        rule_name: the rule that its slots belong to; None if it has none.
+        rule_name: the rule that was attached last; None if it has no slots.
     """
 
     is_table: bool
@@ -50,48 +50,50 @@ class Part(ABC):
         self.rule_name: str | None = None
         self._versions = versions
         self.version = next(versions)
-        self._rule: Rule | None = None
+        self._rules: dict[str, Rule] = {}
 
     @property
     def rows(self) -> int:
         """How many rows there are; a scalar has one."""
         return self.shape[0] if self.shape else 1
 
-    @property
-    def rule(self) -> Rule:
-        """The rule that updates it.
+    def rule(self, name: str | None) -> Rule:
+        """An attached rule; the last one for None.
 
         Raises:
-            UnknownRuleError: if there is none.
+            UnknownRuleError: if it was not attached.
         """
-        if self._rule is None:
+        rule = self._rules.get(self.rule_name if name is None else name)  # type: ignore[arg-type]
+        if rule is None:
             raise UnknownRuleError(
-                f"No rule updates the part {self.name!r}; send one with 'rule' and 'attach' it."
+                f"No rule {name or ''!r} updates the part {self.name!r}, only {list(self._rules)}; "
+                "send it with 'rule' and 'attach' it."
             )
-        return self._rule
+        return rule
 
     def changed(self) -> None:
         """Note that the value is another one now."""
         self.version = next(self._versions)
 
     def attach(self, rule: Rule) -> None:
-        """Have `rule` update the part from now on, with new slots unless it had them already.
+        """Have `rule` update the part.
 
-        Slots that came from a checkpoint are kept if they are what the rule needs.
+        The slots that are there stay if they are the rule's, whether another rule or a checkpoint
+        brought them; so a program for rows and one for the whole value share them. Otherwise the
+        rule gets its own, and rules that were attached before go.
 
         Raises:
             PartMismatchError: if the rule is for other values.
-            RuleMismatchError: if slots from a checkpoint do not fit it.
+            RuleMismatchError: if the slots of a checkpoint are not the rule's.
         """
-        if self._rule is not None and self._rule.name == rule.name:
+        if rule.name in self._rules:
             return
         rule.check(self.name, self.shape, self.dtype)
-        if self._rule is None and self.rule_name is not None:
-            self._check_slots(rule)
-        else:
+        if self.rule_name is None or not self._has_slots_of(rule):
             self.make_slots(rule.slots)
             self.iteration = 0
-        self._rule = rule
+            self._rules = {}
+        self._rules[rule.name] = rule
         self.rule_name = rule.name
 
     def slot_shape(self, slot: Slot) -> tuple[int, ...]:
@@ -122,15 +124,29 @@ class Part(ABC):
             )
         return (stop - start, *self.shape[1:]) if self.shape else ()
 
-    def _check_slots(self, rule: Rule) -> None:
+    def check_slot(self, name: str, value: np.ndarray) -> None:
+        """Make sure that `value` can be that of a slot.
+
+        Raises:
+            PartMismatchError: if there is no such slot, or one of another shape or dtype.
+        """
+        found = self.slot_specs()
+        if found.get(name) != (value.shape, value.dtype):
+            raise PartMismatchError(
+                f"The part {self.name!r} has no slot {name!r} of shape {value.shape} and dtype "
+                f"{value.dtype}; it has {found}."
+            )
+
+    def _has_slots_of(self, rule: Rule) -> bool:
         needed = {slot.name: (self.slot_shape(slot), slot.dtype) for slot in rule.slots}
-        found = {name: (each.shape, each.dtype) for name, each in self.slots().items()}
-        if needed != found:
+        found = self.slot_specs()
+        if needed != found and not self._rules:
             raise RuleMismatchError(
                 f"The part {self.name!r} was restored with the slots {found} of the rule "
                 f"{self.rule_name!r}; the rule {rule.name!r} needs {needed}. Train with the "
                 "optimizer of the checkpoint."
             )
+        return needed == found
 
     @property
     @abstractmethod
@@ -150,8 +166,8 @@ class Part(ABC):
         """Add to the whole value."""
 
     @abstractmethod
-    def update(self, gradient: np.ndarray) -> None:
-        """Apply the rule once, with a gradient for the whole value."""
+    def update(self, gradient: np.ndarray, rule: Rule) -> None:
+        """Apply a rule once, with a gradient for the whole value."""
 
     @abstractmethod
     def make_slots(self, slots: tuple[Slot, ...]) -> None:
@@ -160,6 +176,10 @@ class Part(ABC):
     @abstractmethod
     def slots(self) -> dict[str, np.ndarray]:
         """The slots by name; they stay as they are."""
+
+    @abstractmethod
+    def slot_specs(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """The slots' shapes and dtypes by name."""
 
     @abstractmethod
     def write_slot(self, name: str, value: np.ndarray) -> None:

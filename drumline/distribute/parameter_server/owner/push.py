@@ -18,9 +18,11 @@ from drumline.distribute.parameter_server.owner.errors import (
 from drumline.distribute.parameter_server.owner.part import Part
 from drumline.distribute.parameter_server.owner.parts import Parts
 from drumline.distribute.parameter_server.owner.requests import Arrays, field
+from drumline.distribute.parameter_server.owner.rule import Rule
 from drumline.distribute.parameter_server.owner.table_part import TablePart
 
-KINDS = ("dense", "rows", "add", "assign")
+GRADIENTS = ("dense", "rows")
+KINDS = (*GRADIENTS, "add", "assign")
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Push:
         ordinal: how many pushes of the same message to the same part stand before it.
         value: the gradient or value.
         rows: which rows, for that kind.
+        rule: what takes the gradient; None for values.
     """
 
     part: Part
@@ -41,30 +44,40 @@ class Push:
     ordinal: int
     value: np.ndarray
     rows: DistinctRows | None = None
+    rule: Rule | None = None
 
     def check(self) -> None:
         """Make sure that it can be applied.
 
         Raises:
             PartMismatchError: if its shape or dtype is not the part's.
-            UnknownRuleError: if the part has no rule, or that has no learning rate.
+            RuleMismatchError: if it is of rows, and the rule is not.
+            UnknownRuleError: if the rule has no learning rate.
         """
         part = self.part
-        if self.kind in ("dense", "rows"):
-            part.rule.require_learning_rate()
+        if self.rule is not None:
+            self.rule.require_learning_rate()
         shape = part.shape
         if self.rows is not None:
+            self._require_sparse()
             shape = (len(self.rows), *part.shape[1:])
-        what = "The gradient" if self.kind in ("dense", "rows") else "The value"
+        what = "The value" if self.rule is None else "The gradient"
         part.check_value(what, self.value, shape)
+
+    def _require_sparse(self) -> None:
+        if self.rule is not None and not self.rule.sparse:
+            raise RuleMismatchError(
+                f"Rows were pushed to the part {self.part.name!r} for the rule "
+                f"{self.rule.name!r}, which updates whole values. Attach a sparse one."
+            )
 
     def apply(self) -> None:
         """Change the part, whose lock is held."""
         part = self.part
-        if self.kind == "dense":
-            part.update(self.value)
-        elif self.rows is not None and isinstance(part, TablePart):
-            part.update_rows(self.rows, self.value)
+        if self.rows is not None and self.rule is not None and isinstance(part, TablePart):
+            part.update_rows(self.rows, self.value, self.rule)
+        elif self.rule is not None:
+            part.update(self.value, self.rule)
         elif self.kind == "add":
             part.add(self.value)
         else:
@@ -90,8 +103,8 @@ def pushes_of(header: dict[str, Any], arrays: Arrays, parts: Parts) -> list[Push
         if kind == "rows":
             rows = _table(part).distinct(arrays.take(f"the ids of a push to {name!r}"))
         value = arrays.take(f"the array of a push to {name!r}")
-        _check_rule(part, entry.get("rule"))
-        push = Push(part, kind, counts.get(name, 0), value, rows)
+        rule = part.rule(entry.get("rule")) if kind in GRADIENTS else None
+        push = Push(part, kind, counts.get(name, 0), value, rows, rule)
         push.check()
         counts[name] = push.ordinal + 1
         pushes.append(push)
@@ -127,11 +140,3 @@ def _table(part: Part) -> TablePart:
         f"Rows were pushed to the part {part.name!r}, which is no table. Push a gradient of the "
         "whole value, with the kind 'dense'."
     )
-
-
-def _check_rule(part: Part, rule: str | None) -> None:
-    if rule is not None and part.rule.name != rule:
-        raise RuleMismatchError(
-            f"A push to the part {part.name!r} is for the rule {rule!r}; {part.rule.name!r} "
-            "updates it. Attach the other rule first."
-        )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 
+import jax
 import numpy as np
 
 from drumline._core import DistinctRows, gather_rows
 from drumline.distribute.parameter_server.owner import memory
 from drumline.distribute.parameter_server.owner.errors import (
-    PartMismatchError,
     RepeatedRowError,
     RequestError,
     RowIndexError,
@@ -40,7 +40,7 @@ class TablePart(Part):
         self._shared: dict[str, np.ndarray] = {}
         self._order: list[str] = []
         self._bytes = [_row_bytes(value)]
-        self._row_update: RowUpdate | None = None
+        self._row_updates: dict[str, RowUpdate] = {}
 
     @property
     def nbytes(self) -> int:
@@ -72,8 +72,9 @@ class TablePart(Part):
             RowIndexError: if there is no such row.
             RepeatedRowError: if one is named twice.
         """
+        integers = _integers(self.name, ids)
         try:
-            return DistinctRows(_integers(self.name, ids), self.rows)
+            return DistinctRows(integers, self.rows)
         except IndexError as error:
             raise self._no_row(str(error)) from error
         except ValueError as error:
@@ -82,24 +83,28 @@ class TablePart(Part):
                 "a row before they are pushed."
             ) from error
 
-    def update_rows(self, rows: DistinctRows, gradient: np.ndarray) -> None:
-        """Apply the rule once to these rows, with a gradient for each."""
-        rule = self.rule
-        if self._row_update is None:
-            self._row_update = RowUpdate(rule, self.shape[1:], self.dtype)
-        shared = self._row_update.run(
-            rows,
-            np.ascontiguousarray(gradient),
-            self._bytes,
-            list(self._shared.values()),
-            self.iteration,
-        )
+    def update_rows(self, rows: DistinctRows, gradient: np.ndarray, rule: Rule) -> None:
+        """Apply a sparse rule once to these rows, with a gradient for each."""
+        row_update = self._row_updates.get(rule.name)
+        if row_update is None:
+            row_update = RowUpdate(rule, self.shape[1:], self.dtype)
+            self._row_updates[rule.name] = row_update
+        gradient = np.ascontiguousarray(gradient)
+        shared = list(self._shared.values())
+        shared = row_update.run(rows, gradient, self._bytes, shared, self.iteration)
         self._shared = dict(zip(self._shared, shared, strict=True))
         self.iteration += 1
         self.changed()
 
-    def update(self, gradient: np.ndarray) -> None:
-        self.update_rows(self.distinct(np.arange(self.rows)), gradient)
+    def update(self, gradient: np.ndarray, rule: Rule) -> None:
+        if rule.sparse:
+            return self.update_rows(self.distinct(np.arange(self.rows)), gradient, rule)
+        held = [self._value, *(self._slot(name) for name in self._order)]
+        results = rule.compiled(())(*held, gradient, np.int32(self.iteration), rule.learning_rate)
+        for array, result in zip(held, jax.block_until_ready(results), strict=True):
+            array[...] = result
+        self.iteration += 1
+        self.changed()
 
     def read(self, start: int, stop: int) -> np.ndarray:
         return self._value[start:stop].copy()
@@ -112,15 +117,8 @@ class TablePart(Part):
         self._value += value
         self.changed()
 
-    def attach(self, rule: Rule) -> None:
-        if not rule.sparse:
-            raise PartMismatchError(
-                f"The part {self.name!r} is a table; the rule {rule.name!r} is not for rows."
-            )
-        super().attach(rule)
-        self._row_update = None
-
     def make_slots(self, slots: tuple[Slot, ...]) -> None:
+        self._row_updates = {}
         self._order = [slot.name for slot in slots]
         made = {
             slot.name: memory.filled(self.slot_shape(slot), slot.dtype, slot.initial)
@@ -133,22 +131,17 @@ class TablePart(Part):
     def slots(self) -> dict[str, np.ndarray]:
         return {name: self._slot(name).copy() for name in self._order}
 
+    def slot_specs(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        slots = {name: self._slot(name) for name in self._order}
+        return {name: (slot.shape, slot.dtype) for name, slot in slots.items()}
+
     def write_slot(self, name: str, value: np.ndarray) -> None:
-        held = self._slot(name)
-        if (held.shape, held.dtype) != (value.shape, value.dtype):
-            raise PartMismatchError(
-                f"The slot {name!r} of the part {self.name!r} has shape {held.shape} and dtype "
-                f"{held.dtype}, not {value.shape} and {value.dtype}."
-            )
-        held[...] = value
+        self.check_slot(name, value)
+        self._slot(name)[...] = value
 
     def _slot(self, name: str) -> np.ndarray:
-        held = self._following.get(name, self._shared.get(name))
-        if held is None:
-            raise PartMismatchError(
-                f"The part {self.name!r} has no slot {name!r}; it has {self._order}."
-            )
-        return held
+        slots = self._following if name in self._following else self._shared
+        return slots[name]
 
     def _no_row(self, error: str) -> RowIndexError:
         return RowIndexError(
