@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
 from drumline.distribute.parameter_server.transport import (
+    CallTimeoutError,
     Connection,
     PeerUnavailableError,
     cluster_token,
 )
 
+_log = logging.getLogger("drumline")
+
 _RETRY_SECONDS = 0.2
+_FINISH_SECONDS = 5.0
 
 
 def connector(timeout_seconds: float) -> Callable[[str], Connection]:
@@ -37,3 +42,12 @@ def connect_within(address: str, timeout_seconds: float) -> Connection:
             if time.monotonic() > deadline:
                 raise
             time.sleep(_RETRY_SECONDS)
+
+
+def finish(connection: Connection) -> None:
+    """Let the task at the other end return from `Server.join`, and end the connection."""
+    try:
+        connection.call("finish", {}, timeout_seconds=_FINISH_SECONDS)
+    except (PeerUnavailableError, CallTimeoutError) as error:
+        _log.info("%s was not told that the job has finished: %s", connection.address, error)
+    connection.close()

@@ -11,6 +11,7 @@ import numpy as np
 
 from drumline.distribute.parameter_server.errors import ParameterServerLostError
 from drumline.distribute.parameter_server.layout import Layout, Part
+from drumline.distribute.parameter_server.peers import finish
 from drumline.distribute.parameter_server.transport import (
     Connection,
     Message,
@@ -100,6 +101,11 @@ class Servers:
         for part in layout.parts:
             header = {"name": layout.part_name(part), "slot": slot}
             self.ask(part.server, "write", header, [rows_of(value, part) if whole else value])
+
+    def finish(self) -> None:
+        """Let the servers return from `Server.join`, and end all connections."""
+        for connection in self._connections:
+            finish(connection)
 
     def close(self) -> None:
         """End all connections."""

@@ -162,6 +162,10 @@ class ParameterServerStrategy(Strategy):
         with replica_context.enter(SingleContext(self)):
             return fn(*args, **(kwargs or {}))
 
+    def close(self) -> None:
+        """Let the parameter servers end; the variables cannot be used any more."""
+        self.servers.finish()
+
     def describe(self) -> str:
         """A text that says which tasks there are and what each server keeps."""
         lines = [

@@ -29,7 +29,7 @@ from drumline.distribute.parameter_server.coordinator.tracing import Tracing
 from drumline.distribute.parameter_server.coordinator.worker_handle import Order, WorkerHandle
 from drumline.distribute.parameter_server.dataset_functions import SentFunction, made
 from drumline.distribute.parameter_server.strategy import ParameterServerStrategy
-from drumline.distribute.parameter_server.transport import Connection, PeerUnavailableError
+from drumline.distribute.parameter_server.transport import Connection
 
 
 class ClusterCoordinator:
@@ -181,9 +181,7 @@ class ClusterCoordinator:
         for worker in self._workers:
             worker.join()
         self._background.shutdown()
-        for address in (*self._strategy.worker_addresses, *self._strategy.servers.addresses):
-            _finish(address)
-        self._strategy.servers.close()
+        self._strategy.close()
 
     def made(self, connection: Connection) -> Iterator[Order]:
         """All that a worker has to make that comes, or comes back, now."""
@@ -232,15 +230,6 @@ class _Connecting:
 
     def __call__(self, timeout_seconds: float) -> Connection:
         return peers.connect_within(self._address, timeout_seconds)
-
-
-def _finish(address: str) -> None:
-    try:
-        connection = peers.connect_within(address, 0)
-        connection.call("finish", {}, timeout_seconds=5)
-        connection.close()
-    except PeerUnavailableError:
-        return  # it has ended already
 
 
 def _close_if_alive(reference: weakref.ref[ClusterCoordinator]) -> None:

@@ -17,6 +17,7 @@ from drumline.distribute.parameter_server.errors import (
     OutOfRangeError,
     ParameterServerLostError,
 )
+from drumline.distribute.parameter_server.peers import finish
 from drumline.distribute.parameter_server.transport import (
     Connection,
     Message,
@@ -105,7 +106,7 @@ class WorkerHandle:
             if taken:
                 self._give(taken)
         if self._connection is not None:
-            self._connection.close()
+            finish(self._connection)
 
     def _find(self) -> None:
         """Reach the worker, and tell it all that its chief has made so far."""
