@@ -67,12 +67,24 @@ class Exchange:
         ]
         arrays.end()
 
+    @property
+    def was_applied(self) -> bool:
+        """Whether all of its pushes, of which there are some, were applied before."""
+        return bool(self.pushes) and all(
+            self._applied.contains(str(self.closure), push.part.name, push.ordinal)
+            for push in self.pushes
+        )
+
     def apply(self) -> list[bool]:
         """Apply the pushes, once; say for each whether it was now."""
         started = time.perf_counter()
         applied = apply_once(self.pushes, self.closure, self._applied)
-        self._stats.pushed(self.pushes, applied, time.perf_counter() - started)
+        self.note(applied, time.perf_counter() - started)
         return applied
+
+    def note(self, applied: Sequence[bool], seconds: float) -> None:
+        """Count the pushes, and how long they took."""
+        self._stats.pushed(self.pushes, applied, seconds)
 
     def reply(self, applied: Sequence[bool]) -> Message:
         """The rows and values that were asked for, as they are now."""

@@ -17,6 +17,7 @@ from drumline.distribute.parameter_server.owner.requests import (
     only_array,
     shape_of,
 )
+from drumline.distribute.parameter_server.owner.rounds import Rounds
 from drumline.distribute.parameter_server.owner.rule import Rule, Slot
 from drumline.distribute.parameter_server.owner.rules import Rules
 from drumline.distribute.parameter_server.owner.stats import Stats
@@ -39,6 +40,7 @@ class Owner:
         self._rules = Rules()
         self._applied = AppliedPushes()
         self._stats = Stats()
+        self._rounds = Rounds(self._applied)
 
     def handlers(self) -> Mapping[str, Handler]:
         """What it does, by the name of the operation."""
@@ -48,6 +50,7 @@ class Owner:
             "attach": self.attach,
             "hyper": self.hyper,
             "exchange": self.exchange,
+            "abandon": self.abandon,
             "read": self.read,
             "write": self.write,
             "slots": self.slots,
@@ -112,7 +115,9 @@ class Owner:
 
         Fields, all optional: ``closure`` (the name of the run whose pushes these are: each is
         applied once, however often it comes), ``push`` (``name``, ``kind``, ``rule``), ``gather``
-        (``name``), ``pull`` (``name``, ``version``). Arrays: for each push its gradient or value,
+        (``name``), ``pull`` (``name``, ``version``), ``sync`` (``round``, ``of``, ``mean``: the
+        reply waits until as many closures have pushed in the round, whose gradients are summed, or
+        averaged, for one update). Arrays: for each push its gradient or value,
         for the kind ``"rows"`` the ids before it; then for each gather the ids. Ids are counted
         from the part's first row.
 
@@ -120,7 +125,18 @@ class Owner:
         each pull). Arrays: each gather's rows; the value of each pull that has changed.
         """
         exchange = Exchange(request, self._parts, self._applied, self._stats)
+        sync = request.header.get("sync")
+        if sync is not None:
+            return self._rounds.join(exchange, sync)
         return exchange.reply(exchange.apply())
+
+    def abandon(self, request: Message) -> Message:
+        """End a synchronous round whose closures will not all come.
+
+        Field: ``round``. Reply: ``waiting``, how many exchanges fail with `RoundAbandonedError`.
+        """
+        number = field(request.header, "round", int)
+        return Message({"waiting": self._rounds.abandon(number)})
 
     def read(self, request: Message) -> Message:
         """Rows of a part. Fields: ``name``, ``start``, ``stop`` (all by default)."""

@@ -35,7 +35,8 @@ class Push:
             ``"add"`` and ``"assign"`` for the value itself.
         ordinal: how many pushes of the same message to the same part stand before it.
         value: the gradient or value.
-        rows: which rows, for that kind.
+        ids: which rows, for that kind.
+        rows: the same, checked.
         rule: what takes the gradient; None for values.
     """
 
@@ -43,6 +44,7 @@ class Push:
     kind: str
     ordinal: int
     value: np.ndarray
+    ids: np.ndarray | None = None
     rows: DistinctRows | None = None
     rule: Rule | None = None
 
@@ -99,12 +101,13 @@ def pushes_of(header: dict[str, Any], arrays: Arrays, parts: Parts) -> list[Push
         if kind not in KINDS:
             raise RequestError(f"A push to {name!r} is of the kind {kind!r}; there are {KINDS}.")
         part = parts.get(name)
-        rows = None
+        ids, rows = None, None
         if kind == "rows":
-            rows = _table(part).distinct(arrays.take(f"the ids of a push to {name!r}"))
+            ids = arrays.take(f"the ids of a push to {name!r}")
+            rows = _table(part).distinct(ids)
         value = arrays.take(f"the array of a push to {name!r}")
         rule = part.rule(entry.get("rule")) if kind in GRADIENTS else None
-        push = Push(part, kind, counts.get(name, 0), value, rows, rule)
+        push = Push(part, kind, counts.get(name, 0), value, ids, rows, rule)
         push.check()
         counts[name] = push.ordinal + 1
         pushes.append(push)
