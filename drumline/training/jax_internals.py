@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -32,6 +34,8 @@ LinearizeTracer = ad.LinearizeTracer
 WrappedFun = lu.WrappedFun
 Zero = ad.Zero
 
+_HERE = f"{Path(__file__).parents[1]}{os.sep}"
+_KERAS = f"{os.sep}site-packages{os.sep}keras{os.sep}"
 _LINEARIZE_TAKES_TAG = "tag" in inspect.signature(ad.LinearizeTrace.__init__).parameters
 
 
@@ -256,7 +260,16 @@ def bind(eqn: Any, operands: Sequence[Any], **changed: Any) -> list[Any]:
 
 def source_line(eqn: Any) -> str:
     """Where the user wrote what became this equation: file, line and function."""
-    return str(source_info_util.summarize(eqn.source_info))
+    frames = list(source_info_util.user_frames(eqn.source_info.traceback))
+    own = [
+        frame
+        for frame in frames
+        if not frame.file_name.startswith(_HERE) and _KERAS not in frame.file_name
+    ]
+    if not (own or frames):
+        return "an unknown line"
+    frame = (own or frames)[0]
+    return f"{frame.file_name}:{frame.start_line} ({frame.function_name})"
 
 
 def without_dead_code(jaxpr: Jaxpr) -> tuple[Jaxpr, list[bool]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import itertools
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NoReturn
 
 import jax
@@ -24,6 +25,7 @@ _INLINED = frozenset(
         "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr",
     ]
 )
+_COPIES = frozenset(["convert_element_type", "copy", "copy_p", "stop_gradient"])
 _FOLDED = frozenset(
     [
         "add", "broadcast_in_dim", "convert_element_type", "copy", "copy_p", "div", "mul",
@@ -45,17 +47,21 @@ class RowsInterpreter:
     What is computed row by row stays so. Subclasses add the operations they know in `special`.
 
     Args:
-        shapes: those of the whole arrays. Arrays of these shapes that are the same in every row
-            are not made until they are needed.
+        shapes: those of the whole arrays. Arrays of as many rows that are the same in every row are
+            not made until they are needed.
     """
 
     def __init__(self, shapes: Collection[tuple[int, ...]]) -> None:
-        self._shapes = frozenset(shapes)
+        self._shapes = frozenset(each for shape in shapes for each in _with_fewer_axes(shape))
         self._touching: dict[int, tuple[Any, bool]] = {}
 
     def special(self, eqn: Any, values: Sequence[Any]) -> list[Any] | None:
         """The results of an equation that the subclass knows; None for any other."""
         return None
+
+    def without_padding(self, rows: Rows) -> Rows:
+        """`rows` with a row of the array in the place of each that stands for none."""
+        return rows
 
     def refuse(self, eqn: Any, values: Sequence[Any]) -> NoReturn:
         """Raise because an equation needs more than the rows there are."""
@@ -163,14 +169,18 @@ class RowsInterpreter:
             if not fits:
                 self.refuse(eqn, values)
         zero = keeps_zero(eqn, [_is_zero_elsewhere(value) for value in values], values)
+        is_copy = eqn.primitive.name in _COPIES
+        if not is_copy:
+            values = [self._settled(value) for value in values]
         outputs = jax_internals.bind(eqn, [_local(value, first.count) for value in values])
+        padded = is_copy and first.has_padding
         return [
-            Rows(output, variable.aval.shape, first.group, zero)
+            Rows(output, variable.aval.shape, first.group, zero, padded)
             for output, variable in zip(outputs, eqn.outvars, strict=True)
         ]
 
     def _reduce(self, eqn: Any, values: list[Any]) -> list[Any]:
-        (rows,) = values
+        rows = self._settled(values[0])
         outputs = jax_internals.bind(eqn, [rows.value])
         if 0 not in eqn.params["axes"]:
             zero = rows.zero_elsewhere and eqn.primitive.name != "reduce_and"
@@ -198,7 +208,17 @@ class RowsInterpreter:
             value = lax.broadcast_in_dim(rows.value, local, mapped)
         else:
             value = lax.reshape(rows.value, local)
-        return [Rows(value, shape, rows.group, rows.zero_elsewhere)]
+        return [Rows(value, shape, rows.group, rows.zero_elsewhere, rows.has_padding)]
+
+    def _settled(self, value: Any) -> Any:
+        is_padded = isinstance(value, Rows) and value.has_padding
+        return self.without_padding(value) if is_padded else value
+
+
+def _with_fewer_axes(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The shapes of arrays with the same rows, such as of their norms: with axes of size 1."""
+    yield shape[:1]
+    yield from itertools.product(shape[:1], *({size, 1} for size in shape[1:]))
 
 
 def _program(eqn: Any) -> Any:
@@ -232,5 +252,5 @@ def _local(value: Any, count: int) -> Any:
 
 def _like(value: Any, output: Any) -> Any:
     if isinstance(value, Rows):
-        return Rows(output, value.shape, value.group, value.zero_elsewhere)
+        return Rows(output, value.shape, value.group, value.zero_elsewhere, value.has_padding)
     return Uniform(output, value.shape, value.is_zero) if isinstance(value, Uniform) else output

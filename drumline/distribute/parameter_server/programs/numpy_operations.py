@@ -60,6 +60,11 @@ def _remainder(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.where(y == 0, x, np.fmod(x, np.where(y == 0, 1, y))).astype(x.dtype)
 
 
+def _shift_right_logical(x: np.ndarray, by: np.ndarray) -> np.ndarray:
+    unsigned = np.dtype(f"u{x.dtype.itemsize}")
+    return np.right_shift(x.view(unsigned), by.astype(unsigned)).view(x.dtype)
+
+
 def _clamp(low: np.ndarray, x: np.ndarray, high: np.ndarray) -> np.ndarray:
     return np.minimum(np.maximum(x, low), high)
 
@@ -94,6 +99,9 @@ OPERATIONS: Mapping[str, Operation] = {
     "reshape": lambda x, *, new_sizes: x.reshape(new_sizes),
     "rev": lambda x, *, dimensions: np.flip(x, tuple(dimensions)),
     "select_n": _select,
+    "shift_left": np.left_shift,
+    "shift_right_arithmetic": np.right_shift,
+    "shift_right_logical": _shift_right_logical,
     "sign": np.sign,
     "slice": _slice,
     "squeeze": lambda x, *, dimensions: np.squeeze(x, tuple(dimensions)),

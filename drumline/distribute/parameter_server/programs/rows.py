@@ -19,12 +19,14 @@ class Rows:
         group: which rows they are; values of one group have the same rows.
         zero_elsewhere: whether all other rows are known to be zero, and also those of `value` that
             stand for none. Otherwise they are unknown.
+        has_padding: whether rows of `value` that stand for none may be anything, even no numbers.
     """
 
     value: Any
     shape: tuple[int, ...]
     group: str
     zero_elsewhere: bool
+    has_padding: bool = False
 
     @property
     def count(self) -> int:

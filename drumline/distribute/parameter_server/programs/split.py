@@ -126,9 +126,11 @@ class Split:
         ]
         return inputs
 
-    def _evaluate(self, locate: Any, values: dict[Any, Any], counts: dict[str, int]) -> list[Any]:
+    def _evaluate(
+        self, locate: Any, values: dict[Any, Any], counts: dict[str, int], known: Any = None
+    ) -> list[Any]:
         """The program's outputs, from the values of what it takes, tables' rows among them."""
-        interpreter = TableInterpreter(self._shapes, self._paths, counts, locate)
+        interpreter = TableInterpreter(self._shapes, self._paths, counts, locate, known)
         arguments = []
         for each in self._given():
             if each.kind == "rows":
@@ -136,7 +138,7 @@ class Split:
                 rows = values.get(("rows", each.key))
                 if rows is None:
                     rows = jnp.zeros((counts[each.key], *each.shape[1:]), each.dtype)
-                arguments.append(Rows(rows, each.shape, each.key, False))
+                arguments.append(Rows(rows, each.shape, each.key, False, has_padding=True))
             else:
                 arguments.append(values[each.kind, each.key if each.index is None else each.index])
         return interpreter.evaluate(self._jaxpr, self._step.program.consts, arguments)
@@ -154,7 +156,11 @@ class Split:
         }
         locate = accesses.locator({key: values["inverse", key] for key in accesses.counts})
         counts = {key: accesses.counts.get(key, 0) for key in self._tables}
-        found = self._evaluate(locate, values, counts)
+
+        def known(key: str) -> Any:
+            return jnp.arange(counts[key]) <= jnp.max(values["inverse", key])
+
+        found = self._evaluate(locate, values, counts, known)
         outputs.clear()
         made: list[Any] = []
 

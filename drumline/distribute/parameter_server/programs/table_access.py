@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -24,7 +25,9 @@ class TableInterpreter(RowsInterpreter):
     Args:
         tables: the tables' whole shapes by their keys.
         paths: what their users call them.
+        counts: how many of their rows there are, padding included.
         locate: called once for each access, in the order of the program.
+        known: gives for a table which of its rows are no padding; None if all of them.
     """
 
     def __init__(
@@ -33,18 +36,27 @@ class TableInterpreter(RowsInterpreter):
         paths: Mapping[str, str],
         counts: Mapping[str, int],
         locate: Locate,
+        known: Callable[[str], Any] | None = None,
     ) -> None:
         super().__init__(tables.values())
         self._tables = tables
         self._paths = paths
         self._counts = counts
         self._locate = locate
+        self._known = known
         self._located: dict[tuple[int, str, int], tuple[Any, Any, Any]] = {}
         self._indexed: dict[int, str] = {}
 
     def refuse(self, eqn: Any, values: Sequence[Any]) -> NoReturn:
         key = next(value.group for value in values if isinstance(value, Rows))
         self._refuse(eqn, key)
+
+    def without_padding(self, rows: Rows) -> Rows:
+        if self._known is None or not rows.count:
+            return dataclasses.replace(rows, has_padding=False)
+        is_known = self._known(rows.group).reshape(-1, *[1] * (rows.value.ndim - 1))
+        value = jnp.where(is_known, rows.value, rows.value[:1])
+        return dataclasses.replace(rows, value=value, has_padding=False)
 
     def special(self, eqn: Any, values: Sequence[Any]) -> list[Any] | None:
         name = eqn.primitive.name
