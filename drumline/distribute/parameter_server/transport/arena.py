@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from drumline.distribute.parameter_server.transport.buffers import address_of
 from drumline.distribute.parameter_server.transport.codec import Place
 
 ARENA_BYTES = 1 << 30
@@ -83,7 +84,7 @@ class Arena:
             os.close(self.descriptor)
             raise
         self._memory[:NONCE_BYTES] = self.nonce.encode()
-        self._address = _address_of(np.frombuffer(self._memory, np.uint8))
+        self._address = address_of(np.frombuffer(self._memory, np.uint8))
         self._lock = threading.Lock()
         self._slots: list[_Slot] = []
         self._numbers = list(reversed(range(MOST_SLOTS)))
@@ -145,7 +146,7 @@ class Arena:
 
     def _place_of(self, array: np.ndarray) -> Place | None:
         """Where `array` lies, if it can be sent as it lies: aligned, and not on its way already."""
-        offset = _address_of(array) - self._address
+        offset = address_of(array) - self._address
         if not 0 <= offset < self.nbytes or offset % 64 or not array.flags.c_contiguous:
             return None
         for slot in self._slots:
@@ -204,10 +205,6 @@ class Arena:
 
 def _flag(number: int) -> int:
     return FLAG_BYTES * (number + 1)
-
-
-def _address_of(array: np.ndarray) -> int:
-    return int(array.__array_interface__["data"][0])
 
 
 def _rounded(nbytes: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -63,6 +62,8 @@ class Assembly:
     def _arrays(self, record: Record) -> list[np.ndarray]:
         if self._partial and self._seq != record.seq:
             raise ProtocolError("chunks and their record have different numbers")
+        if not (record.specs or self._partial or record.inline):
+            return []
         partial, self._partial = self._partial, {}
         inline = _Inline(record)
         arrays = []
@@ -97,23 +98,23 @@ class _Inline:
         sizes = [s.nbytes for s in record.specs if s.where is None and not s.chunked]
         if sum(sizes) != len(record.inline):
             raise ProtocolError("a record's arrays have not the length that it states")
-        self._source = np.frombuffer(record.inline, np.uint8)
+        self._source = record.inline
         self._block = aligned(sum(map(_padded, sizes)))
         self._read = 0
         self._written = 0
 
     @property
     def left(self) -> bool:
-        return self._read < self._source.nbytes
+        return self._read < len(self._source)
 
     def take(self, spec: Spec) -> np.ndarray:
         size = spec.nbytes
         target = self._block[self._written : self._written + size]
-        target[:] = self._source[self._read : self._read + size]
+        target[:] = np.frombuffer(self._source[self._read : self._read + size], np.uint8)
         self._read += size
         self._written += _padded(size)
         return target.view(spec.dtype).reshape(spec.shape)
 
 
 def _padded(nbytes: int) -> int:
-    return math.ceil(nbytes / ALIGNMENT) * ALIGNMENT
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT

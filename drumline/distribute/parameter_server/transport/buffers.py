@@ -36,13 +36,18 @@ class Buffers:
 def aligned(nbytes: int) -> np.ndarray:
     """`nbytes` fresh bytes at an aligned address."""
     base = np.empty(nbytes + ALIGNMENT, np.uint8)
-    start = -base.ctypes.data % ALIGNMENT
+    start = -address_of(base) % ALIGNMENT
     return base[start : start + nbytes]
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """A fresh array at an aligned address."""
     return aligned(math.prod(shape) * dtype.itemsize).view(dtype).reshape(shape)
+
+
+def address_of(array: np.ndarray) -> int:
+    """Where its data begins. Quicker than ``array.ctypes``."""
+    return int(array.__array_interface__["data"][0])
 
 
 def rounded(nbytes: int) -> int:

@@ -45,7 +45,7 @@ Place = tuple[int, int]
 """Where in a shared memory an array lies: the number of its slot, and the offset of its bytes."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Spec:
     """What a record says of one array.
 
@@ -64,7 +64,7 @@ class Spec:
     chunked: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Record:
     """A record that was read.
 
@@ -196,20 +196,22 @@ def _parsed(text: bytes) -> tuple[str, dict[str, Any], list[Spec]]:
         parsed = json.loads(text)
     except (ValueError, RecursionError):
         raise ProtocolError("a record's text is no JSON") from None
-    match parsed:
-        case [str(op), dict(header), list(specs)]:
-            return op, header, [_spec(spec) for spec in specs]
+    if type(parsed) is list and list(map(type, parsed)) == [str, dict, list]:
+        op, header, specs = parsed
+        return op, header, [_spec(spec) for spec in specs]
     raise ProtocolError("a record's text is not an operation, a header and arrays")
 
 
 def _spec(described: object) -> Spec:
-    match described:
-        case [str(name), list(shape), *place] if all(map(_is_count, (*shape, *place))):
+    if type(described) is list and 2 <= len(described) <= 4:
+        name, shape, *place = described
+        counts = type(name) is str and type(shape) is list and len(shape) <= 32
+        if counts and all(map(_is_count, shape)) and all(map(_is_count, place)):
             dtype = named_dtype(name)
             nbytes = math.prod(shape) * dtype.itemsize
-            if nbytes <= _MOST_BYTES and len(shape) <= 32 and len(place) <= 2:
+            if nbytes <= _MOST_BYTES:
                 where: Any = tuple(place) if len(place) == 2 else None
-                return Spec(dtype, tuple(shape), nbytes, where, chunked=len(place) == 1)
+                return Spec(dtype, tuple(shape), nbytes, where, len(place) == 1)
     raise ProtocolError("an array's description makes no sense")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from drumline.distribute.parameter_server.transport.codec import CHUNK, Encoded
+from drumline.distribute.parameter_server.transport.codec import Encoded
 from drumline.distribute.parameter_server.transport.errors import (
     AuthenticationError,
     PeerUnavailableError,
@@ -65,13 +65,21 @@ class FrameStream:
         return cls(writer, reader)
 
     def write(self, frame: bytes) -> None:
-        """Send a frame without data."""
-        self._writer.write_metadata(pa.py_buffer(frame))
+        """Send a frame without data.
+
+        Raises:
+            ConnectionAbortedError: if the stream is over.
+        """
+        self._open_writer().write_metadata(pa.py_buffer(frame))
 
     def write_chunks(self, encoded: Encoded, seq: int) -> None:
-        """Send the chunks of a message."""
+        """Send the chunks of a message.
+
+        Raises:
+            ConnectionAbortedError: if the stream is over.
+        """
         for head, data in encoded.chunks(seq):
-            self._writer.write_with_metadata(_batch(data), pa.py_buffer(head))
+            self._open_writer().write_with_metadata(_batch(data), pa.py_buffer(head))
 
     def read(self) -> tuple[memoryview, np.ndarray | None] | None:
         """The next frame and its data, or None at the stream's end."""
@@ -82,18 +90,30 @@ class FrameStream:
         if chunk.app_metadata is None:
             return memoryview(b""), None
         frame = memoryview(chunk.app_metadata)
-        return frame, _data(chunk.data) if frame[:1] == CHUNK else None
+        return frame, None if chunk.data is None else _data(chunk.data)
 
-    def done_writing(self) -> None:
-        """Let the other side know that no more comes."""
-        self._writer.done_writing()
+    def finish(self) -> None:
+        """Let nobody write any more; servers only.
+
+        Flight frees what a server's stream writes to when the call ends, whoever still uses it.
+        """
+        with self.lock:
+            self._writer = None
+
+    def _open_writer(self) -> Any:
+        if self._writer is None:
+            raise ConnectionAbortedError("the stream is over")
+        return self._writer
 
     def cancel(self) -> None:
         """End the stream at once, from any thread; clients only."""
         self._reader.cancel()
 
     def close(self) -> None:
-        """Cancel, and let go of the stream; clients only."""
+        """Cancel, and let go of the stream; clients only, and only by the thread that reads.
+
+        Flight crashes if another thread is still reading.
+        """
         self.cancel()
         with self.lock, contextlib.suppress(*STREAM_ERRORS):  # it reports its own cancellation
             self._writer.close()
@@ -106,8 +126,8 @@ def _batch(data: np.ndarray) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([column], schema=SCHEMA)
 
 
-def _data(batch: pa.RecordBatch | None) -> np.ndarray | None:
-    if batch is None or batch.num_columns != 1 or batch.num_rows != 1:
+def _data(batch: pa.RecordBatch) -> np.ndarray | None:
+    if batch.num_columns != 1 or batch.num_rows != 1:
         return None
     value = batch.column(0)[0].as_buffer()
     return None if value is None else np.frombuffer(value, np.uint8)

@@ -40,7 +40,7 @@ from drumline.distribute.parameter_server.transport.pending import Pending
 from drumline.distribute.parameter_server.transport.watch import watch
 
 _RECORDS_BYTES = 256 * 1024
-_GOODBYE_SECONDS = 0.2
+_GOODBYE_SECONDS = 1.0
 
 
 class FlightLink:
@@ -106,6 +106,8 @@ class FlightLink:
         """See `Connection.close`."""
         if self._fail(PeerUnavailableError(self._address, "this side has closed the connection")):
             self._say_goodbye()
+            if self._reader is not threading.current_thread():
+                self._reader.join(_GOODBYE_SECONDS)  # it ends when the server has heard it
         self._disconnect()
         if self._reader is not threading.current_thread():
             self._reader.join()
@@ -152,24 +154,33 @@ class FlightLink:
         except STREAM_ERRORS as error:
             self._fail(as_transport_error(self._address, error))
         finally:
+            self._stream.close()
             self._disconnect()
 
     def _read_replies(self) -> str:
-        while (received := self._stream.read()) is not None:
-            self._hear()
-            frame, data = received
-            kind = bytes(frame[:1])
-            if kind == RECORDS:
-                for record, arrays in self._assembly.records(frame[1:]):
-                    self._deliver(record, arrays)
-            elif kind == CHUNK and data is not None:
-                self._assembly.chunk(frame, data)
-            elif kind == GOODBYE:
-                return "it has shut down"
-            else:
-                raise ProtocolError("there is no such frame")
-            del frame, data, received
-        return "it ended the connection"
+        reason = None
+        while reason is None:
+            reason = self._read_frame()
+        return reason
+
+    def _read_frame(self) -> str | None:
+        """Returns why the stream is over, if it is. See `ServerLane` for why this is a call."""
+        received = self._stream.read()
+        if received is None:
+            return "it ended the connection"
+        self._hear()
+        frame, data = received
+        kind = frame[0] if frame else None
+        if kind == RECORDS[0]:
+            for record, arrays in self._assembly.records(frame[1:]):
+                self._deliver(record, arrays)
+        elif kind == CHUNK[0] and data is not None:
+            self._assembly.chunk(frame, data)
+        elif kind == GOODBYE[0]:
+            return "it has shut down"
+        else:
+            raise ProtocolError("there is no such frame")
+        return None
 
     def _deliver(self, record: Record, arrays: list[np.ndarray]) -> None:
         future = self._pending.pop(record.seq)
@@ -198,13 +209,12 @@ class FlightLink:
             return
         try:
             self._stream.write(GOODBYE)
-            self._stream.done_writing()
         except STREAM_ERRORS as error:
             del error  # it was gone already, which is just as well
         finally:
             self._stream.lock.release()
 
     def _disconnect(self) -> None:
-        self._stream.close()
+        self._stream.cancel()
         self._heartbeat.stop()
         self._memory.close()

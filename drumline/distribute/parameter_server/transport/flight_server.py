@@ -53,6 +53,8 @@ class FlightService(fl.FlightServerBase):
             raise fl.FlightServerError(f"broken protocol: {error}") from None
         except STREAM_ERRORS as error:
             raise fl.FlightServerError(f"broken stream: {error}") from None
+        finally:
+            stream.finish()
 
 
 class _Doorkeeper(fl.ServerMiddlewareFactory):

@@ -39,7 +39,7 @@ class Heartbeat:
     def stop(self) -> None:
         """Beat no more; wait for the thread to end."""
         self._stop.set()
-        self._stream.close()
+        self._stream.cancel()
         if self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -56,6 +56,8 @@ class Heartbeat:
             self._end(str(error))
         else:
             self._end("it ended the connection")
+        finally:
+            self._stream.close()
 
     def _end(self, reason: str) -> None:
         if not self._stop.is_set():

@@ -90,13 +90,17 @@ class _Opening(threading.Thread):
             self._outcome = PeerUnavailableError(self._address, str(error))
         except AuthenticationError as error:
             self._outcome = error
+        finally:
+            if not isinstance(self._outcome, Opened):
+                for stream in self._streams:
+                    stream.close()
 
     def result(self, timeout_seconds: float) -> Opened:
         outcome = self._outcome
         if isinstance(outcome, Opened):
             return outcome
-        for stream in self._streams:
-            stream.close()
+        for stream in list(self._streams):
+            stream.cancel()
         self._memory.close()
         if outcome is None:
             reason = f"it does not answer within {timeout_seconds:.3g} s"

@@ -129,22 +129,35 @@ class ServerLane:
             self._stream.lock.release()
 
     def _serve(self) -> str:
-        while (received := self._stream.read()) is not None:
-            self.heard()
-            if self._over:
-                raise ProtocolError("this client was silent for too long and was given up")
-            frame, data = received
-            kind = bytes(frame[:1])
-            if kind == RECORDS:
-                for record, arrays in self._assembly.records(frame[1:]):
-                    self._handle(record, arrays)
-            elif kind == CHUNK and data is not None:
-                self._assembly.chunk(frame, data)
-            elif kind == GOODBYE:
-                return LEFT
-            else:
-                raise ProtocolError("there is no such frame")
-        return "its connection ended without a goodbye, as when a process is killed"
+        reason = None
+        while reason is None:
+            reason = self._serve_frame()
+        return reason
+
+    def _serve_frame(self) -> str | None:
+        """Returns why the stream is over, if it is.
+
+        Nothing that was received outlives the call: memory that is free when the next frame comes
+        is used again, and need not be fetched from the system.
+        """
+        received = self._stream.read()
+        if received is None:
+            return "its connection ended without a goodbye, as when a process is killed"
+        self.heard()
+        if self._over:
+            raise ProtocolError("this client was silent for too long and was given up")
+        frame, data = received
+        kind = frame[0] if frame else None
+        if kind == RECORDS[0]:
+            for record, arrays in self._assembly.records(frame[1:]):
+                self._handle(record, arrays)
+        elif kind == CHUNK[0] and data is not None:
+            self._assembly.chunk(frame, data)
+        elif kind == GOODBYE[0]:
+            return LEFT
+        else:
+            raise ProtocolError("there is no such frame")
+        return None
 
     def _handle(self, record: Record, arrays: list[np.ndarray]) -> None:
         if record.kind != REQUEST or record.seq != self._next_seq:
