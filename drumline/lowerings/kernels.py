@@ -60,9 +60,8 @@ def convolution(
     """
     features = weights.shape[2 if transposed else 3]
     channels = images.shape[3]
-    rows = math.prod(weights.shape[:2]) * channels
-    tiled = -(-features // _WIDEST_TILE) * _WIDEST_TILE
-    results = (_floats(images.shape[0], *counts, features), _floats(rows * tiled))
+    packed = math.prod(weights.shape[:2]) * channels * _tiled(features)
+    results = (_floats(images.shape[0], *counts, features), _floats(packed))
     call = jax.ffi.ffi_call("drumline_convolution", results)
     out: jax.Array = call(
         images, weights, window=_integers(*strides, *origin), transposed=_integers(transposed)
@@ -89,11 +88,15 @@ def weight_gradient(
         (*kernel, channels, features).
     """
     shape = (*kernel, images.shape[3], gradient.shape[3])
-    size = math.prod(shape)
+    size = math.prod(shape[:3]) * _tiled(shape[3])
     blocks = max(1, min(images.shape[0], MOST_BLOCKS, MOST_BYTES // (4 * size)))
     call = jax.ffi.ffi_call("drumline_weight_gradient", (_floats(*shape), _floats(blocks, size)))
     out: jax.Array = call(images, gradient, window=_integers(*strides, *origin))[0]
     return out
+
+
+def _tiled(features: int) -> int:
+    return -(-features // _WIDEST_TILE) * _WIDEST_TILE
 
 
 def _floats(*shape: int) -> jax.ShapeDtypeStruct:

@@ -62,9 +62,9 @@ def test_the_tutorials_layers_in_double_precision(shape, filters, expected):
         assert_close(exact, jax.jit(lambda x, w: function(x, w))(x, w))
 
 
-def test_an_empty_batch():
-    x, w = normal(0, 8, 8, 16), normal(3, 3, 16, 8)
-    assert_close(*both(with_gradients, NAME, x, w))
+@pytest.mark.parametrize("shape", [(0, 8, 8, 16), (3, 1, 1, 16), (3, 2, 2, 16), (1, 1, 9, 16)])
+def test_empty_batches_and_kernels_larger_than_images(shape):
+    assert_close(*both(with_gradients, NAME, normal(*shape), normal(3, 3, 16, 8)))
 
 
 def test_batched_and_differentiated_twice():

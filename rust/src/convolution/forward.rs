@@ -4,12 +4,8 @@ use super::geometry::{groups, Geometry};
 use super::instructions::{Instructions, Work};
 use super::lanes::Lanes;
 use super::scratch::{self, ImageRows};
-use super::tile::{multiply, Left, Product};
+use super::tile::{multiply, Left, Product, WIDEST};
 use crate::xla::threads::Threads;
-
-/// The widest tile of output channels of any instruction set: room for packed weights is made in
-/// multiples of it.
-pub const WIDEST_TILE: usize = 32;
 
 /// `out[n, h, q, f] = sum over i, j, c of images[n, h * s + i, q * s + j, c] * weights[i, j, c, f]`.
 pub struct Forward {
@@ -29,7 +25,7 @@ unsafe impl Sync for Forward {}
 impl Forward {
     /// How many numbers `packed` has room for.
     pub fn packed_len(geometry: &Geometry) -> usize {
-        let features = geometry.features.next_multiple_of(WIDEST_TILE);
+        let features = geometry.features.next_multiple_of(WIDEST);
         geometry.kernel_height * geometry.run() * features
     }
 
@@ -41,9 +37,11 @@ impl Forward {
     pub unsafe fn run(&self, instructions: Instructions, threads: &Threads) {
         let g = &self.geometry;
         let tile = instructions.tile();
-        threads.for_each(g.features.div_ceil(tile) * g.kernel_height, |item| {
+        let packing = threads.for_work(Self::packed_len(g));
+        packing.for_each(g.features.div_ceil(tile) * g.kernel_height, |item| {
             self.pack(item / g.kernel_height, item % g.kernel_height, tile);
         });
+        let threads = threads.for_work(g.products());
         threads.for_each(g.images * g.chunks(), |item| {
             instructions.compute(self, item);
         });

@@ -46,6 +46,11 @@ impl Geometry {
         self.kernel_height * self.run() * self.features
     }
 
+    /// Products of two numbers to sum, padding included.
+    pub fn products(&self) -> usize {
+        self.images * self.rows * self.columns * self.kernel_len()
+    }
+
     /// Pixels of an image's row that the kernel covers, padding included.
     pub fn covered_width(&self) -> usize {
         (self.columns - 1) * self.stride_right + self.kernel_width

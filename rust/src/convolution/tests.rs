@@ -151,7 +151,7 @@ fn weight_gradients_are_the_sums_in_any_number_of_blocks() {
         });
         for instructions in available() {
             for blocks in [1, 2, g.images] {
-                let mut sums = vec![f32::NAN; blocks * expected.len()];
+                let mut sums = vec![f32::NAN; blocks * WeightGradient::sums_len(&g)];
                 let mut out = vec![f32::NAN; expected.len()];
                 let job = WeightGradient {
                     geometry: g,

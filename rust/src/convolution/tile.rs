@@ -2,6 +2,9 @@
 
 use super::lanes::Lanes;
 
+/// Numbers in a row of the widest tile of any instruction set.
+pub const WIDEST: usize = 32;
+
 /// Where the left matrix of a product lies: `steps` runs of `run` columns.
 #[derive(Clone, Copy)]
 pub struct Left {
@@ -34,50 +37,66 @@ pub struct Product {
 /// `rows` is in `1..=V::ROWS`, everything described lies in memory of the caller's.
 #[inline(always)]
 pub unsafe fn multiply<V: Lanes>(rows: usize, left: Left, right: *const f32, product: Product) {
+    if product.width <= V::COUNT {
+        by_rows::<V, 1>(rows, left, right, product);
+    } else {
+        by_rows::<V, 2>(rows, left, right, product);
+    }
+}
+
+#[inline(always)]
+unsafe fn by_rows<V: Lanes, const REGISTERS: usize>(
+    rows: usize,
+    left: Left,
+    right: *const f32,
+    product: Product,
+) {
     match rows {
-        1 => tile::<V, 1>(left, right, product),
-        2 => tile::<V, 2>(left, right, product),
-        3 => tile::<V, 3>(left, right, product),
-        4 => tile::<V, 4>(left, right, product),
-        5 => tile::<V, 5>(left, right, product),
-        6 => tile::<V, 6>(left, right, product),
+        1 => tile::<V, 1, REGISTERS>(left, right, product),
+        2 => tile::<V, 2, REGISTERS>(left, right, product),
+        3 => tile::<V, 3, REGISTERS>(left, right, product),
+        4 => tile::<V, 4, REGISTERS>(left, right, product),
+        5 => tile::<V, 5, REGISTERS>(left, right, product),
+        6 => tile::<V, 6, REGISTERS>(left, right, product),
         rows if V::ROWS <= 6 => unreachable!("{rows} rows in a tile of at most 6"),
-        7 => tile::<V, 7>(left, right, product),
-        8 => tile::<V, 8>(left, right, product),
-        9 => tile::<V, 9>(left, right, product),
-        10 => tile::<V, 10>(left, right, product),
-        11 => tile::<V, 11>(left, right, product),
-        12 => tile::<V, 12>(left, right, product),
+        7 => tile::<V, 7, REGISTERS>(left, right, product),
+        8 => tile::<V, 8, REGISTERS>(left, right, product),
+        9 => tile::<V, 9, REGISTERS>(left, right, product),
+        10 => tile::<V, 10, REGISTERS>(left, right, product),
+        11 => tile::<V, 11, REGISTERS>(left, right, product),
+        12 => tile::<V, 12, REGISTERS>(left, right, product),
         rows => unreachable!("{rows} rows in a tile of at most 12"),
     }
 }
 
 #[inline(always)]
-unsafe fn tile<V: Lanes, const ROWS: usize>(left: Left, right: *const f32, product: Product) {
-    let full = product.width == 2 * V::COUNT;
-    let mut edge = [[0.0f32; 32]; ROWS];
+unsafe fn tile<V: Lanes, const ROWS: usize, const REGISTERS: usize>(
+    left: Left,
+    right: *const f32,
+    product: Product,
+) {
+    let full = product.width == REGISTERS * V::COUNT;
+    let mut edge = [[0.0f32; WIDEST]; ROWS];
     let (to, row) = if full {
         (product.to, product.row)
     } else {
-        (edge.as_mut_ptr().cast::<f32>(), 32)
+        (edge.as_mut_ptr().cast::<f32>(), WIDEST)
     };
     if !full && product.add {
         copy(ROWS, product.width, product.to, product.row, to, row);
     }
-    let zero = [0.0f32; 16];
-    let mut sums = [[V::load(zero.as_ptr()); 2]; ROWS];
+    let zero = [0.0f32; WIDEST];
+    let mut sums = [[V::load(zero.as_ptr()); REGISTERS]; ROWS];
     if product.add {
-        for (i, pair) in sums.iter_mut().enumerate() {
-            *pair = [
-                V::load(to.add(i * row)),
-                V::load(to.add(i * row + V::COUNT)),
-            ];
+        for (i, registers) in sums.iter_mut().enumerate() {
+            *registers = load(to.add(i * row));
         }
     }
-    accumulate::<V, ROWS>(&mut sums, left, right);
-    for (i, pair) in sums.iter().enumerate() {
-        pair[0].store(to.add(i * row));
-        pair[1].store(to.add(i * row + V::COUNT));
+    accumulate(&mut sums, left, right);
+    for (i, registers) in sums.iter().enumerate() {
+        for (j, register) in registers.iter().enumerate() {
+            register.store(to.add(i * row + j * V::COUNT));
+        }
     }
     if !full {
         copy(ROWS, product.width, to, row, product.to, product.row);
@@ -85,8 +104,8 @@ unsafe fn tile<V: Lanes, const ROWS: usize>(left: Left, right: *const f32, produ
 }
 
 #[inline(always)]
-unsafe fn accumulate<V: Lanes, const ROWS: usize>(
-    sums: &mut [[V; 2]; ROWS],
+unsafe fn accumulate<V: Lanes, const ROWS: usize, const REGISTERS: usize>(
+    sums: &mut [[V; REGISTERS]; ROWS],
     left: Left,
     right: *const f32,
 ) {
@@ -94,16 +113,26 @@ unsafe fn accumulate<V: Lanes, const ROWS: usize>(
     for step in 0..left.steps {
         let mut from = left.from.add(step * left.step);
         for _ in 0..left.run {
-            let pair = [V::load(right), V::load(right.add(V::COUNT))];
-            for (i, sum) in sums.iter_mut().enumerate() {
+            let registers: [V; REGISTERS] = load(right);
+            for (i, row) in sums.iter_mut().enumerate() {
                 let factor = from.add(i * left.row);
-                sum[0] = sum[0].add_product(factor, pair[0]);
-                sum[1] = sum[1].add_product(factor, pair[1]);
+                for (sum, register) in row.iter_mut().zip(registers) {
+                    *sum = sum.add_product(factor, register);
+                }
             }
             right = right.add(2 * V::COUNT);
             from = from.add(left.column);
         }
     }
+}
+
+#[inline(always)]
+unsafe fn load<V: Lanes, const REGISTERS: usize>(from: *const f32) -> [V; REGISTERS] {
+    let mut registers = [V::load(from); REGISTERS];
+    for (j, register) in registers.iter_mut().enumerate().skip(1) {
+        *register = V::load(from.add(j * V::COUNT));
+    }
+    registers
 }
 
 #[inline(always)]

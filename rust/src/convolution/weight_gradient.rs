@@ -7,7 +7,7 @@ use super::geometry::{groups, Geometry};
 use super::instructions::{Instructions, Work};
 use super::lanes::Lanes;
 use super::scratch::{self, channel_tile, ImageRows, Scratch};
-use super::tile::{multiply, Left, Product};
+use super::tile::{multiply, Left, Product, WIDEST};
 use crate::xla::threads::Threads;
 
 /// `out[i, j, c, f] = sum over n, h, q of images[n, h * s + i, q * s + j, c] * gradient[n, h, q, f]`.
@@ -15,7 +15,7 @@ pub struct WeightGradient {
     pub geometry: Geometry,
     pub images: *const f32,
     pub gradient: *const f32,
-    /// `blocks` times the kernel's numbers; unused if there is one block.
+    /// `blocks` times `sums_len` numbers: by block, tile of features, and row of the kernel.
     pub sums: *mut f32,
     pub blocks: usize,
     pub out: *mut f32,
@@ -25,37 +25,55 @@ pub struct WeightGradient {
 unsafe impl Sync for WeightGradient {}
 
 impl WeightGradient {
+    /// How many numbers `sums` has for each block.
+    pub fn sums_len(geometry: &Geometry) -> usize {
+        geometry.kernel_height * geometry.run() * geometry.features.next_multiple_of(WIDEST)
+    }
+
     /// Computes `out`.
     ///
     /// # Safety
     /// The pointers lead to what the geometry says, `sums` and `out` to memory of their own, and the
     /// processor has the instructions.
     pub unsafe fn run(&self, instructions: Instructions, threads: &Threads) {
-        let tiles = self.geometry.features.div_ceil(instructions.tile());
-        threads.for_each(self.blocks * tiles, |item| {
+        let g = &self.geometry;
+        let tile = instructions.tile();
+        let tiles = g.features.div_ceil(tile);
+        let summing = threads.for_work(g.products());
+        summing.for_each(self.blocks * tiles, |item| {
             instructions.compute(self, item);
         });
-        if self.blocks == 1 {
-            return;
-        }
-        let len = self.geometry.kernel_len();
-        let part = len.div_ceil(self.blocks).max(1024);
-        threads.for_each(len.div_ceil(part), |item| {
-            self.add_blocks(item * part..len.min((item + 1) * part));
+        let adding = threads.for_work(self.blocks * g.kernel_len());
+        adding.for_each(tiles * g.kernel_height, |item| {
+            self.add_blocks(item / g.kernel_height, item % g.kernel_height, tile);
         });
     }
 
-    unsafe fn add_blocks(&self, part: std::ops::Range<usize>) {
-        let out = std::slice::from_raw_parts_mut(self.out.add(part.start), part.len());
-        let sums = self.sums.add(part.start);
-        out.copy_from_slice(std::slice::from_raw_parts(sums, part.len()));
-        for block in 1..self.blocks {
-            let more = sums.add(block * self.geometry.kernel_len());
-            let more = std::slice::from_raw_parts(more, part.len());
-            for (total, value) in out.iter_mut().zip(more) {
-                *total += value;
+    /// Writes row `i` of the kernel's gradient, for one tile of features.
+    unsafe fn add_blocks(&self, number: usize, i: usize, tile: usize) {
+        let g = &self.geometry;
+        let width = (g.features - number * tile).min(tile);
+        for row in i * g.run()..(i + 1) * g.run() {
+            let out = self.out.add(row * g.features + number * tile);
+            let out = std::slice::from_raw_parts_mut(out, width);
+            for block in 0..self.blocks {
+                let sums = self.tile_of_sums(block, number, tile).add(row * tile);
+                let sums = std::slice::from_raw_parts(sums, width);
+                if block == 0 {
+                    out.copy_from_slice(sums);
+                } else {
+                    for (total, value) in out.iter_mut().zip(sums) {
+                        *total += value;
+                    }
+                }
             }
         }
+    }
+
+    unsafe fn tile_of_sums(&self, block: usize, number: usize, tile: usize) -> *mut f32 {
+        let rows = self.geometry.kernel_height * self.geometry.run();
+        self.sums
+            .add(block * Self::sums_len(&self.geometry) + number * rows * tile)
     }
 
     /// Adds one image's part to a tile of features of a block's sums.
@@ -97,8 +115,8 @@ impl WeightGradient {
                         column: g.stride_right * g.channels,
                     };
                     let product = Product {
-                        to: sums.add((i * g.run() + group.start) * g.features),
-                        row: g.features,
+                        to: sums.add((i * g.run() + group.start) * tile),
+                        row: tile,
                         width: features.1,
                         add: true,
                     };
@@ -113,17 +131,13 @@ impl Work for WeightGradient {
     #[inline(always)]
     unsafe fn item<V: Lanes>(&self, item: usize) {
         let g = &self.geometry;
-        let tiles = g.features.div_ceil(2 * V::COUNT);
-        let (block, from) = (item / tiles, (item % tiles) * 2 * V::COUNT);
-        let width = (g.features - from).min(2 * V::COUNT);
-        let sums = if self.blocks == 1 {
-            self.out.add(from)
-        } else {
-            self.sums.add(block * g.kernel_len() + from)
-        };
-        for row in 0..g.kernel_height * g.run() {
-            sums.add(row * g.features).write_bytes(0, width);
-        }
+        let tile = 2 * V::COUNT;
+        let tiles = g.features.div_ceil(tile);
+        let (block, number) = (item / tiles, item % tiles);
+        let from = number * tile;
+        let width = (g.features - from).min(tile);
+        let sums = self.tile_of_sums(block, number, tile);
+        sums.write_bytes(0, g.kernel_height * g.run() * tile);
         let images = block * g.images / self.blocks..(block + 1) * g.images / self.blocks;
         let mut scratch = scratch::take();
         for image in images {

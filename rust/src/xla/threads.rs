@@ -9,6 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 /// How often the caller looks whether the others are done before it sleeps.
 const SPINS: usize = 2000;
 
+/// Multiplications for which it is worth to wake a thread: some 10 microseconds of one.
+const WORK_PER_THREAD: usize = 1 << 20;
+
 /// XLA's threads for one call, and the caller's own.
 pub struct Threads {
     pool: Option<(*const Api, *mut Context)>,
@@ -42,6 +45,14 @@ impl Threads {
         Self {
             pool: Some((api, context)),
             count: count.max(1) as usize,
+        }
+    }
+
+    /// As many of these threads as a number of multiplications keeps busy.
+    pub fn for_work(&self, multiplications: usize) -> Self {
+        Self {
+            pool: self.pool,
+            count: self.count.min(1 + multiplications / WORK_PER_THREAD),
         }
     }
 
