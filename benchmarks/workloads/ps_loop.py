@@ -32,10 +32,12 @@ def scheduled_loop(
         steps_per_closure: how many steps `step` makes.
     """
 
+    most = max(2, LAST_LOSSES // steps_per_closure)
+
     def epoch() -> tuple[float, int]:
         last: list[Any] = []
         for _ in range(scale.elements // steps_per_closure):
-            last = [*last[1 - LAST_LOSSES :], coordinator.schedule(step, args=(iterator,))]
+            last = [*last[1 - most :], coordinator.schedule(step, args=(iterator,))]
         coordinator.join()
         losses = [float(np.asarray(value)) for value in coordinator.fetch(last)]
         return sum(losses) / len(losses), scale.elements

@@ -41,7 +41,7 @@ class Problem:
 
 
 EMBEDDING = Problem(1, 100_000, 64, 20, (1280, 256, 1), 256, "sgd", 5e-4)
-TABLES = Problem(26, 100_000, 16, 1, (416, 32, 1), 2048, "adagrad", 0.01)
+TABLES = Problem(26, 100_000, 16, 1, (416, 32, 1), 2048, "adagrad", 2e-3)
 DENSE = Problem(0, 0, 0, 0, (2048, 4096, 4096, 1), 4, "sgd", 5e-7)
 
 

@@ -22,7 +22,6 @@ _NAMES = {
     "keras.src.trainers.data_adapters": ["get_data_adapter", "raise_unsupported_arg"],
     "keras.src.trainers.data_adapters.array_slicing": ["train_validation_split"],
     "keras.src.trainers.data_adapters.data_adapter": ["DataAdapter"],
-    "keras.src.trainers.epoch_iterator": ["EpochIterator"],
     "keras.src.trainers.trainer": ["Trainer"],
     "keras.src.utils.python_utils": ["pythonify_logs"],
 }
@@ -67,7 +66,6 @@ JAXTrainer = _found["JAXTrainer"]
 Trainer = _found["Trainer"]
 LossFunctionWrapper = _found["LossFunctionWrapper"]
 DataAdapter = _found["DataAdapter"]
-EpochIterator = _found["EpochIterator"]
 get_data_adapter = _found["get_data_adapter"]
 pythonify_logs = _found["pythonify_logs"]
 raise_unsupported_arg = _found["raise_unsupported_arg"]

@@ -22,7 +22,7 @@ def create_on_servers(initialize: Callable[..., Any]) -> Callable[..., Any]:
     def initialize_in_scope(self: Any, initial: Any) -> None:
         slot = _slot_of.get()
         if slot is not None:
-            make_slot(self, *slot)
+            make_slot(self, *slot, initial)
             return
         stays = _stays.get() or self.name == _SEED
         strategy = get_strategy() if has_strategy() and not stays else None

@@ -1,4 +1,4 @@
-"""TensorFlow's two guides run as they are written, but for names of operations on arrays."""
+"""TensorFlow's guides run as they are written, but for names of operations on arrays."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from pathlib import Path
 import pytest
 
 GUIDES = Path(__file__).parent
+# Keras reads its own variables in a way that numpy has deprecated.
+_WARNINGS = ["-W", "error", "-W", "ignore:__array__ implementation:DeprecationWarning"]
 
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What the guides print."""
     directory = tmp_path_factory.mktemp("guides")
-    names = ["custom_training", "distributed_input"]
+    names = ["custom_training", "distributed_input", "parameter_server_training"]
     running = {
         name: subprocess.Popen(
-            [sys.executable, "-W", "error", GUIDES / f"{name}.py", str(directory)],
+            [sys.executable, *_WARNINGS, GUIDES / f"{name}.py", str(directory)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -70,3 +72,17 @@ def test_distributed_input(printed: dict[str, str]) -> None:
     assert "ordered True" in lines
     assert lines.count("value [0, 1]") == 4
     assert lines.count("generated [(2,), (2,)] float32") == 4
+
+
+def test_parameter_server_training(printed: dict[str, str]) -> None:
+    text = printed["parameter_server_training"]
+    (line,) = [line for line in text.splitlines() if line.startswith("losses ")]
+    losses = [float(number) for number in line.split()[1:]]
+    assert len(losses) == 5 and losses[-1] < 0.8 * losses[0]
+    assert "saved 110 ['train']" in text
+    accuracies = numbers(text, r"Finished epoch \d, accuracy is (\d\.\d+)")
+    assert len(accuracies) == 4 and accuracies[-1][0] > 0.9
+    ((final,),) = numbers(text, r"Final loss is (\d+\.\d+)")
+    assert final < 0.5
+    direct, distributed = numbers(text, r"Evaluation accuracy: (\d\.\d+)")
+    assert direct[0] > 0.7 and distributed[0] > 0.7

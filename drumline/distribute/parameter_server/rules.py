@@ -29,6 +29,7 @@ class Rules:
         self._sent: dict[int, set[tuple[int, str]]] = {}
         self._attached: dict[str, tuple[str, int]] = {}
         self._rates: dict[int, Any] = {}
+        self._early: dict[str, dict[str, np.ndarray]] = {}
         self._lock = threading.RLock()
 
     def attach(self, optimizer: Any, layout: Layout, part: Part, sparse: bool) -> str:
@@ -69,7 +70,29 @@ class Rules:
                 self._send_rate(part.server, rule, _rate_of(optimizer))
             self._servers.ask(part.server, "attach", {"name": name, "rule": rule})
             self._attached[name] = (rule, id(optimizer))
+            if self.has_slots(layout):
+                for slot, value in self._early.pop(layout.key, {}).items():
+                    self._servers.write_slot(layout, slot, value)
             return rule
+
+    def has_slots(self, layout: Layout) -> bool:
+        """Whether the servers have the optimizer's state of a variable."""
+        return all(layout.part_name(part) in self._attached for part in layout.parts)
+
+    def slot(self, layout: Layout, name: str) -> np.ndarray | None:
+        """What an optimizer keeps beside a variable; None if it was never set."""
+        with self._lock:
+            if self.has_slots(layout):
+                return self._servers.slots(layout).get(name)
+            return self._early.get(layout.key, {}).get(name)
+
+    def set_slot(self, layout: Layout, name: str, value: np.ndarray) -> None:
+        """Set it, or have it set as soon as the servers know the optimizer."""
+        with self._lock:
+            if self.has_slots(layout):
+                self._servers.write_slot(layout, name, value)
+            else:
+                self._early.setdefault(layout.key, {})[name] = value
 
     def send_learning_rates(self) -> None:
         """Tell the servers the learning rates that have changed on the chief."""

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from drumline.distribute.adoption import owner_of
 from drumline.distribute.parameter_server.layout import Layout, Part
 from drumline.distribute.parameter_server.servers import Servers
 from drumline.training.keras_internals import Variable
@@ -98,22 +99,28 @@ class VariablePart:
 
 
 class SlotVariable:
-    """A Keras optimizer's variable that the servers keep beside the variable it belongs to."""
+    """A Keras optimizer's variable that the servers keep beside the variable it belongs to.
 
-    _drumline_slot: tuple[Any, str]
+    Until a step was traced, servers do not know the optimizer; the chief has the value till then.
+    """
+
+    _drumline_slot: tuple[Any, str, Any]
 
     @property
-    def _value(self) -> jax.Array | None:
-        reference, name = self._drumline_slot
-        slots = vars(reference)[_SERVERS].slots(reference.layout)
+    def _value(self) -> jax.Array:
+        reference, name, initial = self._drumline_slot
+        value = owner_of(reference).rules.slot(reference.layout, name)
         with jax.ensure_compile_time_eval():
-            return jnp.asarray(slots[name]) if name in slots else None
+            if value is None:
+                layout: Layout = reference.layout
+                value = initial(layout.shape, dtype=layout.dtype) if callable(initial) else initial
+            return jnp.asarray(value)
 
     @_value.setter
     def _value(self, value: Any) -> None:
-        reference, name = self._drumline_slot
-        servers: Servers = vars(reference)[_SERVERS]
-        servers.write_slot(reference.layout, name, np.asarray(value, reference.layout.dtype))
+        reference, name, _ = self._drumline_slot
+        value = np.asarray(value, reference.layout.dtype)
+        owner_of(reference).rules.set_slot(reference.layout, name, value)
 
 
 def server_name(part: Part) -> str:
@@ -129,10 +136,17 @@ def move_to_servers(variable: Any, layout: Layout, servers: Servers) -> None:
     variable.__class__ = _with_value_elsewhere(kind, type(variable))
 
 
-def make_slot(variable: Any, reference: Any, name: str) -> None:
-    """From now on the value of `variable` is the slot `name` that the servers keep."""
+def make_slot(variable: Any, reference: Any, name: str, initial: Any) -> None:
+    """From now on the value of `variable` is the slot `name` that the servers keep.
+
+    Args:
+        variable: the optimizer's variable.
+        reference: the variable it belongs to.
+        name: what the servers call the slot.
+        initial: its first value, or what makes it from a shape and a dtype.
+    """
     vars(variable).pop("_value", None)
-    vars(variable)["_drumline_slot"] = (reference, name)
+    vars(variable)["_drumline_slot"] = (reference, name, initial)
     variable.__class__ = _with_value_elsewhere(SlotVariable, type(variable))
 
 

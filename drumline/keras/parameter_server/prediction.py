@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from drumline.distribute.parameter_server.coordinator import ClusterCoordinator
+from drumline.keras import private
 from drumline.keras.parameter_server.belonging import coordinator_of
 from drumline.keras.parameter_server.running import run_epoch
 from drumline.keras.parameter_server.sources import DrawnSource, Source, source_of
@@ -45,7 +46,10 @@ def predict(
             "`predict` needs input with an order: arrays, or a Dataset that ends. Workers draw "
             "from a function, or a dataset that never ends, on their own; use `dataset.take(n)`."
         )
-    source.build(model)
+    if not all(layer.built for layer in model._flatten_layers()):
+        inputs, _, _ = keras.utils.unpack_x_y_sample_weight(source.first_batch())
+        with private.StatelessScope():
+            model(inputs)
     if model.predict_function is None:
         model.predict_function = Steps(predict_step(model), coordinator.strategy)
     if not isinstance(callbacks, keras.callbacks.CallbackList):

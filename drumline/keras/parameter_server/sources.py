@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -20,17 +21,24 @@ from drumline.keras.parameter_server.steps import Steps
 Group = tuple[int, int, list[tuple[Any, ...]]]
 
 
+class HostEpochs(private.JAXEpochIterator):
+    """Keras's epochs over its input, with batches that stay numpy arrays."""
+
+    def _get_iterator(self) -> Any:
+        return self.data_adapter.get_numpy_iterator()
+
+
 class FedSource:
     """The chief goes through the input and sends a batch with each step: every batch once.
 
     Args:
-        iterator: Keras's own iterator over epochs.
+        iterator: over the epochs of the input.
     """
 
     outstanding_per_worker = 32
     class_weight: Mapping[int, float] | None = None
 
-    def __init__(self, iterator: Any) -> None:
+    def __init__(self, iterator: HostEpochs) -> None:
         self._iterator = iterator
 
     @property
@@ -44,6 +52,14 @@ class FedSource:
         model._symbolic_build(iterator=self._iterator)
         self._iterator.reset()
 
+    def first_batch(self) -> Any:
+        """A batch of the input, which is then gone through from its start."""
+        for _, _, iterator in self._iterator:
+            batch = next(iterator)
+            self._iterator.reset()
+            return batch
+        raise ValueError("The input has no batches.")
+
     def restart(self) -> None:
         """Go through the input from its start."""
         self._iterator.reset()
@@ -51,7 +67,10 @@ class FedSource:
     def epoch(self) -> Iterator[Group]:
         """For each execution its first and last step, and the arguments of each of its steps."""
         with self._iterator.catch_stop_iteration():
-            for first, last, batches in self._iterator:
+            for first, last, iterator in self._iterator:
+                batches = list(itertools.islice(iterator, last - first + 1))
+                if not batches:
+                    raise StopIteration
                 yield first, last, [(batch,) for batch in batches]
 
     def function(self, steps: Steps) -> Callable[..., Any]:
@@ -83,6 +102,8 @@ class DrawnSource:
         self.num_batches = steps
         self.class_weight = class_weight
         self._steps_per_execution = steps_per_execution
+        self._dataset_fn = dataset_fn
+        self._context = InputContext(coordinator.strategy.num_workers, 0, 1)
         self._dataset = coordinator.create_per_worker_dataset(dataset_fn)
         if class_weight:
             require_targets_alone(self._dataset.element_spec)
@@ -91,7 +112,18 @@ class DrawnSource:
 
     def build(self, model: keras.Model) -> None:
         """Give the model the shapes of a batch."""
-        model._symbolic_build(data_batch=_example(self._dataset.element_spec))
+        model._symbolic_build(data_batch=self._example())
+
+    def _example(self) -> Any:
+        """A batch, or its shapes and dtypes where the specification of the dataset says them."""
+        leaves, treedef = jax.tree.flatten(self._dataset.element_spec)
+        if any(leaf.shape is None or not leaf.shape or None in leaf.shape[1:] for leaf in leaves):
+            return next(iter(self._dataset_fn(self._context)))
+        shapes = [
+            jax.ShapeDtypeStruct((leaf.shape[0] or 2, *leaf.shape[1:]), np.dtype(leaf.dtype))
+            for leaf in leaves
+        ]
+        return jax.tree.unflatten(treedef, shapes)
 
     def restart(self) -> None:
         """Go through every worker's dataset from its start."""
@@ -140,7 +172,7 @@ def source_of(
     """
     dataset_fn = _dataset_function(x)
     if dataset_fn is None:
-        iterator = private.EpochIterator(
+        iterator = HostEpochs(
             x,
             steps_per_epoch=steps,
             steps_per_execution=steps_per_execution,
@@ -192,19 +224,3 @@ def _described(x: Any) -> str:
     if isinstance(x, Dataset):
         return "a dataset that never ends"
     return "a DatasetCreator" if isinstance(x, DatasetCreator) else "a function"
-
-
-def _example(spec: Any) -> Any:
-    """Shapes and dtypes of a batch."""
-
-    def example(leaf: Any) -> jax.ShapeDtypeStruct:
-        shape = leaf.shape
-        if not shape or None in shape[1:]:
-            raise ValueError(
-                "The model is not built, and the elements of the dataset have shapes that are not "
-                f"known or no batches: {spec}. Batch the dataset, or build the model first, for "
-                "example by `keras.Input`."
-            )
-        return jax.ShapeDtypeStruct((shape[0] or 2, *shape[1:]), np.dtype(leaf.dtype))
-
-    return jax.tree.map(example, spec)

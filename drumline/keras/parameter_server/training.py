@@ -63,6 +63,7 @@ def fit(
         steps_per_execution=model.steps_per_execution,
         class_weight=class_weight,
     )
+    steps = _steps(model, source)
     source.build(model)
     validation = None
     if validation_data is not None:
@@ -80,7 +81,7 @@ def fit(
             steps=source.num_batches,
             model=model,
         )
-    loop = _Loop(model, source, validation, validation_freq, callbacks)
+    loop = _Loop(model, source, steps, validation, validation_freq, callbacks)
     loop.run(initial_epoch, epochs)
     return model.history
 
@@ -92,25 +93,26 @@ class _Loop:
         self,
         model: keras.Model,
         source: Source,
+        steps: Steps,
         validation: Source | None,
         validation_freq: int | list[int],
         callbacks: Any,
     ) -> None:
         self._model = model
         self._source = source
+        self._steps = steps
         self._validation = validation
         self._validation_freq = validation_freq
         self._callbacks = callbacks
 
     def run(self, initial_epoch: int, epochs: int) -> None:
         model = self._model
-        steps = self._steps()
         model.stop_training = False
         self._callbacks.on_train_begin()
         logs: dict[str, Any] = {}
         try:
             for epoch in range(model._initial_epoch or initial_epoch, epochs):
-                logs = self._epoch(epoch, steps)
+                logs = self._epoch(epoch)
                 if model.stop_training:
                     break
         finally:
@@ -118,18 +120,7 @@ class _Loop:
                 model.optimizer.finalize_variable_values(model.trainable_weights)
         self._callbacks.on_train_end(logs=logs)
 
-    def _steps(self) -> Steps:
-        """The step; kept on the model until it is compiled again, so that it is traced once."""
-        model, weights = self._model, self._source.class_weight
-        strategy = coordinator_of(model).strategy
-        if weights:
-            return Steps(train_step(model, weights), strategy)
-        if model.train_function is None:
-            model.train_function = Steps(train_step(model, None), strategy)
-        steps: Steps = model.train_function
-        return steps
-
-    def _epoch(self, epoch: int, steps: Steps) -> dict[str, Any]:
+    def _epoch(self, epoch: int) -> dict[str, Any]:
         model, callbacks = self._model, self._callbacks
         model.reset_metrics()
         callbacks.on_epoch_begin(epoch)
@@ -138,7 +129,13 @@ class _Loop:
             callbacks.on_train_batch_end(last, loss_logs(results))
             return bool(model.stop_training)
 
-        run_epoch(coordinator_of(model), self._source, steps, callbacks.on_train_batch_begin, ended)
+        run_epoch(
+            coordinator_of(model),
+            self._source,
+            self._steps,
+            callbacks.on_train_batch_begin,
+            ended,
+        )
         logs = dict(private.pythonify_logs(model.get_metrics_result()))
         if self._validation is not None and model._should_eval(epoch, self._validation_freq):
             self._validation.restart()
@@ -146,6 +143,17 @@ class _Loop:
             logs.update({f"val_{name}": value for name, value in found.items()})
         callbacks.on_epoch_end(epoch, logs)
         return logs
+
+
+def _steps(model: keras.Model, source: Source) -> Steps:
+    """The step; kept on the model until it is compiled again, so that it is traced once."""
+    strategy = coordinator_of(model).strategy
+    if source.class_weight:
+        return Steps(train_step(model, source.class_weight), strategy)
+    if model.train_function is None:
+        model.train_function = Steps(train_step(model, None), strategy)
+    steps: Steps = model.train_function
+    return steps
 
 
 def _validation(model: keras.Model, data: Any, steps: int | None, batch_size: int | None) -> Source:

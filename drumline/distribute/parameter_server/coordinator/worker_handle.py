@@ -37,6 +37,7 @@ _log = logging.getLogger("drumline")
 
 _IDLE_SECONDS = 0.5
 _RETRY_SECONDS = 1.0
+_MAKE_SECONDS = 3600.0  # a dataset may be long in the making; a dead worker is noticed at once
 
 
 class WorkerHandle:
@@ -89,7 +90,8 @@ class WorkerHandle:
         key, op, header, arrays = order
         with self._telling:
             if key not in self._known:
-                connection.call(op, {**header, "session": self._coordinator.session}, arrays)
+                header = {**header, "session": self._coordinator.session}
+                connection.call(op, header, arrays, timeout_seconds=_MAKE_SECONDS)
                 self._known.add(key)
 
     def _serve(self) -> None:

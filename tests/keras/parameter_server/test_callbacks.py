@@ -1,0 +1,124 @@
+"""Callbacks of a training on parameter servers, and what its model is saved as."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from tests.keras.parameter_server.conftest import classifier
+
+
+def test_batches_and_epochs_are_told(strategy: Any, examples: Any) -> None:
+    told: list[tuple[str, int]] = []
+    losses: list[float] = []
+
+    class Note(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            told.append(("begin", batch))
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            told.append(("end", batch))
+            losses.append(logs["loss"])
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            told.append(("epoch", epoch))
+
+    with strategy.scope():
+        model = classifier(steps_per_execution=2)
+    model.fit(*examples, batch_size=8, epochs=2, verbose=0, callbacks=[Note()])
+    first = told[: told.index(("epoch", 0))]
+    assert [batch for what, batch in first if what == "begin"] == [0, 2, 4]
+    assert [batch for what, batch in first if what == "end"] == [1, 3, 5]
+    assert told[-1] == ("epoch", 1) and np.isfinite(losses).all() and len(losses) == 6
+
+
+def test_stopping_in_an_epoch_and_early(strategy: Any, examples: Any) -> None:
+    class Stop(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.model.stop_training = True
+
+    with strategy.scope():
+        model = classifier(optimizer=keras.optimizers.SGD(0.0))
+    before = model.get_weights()
+    assert len(model.fit(*examples, epochs=3, verbose=0, callbacks=[Stop()]).epoch) == 1
+    early = keras.callbacks.EarlyStopping("loss", patience=1, restore_best_weights=True)
+    assert len(model.fit(*examples, epochs=9, verbose=0, callbacks=[early]).epoch) <= 4
+    for value, wanted in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(value, wanted)
+
+
+def test_learning_rates_reach_the_servers(strategy: Any, examples: Any) -> None:
+    with strategy.scope():
+        model = classifier(optimizer=keras.optimizers.SGD(1.0, momentum=0.9))
+    weights: list[Any] = []
+
+    class Weights(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            weights.append(self.model.get_weights()[1])
+
+    rates = [0.5, 0.0, 0.5]
+    schedule = keras.callbacks.LearningRateScheduler(lambda epoch: 0.5 * (epoch != 1))
+    model.optimizer.momentum = 0.0
+    history = model.fit(
+        *examples, batch_size=8, epochs=3, verbose=0, callbacks=[schedule, Weights()]
+    ).history
+    assert history["learning_rate"] == rates
+    assert np.any(weights[0] != weights[2])
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_what_is_saved_is_what_the_servers_keep(
+    strategy: Any, examples: Any, tmp_path: Path
+) -> None:
+    with strategy.scope():
+        model = classifier()
+    callbacks = [
+        keras.callbacks.ModelCheckpoint(tmp_path / "{epoch}.keras"),
+        keras.callbacks.TensorBoard(tmp_path / "log"),
+        keras.callbacks.CSVLogger(str(tmp_path / "log.csv")),
+    ]
+    model.fit(*examples, batch_size=8, epochs=2, verbose=0, callbacks=callbacks)
+    loaded = keras.models.load_model(tmp_path / "2.keras")
+    wanted = model.predict(examples[0], verbose=0)
+    np.testing.assert_allclose(loaded.predict(examples[0], verbose=0), wanted, atol=1e-5)
+    slots, served = loaded.optimizer.variables[2:], model.optimizer.variables[2:]
+    for slot, own in zip(slots, served, strict=True):
+        np.testing.assert_allclose(np.asarray(slot), np.asarray(own), err_msg=slot.path)
+    assert max(np.abs(np.asarray(slot)).max() for slot in slots) > 0
+    assert (tmp_path / "1.keras").exists() and any((tmp_path / "log").rglob("events*"))
+    model.save_weights(tmp_path / "w.weights.h5")
+    model.set_weights([np.zeros_like(value) for value in model.get_weights()])
+    assert not model.predict(examples[0], verbose=0).any()
+    model.load_weights(tmp_path / "w.weights.h5")
+    np.testing.assert_allclose(model.predict(examples[0], verbose=0), wanted, atol=1e-6)
+
+
+def test_an_interrupted_training_goes_on(strategy: Any, examples: Any, tmp_path: Path) -> None:
+    class Interrupt(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            if epoch == 2:
+                raise KeyboardInterrupt
+
+    with strategy.scope():
+        model = classifier()
+    backup = keras.callbacks.BackupAndRestore(tmp_path / "backup")
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*examples, epochs=4, verbose=0, callbacks=[backup, Interrupt()])
+    trained = model.get_weights()
+    with strategy.scope():
+        again = classifier()
+    seen: list[Any] = []
+
+    class Look(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            seen.append((epoch, self.model.get_weights()))
+
+    backup = keras.callbacks.BackupAndRestore(tmp_path / "backup")
+    again.fit(*examples, epochs=4, verbose=0, callbacks=[backup, Look()])
+    assert [epoch for epoch, _ in seen] == [2, 3]
+    for value, wanted in zip(seen[0][1], trained, strict=True):
+        np.testing.assert_array_equal(value, wanted)
