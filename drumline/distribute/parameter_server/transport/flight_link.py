@@ -40,7 +40,7 @@ from drumline.distribute.parameter_server.transport.pending import Pending
 from drumline.distribute.parameter_server.transport.watch import watch
 
 _RECORDS_BYTES = 256 * 1024
-_GOODBYE_SECONDS = 1.0
+_GOODBYE_SECONDS = 0.2
 
 
 class FlightLink:

@@ -7,7 +7,7 @@ import time
 from typing import Protocol
 
 TICK_SECONDS = 0.5
-_SUSPENDED_SECONDS = 5.0
+_SUSPENDED_SECONDS = 1.0
 
 
 class Watched(Protocol):

@@ -5,60 +5,12 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator
 
 import pytest
+from transport_support import TOKEN, Handlers, use_way
 
-from drumline.distribute.parameter_server.transport import (
-    Connection,
-    Message,
-    TransportServer,
-    registry,
-)
-
-TOKEN = "a token for tests only"
-
-
-class Handlers:
-    """What the tests' servers do.
-
-    Attributes:
-        futures: replies that wait to be set, in the order of their requests.
-        seen: the messages that came to ``note``.
-        gate: ``wait`` returns when it is set.
-    """
-
-    def __init__(self) -> None:
-        self.futures: list[Future[Message]] = []
-        self.seen: list[Message] = []
-        self.gate = threading.Event()
-
-    def table(self) -> dict[str, Callable[[Message], Message | Future[Message]]]:
-        return {
-            "echo": lambda message: Message(message.header, message.arrays),
-            "later": self.later,
-            "note": self.note,
-            "wait": self.wait,
-            "fail": self.fail,
-            "nonsense": lambda message: 3,  # type: ignore[dict-item,return-value]
-            "unsendable": lambda message: Message({"x": object()}),
-        }
-
-    def later(self, message: Message) -> Future[Message]:
-        self.futures.append(Future())
-        return self.futures[-1]
-
-    def note(self, message: Message) -> Message:
-        self.seen.append(message)
-        return Message({"lane": message.lane.number if message.lane else None})
-
-    def wait(self, message: Message) -> Message:
-        assert self.gate.wait(30)
-        return Message({"waited": True})
-
-    def fail(self, message: Message) -> Message:
-        raise ValueError(message.header["text"])
+from drumline.distribute.parameter_server.transport import Connection, TransportServer
 
 
 @pytest.fixture
@@ -71,12 +23,6 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How a connection reaches its server, all of which must look the same."""
     use_way(request.param, monkeypatch)
     return str(request.param)
-
-
-def use_way(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if way != "one process":
-        monkeypatch.setattr(registry, "find", lambda address: None)
-    monkeypatch.setenv("DRUMLINE_SHARED_MEMORY", "0" if way == "flight" else "1")
 
 
 @pytest.fixture

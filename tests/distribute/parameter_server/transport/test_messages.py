@@ -110,7 +110,7 @@ def test_an_exception_of_a_handler_reaches_its_caller_alone(connection: Connecti
         bad.result(30)
     assert caught.value.type_name == "ValueError"
     assert caught.value.remote_message == "no such table"
-    assert "conftest.py" in caught.value.remote_traceback
+    assert "transport_support.py" in caught.value.remote_traceback
     assert before.result(30).header == after.result(30).header == {"text": "no such table"}
 
 

@@ -1,0 +1,68 @@
+"""A process with a server, or with a client that sends without end; started without JAX."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import types
+from pathlib import Path
+
+ROOT = Path(__file__).parents[4]
+
+
+def import_without_jax() -> None:
+    """The packages above the transport import JAX and Keras, which take seconds."""
+    above = ("drumline", "drumline.data", "drumline.data.execute", "drumline.distribute")
+    for name in (*above, "drumline.distribute.parameter_server"):
+        package = types.ModuleType(name)
+        package.__path__ = [str(ROOT / name.replace(".", "/"))]
+        sys.modules[name] = package
+
+
+def serve(address: str, token: str) -> None:
+    import numpy as np
+
+    from drumline.distribute.parameter_server.transport import Message, TransportServer
+
+    kept: list[object] = []
+
+    def keep(message: Message) -> Message:
+        kept.append(message.arrays)
+        return Message({"pid": os.getpid()})
+
+    def left(lane: int, reason: str) -> None:
+        print(f"left: {reason}", flush=True)
+
+    handlers = {
+        "echo": lambda message: Message(message.header, message.arrays),
+        "keep": keep,
+        "hang": lambda message: (time.sleep(60), Message({}))[1],
+        "give": lambda message: Message({}, [np.ones(message.header["n"], np.uint8)]),
+    }
+    server = TransportServer(
+        address, handlers, token=token, heartbeat_seconds=1.5, client_left=left
+    )
+    server.start()
+    print(server.address, flush=True)
+    sys.stdin.read()
+    server.close()
+
+
+def flood(address: str, token: str) -> None:
+    """Sends until it is killed."""
+    import numpy as np
+
+    from drumline.distribute.parameter_server.transport import Connection
+
+    connection = Connection(address, token=token)
+    print("connected", flush=True)
+    threading.Thread(target=sys.stdin.read, daemon=True).start()
+    while True:
+        connection.submit("note", {}, [np.ones(10_000_000, np.uint8)])
+
+
+if __name__ == "__main__":
+    import_without_jax()
+    {"serve": serve, "flood": flood}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,250 @@
+"""Peers that are killed, stopped, closed or cut off."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from transport_support import TOKEN, Handlers, use_way, wait_until
+
+from drumline.distribute.parameter_server.transport import (
+    CallTimeoutError,
+    Connection,
+    PeerUnavailableError,
+    TransportError,
+    TransportServer,
+)
+
+PEER = Path(__file__).with_name("peer_process.py")
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str, shared_memory: bool = True) -> subprocess.Popen[str]:
+        env = {**os.environ, "DRUMLINE_SHARED_MEMORY": str(int(shared_memory))}
+        process = subprocess.Popen(
+            [sys.executable, str(PEER), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=env,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_a_killed_server_fails_what_waits_and_what_comes(start: Start) -> None:
+    process = start("serve", "127.0.0.1:0", TOKEN)
+    address = line_of(process)
+    connection = Connection(address, token=TOKEN, timeout_seconds=30)
+    connection.call("echo", {}, [np.ones(100_000)])
+    waiting = [connection.submit("hang", {}), connection.submit("echo", {}, [np.ones(100_000)])]
+    process.kill()
+    killed = time.monotonic()
+    for future in waiting:
+        with pytest.raises(PeerUnavailableError, match=address):
+            future.result(20)
+    assert time.monotonic() - killed < 10
+    with pytest.raises(PeerUnavailableError):
+        connection.submit("echo", {})
+    connection.close()
+    with pytest.raises(PeerUnavailableError):
+        Connection(address, token=TOKEN, timeout_seconds=10)
+    again = start("serve", address, TOKEN)
+    assert line_of(again) == address
+    with Connection(address, token=TOKEN) as fresh:
+        assert fresh.call("echo", {"back": 1}).header == {"back": 1}
+
+
+@pytest.mark.parametrize("shared_memory", [True, False])
+def test_a_server_killed_while_threads_send(start: Start, shared_memory: bool) -> None:
+    process = start("serve", "127.0.0.1:0", TOKEN, shared_memory=shared_memory)
+    connection = Connection(line_of(process), token=TOKEN, most_bytes=100_000_000)
+    endings: list[BaseException] = []
+
+    def send() -> None:
+        with contextlib.suppress(PeerUnavailableError):
+            for _ in range(100_000):
+                connection.submit("echo", {}, [np.ones(3_000_000, np.uint8), np.ones(3)])
+            endings.append(AssertionError("it never failed"))
+
+    threads = [threading.Thread(target=send) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.3)
+    process.kill()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    connection.close()
+    assert not endings
+
+
+def test_a_stopped_server_is_noticed_by_its_silence(start: Start) -> None:
+    process = start("serve", "127.0.0.1:0", TOKEN)
+    address = line_of(process)
+    slow = Connection(address, token=TOKEN, heartbeat_seconds=60)
+    connection = Connection(address, token=TOKEN, heartbeat_seconds=1)
+    connection.call("echo", {})
+    process.send_signal(signal.SIGSTOP)
+    waiting = connection.submit("echo", {}, [np.ones(1_000_000)])
+    with pytest.raises(CallTimeoutError, match="'echo' within 0.1 s"):
+        slow.call("echo", {}, timeout_seconds=0.1)
+    with pytest.raises(PeerUnavailableError, match="nothing was heard of it for"):
+        waiting.result(20)
+    with pytest.raises(PeerUnavailableError, match="does not answer within 0.3 s"):
+        Connection(address, token=TOKEN, timeout_seconds=0.3)
+    connection.close()
+    process.send_signal(signal.SIGCONT)
+    assert slow.call("echo", {"late": 1}, timeout_seconds=30).header == {"late": 1}
+    slow.close()
+
+
+def test_a_busy_or_silent_handler_is_not_taken_for_a_dead_server(start: Start) -> None:
+    process = start("serve", "127.0.0.1:0", TOKEN)
+    with Connection(line_of(process), token=TOKEN, heartbeat_seconds=0.5) as connection:
+        waiting = connection.submit("hang", {})
+        time.sleep(1.2)
+        assert not waiting.done()
+    with pytest.raises(PeerUnavailableError, match="this side has closed"):
+        waiting.result(0)
+
+
+def test_a_client_killed_in_the_middle_of_a_message(
+    start: Start, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[str] = []
+    use_way("flight", monkeypatch)
+    server = TransportServer(
+        *("127.0.0.1:0", handlers.table()),
+        token=TOKEN,
+        client_left=lambda lane, reason: left.append(reason),
+    )
+    server.start()
+    with contextlib.closing(server):
+        process = start("flood", server.address, TOKEN, shared_memory=False)
+        assert line_of(process) == "connected"
+        wait_until(lambda: len(handlers.seen) > 2)
+        process.kill()
+        wait_until(lambda: left)
+        assert "goodbye" in left[0] or "broke" in left[0]
+        assert all(m.arrays[0].nbytes == 10_000_000 for m in handlers.seen)
+        assert all(m.arrays[0].all() for m in handlers.seen[-3:])
+        with Connection(server.address, token=TOKEN) as connection:
+            assert connection.call("echo", {"n": 1}).header == {"n": 1}
+
+
+def test_the_server_tells_who_left_and_who_fell_silent(start: Start) -> None:
+    process = start("serve", "127.0.0.1:0", TOKEN)
+    address = line_of(process)
+    with Connection(address, token=TOKEN) as connection:
+        connection.call("echo", {})
+    assert line_of(process) == "left: it closed the connection"
+    client = start("flood", address, TOKEN)
+    assert line_of(client) == "connected"
+    client.send_signal(signal.SIGSTOP)
+    assert "nothing was heard of it for" in line_of(process)
+
+
+def test_nothing_is_left_in_shared_memory_by_killed_processes(start: Start) -> None:
+    before = set(os.listdir("/dev/shm"))
+    server = start("serve", "127.0.0.1:0", TOKEN)
+    client = start("flood", line_of(server), TOKEN)
+    assert line_of(client) == "connected"
+    time.sleep(0.2)
+    client.kill()
+    server.kill()
+    server.wait()
+    assert set(os.listdir("/dev/shm")) <= before
+
+
+def test_a_forked_child_cannot_use_its_parents_connection(connection: Connection, way: str) -> None:
+    if way == "one process":
+        pytest.skip("nothing is connected")
+    link = connection._link
+    link._process = 1  # type: ignore[union-attr]  # as the child finds it, without forking JAX
+    with pytest.raises(TransportError, match="after the fork"):
+        connection.submit("echo", {})
+
+
+def test_closing_the_server_lets_what_runs_finish(
+    connection: Connection, server: TransportServer, handlers: Handlers
+) -> None:
+    running = connection.submit("wait", {})
+    time.sleep(0.1)
+    closing = threading.Thread(target=server.close)
+    closing.start()
+    time.sleep(0.1)
+    assert not running.done()
+    handlers.gate.set()
+    assert running.result(20).header == {"waited": True}
+    closing.join(20)
+    with pytest.raises(PeerUnavailableError, match="shut down"):
+        connection.call("echo", {})
+    with pytest.raises(PeerUnavailableError):
+        Connection(server.address, token=TOKEN, timeout_seconds=5)
+
+
+def test_closing_the_server_gives_up_what_never_finishes(
+    connection: Connection, server: TransportServer, handlers: Handlers
+) -> None:
+    never = connection.submit("later", {})
+    wait_until(lambda: handlers.futures)
+    server.close(0.2)
+    with pytest.raises(PeerUnavailableError, match="shut down"):
+        never.result(20)
+
+
+def test_closing_the_connection_fails_what_waits(
+    connection: Connection, handlers: Handlers
+) -> None:
+    waiting = connection.submit("later", {})
+    wait_until(lambda: handlers.futures)
+    connection.close()
+    connection.close()
+    with pytest.raises(PeerUnavailableError, match="this side has closed"):
+        waiting.result(0)
+    with pytest.raises(PeerUnavailableError, match="this side has closed"):
+        connection.submit("echo", {})
+
+
+def test_submit_waits_for_room(server: TransportServer, handlers: Handlers, way: str) -> None:
+    if way == "shared memory":
+        pytest.skip("what lies in shared memory is limited by its size")
+    with Connection(server.address, token=TOKEN, most_bytes=2_000_000) as connection:
+        first = connection.submit("wait", {}, [np.ones(1_500_000, np.uint8)])
+        done = threading.Event()
+
+        def submit() -> None:
+            connection.submit("echo", {}, [np.ones(1_000_000, np.uint8)]).result(30)
+            done.set()
+
+        thread = threading.Thread(target=submit)
+        thread.start()
+        assert not done.wait(0.2) and len(connection._link._pending) == 1
+        handlers.gate.set()
+        first.result(30)
+        thread.join(30)
+        assert done.is_set()
