@@ -1,8 +1,9 @@
-"""Telling the servers which closures no worker will run again."""
+"""What follows from closures having run: counters, and what servers may forget."""
 
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 from drumline.distribute.parameter_server.coordinator.closure import Closure
 from drumline.distribute.parameter_server.servers import Servers
@@ -11,7 +12,7 @@ _AT_A_TIME = 4096
 
 
 class Applied:
-    """The closures of which servers still remember what they wrote.
+    """The closures that have run since the last `forget`, whose pushes servers still remember.
 
     Args:
         servers: all parameter servers.
@@ -20,6 +21,7 @@ class Applied:
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
         self._names: list[str] = []
+        self._updates: dict[int, tuple[Any, int]] = {}
         self._lock = threading.Lock()
 
     def ended(self, closure: Closure) -> None:
@@ -27,10 +29,20 @@ class Applied:
         if not closure.function.writes:
             return
         with self._lock:
+            for optimizer, times in closure.function.applied:
+                _, before = self._updates.get(id(optimizer), (optimizer, 0))
+                self._updates[id(optimizer)] = (optimizer, before + times)
             self._names.append(closure.name)
             due = len(self._names) >= _AT_A_TIME
         if due:
             self.forget(wait=False)
+
+    def count_updates(self) -> None:
+        """Let each optimizer's ``iterations`` on the chief count what the servers have applied."""
+        with self._lock:
+            updates, self._updates = self._updates, {}
+        for optimizer, times in updates.values():
+            optimizer.iterations.assign_add(times)
 
     def forget(self, wait: bool = True) -> None:
         """Let the servers forget the closures that have run."""

@@ -54,19 +54,27 @@ class ClosureQueue:
             self._waiting.append(closure)
             self._changed.notify()
 
-    def take(self, most: int, timeout_seconds: float | None = None) -> list[Closure]:
-        """Up to so many closures to run now; none if there are none in time, or at the end."""
+    def take(
+        self, most: int, timeout_seconds: float | None = None, worker: int = 0
+    ) -> list[Closure]:
+        """Closures to run now; none if there are none in time, or at the end.
+
+        Args:
+            most: how many at most.
+            timeout_seconds: how long to wait for the first.
+            worker: the number of the worker that will run them.
+        """
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         with self._changed:
-            while not self._stopped and not self._may_start():
+            while not self._stopped and not self._may_start(worker):
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     return []
                 self._changed.wait(left)
             if self._stopped:
                 return []
-            taken = [self._waiting.popleft() for _ in range(min(most, self._may_start()))]
-            self._gate.started(taken)
+            taken = [self._waiting.popleft() for _ in range(min(most, self._may_start(worker)))]
+            self._gate.started(worker, taken)
             self._running.update(taken)
             self._flushing = max(0, self._flushing - len(taken))
             self._changed.notify_all()
@@ -100,6 +108,7 @@ class ClosureQueue:
         with self._changed:
             self._running.difference_update(closures)
             self.repeated += len(closures)
+            self._gate.given_back(len(closures))
             if self._error is None:
                 self._waiting.extendleft(reversed(closures))
                 closures = []
@@ -151,8 +160,14 @@ class ClosureQueue:
         self._flushing = len(self._waiting)
         self._changed.notify_all()
 
-    def _may_start(self) -> int:
-        return self._gate.most(len(self._waiting), len(self._running), self._flushing > 0)
+    def present(self, worker: int, here: bool) -> None:
+        """A worker has come, or is lost."""
+        with self._changed:
+            self._gate.present(worker, here)
+            self._changed.notify_all()
+
+    def _may_start(self, worker: int) -> int:
+        return self._gate.most(worker, len(self._waiting), len(self._running), self._flushing > 0)
 
     def _raise_error(self) -> None:
         if self._error is None:

@@ -117,6 +117,7 @@ class ClusterCoordinator:
             self.queue.wait()
         finally:
             self._applied.forget()
+            self._applied.count_updates()
 
     def done(self) -> bool:
         """Whether all scheduled functions have run.

@@ -69,6 +69,7 @@ class ScheduledFunction:
         number: by which workers know it.
         draws: how many elements it draws from each of its iterators.
         writes: whether it writes variables.
+        applied: the optimizers that it applies, each with how often it does.
     """
 
     def __init__(self, fn: Callable[..., Any], arguments: Arguments, tracing: Tracing) -> None:
@@ -83,6 +84,7 @@ class ScheduledFunction:
         self._lock = threading.Lock()
         self.draws = [1] * len(self._places)
         self.writes = False
+        self.applied: list[tuple[Any, int]] = []
 
     def trace_now(self, arguments: Arguments) -> None:
         """Trace it here if the elements' shapes are known, so that its errors are raised here."""
@@ -143,6 +145,7 @@ class ScheduledFunction:
         traced = self._tracing.trace(step, specs, getattr(self._fn, "__qualname__", ""))
         self._finish = traced.finish
         self.writes = any(o.kind not in ("result", "state") for o in traced.program.outputs)
+        self.applied = list(zip(traced.optimizers, traced.program.applied, strict=True))
         return self._tracing.orders(traced, self.number, form)
 
 

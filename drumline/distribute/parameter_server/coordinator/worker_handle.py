@@ -104,7 +104,7 @@ class WorkerHandle:
             if self._lost is not None:
                 self._forget()
                 continue
-            taken = queue.take(room, _IDLE_SECONDS)
+            taken = queue.take(room, _IDLE_SECONDS, self.index)
             if taken:
                 self._give(taken)
         if self._connection is not None:
@@ -132,6 +132,7 @@ class WorkerHandle:
             _log.warning("worker:%d is back, and runs closures again.", self.index)
         self._lost = None
         self._connection = connection
+        self._coordinator.queue.present(self.index, True)
 
     def _forget(self) -> None:
         """Give up the connection to a worker that is lost."""
@@ -145,6 +146,7 @@ class WorkerHandle:
             self._lost,
             len(closures),
         )
+        self._coordinator.queue.present(self.index, False)
         self._coordinator.queue.give_back(closures)
         if connection is not None:
             connection.close()

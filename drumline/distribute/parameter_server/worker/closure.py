@@ -19,6 +19,7 @@ class Closure:
         function: the number of the function.
         iterators: for each iterator it draws from, its number and how many elements.
         arguments: the arrays the chief passed.
+        round: in synchronous training, the number and the size of the round it belongs to.
         answer: gets the header and the arrays of the reply.
         batch: for each iterator the elements drawn from it so far, each a list of leaves.
     """
@@ -27,6 +28,7 @@ class Closure:
     function: int
     iterators: list[tuple[int, int]]
     arguments: list[np.ndarray]
+    round: tuple[int, int] | None = None
     answer: Future[tuple[dict[str, Any], list[np.ndarray]]] = field(default_factory=Future)
     batch: dict[int, list[list[Any]]] = field(default_factory=dict)
 

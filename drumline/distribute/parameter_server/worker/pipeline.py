@@ -23,6 +23,10 @@ from drumline.distribute.parameter_server.worker.functions import Functions
 from drumline.distribute.parameter_server.worker.messages import Exchange
 from drumline.distribute.parameter_server.worker.step import Step
 
+_LANE = "steps"
+_ROUNDS = "rounds"
+"""Answers to pushes of a round come late, and must not hold up what other steps ask for."""
+
 _GOLDEN = 0x9E3779B9
 
 AHEAD = 2
@@ -43,7 +47,7 @@ class Pipeline:
     The message that pushes a step's gradients also asks for the rows of the step after the next.
 
     Args:
-        servers: makes the connections to the parameter servers, when first needed.
+        servers: the connections to the parameter servers, of a lane of the given name.
         functions: what closures run.
         datasets: from which they draw.
         worker: the number of this worker, by which its random draws differ from the others'.
@@ -51,7 +55,7 @@ class Pipeline:
 
     def __init__(
         self,
-        servers: Callable[[], Servers],
+        servers: Callable[[str], Servers],
         functions: Functions,
         datasets: Datasets,
         worker: int,
@@ -118,7 +122,7 @@ class Pipeline:
         return step
 
     def _exchanges(self) -> dict[int, Exchange]:
-        return {server: Exchange() for server in range(len(self._connect()))}
+        return {server: Exchange() for server in range(len(self._connect(_LANE)))}
 
     def _ask(
         self, step: Step, exchanges: dict[int, Exchange], pushed: Closure | None = None
@@ -133,7 +137,7 @@ class Pipeline:
         self, exchanges: dict[int, Exchange], pushed: Closure | None
     ) -> list[tuple[int, Exchange, Future[Message]]]:
         name = None if pushed is None else pushed.name
-        servers = self._connect()
+        servers = self._connect(_LANE)
         return [
             (server, each, servers.submit(server, "exchange", each.header(name), each.arrays))
             for server, each in exchanges.items()
@@ -142,7 +146,7 @@ class Pipeline:
 
     def _receive(self, replies: list[tuple[int, Exchange, Future[Message]]]) -> None:
         for server, exchange, future in replies:
-            exchange.take(self._connect().result(server, future))
+            exchange.take(self._connect(_LANE).result(server, future))
 
     def _compute(self, asked: Asked) -> None:
         closure = asked.step.closure
@@ -158,6 +162,11 @@ class Pipeline:
             if following is not None:
                 self._ask(following, self._exchanges())
             return
+        if closure.round is not None:
+            self._push_in_round(closure, results, exchanges)
+            if following is not None:
+                self._ask(following, self._exchanges())
+            return
         try:
             if following is not None:
                 following.ask(exchanges, self._values)
@@ -170,6 +179,26 @@ class Pipeline:
         if following is not None:
             self._asked.append(Asked(following, replies))
         Completion(closure, results, [future for _, _, future in replies])
+
+    def _push_in_round(
+        self, closure: Closure, results: list[np.ndarray], exchanges: dict[int, Exchange]
+    ) -> None:
+        """Push to every server: each waits for all closures of the round before it answers."""
+        assert closure.round is not None
+        number, size = closure.round
+        sync = {"round": number, "of": size, "mean": True}
+        try:
+            servers = self._connect(_ROUNDS)
+            replies = [
+                servers.submit(
+                    server, "exchange", {**each.header(closure.name), "sync": sync}, each.arrays
+                )
+                for server, each in exchanges.items()
+            ]
+        except Exception as error:  # told to the chief, which raises it
+            fail(closure, error)
+            return
+        Completion(closure, results, replies)
 
 
 def _of_worker(state: np.ndarray, worker: int) -> np.ndarray:

@@ -25,7 +25,7 @@ _SERVERS_SECONDS = 60.0
 class Session:
     """What one chief has made here. A chief that starts again begins a new one."""
 
-    def __init__(self, name: str, servers: Callable[[], Servers], worker: int) -> None:
+    def __init__(self, name: str, servers: Callable[[str], Servers], worker: int) -> None:
         self.name = name
         self.functions = Functions()
         self.datasets = Datasets()
@@ -50,7 +50,7 @@ class Worker:
         self._task_index = task_index
         self._addresses = list(server_addresses)
         self._connector = connector
-        self._servers: Servers | None = None
+        self._lanes: dict[str, Servers] = {}
         self._session: Session | None = None
         self._lock = threading.Lock()
 
@@ -71,8 +71,8 @@ class Worker:
             session, self._session = self._session, None
         if session is not None:
             session.pipeline.close()
-        if self._servers is not None:
-            self._servers.close()
+        for servers in self._lanes.values():
+            servers.close()
 
     def _begin(self, request: Message) -> Message:
         """A chief begins: ``{session, state: [names]}`` and the first random states."""
@@ -125,6 +125,7 @@ class Worker:
                 function=each["function"],
                 iterators=[(number, times) for number, times in each["iterators"]],
                 arguments=[np.array(next(arrays)) for _ in range(each["arrays"])],
+                round=each["round"],
             )
             for each in request.header["closures"]
         ]
@@ -163,10 +164,11 @@ class Worker:
             )
         return session
 
-    def _connected(self) -> Servers:
-        if self._servers is None:
-            self._servers = Servers(self._connector(_SERVERS_SECONDS), self._addresses)
-        return self._servers
+    def _connected(self, lane: str) -> Servers:
+        if lane not in self._lanes:
+            connect = self._connector(_SERVERS_SECONDS)
+            self._lanes[lane] = Servers(connect, self._addresses)
+        return self._lanes[lane]
 
 
 def _joined(answers: Sequence[tuple[dict[str, Any], list[np.ndarray]]]) -> Message:

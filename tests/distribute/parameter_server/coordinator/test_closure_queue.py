@@ -6,6 +6,7 @@ import pytest
 
 from drumline.distribute.parameter_server.coordinator.closure import Closure
 from drumline.distribute.parameter_server.coordinator.closure_queue import ClosureQueue
+from drumline.distribute.parameter_server.coordinator.gates import Rounds, Staleness
 from drumline.distribute.parameter_server.coordinator.pace import FEWEST, MOST, Pace
 from drumline.distribute.parameter_server.errors import ClosureCancelledError
 
@@ -121,3 +122,57 @@ def test_fast_workers_are_given_many_closures_and_slow_ones_few():
         slow.finished(1)
     assert fast.on_hand == MOST
     assert slow.on_hand == FEWEST
+
+
+def test_staleness_bounds_how_many_run():
+    queue = ClosureQueue(gate=Staleness(1))
+    made = closures(4)
+    for closure in made:
+        queue.put(closure)
+    assert queue.take(9) == made[:2]
+    assert queue.take(9, timeout_seconds=0) == []
+    queue.finished(made[0])
+    assert queue.take(9) == made[2:3]
+
+
+def rounds(count, workers=2):
+    queue = ClosureQueue(gate=Rounds(workers))
+    for worker in range(workers):
+        queue.present(worker, True)
+    made = closures(count)
+    for closure in made:
+        queue.put(closure)
+    return queue, made
+
+
+def test_a_round_has_one_closure_of_every_worker():
+    queue, made = rounds(4)
+    assert queue.take(9, 0, worker=0) == made[:1]
+    assert queue.take(9, 0, worker=0) == []
+    assert queue.take(9, 0, worker=1) == made[1:2]
+    queue.finished(made[0])
+    assert queue.take(9, 0, worker=0) == []
+    queue.finished(made[1])
+    assert queue.take(9, 0, worker=1) == made[2:3]
+    assert [closure.round for closure in made[:3]] == [(1, 2), (1, 2), (2, 2)]
+
+
+def test_what_is_left_at_the_end_is_a_smaller_round():
+    queue, made = rounds(3)
+    for worker in (0, 1):
+        (closure,) = queue.take(9, 0, worker=worker)
+        queue.finished(closure)
+    assert queue.take(9, 0, worker=0) == []
+    assert not queue.done()
+    assert queue.take(9, 0, worker=0) == made[2:]
+    assert made[2].round == (2, 1)
+
+
+def test_another_worker_ends_the_round_of_a_lost_one():
+    queue, made = rounds(2)
+    queue.take(9, 0, worker=0)
+    lost = queue.take(9, 0, worker=1)
+    queue.present(1, False)
+    queue.give_back(lost)
+    assert queue.take(9, 0, worker=0) == made[1:]
+    assert made[1].round == (1, 2)
