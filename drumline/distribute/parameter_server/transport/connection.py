@@ -13,7 +13,7 @@ from drumline.distribute.parameter_server.transport import registry
 from drumline.distribute.parameter_server.transport.errors import CallTimeoutError
 from drumline.distribute.parameter_server.transport.message import Message
 from drumline.distribute.parameter_server.transport.server import HEARTBEAT_SECONDS
-from drumline.distribute.parameter_server.transport.tls import ClientTls
+from drumline.distribute.parameter_server.transport.tls import ClientTls, client_tls
 
 if TYPE_CHECKING:
     from drumline.distribute.parameter_server.transport.flight_link import FlightLink
@@ -32,7 +32,7 @@ class Connection:
     Args:
         address: the server's ``"host:port"``.
         token: the cluster's; see `cluster_token`.
-        tls: whom to believe, where the server encrypts.
+        tls: whom to believe, where the server encrypts; None does as the environment says.
         timeout_seconds: for connecting, and for each `call` that names no other.
         heartbeat_seconds: after which a server of which nothing is heard is given up.
         most_bytes: of arrays that may be on their way, or waited for; `submit` waits for room.
@@ -69,7 +69,7 @@ class Connection:
             from drumline.distribute.parameter_server.transport.flight_link import FlightLink
             from drumline.distribute.parameter_server.transport.opening import open_streams
 
-            opened = open_streams(address, token, tls, timeout_seconds)
+            opened = open_streams(address, token, tls or client_tls(), timeout_seconds)
             self._link = FlightLink(address, opened, heartbeat_seconds, most_bytes)
 
     def submit(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.distribute.parameter_server.transport import registry
 from drumline.distribute.parameter_server.transport.errors import ProtocolError
 from drumline.distribute.parameter_server.transport.message import Handlers
-from drumline.distribute.parameter_server.transport.tls import ServerTls
+from drumline.distribute.parameter_server.transport.tls import ServerTls, server_tls
 
 if TYPE_CHECKING:
     from drumline.distribute.parameter_server.transport.flight import FrameStream
@@ -30,7 +30,8 @@ class TransportServer:
             nowhere else.
         handlers: by operation. They run in one thread for each connection.
         token: the cluster's; see `cluster_token`.
-        tls: encrypts the connections; None sends all in the clear.
+        tls: encrypts the connections. None does as the environment says (see `tls.py`): without
+            its variables all is sent in the clear.
         heartbeat_seconds: after which a client of which nothing is heard is given up.
         client_left: called with a client's lane number and the reason when its connection has
             ended or was given up, in any thread.
@@ -49,7 +50,7 @@ class TransportServer:
         self.token = token
         self.handlers = dict(handlers)
         self._address = address
-        self._tls = tls
+        self._tls = tls or server_tls()
         self._heartbeat_seconds = heartbeat_seconds
         self._client_left = client_left
         self._service: FlightService | None = None
