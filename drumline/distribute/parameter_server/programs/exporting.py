@@ -27,8 +27,10 @@ def export_function(
     Raises:
         ProgramError: if it calls back into Python, or JAX cannot export it.
     """
+    compiled = jax.jit(function)
+    compiled.trace(*specs)  # what the function itself raises is raised here, as it is
     try:
-        exported = jax.export.export(jax.jit(function), platforms=list(platforms))(*specs)
+        exported = jax.export.export(compiled, platforms=list(platforms))(*specs)
         return sealed(bytes(exported.serialize()))
     except (NotImplementedError, ValueError) as error:
         raise ProgramError(
