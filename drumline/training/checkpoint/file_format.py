@@ -21,7 +21,7 @@ from drumline.training.checkpoint.snapshot import Snapshot
 
 SUFFIX = ".safetensors"
 
-_NAMES = {
+DTYPE_NAMES = {
     np.dtype(dtype): name
     for dtype, name in [
         (np.bool_, "BOOL"),
@@ -42,7 +42,10 @@ _NAMES = {
         (ml_dtypes.float8_e5m2, "F8_E5M2"),
     ]
 }
-_DTYPES = {name: dtype for dtype, name in _NAMES.items()}
+"""What the format calls the dtypes that it has."""
+
+DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
+"""The dtypes by the format's names."""
 
 
 class DamagedCheckpointError(ValueError):
@@ -114,11 +117,11 @@ def _header(snapshot: Snapshot) -> bytes:
     entries: dict[str, Any] = {}
     start = 0
     for name, array in snapshot.arrays.items():
-        if array.dtype not in _NAMES:
+        if array.dtype not in DTYPE_NAMES:
             raise TypeError(f"A checkpoint cannot hold {name!r}, of dtype {array.dtype}.")
         end = start + array.nbytes
         entries[name] = {
-            "dtype": _NAMES[array.dtype],
+            "dtype": DTYPE_NAMES[array.dtype],
             "shape": list(array.shape),
             "data_offsets": [start, end],
         }
@@ -146,7 +149,7 @@ def _parts(file: Path) -> tuple[dict[str, Any], np.ndarray]:
 
 def _array(entry: dict[str, Any], data: np.ndarray) -> np.ndarray:
     start, end = entry["data_offsets"]
-    return data[start:end].view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+    return data[start:end].view(DTYPES[entry["dtype"]]).reshape(entry["shape"])
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ from drumline.distribute.parameter_server.owner import memory
 from drumline.distribute.parameter_server.owner.errors import PartLostError
 from drumline.distribute.parameter_server.owner.held_array import HeldArray
 from drumline.distribute.parameter_server.owner.part import Part
+from drumline.distribute.parameter_server.owner.part_snapshot import ArraysSnapshot, Snapshot
 from drumline.distribute.parameter_server.owner.rule import Rule, Slot
 
 
@@ -28,7 +29,7 @@ class DensePart(Part):
     is_table = False
 
     def __init__(
-        self, name: str, value: np.ndarray, start: int, versions: itertools.count[int]
+        self, name: str, value: np.ndarray, start: int | None, versions: itertools.count[int]
     ) -> None:
         super().__init__(name, value.shape, value.dtype, start, versions)
         self._value = HeldArray(value)
@@ -102,6 +103,17 @@ class DensePart(Part):
         operands = {name: held.operand for name, held in self._slots.items()}
         return {name: (each.shape, np.dtype(each.dtype)) for name, each in operands.items()}
 
-    def write_slot(self, name: str, value: np.ndarray) -> None:
-        self.check_slot(name, value)
-        self._slots[name].replace(value)
+    def begin_snapshot(self) -> list[Snapshot]:
+        arrays = {self.file_name(name): value for name, value in self.slots().items()}
+        return [ArraysSnapshot({self.file_name(): self.value, **arrays})]
+
+    def write_slot(
+        self, name: str, value: np.ndarray, start: int = 0, stop: int | None = None
+    ) -> None:
+        held = self._slots[name]
+        follows = any(slot.name == name and slot.shape is None for slot in self.slot_list)
+        if follows and self.shape:
+            whole = held.view.copy()
+            whole[start:stop] = value
+            value = whole
+        held.replace(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
@@ -17,9 +18,12 @@ from drumline.distribute.parameter_server.owner.requests import (
     only_array,
     shape_of,
 )
+from drumline.distribute.parameter_server.owner.restoring import restore_cut_anew, restore_own
 from drumline.distribute.parameter_server.owner.rounds import Rounds
 from drumline.distribute.parameter_server.owner.rule import Rule, Slot
 from drumline.distribute.parameter_server.owner.rules import Rules
+from drumline.distribute.parameter_server.owner.saving import save
+from drumline.distribute.parameter_server.owner.shard_set import find_shards
 from drumline.distribute.parameter_server.owner.stats import Stats
 from drumline.distribute.parameter_server.transport.message import Handler, Message
 
@@ -41,6 +45,7 @@ class Owner:
         self._applied = AppliedPushes()
         self._stats = Stats()
         self._rounds = Rounds(self._applied)
+        self._saving = threading.Lock()
 
     def handlers(self) -> Mapping[str, Handler]:
         """What it does, by the name of the operation."""
@@ -54,6 +59,8 @@ class Owner:
             "read": self.read,
             "write": self.write,
             "slots": self.slots,
+            "save": self.save,
+            "restore": self.restore,
             "stats": self.stats,
             "finished": self.finished,
         }
@@ -62,9 +69,10 @@ class Owner:
         """Keep a part from now on, or go on keeping it if it is here.
 
         Fields: ``name``, ``shape`` and ``dtype`` of the part, ``table`` (whether rows of it are
-        read and updated), ``start`` (the number of its first row in the whole variable, 0 by
-        default), ``program`` (None, or anything else if the array is a program of
-        `programs.export_initializer`, as bytes). Array: the initial value, or its program.
+        read and updated), ``start`` (the number of its first row in the whole variable; without
+        it a checkpoint can only be restored on as many servers), ``program`` (None, or anything
+        else if the array is a program of `programs.export_initializer`, as bytes). Array: the
+        initial value, or its program.
 
         Reply: ``version``, ``created``.
         """
@@ -72,12 +80,14 @@ class Owner:
         array = only_array(request, "an initial value, or the bytes of a program that makes it")
         shape, dtype = shape_of(header), dtype_of(field(header, "dtype", str))
         is_program = header.get("program") is not None
+        name = field(header, "name", str)
+        start = header.get("start", 0 if name.endswith("/0") else None)
         part, created = self._parts.create(
-            field(header, "name", str),
+            name,
             shape,
             dtype,
             field(header, "table", bool),
-            int(header.get("start", 0)),
+            start,
             lambda: run_initializer(array.tobytes()) if is_program else memory.copied(array),
         )
         return Message({"version": part.version, "created": created})
@@ -157,6 +167,7 @@ class Owner:
         slot = request.header.get("slot")
         if slot is not None:
             with part.lock:
+                part.check_slot(str(slot), value)
                 part.write_slot(str(slot), value)
                 return Message({"version": part.version})
         start, stop = _range(request.header, part.rows)
@@ -172,6 +183,42 @@ class Owner:
             slots = part.slots()
             header = {"slots": list(slots), "iteration": part.iteration, "rule": part.rule_name}
         return Message(header, list(slots.values()))
+
+    def save(self, request: Message) -> Message:
+        """Write everything to this server's file in a directory, while training goes on.
+
+        Fields: ``directory``, ``servers`` (how many there are), ``step`` (what messages call it).
+
+        Reply: ``file``, ``bytes``, ``step``.
+        """
+        header = request.header
+        directory = field(header, "directory", str)
+        servers, step = field(header, "servers", int), header.get("step")
+        with self._saving:
+            file, size = save(
+                self._parts, self._applied, directory, self.server_index, servers, step
+            )
+        return Message({"file": file, "bytes": size, "step": step})
+
+    def restore(self, request: Message) -> Message:
+        """Take everything from a checkpoint that `save` wrote.
+
+        With as many servers as there were, parts that were not created yet are made, and those that
+        were get their values; which pushes were applied is as it was. With another number of
+        servers the variables are created first, and get their rows from all files.
+
+        Fields: ``directory``, ``servers`` (how many there are). Reply: ``step``, ``servers`` (how
+        many there were).
+        """
+        servers = field(request.header, "servers", int)
+        with self._saving:
+            shards = find_shards(field(request.header, "directory", str), servers)
+            if shards.servers == servers:
+                restore_own(self._parts, self._applied, shards, self.server_index)
+            else:
+                restore_cut_anew(self._parts, self._applied, shards)
+            self._rounds.reset()
+        return Message({"step": shards.step, "servers": shards.servers})
 
     def finished(self, request: Message) -> Message:
         """Forget what closures pushed: they push nothing any more. Field: ``closures``."""

@@ -14,6 +14,7 @@ from drumline.distribute.parameter_server.owner.errors import (
     RuleMismatchError,
     UnknownRuleError,
 )
+from drumline.distribute.parameter_server.owner.part_snapshot import Snapshot
 from drumline.distribute.parameter_server.owner.rule import Rule, Slot
 
 
@@ -24,11 +25,12 @@ class Part(ABC):
         name: as the cluster calls it.
         shape: of the rows that are here.
         dtype: of the elements.
-        start: the number of the first of these rows in the whole variable.
+        start: the number of the first of these rows in the whole variable; None if not known.
         lock: held while the part is read or written.
         version: another after each change, and always a larger one.
         iteration: how many updates there were.
         rule_name: the rule that was attached last; None if it has no slots.
+        slot_list: what its rules keep beside the value.
     """
 
     is_table: bool
@@ -38,7 +40,7 @@ class Part(ABC):
         name: str,
         shape: tuple[int, ...],
         dtype: np.dtype,
-        start: int,
+        start: int | None,
         versions: itertools.count[int],
     ) -> None:
         self.name = name
@@ -48,6 +50,7 @@ class Part(ABC):
         self.lock = threading.Lock()
         self.iteration = 0
         self.rule_name: str | None = None
+        self.slot_list: tuple[Slot, ...] = ()
         self._versions = versions
         self.version = next(versions)
         self._rules: dict[str, Rule] = {}
@@ -90,11 +93,29 @@ class Part(ABC):
             return
         rule.check(self.name, self.shape, self.dtype)
         if self.rule_name is None or not self._has_slots_of(rule):
-            self.make_slots(rule.slots)
-            self.iteration = 0
+            self.reset_slots(rule.slots)
             self._rules = {}
         self._rules[rule.name] = rule
         self.rule_name = rule.name
+
+    def reset_slots(self, slots: tuple[Slot, ...]) -> None:
+        """Have these slots, with their initial values, as before the first update."""
+        self.slot_list = slots
+        self.iteration = 0
+        self.make_slots(slots)
+
+    def check_slots(self, slots: tuple[Slot, ...]) -> None:
+        """Make sure that the rules that are attached keep just these slots.
+
+        Raises:
+            RuleMismatchError: if not.
+        """
+        needed = {slot.name: (self.slot_shape(slot), slot.dtype) for slot in slots}
+        if self._rules and needed != self.slot_specs():
+            raise RuleMismatchError(
+                f"The part {self.name!r} has the slots {self.slot_specs()}, and the checkpoint "
+                f"{needed}. Train with the optimizer of the checkpoint."
+            )
 
     def slot_shape(self, slot: Slot) -> tuple[int, ...]:
         """The shape that a slot has beside this part."""
@@ -123,6 +144,10 @@ class Part(ABC):
                 f"The part {self.name!r} has the rows [0, {self.rows}), not [{start}, {stop})."
             )
         return (stop - start, *self.shape[1:]) if self.shape else ()
+
+    def file_name(self, slot: str | None = None) -> str:
+        """What a checkpoint calls the value, or a slot."""
+        return self.name if slot is None else f"{self.name}#{slot}"
 
     def check_slot(self, name: str, value: np.ndarray) -> None:
         """Make sure that `value` can be that of a slot.
@@ -178,9 +203,19 @@ class Part(ABC):
         """The slots by name; they stay as they are."""
 
     @abstractmethod
+    def begin_snapshot(self) -> list[Snapshot]:
+        """The value and the slots as they are now, each once, to be read without the lock."""
+
+    def end_snapshot(self) -> None:
+        """The snapshot is not read any more. The lock is held."""
+        return
+
+    @abstractmethod
     def slot_specs(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """The slots' shapes and dtypes by name."""
 
     @abstractmethod
-    def write_slot(self, name: str, value: np.ndarray) -> None:
-        """Set a slot, whole."""
+    def write_slot(
+        self, name: str, value: np.ndarray, start: int = 0, stop: int | None = None
+    ) -> None:
+        """Set a slot, or some rows of one that follows the value's rows."""

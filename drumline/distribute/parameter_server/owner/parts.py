@@ -59,7 +59,7 @@ class Parts:
         shape: tuple[int, ...],
         dtype: np.dtype,
         table: bool,
-        start: int,
+        start: int | None,
         initial: Callable[[], np.ndarray],
     ) -> tuple[Part, bool]:
         """The part of a name, made if there is none yet.
@@ -69,7 +69,7 @@ class Parts:
             shape: of the rows that it keeps.
             dtype: of their elements.
             table: whether rows of it are read and updated.
-            start: the number of its first row in the whole variable.
+            start: the number of its first row in the whole variable; None if not known.
             initial: makes its first value, writable.
 
         Returns:
@@ -93,7 +93,7 @@ class Parts:
             part = self._parts[name] = self._make(name, value, table, start)
             return part, True
 
-    def _make(self, name: str, value: np.ndarray, table: bool, start: int) -> Part:
+    def _make(self, name: str, value: np.ndarray, table: bool, start: int | None) -> Part:
         if not table:
             return DensePart(name, value, start, self._versions)
         if not value.ndim:

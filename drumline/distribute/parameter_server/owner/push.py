@@ -76,10 +76,11 @@ class Push:
     def apply(self) -> None:
         """Change the part, whose lock is held."""
         part = self.part
-        if self.rows is not None and self.rule is not None and isinstance(part, TablePart):
-            part.update_rows(self.rows, self.value, self.rule)
-        elif self.rule is not None:
-            part.update(self.value, self.rule)
+        rule, ids, rows = self.rule, self.ids, self.rows
+        if isinstance(part, TablePart) and not (rule is None or ids is None or rows is None):
+            part.update_rows(ids, rows, self.value, rule)
+        elif rule is not None:
+            part.update(self.value, rule)
         elif self.kind == "add":
             part.add(self.value)
         else:

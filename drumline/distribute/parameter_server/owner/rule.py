@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from drumline.distribute.parameter_server.programs.container import unsealed
 from drumline.distribute.parameter_server.programs.exporting import load_program
 
 LEARNING_RATE = "learning_rate"
+_PLACE = re.compile(r" loc\((?:[^()]|\([^()]*\))*\)")
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,15 @@ class Slot:
             float(header.get("initial", 0.0)),
         )
 
+    def to_json(self) -> dict[str, Any]:
+        """As `from_json` takes it."""
+        return {
+            "name": self.name,
+            "shape": "rows" if self.shape is None else list(self.shape),
+            "dtype": self.dtype.name,
+            "initial": self.initial,
+        }
+
 
 class Rule:
     """A compiled update ``(value, slots, gradient, iteration, learning rate) -> (value, slots)``.
@@ -73,6 +85,7 @@ class Rule:
         load_program(program)  # which says what is wrong with one that cannot run here
         exported = jax.export.deserialize(bytearray(unsealed(program)))
         self._value = exported.in_avals[0]
+        self._digest = _digest(str(exported.mlir_module()))
         self._reads_rate = len(exported.in_avals) - 1 in exported.module_kept_var_idx
         self._learning_rate: np.float32 | None = None
         self._lock = threading.Lock()
@@ -80,10 +93,10 @@ class Rule:
 
     def is_same(self, other: Rule) -> bool:
         """Whether both are the same program with the same slots."""
-        return (self.sparse, self.slots, self._program) == (
+        return (self.sparse, self.slots, self._digest) == (
             other.sparse,
             other.slots,
-            other._program,
+            other._digest,
         )
 
     @property
@@ -147,3 +160,9 @@ class Rule:
             with self._lock:
                 function = self._compiled.setdefault(donated, load_program(self._program, donated))
         return function
+
+
+def _digest(text: str) -> bytes:
+    """Of a program without the places in the source, which differ from export to export."""
+    lines = [line for line in text.splitlines() if not line.startswith("#loc")]
+    return hashlib.sha256(_PLACE.sub("", "\n".join(lines)).encode()).digest()

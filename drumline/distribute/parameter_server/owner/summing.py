@@ -56,14 +56,14 @@ def _merged(pushes: Sequence[Push], divisor: int | None) -> Sequence[Push]:
         return pushes
     if first.rows is None:
         total = _total(pushes)
-        rows = None
+        ids, rows = None, None
     else:
         ids, total = _total_of_rows(pushes)
         rows = type(first.rows)(ids, first.part.rows)
     if divisor is not None:
         total /= divisor
     value = memory.copied(total).astype(first.value.dtype, copy=False)
-    return [dataclasses.replace(first, value=value, rows=rows)]
+    return [dataclasses.replace(first, value=value, ids=ids, rows=rows)]
 
 
 def _total(pushes: Sequence[Push]) -> np.ndarray:

@@ -15,6 +15,11 @@ from drumline.distribute.parameter_server.owner.errors import (
     RowIndexError,
 )
 from drumline.distribute.parameter_server.owner.part import Part
+from drumline.distribute.parameter_server.owner.part_snapshot import (
+    ArraysSnapshot,
+    RowsSnapshot,
+    Snapshot,
+)
 from drumline.distribute.parameter_server.owner.row_update import RowUpdate
 from drumline.distribute.parameter_server.owner.rule import Rule, Slot
 
@@ -32,7 +37,7 @@ class TablePart(Part):
     is_table = True
 
     def __init__(
-        self, name: str, value: np.ndarray, start: int, versions: itertools.count[int]
+        self, name: str, value: np.ndarray, start: int | None, versions: itertools.count[int]
     ) -> None:
         super().__init__(name, value.shape, value.dtype, start, versions)
         self._value = value
@@ -41,6 +46,7 @@ class TablePart(Part):
         self._order: list[str] = []
         self._bytes = [_row_bytes(value)]
         self._row_updates: dict[str, RowUpdate] = {}
+        self._snapshot: RowsSnapshot | None = None
 
     @property
     def nbytes(self) -> int:
@@ -83,8 +89,19 @@ class TablePart(Part):
                 "a row before they are pushed."
             ) from error
 
-    def update_rows(self, rows: DistinctRows, gradient: np.ndarray, rule: Rule) -> None:
-        """Apply a sparse rule once to these rows, with a gradient for each."""
+    def update_rows(
+        self, ids: np.ndarray, rows: DistinctRows, gradient: np.ndarray, rule: Rule
+    ) -> None:
+        """Apply a sparse rule once to some rows, with a gradient for each.
+
+        Args:
+            ids: which rows.
+            rows: the same, checked.
+            gradient: a row for each.
+            rule: it is attached.
+        """
+        if self._snapshot is not None:
+            self._snapshot.preserve(ids)
         row_update = self._row_updates.get(rule.name)
         if row_update is None:
             row_update = RowUpdate(rule, self.shape[1:], self.dtype)
@@ -98,7 +115,9 @@ class TablePart(Part):
 
     def update(self, gradient: np.ndarray, rule: Rule) -> None:
         if rule.sparse:
-            return self.update_rows(self.distinct(np.arange(self.rows)), gradient, rule)
+            ids = np.arange(self.rows)
+            return self.update_rows(ids, self.distinct(ids), gradient, rule)
+        self._preserve(0, self.rows)
         held = [self._value, *(self._slot(name) for name in self._order)]
         results = rule.compiled(())(*held, gradient, np.int32(self.iteration), rule.learning_rate)
         for array, result in zip(held, jax.block_until_ready(results), strict=True):
@@ -110,10 +129,12 @@ class TablePart(Part):
         return self._value[start:stop].copy()
 
     def write(self, start: int, stop: int, value: np.ndarray) -> None:
+        self._preserve(start, stop)
         self._value[start:stop] = value
         self.changed()
 
     def add(self, value: np.ndarray) -> None:
+        self._preserve(0, self.rows)
         self._value += value
         self.changed()
 
@@ -135,9 +156,29 @@ class TablePart(Part):
         slots = {name: self._slot(name) for name in self._order}
         return {name: (slot.shape, slot.dtype) for name, slot in slots.items()}
 
-    def write_slot(self, name: str, value: np.ndarray) -> None:
-        self.check_slot(name, value)
-        self._slot(name)[...] = value
+    def write_slot(
+        self, name: str, value: np.ndarray, start: int = 0, stop: int | None = None
+    ) -> None:
+        slot = self._slot(name)
+        if name in self._following:
+            self._preserve(start, self.rows if stop is None else stop)
+            slot[start:stop] = value
+        else:
+            slot[...] = value
+
+    def begin_snapshot(self) -> list[Snapshot]:
+        names = [self.file_name(), *map(self.file_name, self._following)]
+        shared = {self.file_name(name): slot.copy() for name, slot in self._shared.items()}
+        arrays = dict(zip(names, self._bytes, strict=True))
+        self._snapshot = RowsSnapshot(self.lock, arrays)
+        return [self._snapshot, ArraysSnapshot(shared)]
+
+    def end_snapshot(self) -> None:
+        self._snapshot = None
+
+    def _preserve(self, start: int, stop: int) -> None:
+        if self._snapshot is not None:
+            self._snapshot.preserve(np.arange(start, stop))
 
     def _slot(self, name: str) -> np.ndarray:
         slots = self._following if name in self._following else self._shared

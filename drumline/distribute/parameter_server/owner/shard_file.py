@@ -1,0 +1,174 @@
+"""One server's part of a checkpoint as a file, in the safetensors format.
+
+The file is written piece by piece, so what it holds need not be in memory a second time, and is
+read where it lies. Under its name there is always a whole one, the last or the one before.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import struct
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from drumline.training.checkpoint.file_format import (
+    DTYPE_NAMES,
+    DTYPES,
+    SUFFIX,
+    DamagedCheckpointError,
+    sync_directory,
+)
+
+_METADATA = "__metadata__"
+_READ_BYTES = 16 << 20
+Spec = tuple[tuple[int, ...], np.dtype]
+
+
+def shard_path(directory: str | os.PathLike[str], server: int, servers: int) -> Path:
+    """Where server `server` of `servers` keeps its part of the checkpoint in `directory`."""
+    return Path(directory) / f"ps-{server}-of-{servers}{SUFFIX}"
+
+
+class ShardWriter:
+    """Writes a file beside its final name, and renames it when all is on the disk.
+
+    As a context manager it removes what is unfinished when it is left.
+
+    Args:
+        path: the final name; an older file stays there until `finish`.
+        arrays: the arrays' shapes and dtypes by name, in the order in which they are written.
+        metadata: values that JSON has.
+
+    Raises:
+        TypeError: for a dtype that the format lacks.
+        OSError: from all methods, if it cannot be written.
+    """
+
+    def __init__(self, path: Path, arrays: Mapping[str, Spec], metadata: dict[str, Any]) -> None:
+        self._path = path
+        self._metadata = metadata
+        self._checksums = dict.fromkeys(arrays, 0)
+        self._written = dict.fromkeys(arrays, 0)
+        self._entries: dict[str, Any] = {}
+        end = 0
+        for name, (shape, dtype) in arrays.items():
+            if dtype not in DTYPE_NAMES:
+                raise TypeError(f"A checkpoint cannot hold {name!r}, of dtype {dtype}.")
+            start, end = end, end + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+            self._entries[name] = {
+                "dtype": DTYPE_NAMES[dtype],
+                "shape": list(shape),
+                "data_offsets": [start, end],
+            }
+        self._data = len(self._header())
+        self.nbytes = self._data + end
+        self._unfinished = path.with_name(path.name + ".unfinished")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = open(self._unfinished, "wb", buffering=0)  # noqa: SIM115
+
+    def append(self, name: str, piece: np.ndarray) -> None:
+        """Write the next bytes of an array."""
+        content = np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data
+        place = self._data + self._entries[name]["data_offsets"][0] + self._written[name]
+        _write_at(self._file.fileno(), content, place)
+        self._checksums[name] = zlib.crc32(content, self._checksums[name])
+        self._written[name] += len(content)
+
+    def finish(self) -> None:
+        """Give the file its name."""
+        for name, entry in self._entries.items():
+            start, end = entry["data_offsets"]
+            assert self._written[name] == end - start, name
+        _write_at(self._file.fileno(), memoryview(self._header()), 0)
+        os.fsync(self._file.fileno())
+        os.replace(self._unfinished, self._path)
+        sync_directory(self._path.parent)
+
+    def __enter__(self) -> ShardWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._file.close()
+        if kind is not None:
+            self._unfinished.unlink(missing_ok=True)
+
+    def _header(self) -> bytes:
+        checksums = {name: f"{value:08x}" for name, value in self._checksums.items()}
+        metadata = json.dumps({**self._metadata, "crc32": checksums})
+        text = json.dumps({_METADATA: {"drumline": metadata}, **self._entries}).encode()
+        text += b" " * (-len(text) % 8)
+        return struct.pack("<Q", len(text)) + text
+
+
+class ShardFile:
+    """A file that a `ShardWriter` wrote.
+
+    Attributes:
+        path: where it is.
+        metadata: what was written with the arrays.
+        arrays: views of the file, read-only, by name.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        DamagedCheckpointError: if it is not whole.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with open(path, "rb") as file:
+                content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            (length,) = struct.unpack_from("<Q", content)
+            header = json.loads(content[8 : 8 + length])
+            self.metadata: dict[str, Any] = json.loads(header.pop(_METADATA)["drumline"])
+            self._checksums: dict[str, str] = self.metadata["crc32"]
+            data = np.frombuffer(content, np.uint8, offset=8 + length)
+            expected = max([entry["data_offsets"][1] for entry in header.values()], default=0)
+            if len(data) != expected:
+                raise ValueError(f"it has {len(data)} bytes of {expected}")
+            self.arrays = {name: _array(entry, data) for name, entry in header.items()}
+        except (ValueError, KeyError, TypeError, struct.error) as error:
+            raise self._damaged(str(error)) from error
+
+    def verify(self) -> None:
+        """Read all of it, and compare the checksums.
+
+        Raises:
+            DamagedCheckpointError: if one differs.
+        """
+        for name, array in self.arrays.items():
+            content = array.reshape(-1).view(np.uint8)
+            checksum = 0
+            for start in range(0, len(content), _READ_BYTES):
+                checksum = zlib.crc32(content[start : start + _READ_BYTES].data, checksum)
+            if f"{checksum:08x}" != self._checksums.get(name):
+                raise self._damaged(f"the checksum of {name!r} differs")
+
+    def _damaged(self, reason: str) -> DamagedCheckpointError:
+        return DamagedCheckpointError(
+            f"A server's part of a checkpoint, {str(self.path)!r}, is damaged: {reason}. Nothing "
+            "of it was restored; use an older checkpoint."
+        )
+
+
+def _array(entry: dict[str, Any], data: np.ndarray) -> np.ndarray:
+    start, end = entry["data_offsets"]
+    return data[start:end].view(DTYPES[entry["dtype"]]).reshape(entry["shape"])
+
+
+def _write_at(descriptor: int, content: memoryview, place: int) -> None:
+    while content:
+        written = os.pwrite(descriptor, content, place)
+        content, place = content[written:], place + written
