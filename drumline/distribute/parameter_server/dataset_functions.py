@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import inspect
 import itertools
 import threading
@@ -14,6 +15,9 @@ import numpy as np
 
 from drumline.distribute.input import InputContext
 
+_making: contextvars.ContextVar[InputContext | None] = contextvars.ContextVar(
+    "drumline_making_dataset", default=None
+)
 _numbers = itertools.count()
 _lock = threading.Lock()
 
@@ -81,4 +85,39 @@ def made(function: Any, context: InputContext) -> Any:
     if not callable(function):
         return function
     takes_context = bool(inspect.signature(function).parameters)
-    return function(context) if takes_context else function()
+    token = _making.set(context)
+    try:
+        return function(context) if takes_context else function()
+    finally:
+        _making.reset(token)
+
+
+def own_dataset(dataset_fn: Callable[[InputContext], Any]) -> Any:
+    """The dataset of the worker for which one is being made now.
+
+    Raises:
+        RuntimeError: if none is.
+    """
+    context = _making.get()
+    if context is None:
+        raise RuntimeError(
+            "Every worker makes its own dataset: call this in a function, and give that function "
+            "to `ClusterCoordinator.create_per_worker_dataset`."
+        )
+    return dataset_fn(context)
+
+
+class StrategyOnWorker:
+    """What a function that makes datasets finds on a worker in the place of the strategy."""
+
+    num_replicas_in_sync = 1
+
+    def distribute_datasets_from_function(
+        self, dataset_fn: Callable[[InputContext], Any], options: Any = None
+    ) -> Any:
+        """The worker's own dataset, as on the strategy."""
+        return own_dataset(dataset_fn)
+
+    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+        """The dataset, as on the strategy."""
+        return own_dataset(lambda context: dataset)

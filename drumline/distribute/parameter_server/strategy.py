@@ -13,7 +13,9 @@ import numpy as np
 from drumline.distribute import replica_context
 from drumline.distribute.adoption import owner_of, set_owner
 from drumline.distribute.cluster_resolver import ClusterResolver, TFConfigClusterResolver
-from drumline.distribute.parameter_server import peers
+from drumline.distribute.input import InputContext
+from drumline.distribute.input_options import InputOptions
+from drumline.distribute.parameter_server import dataset_functions, peers
 from drumline.distribute.parameter_server.layout import Layout
 from drumline.distribute.parameter_server.partitioners import Partitioner
 from drumline.distribute.parameter_server.placement import RoundRobin
@@ -81,7 +83,7 @@ class ParameterServerStrategy(Strategy):
         self.synchronous = synchronous
         self.timeout_seconds = timeout_seconds
         self.servers = Servers(peers.connector(timeout_seconds), server_addresses)
-        self.servers.ask_all("stats", {})
+        self.servers.ask_all("serve chief", {})
         self.rules = Rules(self.servers)
         self._placement = RoundRobin(len(server_addresses), variable_partitioner)
         self.layouts: dict[str, Layout] = {}
@@ -165,6 +167,34 @@ class ParameterServerStrategy(Strategy):
     def close(self) -> None:
         """Let the parameter servers end; the variables cannot be used any more."""
         self.servers.finish()
+
+    def distribute_datasets_from_function(
+        self, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None = None
+    ) -> Any:
+        """A worker's dataset, in a function given to `create_per_worker_dataset`.
+
+        Args:
+            dataset_fn: makes it from the worker's `InputContext`.
+            options: as in TensorFlow. A worker has one replica, whatever they say.
+
+        Raises:
+            RuntimeError: anywhere else.
+        """
+        return dataset_functions.own_dataset(dataset_fn)
+
+    def experimental_distribute_dataset(
+        self, dataset: Any, options: InputOptions | None = None
+    ) -> Any:
+        """The whole of `dataset`, in a function given to `create_per_worker_dataset`.
+
+        Raises:
+            RuntimeError: anywhere else.
+        """
+        return dataset_functions.own_dataset(lambda context: dataset)
+
+    def __reduce__(self) -> Any:
+        """Pickled with a function that makes datasets, it becomes what a worker needs of it."""
+        return dataset_functions.StrategyOnWorker, ()
 
     def describe(self) -> str:
         """A text that says which tasks there are and what each server keeps."""
