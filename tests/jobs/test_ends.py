@@ -90,7 +90,9 @@ def test_one_key_pressed_that_arrives_twice_does_not_kill(tmp_path: Path) -> Non
     view = SimpleNamespace(note=lambda text: None)
     options = Options(("true",), Layout(1), tmp_path)
     attempt = Attempt(
-        [cast(Child, child)], options, cast(Loop, loop), cast(View, view), SingleHost(), tmp_path
+        *([cast(Child, child)], options, cast(Loop, loop), cast(View, view), SingleHost()),
+        failures=tmp_path,
+        again=lambda task: cast(Child, child),
     )
     attempt._heed_signals()
     assert heard == ["SIGINT"] and attempt.interrupted == signal.SIGINT

@@ -22,7 +22,8 @@ elif task == "evaluator":
     time.sleep(0.2)
     print("evaluated")
 else:
-    wait_for("ps-0"); wait_for("evaluator-0")
+    wait_for("ps-0"); wait_for("evaluator-0"); wait_for("worker-0"); wait_for("worker-1")
+    time.sleep(0.2 * (task == "chief"))
 """
 
 

@@ -52,30 +52,36 @@ def test_hosts_start_fail_restart_and_end_together(launcher: Launcher, rendezvou
     body = """
 attempt = os.environ["DRUMLINE_RESTART"]
 tell(f"{task}-{index}-{attempt}", json.dumps(config["cluster"]))
+tell(f"token-{task}-{index}-{attempt}", os.environ["DRUMLINE_CLUSTER_TOKEN"])
 assert "DRUMLINE_RENDEZVOUS_TOKEN" not in os.environ
 for each in ("chief-0", "worker-0", "worker-1", "ps-0", "ps-1"):
     wait_for(f"{each}-{attempt}")
-if task == "ps":
-    time.sleep(60 * int(attempt))
+if task == "ps" and attempt == "1":
+    time.sleep(60)
 elif attempt == "0":
-    if task == "worker" and index == 1:
+    if task == "ps" and index == 1:
         print("the \\x1b[31mlast words")
         sys.exit(3)
-    record("peer lost", "broken", "worker:1"); time.sleep(0.3); sys.exit(1)
+    record("peer lost", "broken", "ps:1"); time.sleep(0.3); sys.exit(1)
 """
     late = Host(launcher, 1, rendezvous).start(*options, body=body, token="open sesame")
     jobs = [Host(launcher, 0, rendezvous).start(*options, body=body, token="open sesame"), late]
     outputs = [output(job) for job in jobs]
     assert [job.returncode for job in jobs] == [0, 0], outputs
     for text in outputs:
-        assert "Failed first: worker:1, which exited with code 3" in text
+        assert "Failed first: ps:1, which exited with code 3" in text
         assert "The end of its log, on host 1" in text and "    the last words\n" in text
         assert "Restart 1 of 2." in text and "Restart 2" not in text
-    assert "Stopping: host 1: worker:1 failed" in outputs[0]
+    assert "Stopping: host 1: ps:1 failed" in outputs[0]
     clusters = [json.loads(launcher.told(f"chief-0-{attempt}")) for attempt in (0, 1)]
     assert clusters[0] != clusters[1]
     assert [len(clusters[1][kind]) for kind in ("chief", "worker", "ps")] == [1, 2, 2]
     assert json.loads(launcher.told("ps-1-1")) == clusters[1]
+    tokens = [
+        {launcher.told(f"token-{each}-{attempt}") for each in ("chief-0", "worker-1", "ps-1")}
+        for attempt in (0, 1)
+    ]
+    assert list(map(len, tokens)) == [1, 1] and tokens[0] != tokens[1]
 
 
 def test_who_was_started_differently_is_refused_and_the_others_wait_on(

@@ -106,6 +106,14 @@ class Child:
             self._signal(signum)
             self._signal(signal.SIGCONT)  # a suspended process sees other signals only then
 
+    def excuse(self) -> None:
+        """Its end says nothing any more, whatever it is."""
+        self.told_to_stop = True
+
+    def kill_group(self) -> None:
+        """Kill what it has left behind in its process group."""
+        self._signal(signal.SIGKILL)
+
     def kill(self) -> None:
         """Kill the whole process group, if the process still runs."""
         if self.running:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import json
 import os
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,24 +18,54 @@ from drumline.jobs.launch.options import Options
 from drumline.jobs.launch.tasks import Addresses, Task, tf_config
 
 TOKEN_VARIABLE = "DRUMLINE_RENDEZVOUS_TOKEN"
+CLUSTER_TOKEN_VARIABLES = ("DRUMLINE_CLUSTER_TOKEN", "DRUMLINE_CLUSTER_TOKEN_FILE")
+RESTART_VARIABLE = "DRUMLINE_RESTART"
+"""How often the process's task was started before."""
 _CACHE_VARIABLE = "DRUMLINE_COMPILATION_CACHE"
 _GPUS_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 def environments(
-    options: Options, tasks: Sequence[Task], cluster: Addresses, attempt: int, failures: Path
+    options: Options, tasks: Sequence[Task], cluster: Addresses, failures: Path
 ) -> dict[Task, dict[str, str]]:
-    """The environment of each of this host's `tasks`.
+    """The environment of each of this host's `tasks`, without `RESTART_VARIABLE`.
 
     Raises:
-        LaunchError: if there are fewer GPUs than ``--devices-per-worker`` asks for.
+        LaunchError: if there are fewer GPUs than ``--devices-per-worker`` asks for, or nothing to
+            make a cluster token of.
     """
-    shared = _shared(options, attempt, failures)
+    shared = _shared(options, failures) | cluster_token(options, cluster, os.environ)
     shares = gpu_shares(tasks, options.devices_per_worker, os.environ)
     return {
         task: {**shared, "TF_CONFIG": tf_config(cluster, task), **shares.get(task, {})}
         for task in tasks
     }
+
+
+def cluster_token(
+    options: Options, cluster: Addresses, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """The secret by which the processes of a job with parameter servers know each other.
+
+    The user's own, in the environment, stands. On several hosts it follows from the launchers'
+    secret and the addresses, which are the same on all and other ones at each start of the job.
+
+    Raises:
+        LaunchError: if there are several hosts and no secret.
+    """
+    if not options.layout.ps or any(environ.get(name) for name in CLUSTER_TOKEN_VARIABLES):
+        return {}
+    if options.layout.nodes == 1:
+        return {CLUSTER_TOKEN_VARIABLES[0]: secrets.token_hex(32)}
+    if options.token is None:
+        raise LaunchError(
+            f"parameter servers on several hosts need a secret that all processes know. Set "
+            f"{TOKEN_VARIABLE} on all hosts, to the same output of 'openssl rand -hex 32'."
+        )
+    addresses = json.dumps(cluster, sort_keys=True)
+    text = f"drumline cluster token|{addresses}".encode()
+    made = hmac.new(options.token.encode(), text, hashlib.sha256).hexdigest()
+    return {CLUSTER_TOKEN_VARIABLES[0]: made}
 
 
 def mark_for(mark: str) -> None:
@@ -77,13 +111,12 @@ def visible_gpus(environ: Mapping[str, str]) -> list[str]:
     return [str(number) for number in range(len(present))]
 
 
-def _shared(options: Options, attempt: int, failures: Path) -> dict[str, str]:
+def _shared(options: Options, failures: Path) -> dict[str, str]:
     env = dict(os.environ)
     env.pop(TOKEN_VARIABLE, None)  # the launchers' secret is not the scripts' business
     env.setdefault("PYTHONUNBUFFERED", "1")  # else the log lags behind, and a crash loses its end
     env.setdefault("PYTHONFAULTHANDLER", "1")
     env[DIRECTORY_VARIABLE] = str(failures)
-    env["DRUMLINE_RESTART"] = str(attempt)
     if options.devices_per_worker is not None:
         env["DRUMLINE_CPU_DEVICES"] = str(options.devices_per_worker)
     if options.compilation_cache is None:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import secrets
+from collections.abc import Mapping
 
 from drumline.jobs.launch.attempt import Attempt
 from drumline.jobs.launch.child import Child
 from drumline.jobs.launch.coordination import Coordination, SingleHost, Verdict
 from drumline.jobs.launch.descendants import adopt_orphans, kill_descendants
-from drumline.jobs.launch.environment import environments, mark_for
+from drumline.jobs.launch.environment import (
+    RESTART_VARIABLE,
+    environments,
+    mark_for,
+)
 from drumline.jobs.launch.errors import Interrupted, LaunchError
 from drumline.jobs.launch.guardian import Guardian
 from drumline.jobs.launch.log_dir import LogDir, shown
 from drumline.jobs.launch.loop import Loop
 from drumline.jobs.launch.options import Options, checked, other_python
 from drumline.jobs.launch.ports import Ports
-from drumline.jobs.launch.tasks import has_address, offered
+from drumline.jobs.launch.tasks import Task, has_address, offered
 from drumline.jobs.launch.verdict import explain
 from drumline.jobs.launch.view import View
 
@@ -27,8 +33,8 @@ _SIGNALLED = 128
 def run_job(options: Options, view: View) -> int:
     """Run the job, with restarts, and return the exit code.
 
-    0: the chief and all workers ended with 0. 1: some process failed. 128 + n: the launcher was
-    ended by signal n.
+    0: the chief and all workers ended with 0, or the chief of a job with parameter servers. 1: some
+    process failed. 128 + n: the launcher was ended by signal n.
 
     Raises:
         LaunchError: if it cannot be started as asked.
@@ -89,6 +95,7 @@ class _Job:
         self._others = others
         self._host = host
         self._guardian = guardian
+        self._starts: collections.Counter[Task] = collections.Counter()
 
     def run(self) -> int:
         """Start the job until it ends well, or may not be started again."""
@@ -116,14 +123,12 @@ class _Job:
         ports = Ports(self._host, sum(map(has_address, tasks)))
         try:
             cluster = self._others.agree(offered(tasks, ports.addresses))
-            envs = environments(self._options, tasks, cluster, attempt, failures)
-            children = [
-                Child(task, self._options.command, envs[task], self._logs.log(task, attempt))
-                for task in tasks
-            ]
+            envs = environments(self._options, tasks, cluster, failures)
+            children = [self._started(task, envs[task]) for task in tasks]
             self._view.begin(children, self._title(attempt))
             watched = Attempt(
-                children, self._options, self._loop, self._view, self._others, failures
+                *(children, self._options, self._loop, self._view, self._others, failures),
+                again=lambda task: self._started(task, envs[task]),
             )
             report = watched.run()
             kill_descendants([self._guardian.pid])
@@ -131,6 +136,12 @@ class _Job:
             self._view.end()
             ports.close()
         return report.interrupted, self._others.conclude(report)
+
+    def _started(self, task: Task, env: Mapping[str, str]) -> Child:
+        number = self._starts[task]
+        self._starts[task] += 1
+        told = {**env, RESTART_VARIABLE: str(number)}
+        return Child(task, self._options.command, told, self._logs.log(task, number))
 
     def _title(self, attempt: int) -> str:
         restart = f" (restart {attempt} of {self._options.max_restarts})" if attempt else ""

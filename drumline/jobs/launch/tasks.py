@@ -27,7 +27,7 @@ class Task:
 
     @property
     def trains(self) -> bool:
-        """Whether the job is done only when this task is: the chief's and the workers'."""
+        """Whether it computes steps, as the chief and the workers do."""
         return self.type in ("chief", "worker")
 
 
@@ -48,6 +48,15 @@ class Layout:
     chief: bool = False
     evaluator: bool = False
     nodes: int = 1
+
+    @property
+    def coordinated(self) -> bool:
+        """Whether the chief leads workers and parameter servers, which serve as long as it runs."""
+        return self.chief and self.ps > 0
+
+    def must_finish(self, task: Task) -> bool:
+        """Whether the job is done only when `task` is."""
+        return task.type == "chief" if self.coordinated else task.trains
 
     def tasks_of(self, node: int) -> list[Task]:
         """The tasks that host number `node` runs: chief, workers, ps, evaluator."""

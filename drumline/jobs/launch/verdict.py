@@ -25,6 +25,12 @@ def explain(verdict: Verdict) -> Iterator[str]:
         yield "After it: " + "; ".join(_briefly(other) for other in others)
 
 
+def explain_alone(suspect: Suspect) -> Iterator[str]:
+    """Lines for the user: how one process failed, without which the job goes on."""
+    yield f"Failed: {suspect.task}, which {suspect.what}" + (f": {suspect.why}" * bool(suspect.why))
+    yield f"Its log: {suspect.log}"
+
+
 def _cropped(line: str) -> str:
     return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
 

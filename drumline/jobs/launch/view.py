@@ -55,6 +55,16 @@ class View:
                 self.note(f"{child.task} started (pid {child.pid})")
         self.refresh()
 
+    def replace(self, old: Child, new: Child) -> None:
+        """Show `new` from now on, where `old` was shown."""
+        self.refresh(ended=True)
+        self._tails = {
+            new if child is old else child: LogTail(new.log) if child is old else tail
+            for child, tail in self._tails.items()
+        }
+        self._states[new] = "running"
+        self.note(f"{new.task} started (pid {new.pid})")
+
     def end(self) -> None:
         """Show how things stand for the last time."""
         self.refresh(ended=True)
