@@ -2,6 +2,7 @@
 
 from drumline.distribute.parameter_server import coordinator, partitioners
 from drumline.distribute.parameter_server.errors import (
+    ChiefLostError,
     ClosureCancelledError,
     ClosureError,
     OutOfRangeError,
@@ -12,6 +13,7 @@ from drumline.distribute.parameter_server.server_variable import ServerVariable,
 from drumline.distribute.parameter_server.strategy import ParameterServerStrategy
 
 __all__ = [
+    "ChiefLostError",
     "ClosureCancelledError",
     "ClosureError",
     "OutOfRangeError",

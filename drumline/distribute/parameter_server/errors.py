@@ -31,3 +31,13 @@ class ClosureCancelledError(RuntimeError):
 
 class OutOfRangeError(RuntimeError):
     """A worker's dataset ended, as ``tf.errors.OutOfRangeError``."""
+
+
+class ChiefLostError(RuntimeError):
+    """A worker or a parameter server has waited in vain for its chief to come back."""
+
+    def __init__(self, task: str, reason: str, seconds: float) -> None:
+        super().__init__(
+            f"{task} has lost its chief ({reason}), which did not come back within {seconds:g} s. "
+            "See what ended the chief, and start the job again."
+        )

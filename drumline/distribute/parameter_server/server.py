@@ -8,6 +8,7 @@ from typing import Any
 
 from drumline.distribute.cluster_resolver import ClusterSpec
 from drumline.distribute.parameter_server import peers
+from drumline.distribute.parameter_server.errors import ChiefLostError
 from drumline.distribute.parameter_server.owner import Owner
 from drumline.distribute.parameter_server.transport import (
     Handler,
@@ -33,6 +34,9 @@ class Server:
         protocol: as in TensorFlow; only ``"grpc"``, which Arrow Flight uses, is known.
         config: as in TensorFlow, and unused: a process's devices are those that JAX finds.
         start: whether to listen at once.
+        without_chief_seconds: how long `join` waits for a chief to come back that is lost, and then
+            raises `ChiefLostError`. None waits for ever: a chief that starts again goes on with the
+            variables as they are.
 
     Raises:
         ValueError: if the cluster has no such task, or for another protocol.
@@ -47,13 +51,19 @@ class Server:
         protocol: str | None = None,
         config: object = None,
         start: bool = True,
+        *,
+        without_chief_seconds: float | None = None,
     ) -> None:
         if protocol not in (None, "grpc"):
             raise ValueError(f"Unknown protocol {protocol!r}: a Server speaks 'grpc'.")
         del config
         spec = ClusterSpec(server_or_cluster_def)
         self.address = spec.task_address(job_name, task_index)
-        self._finished = threading.Event()
+        self._changed = threading.Condition()
+        self._finished = False
+        self._chief_lane: int | None = None
+        self._chief_lost: str | None = None
+        self._without_chief_seconds = without_chief_seconds
         self._task: Owner | Worker | None = None
         self._transport: TransportServer | None = None
         self._name = f"{job_name}:{task_index}"
@@ -64,8 +74,14 @@ class Server:
         else:
             servers = [str(address) for address in spec.job_tasks("ps")]
             self._task = Worker(task_index, servers, peers.connector)
-        handlers: dict[str, Handler] = {**self._task.handlers(), "finish": self._finish}
-        self._transport = TransportServer(self.address, handlers, token=cluster_token())
+        handlers: dict[str, Handler] = {
+            **self._task.handlers(),
+            "serve chief": self._serve_chief,
+            "finish": self._finish,
+        }
+        self._transport = TransportServer(
+            self.address, handlers, token=cluster_token(), client_left=self._client_left
+        )
         if start:
             self.start()
 
@@ -80,21 +96,50 @@ class Server:
             self._transport.start()
 
     def join(self) -> None:
-        """Wait until the chief has finished its job, or for ever if it never does."""
-        self._finished.wait()
+        """Wait until the chief has finished its job, or for ever if it never does.
+
+        Raises:
+            ChiefLostError: if the chief is lost and stays away for `without_chief_seconds`.
+        """
+        with self._changed:
+            while not self._finished:
+                lost = self._chief_lost
+                limit = self._without_chief_seconds if lost is not None else None
+                came_back = self._changed.wait(limit)
+                if lost is not None and not came_back and self._chief_lost is not None:
+                    raise ChiefLostError(self._name, lost, limit or 0.0)
         self.close()
 
     def close(self) -> None:
         """Stop listening, and let go of what was kept."""
-        self._finished.set()
+        self._end()
         if self._transport is not None:
             self._transport.close()
         if isinstance(self._task, Worker):
             self._task.close()
 
-    def _finish(self, request: Message) -> Message:
-        self._finished.set()
+    def _serve_chief(self, request: Message) -> Message:
+        """The chief is at the other end of this lane."""
+        with self._changed:
+            self._chief_lane = None if request.lane is None else request.lane.number
+            self._chief_lost = None
+            self._changed.notify_all()
         return Message({}, [])
+
+    def _client_left(self, lane: int, reason: str) -> None:
+        with self._changed:
+            if lane == self._chief_lane:
+                self._chief_lost = reason
+                self._changed.notify_all()
+
+    def _finish(self, request: Message) -> Message:
+        self._end()
+        return Message({}, [])
+
+    def _end(self) -> None:
+        with self._changed:
+            self._finished = True
+            self._changed.notify_all()
 
     def __repr__(self) -> str:
         return f"Server({self._name} at {self.address})"

@@ -32,7 +32,10 @@ class Servers:
 
     def __init__(self, connect: Callable[[str], Connection], addresses: Sequence[str]) -> None:
         self.addresses = list(addresses)
-        self._connections = [connect(address) for address in addresses]
+        self._connections: list[Connection] = []
+        for server, address in enumerate(addresses):
+            with self._named(server):
+                self._connections.append(connect(address))
 
     def __len__(self) -> int:
         return len(self._connections)

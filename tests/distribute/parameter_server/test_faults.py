@@ -30,7 +30,7 @@ def cluster():
 @pytest.fixture(scope="module")
 def job(cluster):
     """A step that counts itself, beside one that trains."""
-    processes, strategy = cluster
+    _, strategy = cluster
     with strategy.scope():
         count = dl.Variable(0, dtype="int32", aggregation="sum")
         table = keras.layers.Embedding(50, 4, embeddings_initializer="zeros")

@@ -227,3 +227,22 @@ def test_variables_are_read_and_written_anywhere(two):
     assert float(table.numpy()[5, 1]) == 12.0
     assert float(number.numpy()) == 2.0
     assert "ps:1" in strategy.describe()
+
+
+def test_rows_may_depend_on_variables_and_random_draws(two):
+    strategy, coordinator = two
+    with strategy.scope():
+        table = keras.Variable(np.arange(20.0).reshape(10, 2), name="embeddings")
+        offset = dl.Variable(3, dtype="int32")
+        generator = keras.random.SeedGenerator(1)
+
+    def look_up(ids):
+        drawn = keras.random.randint((4,), 0, 10, seed=generator)
+        own = keras.ops.take(table, ids + offset, axis=0)
+        return own, drawn, keras.ops.take(table, drawn, axis=0)
+
+    found = [coordinator.schedule(look_up, (np.arange(3, dtype="int32"),)) for _ in range(8)]
+    coordinator.join()
+    for own, drawn, rows in coordinator.fetch(found):
+        np.testing.assert_array_equal(own, np.arange(20.0).reshape(10, 2)[3:6])
+        np.testing.assert_array_equal(rows, np.arange(20.0).reshape(10, 2)[drawn])

@@ -117,6 +117,7 @@ class WorkerHandle:
         except PeerUnavailableError:
             return
         try:
+            connection.call("serve chief", {})
             connection.call("begin", {"session": self._coordinator.session})
             self._known = set()
             for order in self._coordinator.made(connection):

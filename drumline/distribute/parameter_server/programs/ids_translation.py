@@ -81,6 +81,8 @@ class Translation:
 def _require_alike(eqn: Any) -> None:
     name = eqn.primitive.name
     dtypes = [atom.aval.dtype for atom in (*eqn.invars, *eqn.outvars)]
+    if not all(isinstance(dtype, np.dtype) for dtype in dtypes):  # JAX's random keys
+        raise NotForNumpy(name)
     integers = all(dtype.kind in "iub" for dtype in dtypes)
     if name not in OPERATIONS or (name in INTEGERS_ONLY and not integers):
         raise NotForNumpy(name)

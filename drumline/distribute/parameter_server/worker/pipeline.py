@@ -118,7 +118,8 @@ class Pipeline:
     def _drawn(self, closure: Closure) -> Step:
         leaves = closure.draw(self._datasets.draw)
         step = Step(closure, self._functions.get(closure.function, leaves), leaves)
-        step.look_up(self._values, self._state)
+        if step.ids_are_known_early:
+            step.look_up(self._values, self._state)
         return step
 
     def _exchanges(self) -> dict[int, Exchange]:
@@ -128,10 +129,21 @@ class Pipeline:
         self, step: Step, exchanges: dict[int, Exchange], pushed: Closure | None = None
     ) -> None:
         try:
-            step.ask(exchanges, self._values)
+            self._add(step, exchanges)
             self._asked.append(Asked(step, self._send(exchanges, pushed)))
         except Exception as error:  # told to the chief, which raises it
             fail(step.closure, error)
+
+    def _add(self, step: Step, exchanges: dict[int, Exchange]) -> None:
+        step.ask_values(exchanges, self._values)
+        if step.ids_are_known_early:
+            step.ask_rows(exchanges)
+
+    def _look_up_late(self, step: Step) -> None:
+        step.look_up(self._values, self._state)
+        exchanges = self._exchanges()
+        step.ask_rows(exchanges)
+        self._receive(self._send(exchanges, None))
 
     def _send(
         self, exchanges: dict[int, Exchange], pushed: Closure | None
@@ -153,6 +165,8 @@ class Pipeline:
         following: Step | None = None
         try:
             self._receive(asked.replies)
+            if not asked.step.ids_are_known_early:
+                self._look_up_late(asked.step)
             outputs = asked.step.run(self._values, self._state)
             following = self._next(wait=False)
             exchanges = self._exchanges()
@@ -169,7 +183,7 @@ class Pipeline:
             return
         try:
             if following is not None:
-                following.ask(exchanges, self._values)
+                self._add(following, exchanges)
             replies = self._send(exchanges, closure)
         except Exception as error:  # told to the chief, which raises it
             fail(closure, error)

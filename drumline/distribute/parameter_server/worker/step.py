@@ -30,6 +30,11 @@ class Function:
         program: what the chief traced.
         layouts: where the variables lie that it uses, by key.
         rules: for each part of a variable that has a gradient, by which rule it is updated.
+
+    Attributes:
+        dense: the variables that it takes whole.
+        ids_are_known_early: whether the batch alone says which rows it takes. Otherwise variables
+            or random draws do, which are known only when the steps before have run.
     """
 
     def __init__(
@@ -41,6 +46,7 @@ class Function:
         self.main = load(program)
         wanted = [*program.inputs, *program.ids.inputs]
         self.dense = sorted({each.key for each in wanted if each.kind == "dense" and each.key})
+        self.ids_are_known_early = all(each.kind == "argument" for each in program.ids.inputs)
 
 
 class Step:
@@ -75,14 +81,22 @@ class Step:
             layout = self._function.layouts[key]
             self._rows[key] = np.empty((ids.size, *layout.shape[1:]), np.dtype(layout.dtype))
 
-    def ask(self, exchanges: dict[int, Exchange], values: DenseValues) -> None:
-        """Add to the messages, by server, what this step has to know."""
+    @property
+    def ids_are_known_early(self) -> bool:
+        """See `Function`."""
+        return self._function.ids_are_known_early
+
+    def ask_values(self, exchanges: dict[int, Exchange], values: DenseValues) -> None:
+        """Add to the messages, by server, the variables that the step takes whole."""
         for key in self._function.dense:
             layout = self._function.layouts[key]
             for part in layout.parts:
                 name = layout.part_name(part)
                 note = functools.partial(values.update, key, name)
                 exchanges[part.server].pull(name, values.version(name), note)
+
+    def ask_rows(self, exchanges: dict[int, Exchange]) -> None:
+        """Add to the messages the rows that were looked up."""
         for key, rows in self._rows.items():
             layout = self._function.layouts[key]
             for part, span in self._spans(key):
