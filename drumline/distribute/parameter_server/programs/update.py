@@ -76,6 +76,7 @@ def export_update(
     described = [one.described(slot) for slot in one.slots]
     if sparse and not shape:
         raise ValueError("A table has rows; a scalar is updated with sparse=False.")
+    one.require_fitting_slots()
     if sparse or not whole:
         require_row_by_row(one.update, one.specs(3), type(optimizer).__name__)
     rows: Any = shape[0] if shape else None
@@ -143,6 +144,16 @@ class _OneVariable:
         scalar = jax.ShapeDtypeStruct((), jnp.float32)
         return [value, *slots, value, jax.ShapeDtypeStruct((), jnp.int32), scalar]
 
+    def require_fitting_slots(self) -> None:
+        """Refuse slots that follow the variable's rows in another way than having its shape."""
+        try:
+            jax.eval_shape(self.update, *self.specs(3 if self._shape else None))
+        except ValueError as error:
+            raise OptimizerError(
+                f"{self._name} cannot run on parameter servers, which keep slots of a variable's "
+                f"own shape or of a fixed one: {error}"
+            ) from error
+
     def update(self, value: Any, *rest: Any) -> list[Any]:
         """The new value and slots."""
         slots, (gradient, iteration, rate) = rest[:-3], rest[-3:]
@@ -173,22 +184,21 @@ def _named(value: np.ndarray, dtype: str, variable: Any) -> keras.Variable:
 
 
 def _copied(optimizer: Any, variable: Any) -> Any:
-    config = optimizer.get_config()
-    for name in ("clipnorm", "global_clipnorm", "clipvalue", "loss_scale_factor"):
-        if name in config:
-            config[name] = None
-    decays = variable is None or keras_internals.decays_weights(optimizer, variable)
-    if "weight_decay" in config and not decays:
-        config["weight_decay"] = None
     rate = keras_internals.learning_rate_of(optimizer)
-    config["learning_rate"] = 0.0
-    copy = type(optimizer).from_config(config)
-    if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
-        copy.learning_rate = rate
-    elif not isinstance(rate, keras.Variable):
+    is_schedule = isinstance(rate, keras.optimizers.schedules.LearningRateSchedule)
+    if not is_schedule and not isinstance(rate, keras.Variable):
         raise OptimizerError(
             f"{type(optimizer).__name__} has a Python function as its learning rate, which cannot "
             "be sent to parameter servers. Derive it from "
             "keras.optimizers.schedules.LearningRateSchedule."
         )
+    config = {**optimizer.get_config(), "learning_rate": 0.0}
+    for name in ("clipnorm", "global_clipnorm", "clipvalue", "loss_scale_factor"):
+        if name in config:
+            config[name] = None
+    copy = type(optimizer).from_config(config)
+    if is_schedule:
+        copy.learning_rate = rate
+    if variable is not None and not keras_internals.decays_weights(optimizer, variable):
+        copy.weight_decay = None
     return copy

@@ -1,0 +1,186 @@
+"""Exported updates beside the Keras optimizers that they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from drumline.distribute.parameter_server import programs
+
+O = keras.optimizers  # noqa: E741
+SHAPE = (6, 3)
+STEPS = 3
+
+OPTIMIZERS: dict[str, Callable[[], Any]] = {
+    "SGD": lambda: O.SGD(0.1),
+    "momentum": lambda: O.SGD(0.1, momentum=0.9),
+    "nesterov": lambda: O.SGD(0.1, momentum=0.9, nesterov=True),
+    "Adagrad": lambda: O.Adagrad(0.1),
+    "Adam": lambda: O.Adam(0.1, amsgrad=True),
+    "AdamW": lambda: O.AdamW(0.1, weight_decay=0.1),
+    "RMSprop": lambda: O.RMSprop(0.1, momentum=0.5, centered=True),
+    "Ftrl": lambda: O.Ftrl(0.1, l1_regularization_strength=0.01),
+    "Adamax": lambda: O.Adamax(0.1),
+    "Nadam": lambda: O.Nadam(0.1),
+    "Lion": lambda: O.Lion(0.1),
+    "Adadelta": lambda: O.Adadelta(0.1),
+    "a schedule": lambda: O.SGD(O.schedules.ExponentialDecay(0.1, 2, 0.5)),
+}
+
+
+class Served:
+    """A variable, or rows of one, as a parameter server keeps it."""
+
+    def __init__(self, optimizer: Any, value: np.ndarray, sparse: bool, **options: Any) -> None:
+        program, slots = programs.export_update(
+            optimizer, value.shape, value.dtype.name, sparse, platforms=("cpu",), **options
+        )
+        self.names = [slot["name"] for slot in slots]
+        self._update = programs.load_program(program)
+        self._rate = 0.1
+        self.state = [value.copy()]
+        for slot in slots:
+            shape = value.shape if slot["shape"] == "rows" else slot["shape"]
+            self.state.append(np.full(shape, slot["initial"], slot["dtype"]))
+
+    def apply(self, gradient: np.ndarray, iteration: int, rows: Any = ...) -> None:
+        places = [rows if each.shape == self.state[0].shape else ... for each in self.state]
+        part = [each[place] for each, place in zip(self.state, places, strict=True)]
+        new = self._update(*part, gradient, np.int32(iteration), np.float32(self._rate))
+        for held, place, value in zip(self.state, places, new, strict=True):
+            held[place] = value
+
+
+def gradients(steps: int = STEPS, shape: Any = SHAPE) -> list[np.ndarray]:
+    random = np.random.default_rng(5)
+    return [random.normal(size=shape).astype("float32") for _ in range(steps)]
+
+
+def start(shape: Any = SHAPE) -> np.ndarray:
+    return np.random.default_rng(4).normal(size=shape).astype("float32")
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_it_is_the_update_of_keras(name: str) -> None:
+    optimizer = OPTIMIZERS[name]()
+    both = [Served(optimizer, start(), sparse) for sparse in (False, True)]
+    assert not optimizer.built
+    variable = keras.Variable(start(), name="kernel")
+    for iteration, gradient in enumerate(gradients()):
+        optimizer.apply([gradient], [variable])
+        for served in both:
+            served.apply(gradient, iteration)
+            np.testing.assert_allclose(served.state[0], variable.value, rtol=0, atol=1e-6)
+    assert np.abs(variable.value - start()).max() > 1e-4
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adagrad"])
+def test_rows_without_a_gradient_are_as_in_the_dense_update(name: str) -> None:
+    optimizer = OPTIMIZERS[name]()
+    served, variable = Served(optimizer, start(), True), keras.Variable(start(), name="table")
+    for iteration, gradient in enumerate(gradients()):
+        rows = np.array([iteration, 5])
+        whole = np.zeros(SHAPE, "float32")
+        whole[rows] = gradient[:2]
+        optimizer.apply([whole], [variable])
+        served.apply(gradient[:2], iteration, rows)
+        np.testing.assert_allclose(served.state[0], variable.value, rtol=0, atol=1e-6)
+
+
+def test_momentum_is_lazy() -> None:
+    served = Served(OPTIMIZERS["momentum"](), start(), True)
+    first, second, _ = gradients()
+    served.apply(first, 0)
+    before = [each.copy() for each in served.state]
+    served.apply(second[:2], 1, np.array([0, 3]))
+    for held, old in zip(served.state, before, strict=True):
+        np.testing.assert_array_equal(held[[1, 2, 4, 5]], old[[1, 2, 4, 5]])
+        assert (held[[0, 3]] != old[[0, 3]]).all()
+
+
+def test_clipping_and_loss_scaling_are_left_to_the_step() -> None:
+    (gradient,) = gradients(1)
+    plain, clipped = (
+        Served(O.SGD(0.1, **options), start(), False)
+        for options in ({}, {"global_clipnorm": 0.001, "loss_scale_factor": 8.0})
+    )
+    for served in (plain, clipped):
+        served.apply(gradient, 0)
+    np.testing.assert_array_equal(plain.state[0], clipped.state[0])
+
+
+def test_variables_without_weight_decay() -> None:
+    optimizer = O.AdamW(0.1, weight_decay=0.5)
+    optimizer.exclude_from_weight_decay(var_names=["bias"])
+    (gradient,) = gradients(1)
+    for name in ("bias", "kernel"):
+        variable = keras.Variable(start(), name=name)
+        served = Served(optimizer, start(), False, variable=variable)
+        one = O.AdamW(0.1, weight_decay=0.5)
+        one.exclude_from_weight_decay(var_names=["bias"])
+        one.apply([gradient], [variable])
+        served.apply(gradient, 0)
+        np.testing.assert_allclose(served.state[0], variable.value, rtol=0, atol=1e-6)
+
+
+def test_slots_have_names_that_last() -> None:
+    for _ in range(2):
+        assert Served(OPTIMIZERS["Adam"](), start(), True).names == [
+            "momentum",
+            "velocity",
+            "velocity_hat",
+        ]
+        assert Served(OPTIMIZERS["Nadam"](), start(), False).names[-1] == "slot_2"
+
+
+@pytest.mark.parametrize("shape", [(), (2, 3, 2)], ids=str)
+def test_other_shapes(shape: Any) -> None:
+    optimizer, variable = OPTIMIZERS["momentum"](), keras.Variable(start(shape), name="kernel")
+    served = Served(optimizer, start(shape), False)
+    for iteration, gradient in enumerate(gradients(2, shape)):
+        optimizer.apply([gradient], [variable])
+        served.apply(gradient, iteration)
+        np.testing.assert_allclose(served.state[0], variable.value, rtol=0, atol=1e-6)
+
+
+def test_bfloat16() -> None:
+    optimizer, variable = O.Adagrad(0.1), keras.Variable(start(), dtype="bfloat16", name="kernel")
+    served = Served(optimizer, np.asarray(variable.value), False)
+    (gradient,) = (each.astype(served.state[0].dtype) for each in gradients(1))
+    optimizer.apply([gradient], [variable])
+    served.apply(gradient, 0)
+    np.testing.assert_array_equal(served.state[0], np.asarray(variable.value))
+
+
+def test_one_program_for_any_number_of_rows_of_a_huge_table() -> None:
+    program, slots = programs.export_update(
+        O.Adagrad(0.1), (50_000_000, 4), "float32", True, platforms=("cpu",)
+    )
+    assert [slot["shape"] for slot in slots] == ["rows"]
+    update = programs.load_program(program)
+    for rows in (1, 8):
+        given = [np.ones((rows, 4), "float32")] * 3
+        assert update(*given, np.int32(0), np.float32(0.1))[0].shape == (rows, 4)
+
+
+def test_updates_that_need_the_whole_variable_are_refused() -> None:
+    optimizer = O.Lamb(0.1)
+    for options in ({"sparse": True}, {"sparse": False, "whole": False}):
+        with pytest.raises(programs.OptimizerError, match="Lamb cannot update single rows"):
+            programs.export_update(optimizer, SHAPE, "float32", **options)
+    Served(optimizer, start(), False).apply(gradients(1)[0], 0)
+
+
+def test_slots_of_other_shapes_are_refused() -> None:
+    with pytest.raises(programs.OptimizerError, match="Adafactor cannot run on parameter servers"):
+        programs.export_update(O.Adafactor(0.1), SHAPE, "float32", False)
+
+
+def test_a_learning_rate_of_python_is_refused() -> None:
+    optimizer = O.SGD(lambda: 0.1)
+    with pytest.raises(programs.OptimizerError, match="Python function as its learning rate"):
+        programs.export_update(optimizer, SHAPE, "float32", False)
