@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import jax
@@ -11,8 +10,8 @@ import numpy as np
 
 from drumline.distribute.adoption import owner_of
 from drumline.distribute.parameter_server.layout import Layout, Part
+from drumline.distribute.parameter_server.rules import Rules
 from drumline.distribute.parameter_server.servers import Servers
-from drumline.training.keras_internals import Variable
 
 _LAYOUT = "_drumline_layout"
 _SERVERS = "_drumline_servers"
@@ -109,7 +108,7 @@ class SlotVariable:
     @property
     def _value(self) -> jax.Array:
         reference, name, initial = self._drumline_slot
-        value = owner_of(reference).rules.slot(reference.layout, name)
+        value = _rules_of(reference).slot(reference.layout, name)
         with jax.ensure_compile_time_eval():
             if value is None:
                 layout: Layout = reference.layout
@@ -120,7 +119,14 @@ class SlotVariable:
     def _value(self, value: Any) -> None:
         reference, name, _ = self._drumline_slot
         value = np.asarray(value, reference.layout.dtype)
-        owner_of(reference).rules.set_slot(reference.layout, name, value)
+        _rules_of(reference).set_slot(reference.layout, name, value)
+
+
+def _rules_of(variable: Any) -> Rules:
+    """What the servers know of the optimizers of `variable`'s strategy."""
+    strategy: Any = owner_of(variable)
+    rules: Rules = strategy.rules
+    return rules
 
 
 def server_name(part: Part) -> str:
@@ -150,6 +156,11 @@ def make_slot(variable: Any, reference: Any, name: str, initial: Any) -> None:
     variable.__class__ = _with_value_elsewhere(SlotVariable, type(variable))
 
 
-@functools.cache
-def _with_value_elsewhere(kind: type, own: type[Variable]) -> type:
-    return type(own.__name__, (kind, own), {"__module__": own.__module__, "__doc__": own.__doc__})
+_classes: dict[tuple[type, type], Any] = {}
+
+
+def _with_value_elsewhere(kind: type, own: type) -> Any:
+    if (kind, own) not in _classes:
+        body = {"__module__": own.__module__, "__doc__": own.__doc__}
+        _classes[kind, own] = type(own.__name__, (kind, own), body)
+    return _classes[kind, own]

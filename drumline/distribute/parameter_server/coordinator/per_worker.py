@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -97,4 +96,6 @@ class TracedIterator:
         self.drawn += 1
         return jax.tree.unflatten(self._treedef, self._elements[self.drawn - 1])
 
-    get_next: Callable[[], Any] = __next__
+    def get_next(self) -> Any:
+        """The next element; the same as ``next``."""
+        return next(self)

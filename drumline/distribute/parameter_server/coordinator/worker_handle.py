@@ -209,17 +209,17 @@ class WorkerHandle:
             return
         message = future.result()
         arrays = iter(message.arrays)
-        waiting: dict[Any, list[Closure]] = {}
+        waiting: dict[Any, tuple[Any, list[Closure]]] = {}
         for closure, answer in zip(closures, message.header["closures"], strict=True):
             own = [np.array(next(arrays)) for _ in range(answer["arrays"])]
             if "needs" in answer:
-                form = repr(answer["needs"])
-                waiting.setdefault((closure.function, form), [answer["needs"]]).append(closure)
+                form = answer["needs"]
+                waiting.setdefault((closure.function, repr(form)), (form, []))[1].append(closure)
             elif "failed" in answer:
                 self._ended(closure, _error_of(answer, self.index))
             else:
                 self._ended(closure, None, own)
-        for (function, _), (form, *held) in waiting.items():
+        for (function, _), (form, held) in waiting.items():
             self._coordinator.in_background(self._provide, function, form, held)
 
     def _refused(self, error: BaseException, closures: list[Closure]) -> None:
