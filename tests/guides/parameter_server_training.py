@@ -5,7 +5,7 @@ no Reduction class), and that no model has strings as its input: the lookup laye
 drumline's, are called themselves. A sharded variable is one variable, with its parts in it.
 """
 
-# ruff: noqa: B905
+# ruff: noqa: B905, UP031
 
 import multiprocessing
 import os
