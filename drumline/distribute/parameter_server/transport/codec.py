@@ -139,11 +139,13 @@ def encode(
         raise TypeError(f"The header of the message {op!r} is not for JSON: {error}") from None
     specs: list[list[Any]] = []
     encoded = Encoded(b"", [], [], 0)
+    inline_bytes = 0
     for index, array in enumerate(checked):
         spec: list[Any] = [dtype_name(array.dtype), array.shape]
         specs.append(spec)
-        if array.nbytes < INLINE_ARRAY and encoded.nbytes < _INLINE_MESSAGE:
+        if array.nbytes < INLINE_ARRAY and inline_bytes < _INLINE_MESSAGE:
             encoded.inline.append(array.tobytes())
+            inline_bytes += array.nbytes
         elif (place := share(array)) is not None:
             spec.extend(place)
             continue

@@ -1,0 +1,248 @@
+"""Shared memory: what is free when, and what is refused."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from transport_support import TOKEN, Handlers, use_way
+
+from drumline.distribute.parameter_server.transport import (
+    Connection,
+    Message,
+    ProtocolError,
+    TransportServer,
+    arena,
+    shared_memory,
+)
+from drumline.distribute.parameter_server.transport.arena import DATA_START, Arena
+from drumline.distribute.parameter_server.transport.codec import Place, Spec
+from drumline.distribute.parameter_server.transport.mapped_arena import MappedArena
+
+SIZE = DATA_START + (1 << 20)
+
+
+@pytest.fixture
+def sender() -> Iterator[Arena]:
+    sender = Arena(SIZE)
+    yield sender
+    sender.close()
+
+
+@pytest.fixture
+def receiver(sender: Arena) -> MappedArena:
+    return MappedArena(os.getpid(), sender.descriptor, sender.nbytes, sender.nonce)
+
+
+def spec(array: np.ndarray, place: Place | None) -> Spec:
+    return Spec(array.dtype, array.shape, array.nbytes, place, False)
+
+
+def test_a_slot_is_free_when_the_last_view_dies(sender: Arena, receiver: MappedArena) -> None:
+    sent = np.arange(20_000.0).reshape(100, 200)
+    place = sender.put(sent)
+    array = receiver.array(spec(sent, place))
+    view, buffer = array[3:, ::2].T, memoryview(array[5])
+    del array
+    gc.collect()
+    assert sender.put(sent) != place
+    np.testing.assert_array_equal(view.T, sent[3:, ::2])
+    del view
+    assert bytes(buffer) == sent[5].tobytes()
+    assert sender.put(sent) not in (place, None)
+    del buffer
+    assert sender.put(sent) == place
+
+
+def test_jax_holds_a_slot_as_long_as_it_reads_it(sender: Arena, receiver: MappedArena) -> None:
+    import jax
+
+    sent = np.arange(20_000.0, dtype=np.float32)
+    place = sender.put(sent)
+    array = receiver.array(spec(sent, place))
+    pointer = array.ctypes.data
+    aliased = jax.dlpack.from_dlpack(array)
+    del array
+    assert aliased.unsafe_buffer_pointer() == pointer, "no copy was needed"
+    assert sender.put(sent) != place
+    np.testing.assert_array_equal(np.asarray(aliased), sent)
+    del aliased
+    gc.collect()
+    assert sender.put(sent) == place
+
+
+def test_what_was_made_here_is_sent_without_a_copy(sender: Arena, receiver: MappedArena) -> None:
+    made = sender.empty((300, 40), np.dtype(np.float32))
+    assert made is not None
+    made[:] = 7
+    place = sender.put(made)
+    array = receiver.array(spec(made, place))
+    made[0, 0] = 8
+    assert array[0, 0] == 8
+    again = sender.put(made)
+    assert again != place, "it is on its way already"
+    del array
+    other = sender.put(np.ones((300, 40), np.float32))
+    assert other not in (place, again), "it is still held here"
+    tail = made[16:]
+    assert sender.put(tail) == (place[0], place[1] + 16 * 160) if place else False
+    del made, tail
+
+
+def test_random_traffic_is_never_mixed_up(sender: Arena, receiver: MappedArena) -> None:
+    draw = random.Random(0)
+    held: list[tuple[np.ndarray, int]] = []
+    travelled = 0
+    for value in range(3000):
+        while held and draw.random() < 0.55:
+            array, expected = held.pop(draw.randrange(len(held)))
+            assert (array == expected).all()
+        sent = np.full(draw.randrange(1, 60_000), value)
+        place = sender.put(sent)
+        travelled += place is not None
+        if place is not None:
+            held.append((receiver.array(spec(sent, place)), value))
+    assert travelled > 1000
+    held.clear()
+    del array
+    assert sender.put(np.ones(200_000, np.uint8)) is not None
+
+
+def test_memory_that_is_not_used_is_given_back(
+    sender: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = sender.empty((250_000,), np.dtype(np.uint8))
+    sender.empty((200_000,), np.dtype(np.uint8))
+    assert sender.held_bytes >= 450_000
+    sender.trim()
+    assert sender.held_bytes >= 450_000
+    monkeypatch.setattr(arena, "_IDLE_SECONDS", -1.0)
+    sender.trim()
+    assert held is not None and 250_000 <= sender.held_bytes < 300_000
+    blocks = os.fstat(sender.descriptor).st_blocks * 512
+    assert blocks < 400_000
+
+
+def test_what_does_not_fit_is_left_to_the_network(sender: Arena) -> None:
+    assert sender.put(np.ones(SIZE, np.uint8)) is None
+    held = [sender.put(np.ones(100_000, np.uint8)) for _ in range(12)]
+    assert None in held and len(set(held)) > 5
+    sender.close()
+    assert sender.put(np.ones(10)) is None and sender.empty((1,), np.dtype("i4")) is None
+
+
+@pytest.mark.parametrize(
+    ("place", "nbytes"),
+    [
+        ((0, 0), 64),
+        ((0, DATA_START - 64), 64),
+        ((0, DATA_START + 1), 64),
+        ((0, SIZE - 64), 128),
+        ((2000, DATA_START), 64),
+        ((0, DATA_START), 0),
+    ],
+)
+def test_places_outside_are_refused(receiver: MappedArena, place: Place, nbytes: int) -> None:
+    with pytest.raises(ProtocolError):
+        receiver.array(Spec(np.dtype(np.uint8), (nbytes,), nbytes, place, False))
+
+
+def test_a_slot_in_use_is_not_given_twice(sender: Arena, receiver: MappedArena) -> None:
+    sent = np.ones(20_000)
+    place = sender.put(sent)
+    array = receiver.array(spec(sent, place))
+    with pytest.raises(ProtocolError, match="upon another one"):
+        receiver.array(spec(sent, place))
+    del array
+
+
+def test_only_the_announced_memory_is_opened(sender: Arena) -> None:
+    here = os.getpid()
+    for descriptor, nbytes, nonce in (
+        (sender.descriptor, sender.nbytes + 1, sender.nonce),
+        (sender.descriptor, sender.nbytes, "0" * 32),
+        (0, sender.nbytes, sender.nonce),
+        (10**6, sender.nbytes, sender.nonce),
+    ):
+        with pytest.raises(OSError, match="arena|No such file"):
+            MappedArena(here, descriptor, nbytes, nonce)
+    unsealed = os.memfd_create("drumline")
+    os.ftruncate(unsealed, SIZE)
+    with pytest.raises(OSError, match="not the arena that was announced"):
+        MappedArena(here, unsealed, SIZE, "\0" * 32)
+    os.close(unsealed)
+    with pytest.raises(PermissionError):
+        os.ftruncate(sender.descriptor, 10)
+
+
+def test_a_forked_childs_copies_do_not_free_the_parents(
+    sender: Arena, receiver: MappedArena
+) -> None:
+    sent = np.ones(20_000)
+    place = sender.put(sent)
+    array = receiver.array(spec(sent, place))
+    receiver._process += 1
+    del array
+    assert sender.put(sent) != place
+
+
+@pytest.mark.parametrize("broken", ["full", "foreign", "none"])
+def test_without_shared_memory_all_goes_by_the_network(
+    handlers: Handlers,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    broken: str,
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("no such memory")
+
+    use_way("shared memory", monkeypatch)
+    if broken == "full":
+        monkeypatch.setattr(os, "posix_fallocate", lambda *a: fail() if a[1] else None)
+    elif broken == "foreign":
+        monkeypatch.setattr(shared_memory, "MappedArena", fail)
+    else:
+        monkeypatch.setattr(os, "memfd_create", fail)
+    server = TransportServer("127.0.0.1:0", handlers.table(), token=TOKEN)
+    server.start()
+    sent = [np.arange(100_000), np.arange(50_000)]
+    with caplog.at_level(logging.WARNING), Connection(server.address, token=TOKEN) as connection:
+        for _ in range(3):
+            for back, there in zip(connection.call("echo", {}, sent).arrays, sent, strict=True):
+                np.testing.assert_array_equal(back, there)
+        assert connection.empty((3,), "f4").shape == (3,)
+    server.close()
+    lines = [r.message for r in caplog.records if "by the network instead" in r.message]
+    assert len(lines) == 2, "one of each side"
+
+
+def test_large_arrays_do_go_through_it(handlers: Handlers, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_way("shared memory", monkeypatch)
+    server = TransportServer("127.0.0.1:0", handlers.table(), token=TOKEN)
+    server.start()
+    with Connection(server.address, token=TOKEN) as connection:
+        made = connection.empty((50_000,), np.float32)
+        made[:] = 1
+        connection.call("note", {}, [made])
+        [seen] = handlers.seen
+        made[0] = 5
+        assert seen.arrays[0][0] == 5
+        lane = seen.lane
+        assert lane is not None and lane.number == 1 and "127.0.0.1" in lane.peer
+        replied = lane.empty((50_000,), np.float32)
+        replied[:] = 2
+        future = connection.submit("later", {})
+        while not handlers.futures:
+            pass
+        handlers.futures[0].set_result(Message({}, [replied]))
+        [received] = future.result(30).arrays
+        replied[1] = 9
+        assert received[1] == 9
+        handlers.seen.clear()
+    server.close()
+    assert received[0] == 2, "arrays outlive their connection"
