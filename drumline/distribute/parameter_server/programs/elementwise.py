@@ -8,6 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from drumline.distribute.parameter_server.programs.rows import Rows, Uniform
+
 # fmt: off
 _KEEPS_ZERO_OF_FIRST = frozenset(
     [
@@ -88,4 +90,4 @@ def _known(value: Any, sign: int) -> bool:
 
 
 def _is_known(value: Any) -> bool:
-    return not isinstance(value, jax.core.Tracer) and np.size(value) == 1
+    return not isinstance(value, jax.core.Tracer | Rows | Uniform) and np.size(value) == 1
