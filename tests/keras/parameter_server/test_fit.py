@@ -12,32 +12,34 @@ import drumline as dl
 from tests.keras.parameter_server.conftest import ROWS, classifier
 
 
-def standing_still() -> keras.Model:
-    """A model that its training does not change: its losses do not depend on the order of steps."""
-    return classifier(optimizer=keras.optimizers.SGD(0.0))
-
-
-def test_it_learns_by_an_embedding_of_which_servers_keep_parts(
-    strategy: Any, examples: Any
-) -> None:
+def test_it_learns_by_a_table_of_which_servers_keep_parts(strategy: Any, examples: Any) -> None:
     with strategy.scope():
-        adam = keras.optimizers.Adam(0.01)
-        model = classifier(keras.layers.Dense(32, activation="relu"), optimizer=adam)
+        normalization = keras.layers.BatchNormalization(momentum=0.5)
+        layers = [normalization, keras.layers.Dense(32, activation="relu")]
+        model = classifier(
+            *layers, keras.layers.Dropout(0.1), optimizer=keras.optimizers.Adam(0.01)
+        )
     table = model.layers[1].embeddings
     assert isinstance(table, dl.distribute.ShardedVariable)
     assert [part.shape for part in table.variables] == [(25, 6), (25, 6)]
-    history = model.fit(*examples, batch_size=8, epochs=40, verbose=0).history
-    assert set(history) == {"loss", "accuracy"} and len(history["loss"]) == 40
-    assert history["loss"][-1] < 0.3 < 0.9 < history["loss"][0]
-    assert model.evaluate(*examples, verbose=0, return_dict=True)["accuracy"] > 0.9
+    history = model.fit(*examples, batch_size=12, epochs=30, verbose=0).history
+    assert set(history) == {"loss", "accuracy"} and len(history["loss"]) == 30
+    assert history["loss"][-1] < 0.5 < 0.9 < history["loss"][0]
+    mean = np.asarray(normalization.moving_mean)[-4:]
+    np.testing.assert_allclose(mean, examples[0]["numbers"].mean(0), atol=0.5)
+    assert np.abs(mean).min() > 0
 
 
-def test_an_epoch_has_every_row_once(pair: Any, examples: Any) -> None:
-    served, plain = pair(standing_still)
-    found = served.fit(*examples, batch_size=8, epochs=2, verbose=0).history
-    wanted = plain.fit(*examples, batch_size=8, epochs=2, verbose=0).history
-    for name, values in wanted.items():
-        np.testing.assert_allclose(found[name], values, rtol=1e-5)
+def test_an_epoch_has_every_row_once(still: Any, examples: Any) -> None:
+    served, plain = still
+    wanted = plain.fit(*examples, batch_size=16, epochs=2, verbose=0).history
+    dataset = dl.data.Dataset.from_tensor_slices(examples).batch(16)
+    for found in (
+        served.fit(*examples, batch_size=16, epochs=2, verbose=0),
+        served.fit(dataset, epochs=2, verbose=0),
+    ):
+        for name, values in wanted.items():
+            np.testing.assert_allclose(found.history[name], values, rtol=1e-5)
 
 
 def test_losses_with_weights_penalties_and_validation(pair: Any, examples: Any) -> None:
@@ -53,22 +55,14 @@ def test_losses_with_weights_penalties_and_validation(pair: Any, examples: Any) 
     weights = np.linspace(0.1, 2, ROWS)
     for options in (
         {"sample_weight": weights, "validation_data": (x, y, weights), "validation_freq": 2},
-        {"class_weight": {0: 3.0, 2: 0.5}, "validation_split": 0.4},
+        {"class_weight": {0: 3.0, 2: 0.5}, "validation_split": 1 / 3},
     ):
-        options = {"batch_size": 8, "epochs": 2, "verbose": 0, "shuffle": False, **options}
+        options = {"batch_size": 12, "epochs": 2, "verbose": 0, "shuffle": False, **options}
         found = served.fit(x, y, **options).history
         wanted = plain.fit(x, y, **options).history
         assert found.keys() == wanted.keys() and "val_loss" in found
         for name, values in wanted.items():
             np.testing.assert_allclose(found[name], values, rtol=1e-5, err_msg=name)
-
-
-def test_a_dataset_that_ends_is_one_epoch(pair: Any, examples: Any) -> None:
-    served, plain = pair(standing_still)
-    dataset = dl.data.Dataset.from_tensor_slices(examples).batch(8)
-    found = served.fit(dataset, epochs=2, verbose=0).history["loss"]
-    wanted = plain.fit(*examples, batch_size=8, epochs=2, verbose=0).history["loss"]
-    np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
 def test_a_dataset_without_end_is_shared_out(strategy: Any) -> None:
@@ -87,48 +81,37 @@ def test_a_dataset_without_end_is_shared_out(strategy: Any) -> None:
     assert len(set(seen[:4])) >= 2 and len(seen) >= 10
 
 
-@pytest.mark.parametrize("creator", [True, False])
-def test_workers_make_datasets_by_a_function(strategy: Any, examples: Any, creator: bool) -> None:
+def test_workers_make_datasets_by_a_function(strategy: Any, examples: Any) -> None:
     def dataset_fn(context: dl.distribute.InputContext) -> Any:
         assert context.num_input_pipelines == 2
         dataset = dl.data.Dataset.from_tensor_slices(examples)
         share = dataset.shard(context.num_input_pipelines, context.input_pipeline_id)
-        return share.shuffle(20).repeat().batch(context.get_per_replica_batch_size(8))
+        return share.shuffle(20).repeat().batch(context.get_per_replica_batch_size(12))
 
-    x: Any = dl.keras.utils.experimental.DatasetCreator(dataset_fn) if creator else dataset_fn
+    creator = dl.keras.utils.experimental.DatasetCreator(dataset_fn)
     with strategy.scope():
         adam = keras.optimizers.Adam(0.01)
         model = classifier(
             keras.layers.Dense(32, activation="relu"), optimizer=adam, steps_per_execution=4
         )
     options = {"steps_per_epoch": 10, "validation_steps": 3, "verbose": 0}
-    history = model.fit(x, epochs=8, validation_data=x, class_weight={0: 1.0}, **options).history
+    history = model.fit(creator, epochs=8, validation_data=dataset_fn, **options).history
     assert history["loss"][-1] < 0.75 * history["loss"][0]
     assert history["val_loss"][-1] < history["val_loss"][0]
     assert float(model.optimizer.learning_rate) == pytest.approx(0.01)
 
 
-def test_class_weights_are_those_of_keras(pair: Any, examples: Any) -> None:
-    served, plain = pair(standing_still)
+def test_class_weights_are_those_of_keras(still: Any, examples: Any) -> None:
+    served, plain = still
     weights = {0: 3.0, 1: 0.25}
-    wanted = plain.fit(*examples, batch_size=37, class_weight=weights, verbose=0).history
+    wanted = plain.fit(*examples, batch_size=36, class_weight=weights, verbose=0).history
     found = served.fit(
-        lambda context: dl.data.Dataset.from_tensor_slices(examples).batch(37).repeat(),
+        lambda context: dl.data.Dataset.from_tensor_slices(examples).batch(36).repeat(),
         steps_per_epoch=3,
         class_weight=weights,
         verbose=0,
     ).history
     np.testing.assert_allclose(found["loss"], wanted["loss"], rtol=1e-5)
-
-
-def test_moving_averages_and_random_layers(strategy: Any, examples: Any) -> None:
-    with strategy.scope():
-        normalization = keras.layers.BatchNormalization(momentum=0.5)
-        model = classifier(normalization, keras.layers.Dropout(0.5))
-    model.fit(*examples, batch_size=8, epochs=6, verbose=0)
-    mean = np.asarray(normalization.moving_mean)
-    np.testing.assert_allclose(mean[-4:], examples[0]["numbers"].mean(0), atol=0.5)
-    assert np.abs(mean[-4:]).min() > 0
 
 
 def test_a_model_is_built_from_the_workers_data(strategy: Any) -> None:
@@ -161,7 +144,7 @@ def test_what_is_refused(strategy: Any, examples: Any) -> None:
         with pytest.raises(ValueError, match="`steps_per_epoch` is needed"):
             model.fit(endless, verbose=0)
     with pytest.raises(ValueError, match="`validation_steps` is needed"):
-        model.fit(dataset, validation_data=dataset.repeat(), verbose=0)
+        model.fit(*examples, validation_data=dataset.repeat(), verbose=0)
     with pytest.raises(ValueError, match="`y` cannot be given"):
         model.fit(dataset.repeat(), examples[1], steps_per_epoch=1, verbose=0)
     with pytest.raises(NotImplementedError, match="has its own `train_step`"):
