@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 from typing import Any
 
@@ -17,7 +18,7 @@ _HUGE_PAGE = 2 << 20
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """A writable, aligned array of zeros. A large one takes memory as it is first written."""
-    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    nbytes = math.prod(shape) * dtype.itemsize
     buffer = _pages(nbytes) if nbytes >= _LARGE else np.zeros(nbytes + ALIGNMENT, np.uint8)
     start = -buffer.ctypes.data % (_HUGE_PAGE if nbytes >= _LARGE else ALIGNMENT)
     return buffer[start : start + nbytes].view(dtype).reshape(shape)

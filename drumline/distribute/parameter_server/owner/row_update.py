@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -35,9 +36,8 @@ class RowUpdate:
         self._follow = [slot.shape is None for slot in rule.slots]
         self._row_shape = row_shape
         self._dtypes = [dtype, *(slot.dtype for slot in rule.slots if slot.shape is None)]
-        row_elements = int(np.prod(row_shape, dtype=np.int64))
-        self._widths = [row_elements * each.itemsize for each in self._dtypes]
-        self._largest = _power_of_two_above(max(_PIECE_BYTES // max(self._widths), _SMALLEST))
+        row_bytes = math.prod(row_shape) * max(each.itemsize for each in self._dtypes)
+        self._largest = _power_of_two_above(max(_PIECE_BYTES // max(row_bytes, 1), _SMALLEST))
         donated = [0] + [i + 1 for i, follows in enumerate(self._follow) if follows]
         self._update = rule.compiled(tuple(donated))
         self._free: dict[int, collections.deque[_Piece]] = collections.defaultdict(
@@ -69,17 +69,15 @@ class RowUpdate:
         for start, stop, size in pieces(len(rows), self._largest):
             piece = self._take(size)
             try:
-                views = piece.views(stop - start, self._widths)
-                for table, view in zip(tables, views, strict=True):
-                    rows.gather(table, view, start)
+                for table, view in zip(tables, piece.views, strict=True):
+                    rows.gather(table, view[: stop - start], start)
                 operands = self._merge(piece.arrays, list(shared))
                 gradients = piece.padded(gradient[start:stop])
                 results = self._update(*operands, gradients, np.int32(iteration), learning_rate)
-                jax.block_until_ready(results)
-                piece.arrays, new_shared = self._split(results)
-                views = piece.views(stop - start, self._widths)
-                for table, view in zip(tables, views, strict=True):
-                    rows.scatter(view, table, start)
+                arrays, new_shared = self._split(results)
+                piece.hold(arrays)
+                for table, view in zip(tables, piece.views, strict=True):
+                    rows.scatter(view[: stop - start], table, start)
             except BaseException:
                 # Its arrays may be gone.
                 piece = _Piece(size, self._row_shape, self._dtypes)
@@ -109,18 +107,34 @@ class RowUpdate:
 
 
 class _Piece:
-    """Memory for `size` rows of the value, of the slots and of the gradient."""
+    """Memory for `size` rows of the value, of the slots and of the gradient.
+
+    Attributes:
+        arrays: the rows of the value and of the slots.
+        views: their bytes, writable.
+    """
 
     def __init__(self, size: int, row_shape: tuple[int, ...], dtypes: Sequence[np.dtype]) -> None:
         shape = (size, *row_shape)
-        self.arrays = [memory.on_cpu(np.zeros(shape, each)) for each in dtypes]
+        row_elements = math.prod(row_shape)
+        self._widths = [row_elements * each.itemsize for each in dtypes]
         self._gradient = memory.zeros(shape, dtypes[0])
+        self._addresses: list[int] = []
+        self.hold([memory.on_cpu(np.zeros(shape, each)) for each in dtypes])
 
-    def views(self, rows: int, widths: Sequence[int]) -> list[np.ndarray]:
-        return [
-            memory.writable_bytes(array, rows, width)
-            for array, width in zip(self.arrays, widths, strict=True)
-        ]
+    def hold(self, arrays: list[jax.Array]) -> None:
+        """Have these arrays, once they are computed; mostly they are where the former ones were."""
+        for array in arrays:
+            array.block_until_ready()
+        self.arrays = arrays
+        addresses = [array.unsafe_buffer_pointer() for array in arrays]
+        if addresses != self._addresses:
+            size = len(self._gradient)
+            self._addresses = addresses
+            self.views = [
+                memory.writable_bytes(array, size, width)
+                for array, width in zip(arrays, self._widths, strict=True)
+            ]
 
     def padded(self, gradient: np.ndarray) -> np.ndarray:
         if len(gradient) == len(self._gradient):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import jax
 import numpy as np
@@ -202,5 +203,5 @@ def _integers(part: str, ids: np.ndarray) -> np.ndarray:
 
 def _row_bytes(array: np.ndarray) -> np.ndarray:
     """The rows of a C-contiguous array, as bytes."""
-    width = int(np.prod(array.shape[1:], dtype=np.int64)) * array.dtype.itemsize
+    width = math.prod(array.shape[1:]) * array.dtype.itemsize
     return array.reshape(-1).view(np.uint8).reshape(len(array), width)
