@@ -50,14 +50,14 @@ class Assembly:
         partial.data[start : start + data.nbytes] = data
         partial.received += data.nbytes
 
-    def records(self, frame: memoryview) -> Iterator[tuple[Record, list[np.ndarray]]]:
-        """The messages that a frame of records completes.
+    def records(self, frame: memoryview) -> Iterator[tuple[Record, list[np.ndarray], bool]]:
+        """The messages that a frame of records completes, and whether each is the frame's last.
 
         Raises:
             ProtocolError: if one is not complete, or makes no sense.
         """
-        for record in decode(frame):
-            yield record, self._arrays(record)
+        for record, last in decode(frame):
+            yield record, self._arrays(record), last
 
     def _arrays(self, record: Record) -> list[np.ndarray]:
         if self._partial and self._seq != record.seq:

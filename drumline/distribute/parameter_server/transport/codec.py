@@ -157,8 +157,8 @@ def encode(
     return encoded
 
 
-def decode(frame: memoryview) -> Iterator[Record]:
-    """The records in a frame, without its first byte.
+def decode(frame: memoryview) -> Iterator[tuple[Record, bool]]:
+    """The records in a frame, without its first byte, and whether each is the last.
 
     Raises:
         ProtocolError: if it is cut off or makes no sense.
@@ -176,7 +176,8 @@ def decode(frame: memoryview) -> Iterator[Record]:
         op, header, specs = _parsed(bytes(frame[text_at:inline_at]))
         if kind not in (REQUEST, REPLY, ERROR):
             raise ProtocolError(f"there is no record of kind {kind}")
-        yield Record(seq, kind, op, header, specs, frame[inline_at:position])
+        record = Record(seq, kind, op, header, specs, frame[inline_at:position])
+        yield record, position == len(frame)
 
 
 def chunk_head(frame: memoryview) -> tuple[int, int, int, int]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from drumline.distribute.parameter_server.transport import registry
 from drumline.distribute.parameter_server.transport.errors import CallTimeoutError
-from drumline.distribute.parameter_server.transport.message import Message
+from drumline.distribute.parameter_server.transport.message import Message, Request
 from drumline.distribute.parameter_server.transport.server import HEARTBEAT_SECONDS
 from drumline.distribute.parameter_server.transport.tls import ClientTls, client_tls
 
@@ -89,7 +89,17 @@ class Connection:
             PeerUnavailableError: if the server was found gone already.
             TypeError: if the header or an array cannot be sent.
         """
-        return self._link.submit(op, header, arrays)
+        return self._link.submit_many([(op, header, arrays)])[0]
+
+    def submit_many(self, requests: Sequence[Request]) -> list[Future[Message]]:
+        """Send several requests at once, small ones in one frame; see `submit`.
+
+        That takes about half the processor time of as many calls of `submit`.
+
+        Args:
+            requests: operation, header and arrays of each.
+        """
+        return self._link.submit_many(requests)
 
     def call(
         self,

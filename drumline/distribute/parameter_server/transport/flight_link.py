@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import os
 import threading
 from collections.abc import Sequence
@@ -34,20 +33,17 @@ from drumline.distribute.parameter_server.transport.flight import (
     as_transport_error,
 )
 from drumline.distribute.parameter_server.transport.heartbeat import Heartbeat
-from drumline.distribute.parameter_server.transport.message import Message
+from drumline.distribute.parameter_server.transport.message import Message, Request
 from drumline.distribute.parameter_server.transport.opening import Opened
 from drumline.distribute.parameter_server.transport.pending import Pending
+from drumline.distribute.parameter_server.transport.sending import Sender
 from drumline.distribute.parameter_server.transport.watch import watch
 
-_RECORDS_BYTES = 256 * 1024
 _GOODBYE_SECONDS = 0.2
 
 
 class FlightLink:
     """Sends requests on a stream that stays open, and matches the replies.
-
-    Whoever submits also sends, unless another thread is sending already: then that one sends it
-    too, several small requests in one frame.
 
     Args:
         address: of the server.
@@ -67,7 +63,7 @@ class FlightLink:
         self._stream = opened.requests
         self._silence_seconds = silence_seconds
         self._pending = Pending(most_bytes)
-        self._outbox: collections.deque[tuple[int, Encoded]] = collections.deque()
+        self._sender = Sender(opened.requests)
         self._order = threading.Lock()
         self._next_seq = 0
         self._process = os.getpid()
@@ -79,24 +75,20 @@ class FlightLink:
         self._reader.start()
         watch.add(self)
 
-    def submit(
-        self, op: str, header: dict[str, Any], arrays: Sequence[np.ndarray]
-    ) -> Future[Message]:
-        """See `Connection.submit`."""
+    def submit_many(self, requests: Sequence[Request]) -> list[Future[Message]]:
+        """See `Connection.submit_many`."""
         if os.getpid() != self._process:
             raise TransportError(
                 f"The connection to {self._address} was made before this process was forked. "
                 f"Make connections after the fork."
             )
-        encoded = encode(op, header, arrays, self._memory.put)
-        self._pending.wait_for_room(encoded.nbytes)
+        ready = [encode(*request, self._memory.put) for request in requests]
+        for encoded in ready:
+            self._pending.wait_for_room(encoded.nbytes)
         with self._order:
-            seq = self._next_seq
-            future = self._pending.add(seq, encoded.nbytes)
-            self._next_seq += 1
-            self._outbox.append((seq, encoded))
-        self._send_all()
-        return future
+            futures = [self._enqueued(encoded) for encoded in ready]
+        self._flush()
+        return futures
 
     def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
         """See `Connection.empty`."""
@@ -119,30 +111,17 @@ class FlightLink:
         if silent > self._silence_seconds:
             self._lose(f"nothing was heard of it for {silent:.0f} s: it is stopped or cut off")
 
-    def _send_all(self) -> None:
-        """Send what waits. One thread sends at a time, and none leaves anything behind."""
-        while self._outbox and self._stream.lock.acquire(blocking=False):
-            try:
-                while frame := self._next_frame():
-                    self._stream.write(RECORDS + frame)
-            except STREAM_ERRORS as error:
-                self._fail(as_transport_error(self._address, error))
-                self._outbox.clear()
-            finally:
-                self._stream.lock.release()
+    def _enqueued(self, encoded: Encoded) -> Future[Message]:
+        future = self._pending.add(self._next_seq, encoded.nbytes)
+        self._sender.add(self._next_seq, REQUEST, encoded)
+        self._next_seq += 1
+        return future
 
-    def _next_frame(self) -> bytes:
-        """The next records. Chunks that belong to them are sent right away."""
-        records: list[bytes] = []
-        size = 0
-        while self._outbox and size < _RECORDS_BYTES:
-            if records and self._outbox[0][1].chunked:
-                break
-            seq, encoded = self._outbox.popleft()
-            self._stream.write_chunks(encoded, seq)
-            records.append(encoded.record(seq, REQUEST))
-            size += len(records[-1])
-        return records[0] if len(records) == 1 else b"".join(records)
+    def _flush(self) -> None:
+        try:
+            self._sender.flush()
+        except STREAM_ERRORS as error:
+            self._fail(as_transport_error(self._address, error))
 
     def _read(self) -> None:
         try:
@@ -172,7 +151,7 @@ class FlightLink:
         frame, data = received
         kind = frame[0] if frame else None
         if kind == RECORDS[0]:
-            for record, arrays in self._assembly.records(frame[1:]):
+            for record, arrays, _ in self._assembly.records(frame[1:]):
                 self._deliver(record, arrays)
         elif kind == CHUNK[0] and data is not None:
             self._assembly.chunk(frame, data)

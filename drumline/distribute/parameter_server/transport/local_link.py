@@ -18,7 +18,7 @@ from drumline.distribute.parameter_server.transport.errors import (
     PeerUnavailableError,
     RemoteError,
 )
-from drumline.distribute.parameter_server.transport.message import Message
+from drumline.distribute.parameter_server.transport.message import Message, Request
 from drumline.distribute.parameter_server.transport.pending import Pending
 from drumline.distribute.parameter_server.transport.replies import Outcome, Replies
 from drumline.distribute.parameter_server.transport.requests import answer, error_header
@@ -26,7 +26,7 @@ from drumline.distribute.parameter_server.transport.server import TransportServe
 from drumline.distribute.parameter_server.transport.server_lane import LEFT
 from drumline.distribute.parameter_server.transport.token import same
 
-_Request = tuple[int, str, dict[str, Any], list[np.ndarray]]
+_Queued = tuple[int, str, dict[str, Any], list[np.ndarray]]
 
 
 class LocalLink:
@@ -57,7 +57,7 @@ class LocalLink:
         self._server = server
         self._pending = Pending(most_bytes)
         self._replies = Replies(self._deliver, self._broken)
-        self._queue: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Queued | None] = queue.SimpleQueue()
         self._order = threading.Lock()
         self._next_seq = 0
         self._closed = False
@@ -68,17 +68,20 @@ class LocalLink:
         self._thread = threading.Thread(target=self._serve, name="drumline-lane", daemon=True)
         self._thread.start()
 
-    def submit(
-        self, op: str, header: dict[str, Any], arrays: Sequence[np.ndarray]
-    ) -> Future[Message]:
-        """See `Connection.submit`."""
-        copied = _as_received(op, header)
-        handed = _handed_over(op, arrays)
-        nbytes = sum(array.nbytes for array in handed)
+    def submit_many(self, requests: Sequence[Request]) -> list[Future[Message]]:
+        """See `Connection.submit_many`."""
+        ready = [
+            (op, _as_received(op, header), _handed_over(op, arrays))
+            for op, header, arrays in requests
+        ]
+        return [self._submit(*each) for each in ready]
+
+    def _submit(self, op: str, header: dict[str, Any], arrays: list[np.ndarray]) -> Future[Message]:
+        nbytes = sum(array.nbytes for array in arrays)
         self._pending.wait_for_room(nbytes)
         with self._order:
             future = self._pending.add(self._next_seq, nbytes)
-            self._queue.put((self._next_seq, op, copied, handed))
+            self._queue.put((self._next_seq, op, header, arrays))
             self._next_seq += 1
         return future
 
@@ -110,16 +113,17 @@ class LocalLink:
             self._replies.add(seq, answer(self._server.handlers, op, Message(header, arrays, self)))
             del request, arrays
 
-    def _deliver(self, seq: int, outcome: Outcome) -> None:
-        try:
-            reply = self._reply(outcome)
-        except TypeError as error:
-            reply = self._reply(error)
-        future = self._pending.pop(seq)
-        if isinstance(reply, Message):
-            future.set_result(reply)
-        else:
-            future.set_exception(reply)
+    def _deliver(self, replies: Sequence[tuple[int, Outcome]]) -> None:
+        for seq, outcome in replies:
+            try:
+                reply = self._reply(outcome)
+            except TypeError as error:
+                reply = self._reply(error)
+            future = self._pending.pop(seq)
+            if isinstance(reply, Message):
+                future.set_result(reply)
+            else:
+                future.set_exception(reply)
 
     def _reply(self, outcome: Outcome) -> Message | RemoteError:
         if isinstance(outcome, Message):

@@ -48,4 +48,7 @@ Handler = Callable[[Message], "Message | Future[Message]"]
 """Answers a request, at once or later. It runs in the thread of its lane, so it keeps that lane
 alone waiting; other lanes run other handlers, or the same, at the same time."""
 
+Request = tuple[str, dict[str, Any], Sequence[np.ndarray]]
+"""Operation, header and arrays."""
+
 Handlers = Mapping[str, Handler]

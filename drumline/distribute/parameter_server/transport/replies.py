@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import collections
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from drumline.distribute.parameter_server.transport.message import Message
 
 Outcome = Message | BaseException
+Numbered = tuple[int, Outcome]
 _MOST_WAITING = 1024
+_MOST_TOGETHER = 64
 
 
 class Replies:
     """Sends a lane's replies.
 
-    A reply that is ready when its turn has come is sent by the thread that brings it. Once a
-    handler has returned a `Future`, a thread waits for such replies and sends them.
+    A reply that is ready when its turn has come is sent by the thread that brings it. What is not,
+    or is followed by others at once, is left to a thread, which sends several together.
 
     Args:
-        send: sends the reply to the request of a number. It raises if the lane is broken.
+        send: sends replies, each with the number of its request. It raises if the lane is broken.
         broken: called if that happens in this object's own thread.
     """
 
     def __init__(
-        self, send: Callable[[int, Outcome], None], broken: Callable[[Exception], None]
+        self, send: Callable[[Sequence[Numbered]], None], broken: Callable[[Exception], None]
     ) -> None:
         self._send = send
         self._broken = broken
@@ -37,18 +39,23 @@ class Replies:
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def add(self, seq: int, reply: Future[Message] | Outcome) -> None:
+    def add(self, seq: int, reply: Future[Message] | Outcome, more: bool = False) -> None:
         """Send `reply` when those before it have been sent and it is ready.
 
         It returns at once, but for a lane that has very many replies waiting.
+
+        Args:
+            seq: the number of its request.
+            reply: perhaps to come.
+            more: whether others will follow at once.
         """
         with self._changed:
-            later = isinstance(reply, Future) or self._waiting or self._sending
+            later = more or isinstance(reply, Future) or self._waiting or self._sending
             if later:
                 self._waiting.append((seq, reply))
                 self._start()
         if not later:
-            self._send(seq, reply)  # type: ignore[arg-type]
+            self._send([(seq, reply)])  # type: ignore[list-item]
             return
         if isinstance(reply, Future):
             reply.add_done_callback(self._wake)
@@ -88,16 +95,23 @@ class Replies:
         head = self._waiting[0][1] if self._waiting else None
         return head is not None and (not isinstance(head, Future) or head.done())
 
+    def _take_ready(self) -> list[Numbered]:
+        ready: list[Numbered] = []
+        while self._waiting and self._ready() and len(ready) < _MOST_TOGETHER:
+            seq, reply = self._waiting.popleft()
+            ready.append((seq, _outcome(reply)))
+        return ready
+
     def _run(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(self._ready)
                 if self._closed:
                     return
-                seq, reply = self._waiting.popleft()
+                ready = self._take_ready()
                 self._sending = True
             try:
-                self._send(seq, _outcome(reply))
+                self._send(ready)
             except Exception as error:
                 self._broken(error)
             with self._changed:

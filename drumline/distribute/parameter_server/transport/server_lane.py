@@ -24,6 +24,7 @@ from drumline.distribute.parameter_server.transport.flight import STREAM_ERRORS,
 from drumline.distribute.parameter_server.transport.message import Handlers, Message
 from drumline.distribute.parameter_server.transport.replies import Outcome, Replies
 from drumline.distribute.parameter_server.transport.requests import answer, error_header
+from drumline.distribute.parameter_server.transport.sending import Sender
 from drumline.distribute.parameter_server.transport.shared_memory import SharedMemory
 from drumline.distribute.parameter_server.transport.watch import watch
 
@@ -68,6 +69,7 @@ class ServerLane:
         self._memory = memory
         self._assembly = Assembly(memory.array)
         self._replies = Replies(self._send, lambda error: self.end(str(error)))
+        self._sender = Sender(stream)
         self._next_seq = 0
         self._state = threading.Condition()
         self._busy = False
@@ -88,6 +90,9 @@ class ServerLane:
             raise
         except STREAM_ERRORS as error:
             self.end(f"the connection broke: {error}")
+        except MemoryError:
+            self.end("it sent more than fits into memory")
+            raise
         finally:
             self._replies.close()
             self._memory.close()
@@ -149,8 +154,8 @@ class ServerLane:
         frame, data = received
         kind = frame[0] if frame else None
         if kind == RECORDS[0]:
-            for record, arrays in self._assembly.records(frame[1:]):
-                self._handle(record, arrays)
+            for record, arrays, last in self._assembly.records(frame[1:]):
+                self._handle(record, arrays, last)
         elif kind == CHUNK[0] and data is not None:
             self._assembly.chunk(frame, data)
         elif kind == GOODBYE[0]:
@@ -159,7 +164,7 @@ class ServerLane:
             raise ProtocolError("there is no such frame")
         return None
 
-    def _handle(self, record: Record, arrays: list[np.ndarray]) -> None:
+    def _handle(self, record: Record, arrays: list[np.ndarray], last: bool) -> None:
         if record.kind != REQUEST or record.seq != self._next_seq:
             raise ProtocolError("requests are out of order")
         self._next_seq += 1
@@ -169,7 +174,7 @@ class ServerLane:
         try:
             outcome = answer(self._handlers, record.op, Message(record.header, arrays, self))
             del arrays
-            self._replies.add(record.seq, outcome)
+            self._replies.add(record.seq, outcome, more=not last)
         finally:
             with self._state:
                 self._busy = False
@@ -180,16 +185,15 @@ class ServerLane:
             self._busy = not self._closing
             return self._busy
 
-    def _send(self, seq: int, outcome: Outcome) -> None:
-        kind, message = REPLY, outcome
-        if isinstance(outcome, BaseException):
-            kind, message = ERROR, Message(error_header(outcome))
-        assert isinstance(message, Message)
-        try:
-            encoded = encode("", message.header, message.arrays, self._memory.put)
-        except TypeError as error:
-            kind, encoded = ERROR, encode("", error_header(error), (), self._memory.put)
-        record = RECORDS + encoded.record(seq, kind)
-        with self._stream.lock:
-            self._stream.write_chunks(encoded, seq)
-            self._stream.write(record)
+    def _send(self, replies: Sequence[tuple[int, Outcome]]) -> None:
+        for seq, outcome in replies:
+            kind, message = REPLY, outcome
+            if isinstance(outcome, BaseException):
+                kind, message = ERROR, Message(error_header(outcome))
+            assert isinstance(message, Message)
+            try:
+                encoded = encode("", message.header, message.arrays, self._memory.put)
+            except TypeError as error:
+                kind, encoded = ERROR, encode("", error_header(error), (), self._memory.put)
+            self._sender.add(seq, kind, encoded)
+        self._sender.flush()

@@ -46,7 +46,7 @@ def assembled(
         if frame[:1] == codec.CHUNK:
             assembly.chunk(memoryview(frame), data)
         else:
-            messages += assembly.records(memoryview(frame)[1:])
+            messages += [(r, arrays) for r, arrays, _ in assembly.records(memoryview(frame)[1:])]
     return messages
 
 

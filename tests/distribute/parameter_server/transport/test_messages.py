@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import ml_dtypes
 import numpy as np
 import pytest
+from transport_support import Handlers, wait_until
 
 from drumline.distribute.parameter_server.transport import (
     Connection,
@@ -127,17 +128,16 @@ def test_bad_requests_and_replies_are_errors_of_the_call(
 
 
 def test_replies_come_in_the_order_of_their_requests(
-    connection: Connection, handlers: object
+    connection: Connection, handlers: Handlers
 ) -> None:
     done: list[int] = []
     futures = []
     for i, op in enumerate(["echo", "later", "echo", "later", "fail", "echo"]):
         futures.append(connection.submit(op, {"i": i, "text": ""}))
         futures[-1].add_done_callback(lambda _, i=i: done.append(i))
-    waiting = handlers.futures  # type: ignore[attr-defined]
+    waiting = handlers.futures
     futures[0].result(30)
-    while len(waiting) < 2:
-        pass
+    wait_until(lambda: len(waiting) == 2)
     waiting[1].set_result(Message({"set": 1}))
     assert not any(future.done() for future in futures[1:])
     waiting[0].set_exception(KeyError("later"))
@@ -146,6 +146,26 @@ def test_replies_come_in_the_order_of_their_requests(
     assert futures[3].result(0).header == {"set": 1}
     with pytest.raises(RemoteError, match="later"):
         futures[1].result(0)
+
+
+def test_many_requests_at_once(connection: Connection, handlers: Handlers) -> None:
+    ops = ["echo", "later", "fail"] * 40
+    sizes = [1, 3_000, 5, 300_000]
+    asked = [(op, {"i": i, "text": str(i)}, [np.full(sizes[i % 4], i)]) for i, op in enumerate(ops)]
+    futures = connection.submit_many(asked)
+    for i in range(40):
+        wait_until(lambda i=i: len(handlers.futures) > i)
+        handlers.futures[i].set_result(Message({"i": 3 * i + 1}, [np.full(3, 3 * i + 1)]))
+    for i, future in enumerate(futures):
+        if ops[i] == "fail":
+            with pytest.raises(RemoteError, match=f"ValueError .*: {i}\n"):
+                future.result(30)
+        else:
+            reply = future.result(30)
+            assert reply.header["i"] == i and (reply.arrays[0] == i).all()
+    with pytest.raises(TypeError, match="is a str"):
+        connection.submit_many([("echo", {}, []), ("echo", {}, ["text"])])  # type: ignore[list-item]
+    assert connection.submit_many([]) == []
 
 
 def test_many_requests_of_many_threads(connection: Connection) -> None:
