@@ -128,6 +128,7 @@ class ParameterServerStrategy(Strategy):
                 "shape": list(layout.part_shape(part)),
                 "dtype": dtype,
                 "table": table,
+                "start": part.start,
                 "program": None if value is not None else 0,
             }
             if value is None:
