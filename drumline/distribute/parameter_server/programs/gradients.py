@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax.numpy as jnp
 import keras
+import numpy as np
 
 from drumline.distribute.parameter_server.programs.errors import OptimizerError, StepError
 from drumline.distribute.parameter_server.programs.step_scope import StepScope
@@ -73,6 +75,7 @@ class Updates:
             gradients = [gradient / scale for gradient in gradients]
         gradients = clipped_gradients(optimizer, gradients)
         for gradient, variable in zip(gradients, variables, strict=True):
+            gradient = jnp.asarray(gradient).astype(variable._dtype)
             self.all.append(Update(variable, gradient, number))
             self._scope.note_update(variable)
 
@@ -90,6 +93,11 @@ class Updates:
                 f"Variable {variable.path!r} is given to an optimizer twice in one step; the "
                 f"second time to {optimizer.name!r}. On parameter servers a step updates each "
                 "variable once, with one optimizer: add the gradients up, or use two functions."
+            )
+        if np.shape(gradient) != tuple(variable.shape):
+            raise ValueError(
+                f"Optimizer {optimizer.name!r} was given a gradient of shape {np.shape(gradient)} "
+                f"for variable {variable.path!r} of shape {tuple(variable.shape)}."
             )
         if getattr(variable, "overwrite_with_gradient", False):
             raise OptimizerError(

@@ -46,7 +46,9 @@ class Split:
         self._shapes = {key: tuple(table.shape) for key, table in self._tables.items()}
         self._paths = {key: table.path for key, table in self._tables.items()}
         self._writes: list[tuple[str, Any, list[int] | None]] = []
-        self._jaxpr = self._with_deltas()
+        self._whole_jaxpr = self._with_deltas()
+        self._jaxpr, self._used = jax_internals.without_dead_code(self._whole_jaxpr)
+        self._described = self._all_inputs()
 
     def program(self, platforms: Sequence[str]) -> StepProgram:
         """The step as programs.
@@ -54,7 +56,18 @@ class Split:
         Raises:
             WholeTableReadError: if it needs more of a table than some rows.
         """
-        given = self._given()
+        try:
+            return self._program(platforms)
+        except WholeTableReadError as error:
+            # Lookups of which only the gradient is of use tell tables of one shape apart.
+            self._jaxpr = self._whole_jaxpr
+            try:
+                return self._program(platforms)
+            except WholeTableReadError:
+                raise error from None
+
+    def _program(self, platforms: Sequence[str]) -> StepProgram:
+        given = [each for each, used in zip(self._described, self._used, strict=True) if used]
         accesses, ids = split_ids(
             self._evaluate,
             [each for each in given if each.kind != "rows"],
@@ -92,13 +105,10 @@ class Split:
             elif terms:
                 outputs += [term for _, term in terms]
                 self._writes.append(("add", variable, [sign for sign, _ in terms]))
-        changed = jax_internals.linear_jaxpr(jaxpr, jaxpr.invars, outputs, jaxpr.eqns)
-        pruned, used = jax_internals.without_dead_code(changed)
-        self._used = used
-        return pruned
+        return jax_internals.linear_jaxpr(jaxpr, jaxpr.invars, outputs, jaxpr.eqns)
 
-    def _given(self) -> list[Input]:
-        """What the pruned program takes."""
+    def _all_inputs(self) -> list[Input]:
+        """What the program takes, needed or not."""
         step = self._step
         described = []
         for variable in step.variables:
@@ -110,7 +120,7 @@ class Split:
             described.append(Input(kind, key, None, tuple(variable.shape), dtype))
         for index, spec in enumerate(step.arguments):
             described.append(Input("argument", None, index, spec.shape, spec.dtype.name))
-        return [each for each, used in zip(described, self._used, strict=True) if used]
+        return described
 
     def _inputs(self, given: Sequence[Input], accesses: Accesses) -> list[Input]:
         """What the main program takes: of tables the rows and where they go."""
@@ -130,17 +140,20 @@ class Split:
         self, locate: Any, values: dict[Any, Any], counts: dict[str, int], known: Any = None
     ) -> list[Any]:
         """The program's outputs, from the values of what it takes, tables' rows among them."""
-        interpreter = TableInterpreter(self._shapes, self._paths, counts, locate, known)
+        others = {each.shape for each in self._described if each.kind == "dense"}
+        interpreter = TableInterpreter(self._shapes, self._paths, counts, locate, known, others)
         arguments = []
-        for each in self._given():
+        for each, used in zip(self._described, self._used, strict=True):
+            if not used and self._jaxpr is not self._whole_jaxpr:
+                continue
+            place = each.kind, each.key if each.index is None else each.index
+            shape = each.shape
             if each.kind == "rows":
-                assert each.key is not None
-                rows = values.get(("rows", each.key))
-                if rows is None:
-                    rows = jnp.zeros((counts[each.key], *each.shape[1:]), each.dtype)
-                arguments.append(Rows(rows, each.shape, each.key, False, has_padding=True))
-            else:
-                arguments.append(values[each.kind, each.key if each.index is None else each.index])
+                shape = (counts[str(each.key)], *shape[1:])
+            value = values[place] if place in values else jnp.zeros(shape, each.dtype)
+            if each.kind == "rows":
+                value = Rows(value, each.shape, str(each.key), False, has_padding=True)
+            arguments.append(value)
         return interpreter.evaluate(self._jaxpr, self._step.program.consts, arguments)
 
     def _main(

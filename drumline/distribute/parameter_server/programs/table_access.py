@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 import jax.numpy as jnp
@@ -28,6 +28,7 @@ class TableInterpreter(RowsInterpreter):
         counts: how many of their rows there are, padding included.
         locate: called once for each access, in the order of the program.
         known: gives for a table which of its rows are no padding; None if all of them.
+        others: the shapes of variables that are no tables.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class TableInterpreter(RowsInterpreter):
         counts: Mapping[str, int],
         locate: Locate,
         known: Callable[[str], Any] | None = None,
+        others: Collection[tuple[int, ...]] = (),
     ) -> None:
         super().__init__(tables.values())
         self._tables = tables
@@ -44,6 +46,8 @@ class TableInterpreter(RowsInterpreter):
         self._counts = counts
         self._locate = locate
         self._known = known
+        self._others = frozenset(others)
+        self._ordinary: dict[int, Any] = {}
         self._located: dict[tuple[int, str, int], tuple[Any, Any, Any]] = {}
         self._indexed: dict[int, str] = {}
 
@@ -62,6 +66,8 @@ class TableInterpreter(RowsInterpreter):
         name = eqn.primitive.name
         if name == "gather" and isinstance(values[0], Rows):
             return [self._gather(eqn, values[0], values[1])]
+        if name == "gather":
+            self._ordinary[id(values[1])] = values[1]
         if name == "scatter-add" and _is_sum(values[0]):
             return self._scatter_add(eqn, values[0], values[1], values[2])
         return None
@@ -103,6 +109,8 @@ class TableInterpreter(RowsInterpreter):
         key = self._indexed.get(id(indices))
         if key is not None and self._tables[key] == operand.shape:
             return key
+        if id(indices) in self._ordinary or operand.shape in self._others:
+            return None
         alike = [key for key, shape in self._tables.items() if shape == operand.shape]
         return alike[0] if len(alike) == 1 else None
 

@@ -16,13 +16,12 @@ from drumline.distribute.parameter_server.programs import initializer as module
 
 I = keras.initializers  # noqa: E741
 SHAPE = (7, 5)
-CUTS = [(0, 2), (2, 3), (3, 7)]
+CUTS = [(0, 2), (2, 7)]
 
 BY_ROWS: dict[str, Callable[..., Any]] = {
     "RandomUniform": I.RandomUniform(seed=1),
     "RandomNormal": I.RandomNormal(seed=1),
     "TruncatedNormal": I.TruncatedNormal(seed=1),
-    "GlorotUniform": I.GlorotUniform(seed=2),
     "Zeros": I.Zeros(),
     "Constant": I.Constant(3.0),
     "an array": I.Constant(np.arange(35.0).reshape(SHAPE)),
@@ -42,20 +41,17 @@ def whole(initializer: Any, dtype: str = "float32") -> np.ndarray:
     return np.asarray(jax.jit(lambda: jnp.asarray(initializer(SHAPE, dtype=dtype)))())
 
 
-@pytest.mark.parametrize("block", [1 << 20, 10], ids=["at once", "in blocks"])
 @pytest.mark.parametrize("name", BY_ROWS)
-def test_the_parts_are_those_of_the_whole(
-    name: str, block: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "BLOCK_ELEMENTS", block)
+def test_the_parts_are_those_of_the_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BLOCK_ELEMENTS", 10)  # two rows
     monkeypatch.setattr(module, "WHOLE_BYTES", 0)
     initializer = BY_ROWS[name]
     together = np.concatenate([part(initializer, *cut) for cut in CUTS])
     np.testing.assert_array_equal(together, whole(initializer))
 
 
-def test_small_dtypes() -> None:
-    initializer = BY_ROWS["GlorotUniform"]
+def test_other_dtypes_and_at_once() -> None:
+    initializer = I.GlorotUniform(seed=2)
     together = np.concatenate([part(initializer, *cut, "bfloat16") for cut in CUTS])
     np.testing.assert_array_equal(together, whole(initializer, "bfloat16"))
 
@@ -87,8 +83,7 @@ def test_rows_around_the_first_four_billion_elements() -> None:
 
 def test_what_cannot_be_cut_is_computed_whole_if_small(monkeypatch: pytest.MonkeyPatch) -> None:
     initializer = I.Orthogonal(seed=1)
-    together = np.concatenate([part(initializer, *cut) for cut in CUTS])
-    np.testing.assert_allclose(together, whole(initializer), atol=1e-6)
+    np.testing.assert_allclose(part(initializer, 2, 4), whole(initializer)[2:4], atol=1e-6)
     monkeypatch.setattr(module, "WHOLE_BYTES", 100)
     with pytest.raises(programs.ProgramError, match=r"`qr` of Orthogonal"):
         part(initializer, 0, 2)

@@ -42,7 +42,7 @@ def trained(trace: Any, run: Any) -> Any:
     ran = run(traced, X, Y)
     variables = {**{v.path: v for v in model.variables}, **{v.path: v for v in metric.variables}}
     before = {path: np.asarray(variable.value) for path, variable in variables.items()}
-    result = step(X, Y)
+    result = dl.function(step)(X, Y)
     after = {path: np.asarray(variable.value) for path, variable in variables.items()}
     return ran, result, before, after
 
@@ -138,6 +138,15 @@ def test_unscaled_gradients(trace: Any, run: Any) -> None:
     np.testing.assert_allclose(ran.gradient("weight"), X[0], rtol=1e-6)
 
 
+def test_a_gradient_has_the_dtype_of_its_variable(trace: Any, run: Any) -> None:
+    weight = keras.Variable(np.ones(5, "float32"), name="weight")
+    optimizer = keras.optimizers.SGD()
+    ran = run(trace(lambda x: optimizer.apply([x.astype("bfloat16")], [weight]), X[0]), X[0])
+    assert ran.gradient("weight").dtype == np.float32
+    with pytest.raises(ValueError, match=r"shape \(4,\) for variable 'weight' of shape \(5,\)"):
+        trace(lambda x: optimizer.apply([x[:4]], [weight]), X[0])
+
+
 def test_specifications_in_the_place_of_arrays(trace: Any, run: Any) -> None:
     spec = {"x": jax.ShapeDtypeStruct((8, 5), "float64"), "scale": 3}
     traced = trace(lambda batch: batch["x"].sum() * batch["scale"], spec)
@@ -153,17 +162,13 @@ def test_another_shape_is_refused_by_name(trace: Any) -> None:
         programs.prepared(np.zeros(3), traced.program.inputs[0])
 
 
-def test_workers_draw_differently_and_repeatably(trace: Any, run: Any) -> None:
+def test_workers_draw_differently_and_repeatably(trace: Any) -> None:
     generator = keras.random.SeedGenerator(7)
-    traced = trace(lambda: keras.random.uniform((64,), seed=generator))
+    program = trace(lambda: keras.random.uniform((64,), seed=generator)).program
     chief = np.asarray(generator.state.value)
-    drawn = []
-    for worker in (0, 1, 1):
-        generator.state.assign(programs.worker_state(chief, worker))
-        ran = run(traced)
-        drawn.append(np.asarray(ran.result))
-        ((kind, _),) = ran.writes
-        assert kind == "state"
+    assert [each.kind for each in program.outputs] == ["result", "state"]
+    draw = programs.load(program)
+    drawn = [np.asarray(draw([programs.worker_state(chief, worker)])[0]) for worker in (0, 1, 1)]
     np.testing.assert_array_equal(drawn[1], drawn[2])
     assert abs(np.corrcoef(drawn[0], drawn[1])[0, 1]) < 0.5
     assert programs.worker_state(chief, 0).dtype == chief.dtype

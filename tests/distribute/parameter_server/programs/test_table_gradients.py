@@ -191,6 +191,7 @@ def test_clipping_takes_all_gradients_into_account(clipping: Any, trace: Any, ru
     variables = [table_named("a"), table_named("bb"), keras.Variable(np.ones(4, "float32"))]
     optimizer = keras.optimizers.SGD(1.0, **clipping)
 
+    @dl.function
     def step(ids: Any) -> None:
         with dl.GradientTape() as tape:
             a, b, c = (variable.value for variable in variables)
@@ -203,6 +204,26 @@ def test_clipping_takes_all_gradients_into_account(clipping: Any, trace: Any, ru
     for variable, old in zip(variables, before, strict=True):
         np.testing.assert_allclose(
             split.gradient(variable.path), old - variable.value, rtol=1e-4, atol=1e-6
+        )
+
+
+def test_a_variable_of_the_shape_of_a_table(trace: Any, run: Any) -> None:
+    variables = [table_named("table"), table_named("other")]
+    optimizer = keras.optimizers.SGD(1.0)
+
+    @dl.function
+    def step(ids: Any) -> None:
+        with dl.GradientTape() as tape:
+            loss = sum(ops.sum(ops.take(v, ids, 0) ** 2) + ops.sum(v[ids]) for v in variables)
+        optimizer.apply(tape.gradient(loss, variables), variables)
+
+    before = [np.asarray(variable.value) for variable in variables]
+    ran = run(trace(step, IDS, tables=("table",)), IDS)
+    assert {kind for kind, _ in ran.writes} == {"row_gradient", "gradient"}
+    step(IDS)
+    for variable, old in zip(variables, before, strict=True):
+        np.testing.assert_allclose(
+            ran.gradient(variable.path), old - variable.value, rtol=1e-4, atol=1e-5
         )
 
 
