@@ -3,9 +3,9 @@
 use super::geometry::{groups, Geometry};
 use super::instructions::{Instructions, Work};
 use super::lanes::Lanes;
-use super::scratch::{self, ImageRows};
-use super::tile::{multiply, Left, Product, WIDEST};
+use super::tile::{multiply, Left, Product, Right, WIDEST};
 use crate::xla::threads::Threads;
+use std::ops::Range;
 
 /// `out[n, h, q, f] = sum over i, j, c of images[n, h * s + i, q * s + j, c] * weights[i, j, c, f]`.
 pub struct Forward {
@@ -73,46 +73,79 @@ impl Forward {
     }
 }
 
+impl Forward {
+    /// Computes a tile of features of the outputs in columns `group` of row `h`.
+    ///
+    /// Where the kernel reaches over a side of the image, its columns are taken in several steps,
+    /// each for the outputs at which they lie in the image.
+    #[inline(always)]
+    unsafe fn group<V: Lanes>(&self, image: usize, h: usize, group: &Range<usize>, number: usize) {
+        let g = &self.geometry;
+        let tile = 2 * V::COUNT;
+        let kernel_rows = g.kernel_rows(h);
+        let first_row = (h * g.stride_down + kernel_rows.start).saturating_sub(g.top);
+        let row = self
+            .images
+            .add((image * g.height + first_row.min(g.height - 1)) * g.width * g.channels);
+        let packed = self
+            .packed
+            .add((number * g.kernel_height + kernel_rows.start) * g.run() * tile);
+        let width = (g.features - number * tile).min(tile);
+        let out = self
+            .out
+            .add((image * g.rows + h) * g.columns * g.features + number * tile);
+        let whole = g.is_between_sides(group);
+        if !whole {
+            for q in group.clone() {
+                out.add(q * g.features).write_bytes(0, width);
+            }
+        }
+        let mut j = 0;
+        while j < g.kernel_width {
+            let (columns, outputs) = if whole {
+                (0..g.kernel_width, group.clone())
+            } else {
+                g.columns_meeting(j, group)
+            };
+            j = columns.end;
+            if outputs.is_empty() {
+                continue;
+            }
+            let x = outputs.start * g.stride_right + columns.start - g.left;
+            let left = Left {
+                from: row.add(x * g.channels),
+                row: g.stride_right * g.channels,
+                steps: kernel_rows.len(),
+                step: g.width * g.channels,
+                run: columns.len() * g.channels,
+                column: 1,
+            };
+            let right = Right {
+                from: packed.add(columns.start * g.channels * tile),
+                step: g.run() * tile,
+            };
+            let product = Product {
+                to: out.add(outputs.start * g.features),
+                row: g.features,
+                width,
+                add: !whole,
+            };
+            multiply::<V>(outputs.len(), left, right, product);
+        }
+    }
+}
+
 impl Work for Forward {
     #[inline(always)]
     unsafe fn item<V: Lanes>(&self, item: usize) {
         let g = &self.geometry;
-        let tile = 2 * V::COUNT;
         let (image, chunk) = (item / g.chunks(), g.chunk(item % g.chunks()));
-        let from = self.images.add(image * g.image_len());
-        let out = self.out.add(image * g.output_len());
-        let mut scratch = scratch::take();
-        let rows = ImageRows::new(g, from, g.image_rows(&chunk), &mut scratch.images);
-        for number in 0..g.features.div_ceil(tile) {
-            let packed = self.packed.add(number * g.kernel_height * g.run() * tile);
-            let width = (g.features - number * tile).min(tile);
+        for number in 0..g.features.div_ceil(2 * V::COUNT) {
             for h in chunk.clone() {
-                let kernel_rows = g.kernel_rows(h);
-                let first = if kernel_rows.is_empty() {
-                    from
-                } else {
-                    rows.row(h * g.stride_down + kernel_rows.start - g.top)
-                };
                 for group in groups(g.columns, V::ROWS) {
-                    let left = Left {
-                        from: first.add(group.start * g.stride_right * g.channels),
-                        row: g.stride_right * g.channels,
-                        steps: kernel_rows.len(),
-                        step: rows.stride,
-                        run: g.run(),
-                        column: 1,
-                    };
-                    let product = Product {
-                        to: out.add((h * g.columns + group.start) * g.features + number * tile),
-                        row: g.features,
-                        width,
-                        add: false,
-                    };
-                    let right = packed.add(kernel_rows.start * g.run() * tile);
-                    multiply::<V>(group.len(), left, right, product);
+                    self.group::<V>(image, h, &group, number);
                 }
             }
         }
-        scratch::give_back(scratch);
     }
 }

@@ -82,13 +82,26 @@ impl Geometry {
 
     /// Of a range of output rows, those at which row `i` of the kernel lies in the image.
     pub fn rows_meeting(&self, i: usize, outputs: &Range<usize>) -> Range<usize> {
-        let start = self.top.saturating_sub(i).div_ceil(self.stride_down);
-        let end = match (self.height + self.top).checked_sub(i + 1) {
-            Some(last) => last / self.stride_down + 1,
-            None => 0,
-        };
-        let end = end.min(outputs.end);
-        start.max(outputs.start).min(end)..end
+        meeting(self.height, self.top, self.stride_down, i, outputs)
+    }
+
+    /// Whether the kernel lies between the image's sides at all of a range of output columns.
+    pub fn is_between_sides(&self, outputs: &Range<usize>) -> bool {
+        let end = (outputs.end - 1) * self.stride_right + self.kernel_width;
+        outputs.start * self.stride_right >= self.left && end <= self.width + self.left
+    }
+
+    /// From column `j` of the kernel, the columns that lie in the image at the same outputs of a
+    /// range, and these outputs.
+    pub fn columns_meeting(
+        &self,
+        j: usize,
+        outputs: &Range<usize>,
+    ) -> (Range<usize>, Range<usize>) {
+        let at = |j| meeting(self.width, self.left, self.stride_right, j, outputs);
+        let first = at(j);
+        let end = (j + 1..self.kernel_width).find(|&next| at(next) != first);
+        (j..end.unwrap_or(self.kernel_width), first)
     }
 
     /// The rows of the kernel that lie in the image at output row `h`.
@@ -98,6 +111,24 @@ impl Geometry {
         let end = end.min(self.kernel_height);
         self.top.saturating_sub(above).min(end)..end
     }
+}
+
+/// Of a range of outputs, those at which element `i` of the kernel lies in an axis of `size` elements
+/// with `before` elements of padding.
+fn meeting(
+    size: usize,
+    before: usize,
+    stride: usize,
+    i: usize,
+    outputs: &Range<usize>,
+) -> Range<usize> {
+    let start = before.saturating_sub(i).div_ceil(stride);
+    let end = match (size + before).checked_sub(i + 1) {
+        Some(last) => last / stride + 1,
+        None => 0,
+    };
+    let end = end.min(outputs.end);
+    start.max(outputs.start).min(end)..end
 }
 
 /// Splits `count` into as few groups of at most `most` as possible, alike in size.

@@ -77,7 +77,7 @@ pub mod x86 {
     #[allow(clippy::incompatible_msrv)]
     impl Lanes for Avx512 {
         const COUNT: usize = 16;
-        const ROWS: usize = 12;
+        const ROWS: usize = 14;
 
         #[inline(always)]
         unsafe fn load(from: *const f32) -> Self {

@@ -19,6 +19,14 @@ pub struct Left {
     pub column: usize,
 }
 
+/// Where the right matrix lies: rows of two registers, one after another in a run.
+#[derive(Clone, Copy)]
+pub struct Right {
+    pub from: *const f32,
+    /// From one run to the next.
+    pub step: usize,
+}
+
 /// Where a tile of the product goes.
 #[derive(Clone, Copy)]
 pub struct Product {
@@ -31,12 +39,12 @@ pub struct Product {
     pub add: bool,
 }
 
-/// Multiplies `rows` rows of `left` by `right`, whose rows of two registers lie one after another.
+/// Multiplies `rows` rows of `left` by `right`.
 ///
 /// # Safety
 /// `rows` is in `1..=V::ROWS`, everything described lies in memory of the caller's.
 #[inline(always)]
-pub unsafe fn multiply<V: Lanes>(rows: usize, left: Left, right: *const f32, product: Product) {
+pub unsafe fn multiply<V: Lanes>(rows: usize, left: Left, right: Right, product: Product) {
     if product.width <= V::COUNT {
         by_rows::<V, 1>(rows, left, right, product);
     } else {
@@ -48,7 +56,7 @@ pub unsafe fn multiply<V: Lanes>(rows: usize, left: Left, right: *const f32, pro
 unsafe fn by_rows<V: Lanes, const REGISTERS: usize>(
     rows: usize,
     left: Left,
-    right: *const f32,
+    right: Right,
     product: Product,
 ) {
     match rows {
@@ -65,14 +73,16 @@ unsafe fn by_rows<V: Lanes, const REGISTERS: usize>(
         10 => tile::<V, 10, REGISTERS>(left, right, product),
         11 => tile::<V, 11, REGISTERS>(left, right, product),
         12 => tile::<V, 12, REGISTERS>(left, right, product),
-        rows => unreachable!("{rows} rows in a tile of at most 12"),
+        13 => tile::<V, 13, REGISTERS>(left, right, product),
+        14 => tile::<V, 14, REGISTERS>(left, right, product),
+        rows => unreachable!("{rows} rows in a tile of at most 14"),
     }
 }
 
 #[inline(always)]
 unsafe fn tile<V: Lanes, const ROWS: usize, const REGISTERS: usize>(
     left: Left,
-    right: *const f32,
+    right: Right,
     product: Product,
 ) {
     let full = product.width == REGISTERS * V::COUNT;
@@ -107,20 +117,20 @@ unsafe fn tile<V: Lanes, const ROWS: usize, const REGISTERS: usize>(
 unsafe fn accumulate<V: Lanes, const ROWS: usize, const REGISTERS: usize>(
     sums: &mut [[V; REGISTERS]; ROWS],
     left: Left,
-    right: *const f32,
+    right: Right,
 ) {
-    let mut right = right;
     for step in 0..left.steps {
         let mut from = left.from.add(step * left.step);
+        let mut other = right.from.add(step * right.step);
         for _ in 0..left.run {
-            let registers: [V; REGISTERS] = load(right);
+            let registers: [V; REGISTERS] = load(other);
             for (i, row) in sums.iter_mut().enumerate() {
                 let factor = from.add(i * left.row);
                 for (sum, register) in row.iter_mut().zip(registers) {
                     *sum = sum.add_product(factor, register);
                 }
             }
-            right = right.add(2 * V::COUNT);
+            other = other.add(2 * V::COUNT);
             from = from.add(left.column);
         }
     }

@@ -7,7 +7,7 @@ use super::geometry::{groups, Geometry};
 use super::instructions::{Instructions, Work};
 use super::lanes::Lanes;
 use super::scratch::{self, channel_tile, ImageRows, Scratch};
-use super::tile::{multiply, Left, Product, WIDEST};
+use super::tile::{multiply, Left, Product, Right, WIDEST};
 use crate::xla::threads::Threads;
 
 /// `out[i, j, c, f] = sum over n, h, q of images[n, h * s + i, q * s + j, c] * gradient[n, h, q, f]`.
@@ -104,7 +104,10 @@ impl WeightGradient {
                     continue;
                 }
                 let first = rows.row(meeting.start * g.stride_down + i - g.top);
-                let right = gradient.add((meeting.start - chunk.start) * g.columns * tile);
+                let right = Right {
+                    from: gradient.add((meeting.start - chunk.start) * g.columns * tile),
+                    step: g.columns * tile,
+                };
                 for group in groups(g.run(), V::ROWS) {
                     let left = Left {
                         from: first.add(group.start),
