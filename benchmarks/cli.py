@@ -14,11 +14,11 @@ from benchmarks.harness.interpreters import choose
 from benchmarks.harness.process import ROOT, Failure, Run, run_child
 from benchmarks.harness.schedule import Rounds, run_rounds
 from benchmarks.harness.workload import Workload
-from benchmarks.report import markdown, picture, store
+from benchmarks.report import curves, markdown, picture, store
 from benchmarks.report.console import print_summary
 from benchmarks.report.numbers import duration, rate
 from benchmarks.report.summary import Summary, summarize
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import WORKLOADS, ps_loss
 
 RESULTS = ROOT / "benchmarks" / "results"
 TRIAL_RESULTS = ROOT / "build" / "benchmarks"
@@ -140,6 +140,9 @@ def render(out: Path) -> None:
     if results:
         (out / "README.md").write_text(markdown.render(results), encoding="utf-8")
         picture.draw([result["summary"] for result in results], out / "results.png")
+    for result in results:
+        if result["summary"]["workload"] == ps_loss.WORKLOAD.name:
+            curves.draw_losses(result["summary"], out / f"{ps_loss.WORKLOAD.name}.png")
 
 
 def _describe(workload: Workload, run: Run) -> str:

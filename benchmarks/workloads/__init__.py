@@ -12,7 +12,9 @@ from benchmarks.workloads import (
     multi_worker_step,
     processes_against_devices,
     ps_empty_closures,
+    ps_loss,
     ps_training,
+    ps_wide_table,
     range_filter,
     resnet_fit,
     run_overhead,
@@ -37,5 +39,7 @@ WORKLOADS: dict[str, Workload] = {
         processes_against_devices.WORKLOAD,
         *ps_training.WORKLOADS,
         ps_empty_closures.WORKLOAD,
+        ps_wide_table.WORKLOAD,
+        ps_loss.WORKLOAD,
     )
 }

@@ -64,7 +64,16 @@ def build_model(keras: Any, problem: Problem) -> Any:
     return keras.Model(inputs, keras.layers.Dense(1)(x))
 
 
-def keras_loop(dl: Any, keras: Any, chief: Any, problem: Problem, scale: Scale) -> Loop:
+def keras_loop(
+    dl: Any,
+    keras: Any,
+    chief: Any,
+    problem: Problem,
+    scale: Scale,
+    *,
+    seeded: bool = True,
+    data: Callable[[Problem, int], Any] = batches,
+) -> Loop:
     """The tutorial's loop; `dl` is drumline or TensorFlow, which it names alike.
 
     Args:
@@ -72,6 +81,8 @@ def keras_loop(dl: Any, keras: Any, chief: Any, problem: Problem, scale: Scale) 
         chief: the ``ClusterCoordinator``.
         problem: what to train.
         scale: its elements are steps.
+        seeded: whether to start from the problem's weights, and not from those of Keras.
+        data: gives the batches of a worker.
     """
     strategy = chief.strategy
     with strategy.scope():
@@ -80,9 +91,10 @@ def keras_loop(dl: Any, keras: Any, chief: Any, problem: Problem, scale: Scale) 
             problem.optimizer
         ](learning_rate=problem.learning_rate)
         optimizer.build(model.trainable_variables)
-    values = [*initial_tables(problem), *initial_layers(problem)]
-    for variable, value in zip(model.trainable_variables, values, strict=True):
-        variable.assign(value)
+    if seeded:
+        values = [*initial_tables(problem), *initial_layers(problem)]
+        for variable, value in zip(model.trainable_variables, values, strict=True):
+            variable.assign(value)
 
     def replica_step(x: Any, y: Any) -> Any:
         with dl.GradientTape() as tape:
@@ -97,10 +109,11 @@ def keras_loop(dl: Any, keras: Any, chief: Any, problem: Problem, scale: Scale) 
         return strategy.run(replica_step, args=(x, y))
 
     def dataset(context: Any) -> Any:
-        arrays = batches(problem, context.input_pipeline_id)
+        arrays = data(problem, context.input_pipeline_id)
         return dl.data.Dataset.from_tensor_slices(arrays).repeat().prefetch(dl.data.AUTOTUNE)
 
-    data = chief.create_per_worker_dataset(
+    per_worker = chief.create_per_worker_dataset(
         lambda: strategy.distribute_datasets_from_function(dataset)
     )
-    return scheduled_loop(chief, step, iter(data), model.get_weights, scale)
+    weights = model.get_weights if seeded else list
+    return scheduled_loop(chief, step, iter(per_worker), weights, scale)

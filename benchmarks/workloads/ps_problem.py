@@ -42,6 +42,8 @@ class Problem:
 
 EMBEDDING = Problem(1, 100_000, 64, 20, (1280, 256, 1), 256, "sgd", 5e-4)
 TABLES = Problem(26, 100_000, 16, 1, (416, 32, 1), 2048, "adagrad", 2e-3)
+WIDE = Problem(1, 50_000_000, 16, 10, (160, 32, 1), 2048, "sgd", 5e-4)
+CURVES = Problem(1, 2_000, 16, 20, (320, 64, 1), 256, "adagrad", 0.05)
 DENSE = Problem(0, 0, 0, 0, (2048, 4096, 4096, 1), 4, "sgd", 5e-7)
 
 
@@ -63,6 +65,13 @@ def initial_layers(problem: Problem) -> list[Floats]:
         weights += [kernel * np.float32(np.sqrt(2 / inputs)), np.zeros(outputs, np.float32)]
     weights[-2] *= np.float32(0.1)
     return weights
+
+
+def learnable_batches(problem: Problem, worker: int) -> tuple[NDArray[np.generic], Floats]:
+    """What `batches` gives, with targets that follow from the ids and nothing else."""
+    x, _ = batches(problem, worker)
+    value = np.random.default_rng(3).standard_normal(problem.rows, np.float32)
+    return x, value[x].mean(axis=-1, keepdims=True) * np.float32(np.sqrt(problem.ids))
 
 
 def batches(problem: Problem, worker: int) -> tuple[NDArray[np.generic], Floats]:
