@@ -114,6 +114,16 @@ def test_a_checkpoint_goes_back_to_servers_that_went_on(client, tmp_path):
     assert not client.push("n/0", "add", np.int64(1), closure="s:1")
 
 
+def test_a_checkpoint_of_before_the_optimizer_starts_it_anew(client, tmp_path):
+    create(client, attach=False)
+    save(client, tmp_path)
+    create(client)
+    fresh = contents(client)
+    train(client, range(3))
+    restore(client, tmp_path)
+    check_equal(contents(client), fresh)
+
+
 @pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 1), (1, 2)])
 def test_rows_are_cut_anew_for_another_number_of_servers(make_client, tmp_path, before, after):
     whole = {}
