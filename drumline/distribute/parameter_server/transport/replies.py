@@ -42,7 +42,8 @@ class Replies:
     def add(self, seq: int, reply: Future[Message] | Outcome, more: bool = False) -> None:
         """Send `reply` when those before it have been sent and it is ready.
 
-        It returns at once, but for a lane that has very many replies waiting.
+        It returns at once, but for a lane that has very many replies waiting. After `close` the
+        reply is dropped.
 
         Args:
             seq: the number of its request.
@@ -50,6 +51,8 @@ class Replies:
             more: whether others will follow at once.
         """
         with self._changed:
+            if self._closed:  # nobody would wait for a thread that starts now
+                return
             later = more or isinstance(reply, Future) or self._waiting or self._sending
             if later:
                 self._waiting.append((seq, reply))
