@@ -5,14 +5,16 @@ from __future__ import annotations
 import collections
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from drumline._core import DistinctRows
 from drumline.distribute.parameter_server.owner import memory
-from drumline.distribute.parameter_server.owner.rule import Rule
+
+if TYPE_CHECKING:
+    from drumline.distribute.parameter_server.owner.rule import Rule
 
 _PIECE_BYTES = 4 << 20
 _SMALLEST = 16
@@ -20,7 +22,7 @@ _SMALL = 1024
 
 
 class RowUpdate:
-    """A rule's updates of tables with rows of one shape. Several threads may run updates at once.
+    """A rule's updates of rows, in memory that all its tables share. Several threads may run some.
 
     A program is compiled for each number of rows, so rows are updated in pieces whose sizes are
     powers of two, the last padded with rows whose results nobody looks at.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 import threading
@@ -18,6 +19,7 @@ from drumline.distribute.parameter_server.owner.errors import (
     UnknownRuleError,
 )
 from drumline.distribute.parameter_server.owner.requests import dtype_of, field
+from drumline.distribute.parameter_server.owner.row_update import RowUpdate
 from drumline.distribute.parameter_server.programs.container import unsealed
 from drumline.distribute.parameter_server.programs.exporting import load_program
 
@@ -145,6 +147,11 @@ class Rule:
             f"The rule {self.name!r} updates values of shape {value.shape} and dtype "
             f"{value.dtype}; the part {part!r} has {shape} and {dtype}. Send it a rule of its own."
         )
+
+    @functools.cached_property
+    def row_update(self) -> RowUpdate:
+        """How a sparse rule updates tables."""
+        return RowUpdate(self, tuple(self._value.shape[1:]), np.dtype(self._value.dtype))
 
     def compiled(self, donated: tuple[int, ...]) -> Callable[..., Any]:
         """The update as a function of value, slots, gradient, iteration and learning rate.

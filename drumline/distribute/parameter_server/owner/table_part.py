@@ -21,7 +21,6 @@ from drumline.distribute.parameter_server.owner.part_snapshot import (
     RowsSnapshot,
     Snapshot,
 )
-from drumline.distribute.parameter_server.owner.row_update import RowUpdate
 from drumline.distribute.parameter_server.owner.rule import Rule, Slot
 
 
@@ -46,7 +45,6 @@ class TablePart(Part):
         self._shared: dict[str, np.ndarray] = {}
         self._order: list[str] = []
         self._bytes = [_row_bytes(value)]
-        self._row_updates: dict[str, RowUpdate] = {}
         self._snapshot: RowsSnapshot | None = None
 
     @property
@@ -103,13 +101,9 @@ class TablePart(Part):
         """
         if self._snapshot is not None:
             self._snapshot.preserve(ids)
-        row_update = self._row_updates.get(rule.name)
-        if row_update is None:
-            row_update = RowUpdate(rule, self.shape[1:], self.dtype)
-            self._row_updates[rule.name] = row_update
         gradient = np.ascontiguousarray(gradient)
         shared = list(self._shared.values())
-        shared = row_update.run(rows, gradient, self._bytes, shared, self.iteration)
+        shared = rule.row_update.run(rows, gradient, self._bytes, shared, self.iteration)
         self._shared = dict(zip(self._shared, shared, strict=True))
         self.iteration += 1
         self.changed()
@@ -140,7 +134,6 @@ class TablePart(Part):
         self.changed()
 
     def make_slots(self, slots: tuple[Slot, ...]) -> None:
-        self._row_updates = {}
         self._order = [slot.name for slot in slots]
         made = {
             slot.name: memory.filled(self.slot_shape(slot), slot.dtype, slot.initial)

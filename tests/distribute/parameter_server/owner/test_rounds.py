@@ -98,6 +98,18 @@ def test_a_closure_that_runs_again_counts_once(parts):
     assert parts.read("n/0") == 2
 
 
+def test_a_round_leaves_out_what_was_applied_before(parts):
+    """As after a checkpoint that was written between two parts of a round."""
+    parts.push("n/0", "add", np.int64(1), closure="s:1")
+    parts.push("n/0", "add", np.int64(1), closure="s:2")
+    before = parts.read("v/0")
+    push(parts, "s:1", 0, 2)
+    future, *_ = push(parts, "s:2", 0, 2)
+    future.result(0)
+    assert parts.read("n/0") == 2
+    assert (parts.read("v/0") != before).all()
+
+
 def test_an_abandoned_round_fails_and_changes_nothing(parts):
     waiting = [push(parts, f"s:{number}", 3, 3)[0] for number in range(2)]
     assert parts.ask("abandon", {"round": 3}).header["waiting"] == 2

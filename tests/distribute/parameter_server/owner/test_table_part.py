@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import keras
 import numpy as np
 import pytest
@@ -156,10 +158,9 @@ def test_ids_that_cannot_be_are_named_and_change_nothing(client, ids, kind, text
 def test_a_failed_update_leaves_the_table_and_later_updates_as_they_were(client, monkeypatch):
     client.create("t/0", np.zeros((6, 2), "float32"), table=True)
     client.attach("t/0", keras.optimizers.SGD(1.0))
-    part = client.owner._parts.get("t/0")
     ids, ones = np.array([1, 2]), np.ones((2, 2), "float32")
     client.push("t/0", "rows", ids, ones)
-    update = part._row_updates["r"]
+    update = client.owner._rules.get("r").row_update
 
     def fail(*arrays):
         for array in arrays[:-3]:
@@ -172,6 +173,31 @@ def test_a_failed_update_leaves_the_table_and_later_updates_as_they_were(client,
             client.push("t/0", "rows", ids, ones, closure="a:1")
     assert client.push("t/0", "rows", ids, ones, closure="a:1")
     np.testing.assert_array_equal(client.read("t/0")[:, 0], [0, -2, -2, 0, 0, 0])
+
+
+def test_tables_of_one_rule_are_updated_at_once(client):
+    """They share the memory in which rows are updated."""
+    names = [f"t/{number}" for number in range(3)]
+    for name in names:
+        client.create(name, np.zeros((500, 8), "float32"), table=True)
+        client.attach(name, keras.optimizers.SGD(1.0, momentum=0.5))
+        client.push(name, "rows", np.arange(400), np.zeros((400, 8), "float32"))
+
+    def push(number):
+        gradient = np.full((400, 8), number + 1, "float32")
+        for step in range(30):
+            ids = np.random.default_rng(step).permutation(500)[:400]
+            client.push(names[number], "rows", ids, gradient)
+
+    threads = [threading.Thread(target=push, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    first = client.read("t/0")
+    assert first.any()
+    for number in (1, 2):
+        np.testing.assert_allclose(client.read(names[number]), first * (number + 1), rtol=1e-5)
 
 
 def test_a_table_has_rows(client):
