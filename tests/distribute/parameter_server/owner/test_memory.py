@@ -38,6 +38,15 @@ def test_a_large_initial_value_stays_where_it_was_computed():
     np.testing.assert_array_equal(taken[[0, -1]], [2, 2])
 
 
+@pytest.mark.parametrize("size", [4, 10_000, LARGE])
+def test_memory_of_jax_is_its_own(size):
+    source = memory.zeros((size,), np.dtype(np.float32))
+    array = memory.on_cpu(source)
+    assert array.unsafe_buffer_pointer() != source.ctypes.data
+    source += 1
+    assert not np.asarray(array).any()
+
+
 @pytest.mark.parametrize("table", [False, True])
 @pytest.mark.parametrize("rows", [10, 300_000])
 def test_initial_values_are_computed_on_the_server(client, table, rows):
