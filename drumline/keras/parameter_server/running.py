@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -50,21 +51,37 @@ def run_epoch(
     def outstanding() -> int:
         return sum(not value.ready for _, values in waiting for value in values)
 
-    scheduled = 0
-    for first, last, arguments in source.epoch():
-        began(first)
-        waiting.append((last, [coordinator.schedule(function, args=args) for args in arguments]))
-        scheduled += len(arguments)
-        if report():
-            break
-        if scheduled >= most:
-            scheduled = outstanding()
-            while scheduled >= most:
-                time.sleep(_LOOK_SECONDS)
-                coordinator.done()
+    def schedule() -> None:
+        scheduled = 0
+        for first, last, arguments in source.epoch():
+            began(first)
+            values = [coordinator.schedule(function, args=args) for args in arguments]
+            waiting.append((last, values))
+            scheduled += len(values)
+            if report():
+                return
+            if scheduled >= most:
                 scheduled = outstanding()
-    coordinator.join()
-    report()
+                while scheduled >= most:
+                    time.sleep(_LOOK_SECONDS)
+                    coordinator.done()
+                    scheduled = outstanding()
+
+    with _cancelled_on_error(coordinator):
+        schedule()
+        coordinator.join()
+        report()
+
+
+@contextlib.contextmanager
+def _cancelled_on_error(coordinator: ClusterCoordinator) -> Iterator[None]:
+    """If the block fails, steps that wait are cancelled, and those that run are waited for."""
+    try:
+        yield
+    except BaseException as error:
+        coordinator.queue.fail(error)
+        coordinator.join()  # raises it
+        raise
 
 
 def loss_logs(results: list[Any]) -> dict[str, float]:

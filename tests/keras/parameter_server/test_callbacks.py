@@ -10,6 +10,8 @@ import keras
 import numpy as np
 import pytest
 
+import drumline as dl
+from drumline.keras.ownership import strategy_of
 from tests.keras.parameter_server.conftest import classifier
 
 
@@ -49,6 +51,22 @@ def test_stopping_in_an_epoch_and_early(still: Any, examples: Any) -> None:
     assert len(model.fit(*examples, epochs=9, verbose=0, callbacks=[early]).epoch) <= 4
     for value, wanted in zip(model.get_weights(), before, strict=True):
         np.testing.assert_array_equal(value, wanted)
+
+
+def test_steps_are_cancelled_with_their_epoch(still: Any, examples: Any) -> None:
+    class Fail(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            if batch == 9:
+                raise ArithmeticError("enough")
+
+    model, _ = still
+    coordinator = dl.distribute.coordinator.ClusterCoordinator(strategy_of(model))
+    with pytest.raises(ArithmeticError, match="enough"):
+        model.fit(*examples, batch_size=2, verbose=0, callbacks=[Fail()])
+    assert coordinator.done()
+    before = coordinator.counts()["completed"]
+    model.fit(*examples, batch_size=2, verbose=0)
+    assert coordinator.counts()["completed"] == before + 18
 
 
 def test_learning_rates_reach_the_servers(still: Any, examples: Any) -> None:
