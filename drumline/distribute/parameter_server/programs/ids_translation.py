@@ -46,11 +46,13 @@ class Translation:
         Raises:
             NotForNumpy: if it has an operation that numpy is not known to do alike.
         """
-        values = dict(zip(jaxpr.constvars, map(_constant, consts), strict=True))
-        values.update(zip(jaxpr.invars, operands, strict=True))
+        constants = dict(zip(jaxpr.constvars, consts, strict=True))
+        values = dict(zip(jaxpr.invars, operands, strict=True))
 
         def read(atom: Any) -> Any:
-            return _constant(atom.val) if jax_internals.is_literal(atom) else values[atom]
+            if jax_internals.is_literal(atom):
+                return _constant(atom.val)
+            return _constant(constants[atom]) if atom in constants else values[atom]
 
         for eqn in jaxpr.eqns:
             given = [read(atom) for atom in eqn.invars]

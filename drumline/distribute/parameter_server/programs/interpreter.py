@@ -28,7 +28,7 @@ _INLINED = frozenset(
 _COPIES = frozenset(["convert_element_type", "copy", "copy_p", "stop_gradient"])
 _FOLDED = frozenset(
     [
-        "add", "broadcast_in_dim", "convert_element_type", "copy", "copy_p", "div", "mul",
+        "add", "convert_element_type", "copy", "copy_p", "div", "mul",
         "neg", "sub",
     ]
 )
@@ -96,7 +96,7 @@ class RowsInterpreter:
                 return [made]
         if any(map(is_special, values)):
             return self._on_uniforms(eqn, values)
-        if name in _FOLDED and values and all(map(_is_known_scalar, values)):
+        if name in _FOLDED and all(map(_is_known_scalar, values)):
             with jax.ensure_compile_time_eval():
                 return jax_internals.bind(eqn, values)
         return jax_internals.bind(eqn, values)

@@ -227,6 +227,20 @@ def test_a_variable_of_the_shape_of_a_table(trace: Any, run: Any) -> None:
         )
 
 
+def test_a_large_batch_adds_no_constants(trace: Any) -> None:
+    table = table_named("table")
+    optimizer = keras.optimizers.SGD(1.0)
+
+    def step(ids: Any) -> None:
+        with dl.GradientTape() as tape:
+            loss = ops.sum(ops.relu(ops.take(table, ids, 0)))
+        optimizer.apply([tape.gradient(loss, table)], [table])
+
+    program = trace(step, np.zeros((128, 512), "int32"), tables=("table",)).program
+    assert program.ids.exported is None
+    assert len(program.to_bytes()) < 20_000
+
+
 def test_rows_of_a_huge_table_are_all_that_is_held(trace: Any) -> None:
     table = dl.Variable(np.zeros((1, 16), "float32"), name="embeddings")
     table._shape = (50_000_000, 16)
