@@ -35,6 +35,12 @@ class Ahead:
     def __iter__(self) -> Ahead:
         return self
 
+    def close(self) -> None:
+        """End the threads behind the source."""
+        close = getattr(self._source, "close", None)
+        if close is not None:
+            close()
+
     def __next__(self) -> Any:
         while len(self._placed) < self._size:
             before = self._source.state() if hasattr(self._source, "state") else None

@@ -94,6 +94,12 @@ class DistributedIterator:
         """The next batch, or none at the end of the dataset."""
         return Optional(*itertools.islice(self, 1))
 
+    def close(self) -> None:
+        """End the threads behind the iterator; it yields nothing more."""
+        close = getattr(self._source, "close", None)
+        if close is not None:
+            close()
+
     def state(self) -> Any:
         """The position in the dataset, for `restore`; see `drumline.data.DatasetIterator`."""
         return self._source.state()  # type: ignore[attr-defined]

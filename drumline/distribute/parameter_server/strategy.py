@@ -83,7 +83,8 @@ class ParameterServerStrategy(Strategy):
         self.synchronous = synchronous
         self.timeout_seconds = timeout_seconds
         self.servers = Servers(peers.connector(timeout_seconds), server_addresses)
-        self.servers.ask_all("serve chief", {})
+        for op in ("serve chief", "begin"):
+            self.servers.ask_all(op, {})
         self.rules = Rules(self.servers)
         self._placement = RoundRobin(len(server_addresses), variable_partitioner)
         self.layouts: dict[str, Layout] = {}

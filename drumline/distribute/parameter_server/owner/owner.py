@@ -56,6 +56,7 @@ class Owner:
             "hyper": self.hyper,
             "exchange": self.exchange,
             "abandon": self.abandon,
+            "begin": self.begin,
             "read": self.read,
             "write": self.write,
             "slots": self.slots,
@@ -139,6 +140,11 @@ class Owner:
         if sync is not None:
             return self._rounds.join(exchange, sync)
         return exchange.reply(exchange.apply())
+
+    def begin(self, request: Message) -> Message:
+        """A chief begins: synchronous rounds of a former one are abandoned."""
+        self._rounds.reset()
+        return Message({})
 
     def abandon(self, request: Message) -> Message:
         """End a synchronous round whose closures will not all come.

@@ -25,6 +25,13 @@ class Datasets:
         """Start going through a dataset."""
         self._iterators[number] = iter(self._datasets[dataset])
 
+    def close(self) -> None:
+        """End all iterators, and the threads behind them."""
+        for iterator in self._iterators.values():
+            close = getattr(iterator, "close", None)
+            if close is not None:
+                close()
+
     def draw(self, number: int) -> list[Any]:
         """The leaves of an iterator's next element.
 

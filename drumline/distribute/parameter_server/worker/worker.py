@@ -31,6 +31,11 @@ class Session:
         self.datasets = Datasets()
         self.pipeline = Pipeline(servers, self.functions, self.datasets, worker)
 
+    def close(self) -> None:
+        """End its thread, when what it has begun is done, and its datasets."""
+        self.pipeline.close()
+        self.datasets.close()
+
 
 class Worker:
     """One worker's task.
@@ -70,7 +75,7 @@ class Worker:
         with self._lock:
             session, self._session = self._session, None
         if session is not None:
-            session.pipeline.close()
+            session.close()
         for servers in self._lanes.values():
             servers.close()
 
@@ -81,7 +86,7 @@ class Worker:
             if self._session is None or self._session.name != name:
                 former, self._session = self._session, self._new_session(name)
                 if former is not None:
-                    former.pipeline.close()
+                    former.close()
         return Message({"worker": self._task_index}, [])
 
     def _new_session(self, name: str) -> Session:
