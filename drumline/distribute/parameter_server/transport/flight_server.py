@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.flight as fl
 
+from drumline.distribute.parameter_server.transport.dropping import drop_connections
 from drumline.distribute.parameter_server.transport.errors import (
     AuthenticationError,
     ProtocolError,
@@ -27,6 +30,8 @@ from drumline.distribute.parameter_server.transport.token import same
 if TYPE_CHECKING:
     from drumline.distribute.parameter_server.transport.server import TransportServer
 
+_SECONDS_AFTER_DROPPING = 1.0
+
 
 class FlightService(fl.FlightServerBase):
     """Hands the streams of clients that know the token to a `TransportServer`."""
@@ -40,6 +45,7 @@ class FlightService(fl.FlightServerBase):
         super().__init__(
             f"{scheme}://{address}", middleware={"drumline": _Doorkeeper(token)}, **options
         )
+        _let_the_process_end(self)
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Serve a stream until it ends; called by Flight in a thread of its own."""
@@ -81,12 +87,28 @@ def _tls_options(tls: ServerTls) -> dict[str, Any]:
 
 
 def end_service(service: FlightService, seconds: float) -> bool:
-    """Stop listening and wait for the streams to end. Returns whether they did in time.
+    """Stop listening, and end all streams. Returns whether they ended.
 
-    Flight cannot end a stream whose client neither reads nor leaves; such a stream is left behind
-    with its thread, which ends when the client does.
+    Clients have `seconds` to leave, then their connections are dropped. What remains are handlers
+    that go on. Their streams are left behind, and the service too: freeing it would wait for them.
     """
     thread = threading.Thread(target=service.shutdown, name="drumline-shutdown", daemon=True)
     thread.start()
     thread.join(seconds)
+    if thread.is_alive():
+        drop_connections(int(service.port))
+        thread.join(_SECONDS_AFTER_DROPPING)
+    if thread.is_alive():
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(service))
     return not thread.is_alive()
+
+
+def _let_the_process_end(service: FlightService) -> None:
+    """pyarrow waits for all streams when the process ends; `registry` sees to it better.
+
+    The list of what is done then is private to Python; without it, pyarrow waits.
+    """
+    for finalizer in list(getattr(weakref.finalize, "_registry", ())):
+        watched = finalizer.peek()
+        if watched is not None and watched[0] is service:
+            finalizer.atexit = False

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from drumline.distribute.parameter_server.transport.server import TransportServer
+
+_SECONDS_AT_EXIT = 1.0
 
 _lock = threading.Lock()
 _servers: dict[str, TransportServer] = {}
@@ -23,6 +26,15 @@ def forget(address: str, server: TransportServer) -> None:
     with _lock:
         if _servers.get(address) is server:
             del _servers[address]
+
+
+@atexit.register
+def _close_all() -> None:
+    """A process cannot end while its servers have clients."""
+    with _lock:
+        servers = list(_servers.values())
+    for server in servers:
+        server.close(_SECONDS_AT_EXIT)
 
 
 def find(address: str) -> TransportServer | None:

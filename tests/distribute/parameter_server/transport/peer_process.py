@@ -47,7 +47,7 @@ def serve(address: str, token: str) -> None:
     server.start()
     print(server.address, flush=True)
     sys.stdin.read()
-    server.close()
+    server.close(0.3)
 
 
 def flood(address: str, token: str) -> None:

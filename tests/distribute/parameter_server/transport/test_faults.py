@@ -47,12 +47,21 @@ def start() -> Iterator[Start]:
     yield start
     for process in started:
         process.kill()
-        process.communicate()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            pipe.close()
 
 
 def line_of(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
+
+
+def ended(process: subprocess.Popen[str]) -> int:
+    assert process.stdin is not None
+    process.stdin.close()
+    return process.wait(30)
 
 
 def test_a_killed_server_fails_what_waits_and_what_comes(start: Start) -> None:
@@ -130,6 +139,7 @@ def test_a_busy_or_silent_handler_is_not_taken_for_a_dead_server(start: Start) -
         assert not waiting.done()
     with pytest.raises(PeerUnavailableError, match="this side has closed"):
         waiting.result(0)
+    assert ended(process) == 0, "nor does a handler that goes on"
 
 
 def test_a_client_killed_in_the_middle_of_a_message(
@@ -166,6 +176,7 @@ def test_the_server_tells_who_left_and_who_fell_silent(start: Start) -> None:
     assert line_of(client) == "connected"
     client.send_signal(signal.SIGSTOP)
     assert "nothing was heard of it for" in line_of(process)
+    assert ended(process) == 0, "a stopped client keeps no server from ending"
 
 
 def test_nothing_is_left_in_shared_memory_by_killed_processes(start: Start) -> None:
@@ -248,3 +259,17 @@ def test_submit_waits_for_room(server: TransportServer, handlers: Handlers, way:
         first.result(30)
         thread.join(30)
         assert done.is_set()
+
+
+def test_many_connections(server: TransportServer, handlers: Handlers) -> None:
+    connections = [Connection(server.address, token=TOKEN) for _ in range(30)]
+    data = np.arange(20_000)
+    asked = [each.submit("echo", {"i": i}, [data + i]) for i, each in enumerate(connections)]
+    for i, future in enumerate(asked):
+        reply = future.result(30)
+        assert reply.header == {"i": i} and reply.arrays[0][0] == i
+    lanes = {each.call("note", {}).header["lane"] for each in connections}
+    assert len(lanes) == 30
+    handlers.seen.clear()
+    for each in connections:
+        each.close()
