@@ -69,3 +69,20 @@ def test_a_rank_does_the_work_and_the_first_process_only_starts_them(make, monke
     monkeypatch.setitem(os.environ, ranks.RANK, "1")
     assert contender(SCALE).elements == 1
     assert len(started) == len(clusters) == 1
+
+
+def test_when_rank_0_is_done_servers_are_ended(tmp_path):
+    code = (
+        "import os, sys, time\n"
+        "rank = os.environ['BENCHMARKS_RANK']\n"
+        f"started = os.path.join({str(tmp_path)!r}, '1')\n"
+        "if rank == '0':\n"
+        "    while not os.path.exists(started): time.sleep(0.01)\n"
+        "    print('done')\n"
+        "    sys.exit(0)\n"
+        "open(started + '.new', 'w').write(str(os.getpid()))\n"
+        "os.rename(started + '.new', started)\n"
+        "time.sleep(600)\n"
+    )
+    assert ranks.outcome(python(code), [{}, {}], first_ends_all=True) == "done\n"
+    assert gone(int((tmp_path / "1").read_text()))
