@@ -48,8 +48,10 @@ def train_step(model: keras.Model, class_weight: Mapping[int, float] | None) -> 
         class_weight: weights by class, for batches that the chief has not weighed.
 
     Raises:
-        NotImplementedError: if the model's class has a ``train_step`` of its own.
+        NotImplementedError: if the model's class has a ``train_step`` of its own, or steps are
+            to run eagerly.
     """
+    _require_compiled(model)
     _require_keras_own(model, "train_step", "compute_loss_and_updates")
 
     def step(batch: Any) -> Any:
@@ -138,6 +140,14 @@ def _weights_of(y: Any, class_weight: Mapping[int, float]) -> jax.Array:
     for number, weight in class_weight.items():
         weights = jnp.where(classes == number, jnp.asarray(weight, weights.dtype), weights)
     return weights
+
+
+def _require_compiled(model: keras.Model) -> None:
+    if model.run_eagerly:
+        raise NotImplementedError(
+            f"Model {model.name!r} was compiled with run_eagerly=True, and workers run compiled "
+            "programs only. To debug a step, call the model itself, or train it without a strategy."
+        )
 
 
 def _require_keras_own(model: keras.Model, *names: str) -> None:

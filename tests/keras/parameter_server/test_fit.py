@@ -149,6 +149,9 @@ def test_what_is_refused(strategy: Any, examples: Any) -> None:
         model.fit(dataset.repeat(), examples[1], steps_per_epoch=1, verbose=0)
     with pytest.raises(NotImplementedError, match="has its own `train_step`"):
         own.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0)
+    own.compile("sgd", "mse", run_eagerly=True)
+    with pytest.raises(NotImplementedError, match="compiled with run_eagerly=True"):
+        own.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0)
     with pytest.raises(NotImplementedError, match="`train_on_batch` runs one step here"):
         model.train_on_batch(*examples)
     with pytest.raises(TypeError, match="takes a function"):
