@@ -7,6 +7,7 @@ import mmap
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 ALIGNMENT = 64
@@ -41,8 +42,8 @@ def copied(value: np.ndarray) -> np.ndarray:
 
 def on_cpu(value: np.ndarray) -> jax.Array:
     """A copy of `value` in memory of JAX's own, on the CPU."""
-    array = jax.device_put(value, jax.devices("cpu")[0], may_alias=False)
-    return array.block_until_ready()
+    # A device_put alone would read the numpy array where it is.
+    return jnp.copy(jax.device_put(value, jax.devices("cpu")[0])).block_until_ready()
 
 
 def resident_bytes() -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from drumline.distribute.parameter_server.owner import memory
 from drumline.distribute.parameter_server.owner.applied import AppliedPushes
+from drumline.distribute.parameter_server.owner.choosing import Wanted, key_of, restore_chosen
 from drumline.distribute.parameter_server.owner.exchange import Exchange
 from drumline.distribute.parameter_server.owner.initial_value import run_initializer
 from drumline.distribute.parameter_server.owner.parts import Parts
@@ -54,6 +55,7 @@ class Owner:
             "rule": self.rule,
             "attach": self.attach,
             "hyper": self.hyper,
+            "iteration": self.iteration,
             "exchange": self.exchange,
             "abandon": self.abandon,
             "begin": self.begin,
@@ -108,11 +110,26 @@ class Owner:
         return Message({})
 
     def attach(self, request: Message) -> Message:
-        """Have a rule update a part. Fields: ``name`` of the part, ``rule``."""
+        """Have a rule update a part.
+
+        Fields: ``name`` of the part, ``rule``, ``iteration`` (optional: how many updates there were
+        before, for a part that no rule has updated yet).
+        """
         part = self._parts.get(field(request.header, "name", str))
         rule = self._rules.get(field(request.header, "rule", str))
         with part.lock:
+            is_first = part.rule_name is None
             part.attach(rule)
+            if is_first:
+                part.iteration = int(request.header.get("iteration", 0))
+        return Message({})
+
+    def iteration(self, request: Message) -> Message:
+        """Say how many updates parts had. Fields: ``names`` of the parts, ``iteration``."""
+        number = field(request.header, "iteration", int)
+        for part in [self._parts.get(str(name)) for name in field(request.header, "names", list)]:
+            with part.lock:
+                part.iteration = number
         return Message({})
 
     def hyper(self, request: Message) -> Message:
@@ -191,19 +208,20 @@ class Owner:
         return Message(header, list(slots.values()))
 
     def save(self, request: Message) -> Message:
-        """Write everything to this server's file in a directory, while training goes on.
+        """Write parts to this server's file in a directory, while training goes on.
 
-        Fields: ``directory``, ``servers`` (how many there are), ``step`` (what messages call it).
+        Fields: ``directory``, ``servers`` (how many there are), ``step`` (what messages call it),
+        ``keys`` (of which variables; of all by default).
 
         Reply: ``file``, ``bytes``, ``step``.
         """
         header = request.header
         directory = field(header, "directory", str)
         servers, step = field(header, "servers", int), header.get("step")
+        keys = header.get("keys")
+        parts = [part for part in self._parts if keys is None or key_of(part) in set(keys)]
         with self._saving:
-            file, size = save(
-                self._parts, self._applied, directory, self.server_index, servers, step
-            )
+            file, size = save(parts, self._applied, directory, self.server_index, servers, step)
         return Message({"file": file, "bytes": size, "step": step})
 
     def restore(self, request: Message) -> Message:
@@ -213,11 +231,21 @@ class Owner:
         were get their values; which pushes were applied is as it was. With another number of
         servers the variables are created first, and get their rows from all files.
 
-        Fields: ``directory``, ``servers`` (how many there are). Reply: ``step``, ``servers`` (how
-        many there were).
+        Or take the parts of some variables, from the files of any number of servers; what was
+        applied to them is not forgotten.
+
+        Fields: ``directory``, ``servers`` (how many there are), ``variables`` (optional: by key
+        what is taken, see `Wanted`), ``check`` (then nothing is restored, only checked). Reply:
+        ``step``, ``servers`` (how many there were).
         """
         servers = field(request.header, "servers", int)
+        wanted = request.header.get("variables")
         with self._saving:
+            if wanted is not None:
+                shards = find_shards(field(request.header, "directory", str), servers)
+                chosen = {key: Wanted(**each) for key, each in wanted.items()}
+                restore_chosen(self._parts, shards, chosen, bool(request.header.get("check")))
+                return Message({"step": shards.step, "servers": shards.servers})
             shards = find_shards(field(request.header, "directory", str), servers)
             if shards.servers == servers:
                 restore_own(self._parts, self._applied, shards, self.server_index)

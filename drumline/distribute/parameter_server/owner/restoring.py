@@ -79,11 +79,11 @@ def restore_own(parts: Parts, applied: AppliedPushes, shards: ShardSet, server: 
         if name in parts:
             part = parts.get(name)
             piece = Piece(file, name, 0, 0, part.rows)
-            _check(part, [piece], whole=True)
+            check(part, [piece], whole=True)
             plan.append((part, [piece]))
     file.verify()
     for part, pieces in plan:
-        _assign(part, pieces)
+        assign(part, pieces)
     for name in described:
         if name not in parts:
             _make(parts, file, name)
@@ -105,19 +105,25 @@ def restore_cut_anew(parts: Parts, applied: AppliedPushes, shards: ShardSet) -> 
             f"The checkpoint in {str(shards.directory)!r} is of {shards.servers} servers, so which "
             "of its rows belong here follows from the variables: create them before it is restored."
         )
-    plan = [(part, _pieces(part, files)) for part in parts]
+    plan = [(part, pieces_of(part, files)) for part in parts]
     for part, pieces in plan:
-        _check(part, pieces, whole=False)
+        check(part, pieces, whole=False)
     for file in files:
         file.verify()
     for part, pieces in plan:
-        _assign(part, pieces)
+        assign(part, pieces)
     applied.reset({}, {})
 
 
-def _pieces(part: Part, files: Sequence[ShardFile]) -> list[Piece]:
-    """Where the rows of a part are, in order."""
-    key = part.name.rpartition("/")[0]
+def pieces_of(part: Part, files: Sequence[ShardFile], key: str | None = None) -> list[Piece]:
+    """Where the rows of a part are, in order.
+
+    Args:
+        part: the part.
+        files: of all servers.
+        key: of the variable in the files, by default that of the part.
+    """
+    key = part.name.rpartition("/")[0] if key is None else key
     found = []
     for file in files:
         for name, described in file.metadata["parts"].items():
@@ -138,7 +144,13 @@ def _pieces(part: Part, files: Sequence[ShardFile]) -> list[Piece]:
     return sorted(found, key=lambda piece: piece.start)
 
 
-def _check(part: Part, pieces: Sequence[Piece], whole: bool) -> None:
+def check(part: Part, pieces: Sequence[Piece], whole: bool, with_state: bool = True) -> None:
+    """Make sure that the pieces are the rows of a part, and all of them.
+
+    Raises:
+        RestoreError: if not.
+        RuleMismatchError: if they have other slots than the part's rules.
+    """
     covered = 0
     for piece in pieces:
         array = piece.file.arrays[piece.name]
@@ -154,7 +166,7 @@ def _check(part: Part, pieces: Sequence[Piece], whole: bool) -> None:
                 f"{str(piece.file.path)!r}."
             )
         covered += piece.count if piece.start == covered else 0
-        if piece.described["rule"] is not None:
+        if piece.described["rule"] is not None and with_state:
             part.check_slots(piece.slots)
         if piece.slots != pieces[0].slots:
             raise RestoreError(f"The files disagree on the slots of the part {part.name!r}.")
@@ -164,11 +176,23 @@ def _check(part: Part, pieces: Sequence[Piece], whole: bool) -> None:
         )
 
 
-def _assign(part: Part, pieces: Sequence[Piece]) -> None:
+def assign(
+    part: Part, pieces: Sequence[Piece], with_value: bool = True, with_state: bool = True
+) -> None:
+    """Give a part the rows of pieces that were checked.
+
+    Args:
+        part: the part.
+        pieces: all of its rows, in order.
+        with_value: whether to take the value.
+        with_state: whether to take the slots and the number of updates.
+    """
     slots, rule = pieces[0].slots, pieces[0].described["rule"]
     with part.lock:
-        for piece in pieces:
+        for piece in pieces if with_value else ():
             part.write(piece.start, piece.start + piece.count, piece.value())
+        if not with_state:
+            return
         if rule is None:
             part.reset_slots(part.slot_list)
             return
@@ -193,4 +217,4 @@ def _make(parts: Parts, file: ShardFile, name: str) -> None:
         described["start"],
         lambda: memory.copied(array),
     )
-    _assign(part, [Piece(file, name, 0, 0, part.rows)])
+    assign(part, [Piece(file, name, 0, 0, part.rows)])

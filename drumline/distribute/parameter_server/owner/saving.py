@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,19 +13,18 @@ from drumline.distribute.parameter_server.owner.applied import AppliedPushes
 from drumline.distribute.parameter_server.owner.errors import SaveError
 from drumline.distribute.parameter_server.owner.part import Part
 from drumline.distribute.parameter_server.owner.part_snapshot import Snapshot
-from drumline.distribute.parameter_server.owner.parts import Parts
 from drumline.distribute.parameter_server.owner.shard_file import ShardWriter, Spec, shard_path
 
 
 def save(
-    parts: Parts,
+    parts: Sequence[Part],
     applied: AppliedPushes,
     directory: str | os.PathLike[str],
     server: int,
     servers: int,
     step: int | None,
 ) -> tuple[str, int]:
-    """Write all parts, each as it is at one moment after the call began.
+    """Write parts, each as it is at one moment after the call began.
 
     Args:
         parts: what is written, with the pushes that were applied to it.
@@ -42,7 +41,7 @@ def save(
         SaveError: if it cannot be written; the file that was there before is still there.
     """
     path = shard_path(directory, server, servers)
-    with _snapshots(list(parts), applied) as (described, arrays, snapshots):
+    with _snapshots(parts, applied) as (described, arrays, snapshots):
         metadata = {
             "step": step,
             "server": server,
@@ -69,7 +68,7 @@ def save(
 
 @contextlib.contextmanager
 def _snapshots(
-    parts: list[Part], applied: AppliedPushes
+    parts: Sequence[Part], applied: AppliedPushes
 ) -> Iterator[tuple[dict[str, Any], dict[str, Spec], list[Snapshot]]]:
     described: dict[str, Any] = {}
     arrays: dict[str, Spec] = {}

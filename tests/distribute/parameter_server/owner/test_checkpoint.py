@@ -19,8 +19,9 @@ from drumline.training.checkpoint.file_format import DamagedCheckpointError
 ROWS = 12
 
 
-def adam():
-    return keras.optimizers.Adam(0.1)
+def nadam():
+    """It keeps a number beside what it keeps for each row."""
+    return keras.optimizers.Nadam(0.1)
 
 
 def create(client, server=0, servers=1, attach=True):
@@ -30,12 +31,12 @@ def create(client, server=0, servers=1, attach=True):
     start, stop = int(cuts[server]), int(cuts[server + 1])
     client.create(f"t/{server}", table[start:stop], table=True, start=start)
     if attach:
-        client.attach(f"t/{server}", adam(), rule="t")
+        client.attach(f"t/{server}", nadam(), rule="t")
     if server == servers - 1:
         client.create("v/0", np.zeros(2, "float32"))
         client.create("n/0", np.int64(0))
         if attach:
-            client.attach("v/0", adam(), rule="v")
+            client.attach("v/0", nadam(), rule="v")
 
 
 def train(client, steps, server=0, servers=1):
