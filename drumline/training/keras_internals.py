@@ -86,6 +86,11 @@ def own_variables(value: Any) -> list[Any]:
     return list(value._variables)
 
 
+def trained_variables(optimizer: Any) -> list[Any]:
+    """The variables that an optimizer was built for; none if it is not built."""
+    return list(getattr(optimizer, "_trainable_variables", None) or [])
+
+
 def sublayers(layer: Any) -> list[Any]:
     """The layers that a layer holds, in the order in which it got them, but for its inputs."""
     held = layer.layers if isinstance(layer, keras.Model) else layer._layers
@@ -120,6 +125,12 @@ def clipped_gradients(optimizer: Any, gradients: list[Any]) -> list[Any]:
 def decays_weights(optimizer: Any, variable: Any) -> bool:
     """Whether the optimizer has weight decay, and does not exclude the variable from it."""
     return bool(optimizer.weight_decay) and bool(optimizer._use_weight_decay(variable))
+
+
+def excludes_from_weight_decay(optimizer: Any) -> bool:
+    """Whether the optimizer has weight decay, but not for all variables."""
+    names = ("_exclude_from_weight_decay", "_exclude_from_weight_decay_pattern")
+    return bool(optimizer.weight_decay) and any(getattr(optimizer, name, None) for name in names)
 
 
 def learning_rate_of(optimizer: Any) -> Any:

@@ -43,7 +43,7 @@ def export_update(
     dtype: str,
     sparse: bool,
     *,
-    whole: bool = True,
+    whole: bool = False,
     variable: Any = None,
     platforms: Sequence[str] = PLATFORMS,
 ) -> UpdateProgram:
@@ -61,14 +61,16 @@ def export_update(
         shape: of the variable or its part; of a table's only what follows the rows counts.
         dtype: the variable's.
         sparse: whether it updates some rows of a table.
-        whole: whether `shape` is that of the whole variable, and not of one of several parts.
-        variable: the Keras variable, for optimizers that go by its path, and for
-            ``optimizer.exclude_from_weight_decay``.
+        whole: whether `shape` is known to be that of the whole variable, and not of one of several
+            parts, which are updated each on its own.
+        variable: the Keras variable. An optimizer with ``exclude_from_weight_decay`` needs it, and
+            so does one that goes by its path.
         platforms: on which the program may run.
 
     Raises:
         OptimizerError: if the optimizer cannot run on parameter servers, its slots do not start
-            from one number each, or updating rows or a part would need all of the variable.
+            from one number each, updating rows or a part would need all of the variable, or
+            `variable` is missing.
     """
     require_servable(optimizer)
     shape = tuple(int(size) for size in shape)
@@ -77,7 +79,7 @@ def export_update(
     if sparse and not shape:
         raise ValueError("A table has rows; a scalar is updated with sparse=False.")
     one.require_fitting_slots()
-    if sparse or not whole:
+    if sparse or (shape and not whole):
         require_row_by_row(one.update, one.specs(3), type(optimizer).__name__)
     rows: Any = shape[0] if shape else None
     if sparse:
@@ -199,6 +201,11 @@ def _copied(optimizer: Any, variable: Any) -> Any:
     copy = type(optimizer).from_config(config)
     if is_schedule:
         copy.learning_rate = rate
+    if variable is None and keras_internals.excludes_from_weight_decay(optimizer):
+        raise OptimizerError(
+            f"{type(optimizer).__name__} excludes variables from weight decay, so its update "
+            "depends on which variable it is: give `variable`."
+        )
     if variable is not None and not keras_internals.decays_weights(optimizer, variable):
         copy.weight_decay = None
     return copy

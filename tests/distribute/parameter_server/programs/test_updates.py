@@ -132,6 +132,8 @@ def test_clipping_and_loss_scaling_are_left_to_the_step() -> None:
 def test_variables_without_weight_decay() -> None:
     optimizer = O.AdamW(0.1, weight_decay=0.5)
     optimizer.exclude_from_weight_decay(var_names=["bias"])
+    with pytest.raises(programs.OptimizerError, match="AdamW excludes variables"):
+        programs.export_update(optimizer, SHAPE, "float32", False)
     (gradient,) = gradients(1)
     for name in ("bias", "kernel"):
         one = O.AdamW(0.1, weight_decay=0.5)
@@ -182,10 +184,10 @@ def test_one_program_for_any_number_of_rows_of_a_huge_table() -> None:
 
 def test_updates_that_need_the_whole_variable_are_refused() -> None:
     optimizer = O.Lamb(0.1)
-    for options in ({"sparse": True}, {"sparse": False, "whole": False}):
+    for options in ({"sparse": True, "whole": True}, {"sparse": False}):
         with pytest.raises(programs.OptimizerError, match="Lamb cannot update single rows"):
             programs.export_update(optimizer, SHAPE, "float32", **options)
-    Served(optimizer, start(), False).apply(gradients(1)[0], 0)
+    Served(optimizer, start(), False, whole=True).apply(gradients(1)[0], 0)
 
 
 def test_slots_of_other_shapes_are_refused() -> None:
