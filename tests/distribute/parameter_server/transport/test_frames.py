@@ -159,6 +159,12 @@ def test_chunks_that_do_not_follow_one_another(chunks: list[tuple[int, int, int,
         assembled([(forged_chunk(i, s, t), np.ones(n, np.uint8)) for i, s, t, n in chunks])
 
 
+def test_chunks_of_no_array_are_refused() -> None:
+    chunk = (forged_chunk(0, 0, 5), np.ones(5, np.uint8))
+    with pytest.raises(ProtocolError, match="more bytes than its arrays"):
+        assembled([chunk, (record_of(["op", {}, []]), np.empty(0, np.uint8))])
+
+
 def asked(stream: flight.FrameStream, wishes: dict[str, object]) -> flight.FrameStream:
     handshake.greet(stream, TOKEN, wishes)
     return stream
@@ -183,6 +189,7 @@ def test_the_lane_of_who_breaks_the_protocol_ends_and_no_other(
         lambda stream: stream.write(record_of(["echo", {}, [["float32", [5], 0, 65536]]])),
         lambda stream: stream.write(codec.RECORDS + HEAD.pack(5, 0, 2, 0) + b"[]"),
         lambda stream: stream.write(b"R" + HEAD.pack(0, codec.REPLY, 13, 0) + b'["e", {}, []]'),
+        lambda stream: stream.write(b"R" + HEAD.pack(1, codec.REQUEST, 13, 0) + b'["e", {}, []]'),
     ]
     with contextlib.closing(server), Connection(server.address, token=TOKEN) as other:
         for number, break_it in enumerate(bad, 1):
