@@ -30,6 +30,9 @@ class Rules:
         self._attached: dict[str, tuple[str, int]] = {}
         self._rates: dict[int, Any] = {}
         self._early: dict[str, dict[str, np.ndarray]] = {}
+        self._restored: set[str] = set()
+        self._counted: dict[int, Any] = {}
+        self._updated: dict[int, set[tuple[int, str]]] = {}
         self._lock = threading.RLock()
 
     def attach(self, optimizer: Any, layout: Layout, part: Part, sparse: bool) -> str:
@@ -68,8 +71,12 @@ class Rules:
                 self._servers.ask(part.server, "rule", header, [np.frombuffer(program, np.uint8)])
                 sent.add((part.server, rule))
                 self._send_rate(part.server, rule, _rate_of(optimizer))
-            self._servers.ask(part.server, "attach", {"name": name, "rule": rule})
+            updates = _count_of(optimizer)
+            self._counted.setdefault(id(optimizer), updates)
+            header = {"name": name, "rule": rule, "iteration": int(updates)}
+            self._servers.ask(part.server, "attach", header)
             self._attached[name] = (rule, id(optimizer))
+            self._updated.setdefault(id(optimizer), set()).add((part.server, name))
             if self.has_slots(layout):
                 for slot, value in self._early.pop(layout.key, {}).items():
                     self._servers.write_slot(layout, slot, value)
@@ -77,7 +84,24 @@ class Rules:
 
     def has_slots(self, layout: Layout) -> bool:
         """Whether the servers have the optimizer's state of a variable."""
-        return all(layout.part_name(part) in self._attached for part in layout.parts)
+        attached = all(layout.part_name(part) in self._attached for part in layout.parts)
+        return attached or layout.key in self._restored
+
+    def is_early(self, layout: Layout, name: str) -> bool:
+        """Whether a slot was set that the servers do not have yet."""
+        with self._lock:
+            return not self.has_slots(layout) and name in self._early.get(layout.key, {})
+
+    def restored(self, layout: Layout, has_slots: bool) -> None:
+        """The servers have taken the optimizer's state of a variable from a checkpoint.
+
+        Args:
+            layout: of the variable.
+            has_slots: whether there was any: the variable had been updated before it was saved.
+        """
+        with self._lock:
+            self._early.pop(layout.key, None)
+            (self._restored.add if has_slots else self._restored.discard)(layout.key)
 
     def slot(self, layout: Layout, name: str) -> np.ndarray | None:
         """What an optimizer keeps beside a variable; None if it was never set."""
@@ -94,6 +118,24 @@ class Rules:
             else:
                 self._early.setdefault(layout.key, {})[name] = value
 
+    def counted(self) -> None:
+        """The optimizers' ``iterations`` say what the servers have counted themselves."""
+        with self._lock:
+            for number, optimizer in self._optimizers.items():
+                self._counted[number] = _count_of(optimizer)
+
+    def send_iterations(self) -> None:
+        """Tell the servers the ``iterations`` that were assigned on the chief."""
+        for number, optimizer in list(self._optimizers.items()):
+            current = _count_of(optimizer)
+            if self._counted.get(number) is current:
+                continue
+            with self._lock:
+                self._counted[number] = current
+                for server, name in self._updated.get(number, ()):
+                    header = {"names": [name], "iteration": int(current)}
+                    self._servers.ask(server, "iteration", header)
+
     def send_learning_rates(self) -> None:
         """Tell the servers the learning rates that have changed on the chief."""
         for number, optimizer in list(self._optimizers.items()):
@@ -109,6 +151,11 @@ class Rules:
 
     def _send_rate(self, server: int, rule: str, rate: float) -> None:
         self._servers.ask(server, "hyper", {"rule": rule, "values": {"learning_rate": rate}})
+
+
+def _count_of(optimizer: Any) -> Any:
+    """The array that ``iterations`` holds: another one after each assignment."""
+    return optimizer.iterations._value
 
 
 def _rate_of(optimizer: Any) -> float:

@@ -12,6 +12,7 @@ from drumline.distribute.adoption import owner_of
 from drumline.distribute.parameter_server.layout import Layout, Part
 from drumline.distribute.parameter_server.rules import Rules
 from drumline.distribute.parameter_server.servers import Servers
+from drumline.training.checkpoint.kept import Keeper
 
 _LAYOUT = "_drumline_layout"
 _SERVERS = "_drumline_servers"
@@ -34,6 +35,13 @@ class ServerVariable:
     def device(self) -> str:
         """The server that keeps the variable, as TensorFlow names it."""
         return server_name(self.layout.parts[0])
+
+    @property
+    def kept_by(self) -> Keeper:
+        """What saves and restores the value: the servers."""
+        strategy: Any = owner_of(self)
+        keeper: Keeper = strategy.keeper
+        return keeper
 
     @property
     def variables(self) -> tuple[VariablePart, ...]:
@@ -104,6 +112,29 @@ class SlotVariable:
     """
 
     _drumline_slot: tuple[Any, str, Any]
+
+    @property
+    def kept_by(self) -> Keeper:
+        """What saves and restores the value: the servers."""
+        keeper: Keeper = self.reference.kept_by
+        return keeper
+
+    @property
+    def reference(self) -> Any:
+        """The variable it belongs to."""
+        return self._drumline_slot[0]
+
+    @property
+    def slot_name(self) -> str:
+        """What the servers call it."""
+        return self._drumline_slot[1]
+
+    @property
+    def first_number(self) -> float | None:
+        """What all of its elements are at first; None if they differ."""
+        initial = self._drumline_slot[2]
+        value = np.asarray(initial((), dtype="float32") if callable(initial) else initial)
+        return float(value.flat[0]) if value.size and np.all(value == value.flat[0]) else None
 
     @property
     def _value(self) -> jax.Array:

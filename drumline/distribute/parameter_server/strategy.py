@@ -16,6 +16,7 @@ from drumline.distribute.cluster_resolver import ClusterResolver, TFConfigCluste
 from drumline.distribute.input import InputContext
 from drumline.distribute.input_options import InputOptions
 from drumline.distribute.parameter_server import dataset_functions, peers
+from drumline.distribute.parameter_server.checkpoint import ServersKeeper
 from drumline.distribute.parameter_server.layout import Layout
 from drumline.distribute.parameter_server.partitioners import Partitioner
 from drumline.distribute.parameter_server.placement import RoundRobin
@@ -90,6 +91,7 @@ class ParameterServerStrategy(Strategy):
         self.layouts: dict[str, Layout] = {}
         self._tables: set[str] = set()
         self.coordinator: Any = None
+        self.keeper = ServersKeeper(self.servers, self.rules, self._settle)
 
     @property
     def num_workers(self) -> int:
@@ -130,6 +132,7 @@ class ParameterServerStrategy(Strategy):
                 "dtype": dtype,
                 "table": table,
                 "start": part.start,
+                "start": part.start,
                 "program": None if value is not None else 0,
             }
             if value is None:
@@ -165,6 +168,10 @@ class ParameterServerStrategy(Strategy):
             )
         with replica_context.enter(SingleContext(self)):
             return fn(*args, **(kwargs or {}))
+
+    def _settle(self) -> None:
+        if self.coordinator is not None:
+            self.coordinator.join()
 
     def close(self) -> None:
         """Let the parameter servers end; the variables cannot be used any more."""

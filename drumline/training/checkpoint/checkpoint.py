@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from drumline.training.checkpoint import file_format
+from drumline.training.checkpoint import file_format, kept_directories
+from drumline.training.checkpoint.keeping import write_with_kept
+from drumline.training.checkpoint.kept import only_keeper
 from drumline.training.checkpoint.latest import listed, record
 from drumline.training.checkpoint.parts import parts_of
 from drumline.training.checkpoint.restoration import Restoration
-from drumline.training.checkpoint.snapshot import take_snapshot
+from drumline.training.checkpoint.snapshot import find, take_snapshot
 from drumline.training.checkpoint.status import CheckpointStatus
 
 
@@ -19,6 +21,11 @@ class Checkpoint:
     A checkpoint holds values and where they were found: the names given here, then the order in
     which a program makes layers and variables. It does not depend on the strategy or the number of
     replicas. Names may be added later by assigning to an attribute.
+
+    Variables on parameter servers are saved by the servers, each its own parts, to a directory
+    beside the checkpoint's file that all of them and this process must see. The file is written
+    last: a program that ends before leaves the earlier checkpoint. Saving and restoring wait for
+    scheduled functions, and raise what one of them failed with.
 
     Args:
         **objects: Keras models, layers, optimizers, metrics, variables and seed generators,
@@ -62,6 +69,7 @@ class Checkpoint:
         path = f"{os.fspath(file_prefix)}-{number}"
         self._write(path, number)
         self.save_counter = number
+        kept_directories.remove_unfinished(os.fspath(file_prefix))
         directory = os.path.dirname(path) or "."
         record(directory, [*(known for known in listed(directory) if known != path), path])
         return path
@@ -96,10 +104,23 @@ class Checkpoint:
         return CheckpointStatus(self._read(save_path)[0])
 
     def _write(self, path: str, number: int) -> None:
-        file_format.write(path, take_snapshot(self.checkpointed_objects(), number))
+        found = find(self.checkpointed_objects())
+        keeper = only_keeper(found.variables.values())
+        if keeper is not None:
+            keeper.settle()
+        snapshot = take_snapshot(found, number, keeper)
+        if keeper is None:
+            file_format.write(path, snapshot)
+            kept_directories.remove_others(path, None)
+        else:
+            write_with_kept(path, snapshot, found, keeper)
 
     def _read(self, path: str | os.PathLike[str]) -> tuple[Restoration, int]:
         snapshot = file_format.read(path)
         restoration = Restoration(os.fspath(path), snapshot)
-        restoration.restore(self.checkpointed_objects())
+        objects = self.checkpointed_objects()
+        keeper = only_keeper(find(objects).variables.values())
+        if keeper is not None:
+            keeper.settle()
+        restoration.restore(objects)
         return restoration, snapshot.save_counter

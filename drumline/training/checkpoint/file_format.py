@@ -17,6 +17,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from drumline.training.checkpoint.kept import Kept
 from drumline.training.checkpoint.snapshot import Snapshot
 
 SUFFIX = ".safetensors"
@@ -96,7 +97,8 @@ def read(path: str | os.PathLike[str]) -> Snapshot:
         if zlib.crc32(_bytes(array).data) != metadata["crc32"].get(name):
             raise _damaged(file, f"the checksum of {name!r} differs")
     rest = {name: metadata[name] for name in ("states", "aliases", "save_counter")}
-    return Snapshot(arrays, **rest)
+    kept = metadata.get("kept")
+    return Snapshot(arrays, **rest, kept=None if kept is None else Kept(**kept))
 
 
 def file_of(path: str | os.PathLike[str]) -> Path:
@@ -131,6 +133,7 @@ def _header(snapshot: Snapshot) -> bytes:
         "states": snapshot.states,
         "aliases": snapshot.aliases,
         "save_counter": snapshot.save_counter,
+        "kept": None if snapshot.kept is None else snapshot.kept.to_json(),
     }
     header = {"__metadata__": {"drumline": json.dumps(metadata)}, **entries}
     text = json.dumps(header).encode()

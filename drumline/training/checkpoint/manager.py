@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from drumline.training.checkpoint import kept_directories
 from drumline.training.checkpoint.checkpoint import Checkpoint
 from drumline.training.checkpoint.file_format import file_of
 from drumline.training.checkpoint.latest import latest_checkpoint, listed, record
@@ -76,6 +77,7 @@ class CheckpointManager:
             record(self._directory, present[len(surplus) :])
         for old in surplus:
             file_of(old).unlink(missing_ok=True)
+            kept_directories.remove_others(old, None)
         return path
 
     def restore_or_initialize(self) -> str | None:

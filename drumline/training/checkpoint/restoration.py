@@ -13,8 +13,15 @@ import keras
 import numpy as np
 
 from drumline.training.checkpoint.building import after_build
+from drumline.training.checkpoint.kept import keeper_of
 from drumline.training.checkpoint.parts import Parts, parts_of
-from drumline.training.checkpoint.snapshot import Snapshot, keeps_copies, variable_path
+from drumline.training.checkpoint.snapshot import (
+    Snapshot,
+    is_built_optimizer,
+    keeps_copies,
+    variable_path,
+)
+from drumline.training.checkpoint.values_elsewhere import ValuesElsewhere
 from drumline.training.keras_internals import Variable
 
 _log = logging.getLogger("drumline")
@@ -61,9 +68,11 @@ class Restoration:
     def __init__(self, name: str, snapshot: Snapshot) -> None:
         self._name = name
         self._snapshot = snapshot
-        self.leftover = Leftover(name, {*snapshot.arrays, *snapshot.states})
+        self._values = ValuesElsewhere(name, snapshot.kept)
+        self.leftover = Leftover(name, snapshot.paths)
         self.missing: list[str] = []
         self._waiting: set[int] = set()
+        self._optimizers: set[str] = set()
         weakref.finalize(self, self.leftover.report)
 
     def restore(self, objects: dict[str, Any]) -> None:
@@ -82,10 +91,18 @@ class Restoration:
             raise
 
     def _carry_out(self, plan: _Plan) -> None:
+        optimizers = {p: o for p, o in plan.optimizers.items() if p not in self._optimizers}
+        transfer = self._values.transfer(plan.assignments, optimizers)
         for iterator, path in plan.positions:
             iterator.restore(self._snapshot.states[path])
+        transfer.run()
         for variable, path in plan.assignments:
-            _give(variable, self._snapshot.arrays[path])
+            if path in self._snapshot.arrays:
+                _give(variable, self._snapshot.arrays[path])
+            elif path in transfer.read_here:
+                _give(variable, self._values.read(path))
+        transfer.end()
+        self._optimizers.update(optimizers)
         self.leftover.paths -= plan.taken
         self.missing += plan.missing
         for value, path in plan.growing:
@@ -112,6 +129,7 @@ class _Plan:
         self.assignments: list[tuple[Variable, str]] = []
         self.positions: list[tuple[Any, str]] = []
         self.growing: list[tuple[Any, str]] = []
+        self.optimizers: dict[str, Any] = {}
         self.missing: list[str] = []
 
     @property
@@ -128,6 +146,8 @@ class _Plan:
             self._add_variable(variable, variable_path(path, index))
         if parts.has_state:
             self._add_position(value, path)
+        if is_built_optimizer(value):
+            self.optimizers[path] = value
         self._require_made(value, path, parts)
         if parts.grows:
             self.growing.append((value, path))
@@ -139,17 +159,17 @@ class _Plan:
         self.positions = []
 
     def _add_variable(self, variable: Variable, path: str) -> None:
-        array = self._snapshot.arrays.get(path)
-        if array is None:
+        if not self._snapshot.holds(path):
             self.missing.append(path)
             return
+        saved_shape, saved_dtype = self._snapshot.spec(path)
         shape, dtype = tuple(variable.shape), np.dtype(jnp.dtype(variable.dtype))
         if keeps_copies(variable):
             shape = (len(variable.copies()), *shape)
-        if array.shape != shape or array.dtype != dtype:
+        if saved_shape != shape or saved_dtype != dtype:
             raise ValueError(
-                f"The checkpoint {self._name!r} holds at {path!r} an array of shape {array.shape} "
-                f"and dtype {array.dtype}, but the variable {variable.path!r} is of shape {shape} "
+                f"The checkpoint {self._name!r} holds at {path!r} an array of shape {saved_shape} "
+                f"and dtype {saved_dtype}, but the variable {variable.path!r} is of shape {shape} "
                 f"and dtype {dtype}. Nothing was restored: build the objects as they were saved."
             )
         self.assignments.append((variable, path))
@@ -162,7 +182,7 @@ class _Plan:
 
     def _require_made(self, value: Any, path: str, parts: Parts) -> None:
         next_path = variable_path(path, len(parts.variables))
-        if isinstance(value, keras.metrics.Metric) and next_path in self._snapshot.arrays:
+        if isinstance(value, keras.metrics.Metric) and self._snapshot.holds(next_path):
             raise ValueError(
                 f"The metric {value.name!r} at {path!r} has {len(parts.variables)} variables, and "
                 f"the checkpoint {self._name!r} more. Metrics that make their variables when they "
@@ -172,7 +192,9 @@ class _Plan:
 
 def _give(variable: Variable, array: np.ndarray) -> None:
     value = np.array(array)
-    if variable._value is None:  # a trace in progress made it: it gets its first value afterwards
+    if (
+        keeper_of(variable) is None and variable._value is None
+    ):  # a trace in progress made it: it gets its first value afterwards
         variable._initializer = lambda shape, dtype=None: jnp.asarray(value)
         return
     with jax.ensure_compile_time_eval():

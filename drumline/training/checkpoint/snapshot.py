@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax.numpy as jnp
+import keras
 import numpy as np
 
+from drumline.training.checkpoint.kept import Keeper, Kept, keeper_of
 from drumline.training.checkpoint.parts import parts_of
 from drumline.training.keras_internals import Variable
 from drumline.training.state_scope import current_values
@@ -21,39 +24,93 @@ class Snapshot:
         states: positions of iterators, by path; each can be written as JSON.
         aliases: for an object that is found at several paths, where its values are.
         save_counter: the number of the checkpoint, from 1.
+        kept: where the values are that are not here; None if there are none.
     """
 
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
     states: dict[str, Any] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
     save_counter: int = 0
+    kept: Kept | None = None
+
+    @property
+    def paths(self) -> set[str]:
+        """Where the objects' values and positions are."""
+        return {*self.arrays, *self.states, *(self.kept.entries if self.kept else ())}
+
+    def holds(self, path: str) -> bool:
+        """Whether there is a value for the variable at `path`."""
+        return path in self.arrays or (self.kept is not None and path in self.kept.entries)
+
+    def spec(self, path: str) -> tuple[tuple[int, ...], np.dtype]:
+        """The shape and dtype of the value for the variable at `path`."""
+        if path in self.arrays:
+            return self.arrays[path].shape, self.arrays[path].dtype
+        assert self.kept is not None
+        entry = self.kept.entries[path]
+        return tuple(entry["shape"]), np.dtype(jnp.dtype(entry["dtype"]))
 
 
-def take_snapshot(objects: dict[str, Any], save_counter: int) -> Snapshot:
-    """Copy the values of all variables below `objects` to the host.
+@dataclass
+class Found:
+    """What there is to save.
+
+    Attributes:
+        variables: by path.
+        positions: the iterators by path.
+        optimizers: those that are built, by path.
+        aliases: as in a `Snapshot`.
+    """
+
+    variables: dict[str, Variable] = field(default_factory=dict)
+    positions: dict[str, Any] = field(default_factory=dict)
+    optimizers: dict[str, Any] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+
+
+def find(objects: dict[str, Any]) -> Found:
+    """All variables and iterators below `objects`.
 
     Raises:
         TypeError: if something there cannot be saved.
     """
-    snapshot = Snapshot(save_counter=save_counter)
+    found = Found()
     seen: dict[int, str] = {}
     for name, value in objects.items():
-        _add(snapshot, seen, value, name)
-    return snapshot
+        _add(found, seen, value, name)
+    return found
 
 
-def _add(snapshot: Snapshot, seen: dict[int, str], value: Any, path: str) -> None:
+def take_snapshot(found: Found, save_counter: int, keeper: Keeper | None = None) -> Snapshot:
+    """Copy the values that were found to the host, but for those that `keeper` keeps."""
+    arrays = {
+        path: _host_value(variable)
+        for path, variable in found.variables.items()
+        if keeper is None or keeper_of(variable) is not keeper or not keeper.holds(variable)
+    }
+    states = {path: value.state() for path, value in found.positions.items()}
+    return Snapshot(arrays, states, found.aliases, save_counter)
+
+
+def _add(found: Found, seen: dict[int, str], value: Any, path: str) -> None:
     if id(value) in seen:
-        snapshot.aliases[path] = seen[id(value)]
+        found.aliases[path] = seen[id(value)]
         return
     seen[id(value)] = path
     parts = parts_of(value, path)
     for index, variable in enumerate(parts.variables):
-        snapshot.arrays[variable_path(path, index)] = _host_value(variable)
+        found.variables[variable_path(path, index)] = variable
     if parts.has_state:
-        snapshot.states[path] = value.state()
+        found.positions[path] = value
+    if is_built_optimizer(value):
+        found.optimizers[path] = value
     for name, child in parts.children.items():
-        _add(snapshot, seen, child, f"{path}/{name}")
+        _add(found, seen, child, f"{path}/{name}")
+
+
+def is_built_optimizer(value: Any) -> bool:
+    """Whether it is a Keras optimizer that knows its variables."""
+    return isinstance(value, keras.optimizers.Optimizer) and bool(value.built)
 
 
 def variable_path(path: str, index: int) -> str:

@@ -102,6 +102,7 @@ class ClusterCoordinator:
         """
         call = self._functions.call(fn, args or (), kwargs or {})
         self._strategy.rules.send_learning_rates()
+        self._strategy.rules.send_iterations()
         closure = Closure(next_name(self.session), call.function, call.arrays, call.iterators)
         closure.result.hurry = self.queue.flush
         self.queue.put(closure)
@@ -117,7 +118,9 @@ class ClusterCoordinator:
             self.queue.wait()
         finally:
             self._applied.forget()
+            self._strategy.rules.send_iterations()
             self._applied.count_updates()
+            self._strategy.rules.counted()
 
     def done(self) -> bool:
         """Whether all scheduled functions have run.

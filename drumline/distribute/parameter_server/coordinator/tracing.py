@@ -56,7 +56,18 @@ class Tracing:
                     self._read_whole(error)
                     continue
                 self._require_on_servers(traced, name)
+                self._build_optimizers(traced)
                 return traced
+
+    def _build_optimizers(self, traced: TracedStep) -> None:
+        """Let optimizers have variables, as after a step on one device; servers keep the values.
+
+        So a checkpoint finds them, and one that was restored before reaches the servers.
+        """
+        for optimizer, variables in zip(traced.optimizers, traced.trained, strict=True):
+            if not optimizer.built:
+                with self._strategy.scope():
+                    optimizer.build(list(variables))
 
     def orders(self, traced: TracedStep, number: int, form: Form) -> list[Order]:
         """Tell the servers how to update, and give what a worker is to be told."""

@@ -39,6 +39,7 @@ class Updates:
     Attributes:
         optimizers: those that the step applies, in their order.
         applied: how often each.
+        trained: the variables that each was given first, also those without a gradient.
         all: the gradients.
     """
 
@@ -46,6 +47,7 @@ class Updates:
         self._scope = scope
         self.optimizers: list[Any] = []
         self.applied: list[int] = []
+        self.trained: list[list[Any]] = []
         self.all: list[Update] = []
 
     def take(self, optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
@@ -67,6 +69,7 @@ class Updates:
                 f"Optimizer {optimizer.name!r} was given {len(gradients)} gradient(s) for "
                 f"{len(variables)} variable(s)."
             )
+        self.trained[number] = self.trained[number] or list(variables)
         gradients, variables = with_gradients(optimizer, gradients, variables)
         for gradient, variable in zip(gradients, variables, strict=True):
             self._check(optimizer, gradient, variable)
@@ -85,6 +88,7 @@ class Updates:
                 return number
         self.optimizers.append(optimizer)
         self.applied.append(0)
+        self.trained.append([])
         return len(self.optimizers) - 1
 
     def _check(self, optimizer: Any, gradient: Any, variable: Any) -> None:

@@ -36,6 +36,7 @@ class RecordedStep:
         states: by identity, the variables that hold random generators' states.
         optimizers: those that it applies.
         applied: how often each.
+        trained: the variables that each is given.
     """
 
     arguments: list[jax.ShapeDtypeStruct]
@@ -47,6 +48,7 @@ class RecordedStep:
     states: dict[int, Any] = field(default_factory=dict)
     optimizers: list[Any] = field(default_factory=list)
     applied: list[int] = field(default_factory=list)
+    trained: list[list[Any]] = field(default_factory=list)
 
 
 def record(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> RecordedStep:
@@ -101,6 +103,7 @@ def _record_sealed(step: RecordedStep, fn: Callable[..., Any], form: Form) -> No
         step.results = jax.tree.structure(results)
         step.updates, step.written, step.states = updates.all, scope.written, scope.states
         step.optimizers, step.applied = updates.optimizers, updates.applied
+        step.trained = updates.trained
         new = [scope.state_mapping[id(variable)] for variable in scope.written]
         return jax.tree.leaves(results), [update.gradient for update in updates.all], new
 

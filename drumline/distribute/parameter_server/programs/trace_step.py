@@ -23,12 +23,14 @@ class TracedStep:
         program: what they are sent.
         variables: those that it uses or has gradients of, by their keys.
         optimizers: whose updates the gradients are for, by the number that outputs name.
+        trained: the variables that each of them is given, also those without a gradient.
     """
 
     program: StepProgram
     variables: Mapping[str, Any]
     optimizers: Sequence[Any]
     _results: Any
+    trained: Sequence[Sequence[Any]]
 
     def finish(self, results: Sequence[Any]) -> Any:
         """What the step returns, from the arrays of the program's results in their order."""
@@ -79,4 +81,4 @@ def trace_step(
     program = split.program(tuple(platforms))
     used = [*step.variables, *(update.variable for update in step.updates)]
     variables = {key_of(variable): variable for variable in used}
-    return TracedStep(program, variables, step.optimizers, step.results)
+    return TracedStep(program, variables, step.optimizers, step.results, step.trained)

@@ -1,0 +1,204 @@
+"""The part of a checkpoint that parameter servers save and restore themselves."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from drumline.distribute.parameter_server.layout import Layout
+from drumline.distribute.parameter_server.owner.errors import (
+    RestoreError,
+    RuleMismatchError,
+    SaveError,
+)
+from drumline.distribute.parameter_server.owner.shard_set import find_shards
+from drumline.distribute.parameter_server.rules import Rules
+from drumline.distribute.parameter_server.saved_values import FORMAT, SavedValues
+from drumline.distribute.parameter_server.servers import Servers
+from drumline.distribute.parameter_server.transport import RemoteError
+from drumline.training.checkpoint.file_format import DamagedCheckpointError
+from drumline.training.checkpoint.kept import Kept
+from drumline.training.keras_internals import trained_variables
+
+_ERRORS: dict[str, type[Exception]] = {
+    each.__name__: each
+    for each in (DamagedCheckpointError, RestoreError, RuleMismatchError, SaveError)
+}
+
+
+class ServersKeeper:
+    """Has the parameter servers of a strategy save and restore, each its own parts, all at once.
+
+    An optimizer's state on the servers goes with the optimizer: it is saved always, and restored
+    where the optimizer is part of the checkpoint and of what is restored.
+
+    Args:
+        servers: all of them.
+        rules: what they know of optimizers.
+        settle: waits until no scheduled function runs.
+    """
+
+    format = FORMAT
+
+    def __init__(self, servers: Servers, rules: Rules, settle: Callable[[], None]) -> None:
+        self._servers = servers
+        self._rules = rules
+        self.settle = settle
+
+    def holds(self, variable: Any) -> bool:
+        """Whether the servers have the value, which the chief has of slots set too early."""
+        reference = getattr(variable, "reference", None)
+        if reference is None:
+            return True
+        if self._rules.has_slots(reference.layout):
+            return True
+        is_early = self._rules.is_early(reference.layout, variable.slot_name)
+        return not is_early and variable.first_number is not None
+
+    def save(
+        self, directory: str, variables: Mapping[str, Any], optimizers: Mapping[str, Any]
+    ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+        """Save variables to a directory that this process and all servers see.
+
+        Returns:
+            What the checkpoint's file tells of each of the variables, and of all.
+
+        Raises:
+            SaveError: if a server cannot write, or its file cannot be seen here.
+            ParameterServerLostError: if one is lost.
+        """
+        trained = {
+            path: [layout.key if (layout := _layout(v)) else None for v in trained_variables(each)]
+            for path, each in optimizers.items()
+        }
+        entries = {path: _entry(variable) for path, variable in variables.items()}
+        keys = {entry["key"] for entry in entries.values()}
+        keys |= {key for each in trained.values() for key in each if key is not None}
+        step = secrets.token_hex(6)
+        header = {"servers": len(self._servers), "step": step, "keys": sorted(keys)}
+        self._ask_all("save", {"directory": directory, **header})
+        try:
+            find_shards(directory, len(self._servers)).all()
+        except RestoreError as error:
+            raise SaveError(
+                f"The parameter servers saved to {directory!r}, and their files are not seen here: "
+                f"{error} Save to a directory that all machines of the job share."
+            ) from error
+        return entries, {"servers": len(self._servers), "step": step, "trained": trained}
+
+    def check(
+        self,
+        directory: str,
+        kept: Kept,
+        variables: Mapping[str, Any],
+        optimizers: Mapping[str, Any],
+    ) -> None:
+        """Make sure that variables can be restored; the servers read all that they will take.
+
+        Raises:
+            RestoreError: if a file is missing, or other variables were saved.
+            RuleMismatchError: if they were trained with another optimizer.
+            DamagedCheckpointError: if a file is damaged.
+        """
+        saved = SavedValues(directory, kept)
+        saved.require(list(variables))
+        header = self._request(directory, kept, variables, optimizers)
+        self._ask_all("restore", {**header, "check": True})
+
+    def restore(
+        self,
+        directory: str,
+        kept: Kept,
+        variables: Mapping[str, Any],
+        optimizers: Mapping[str, Any],
+    ) -> None:
+        """Restore what `check` has checked."""
+        header = self._request(directory, kept, variables, optimizers)
+        self._ask_all("restore", header)
+        saved = SavedValues(directory, kept)
+        for layout, key in _states(kept, variables, optimizers):
+            self._rules.restored(layout, saved.was_updated(key))
+
+    def restored(self) -> None:
+        """The chief's own values were restored as well: its counters agree with the servers'."""
+        self._rules.counted()
+
+    def _request(
+        self,
+        directory: str,
+        kept: Kept,
+        variables: Mapping[str, Any],
+        optimizers: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        wanted: dict[str, dict[str, Any]] = {}
+        for path, variable in variables.items():
+            if _layout(variable) is not None:
+                key = kept.entries[path]["key"]
+                wanted[variable.layout.key] = {"key": key, "value": True, "state": False}
+        for layout, key in _states(kept, variables, optimizers):
+            each = wanted.setdefault(layout.key, {"key": key, "value": False})
+            each["state"] = True
+        return {"directory": directory, "servers": kept.record["servers"], "variables": wanted}
+
+    def _ask_all(self, op: str, header: dict[str, Any]) -> None:
+        """Ask all servers, and wait for all, also where one fails."""
+        count = range(len(self._servers))
+        asked = [self._servers.submit(server, op, header) for server in count]
+        failed: list[Exception] = []
+        for server, future in zip(count, asked, strict=True):
+            try:
+                self._servers.result(server, future)
+            except RemoteError as error:
+                failed.append(_named(server, error))
+            except Exception as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
+
+
+def _named(server: int, error: RemoteError) -> Exception:
+    """What a server raised, as its own kind of error where it is a known one."""
+    known = _ERRORS.get(error.type_name)
+    if known is None:
+        return error
+    named = known(f"ps:{server}: {error.remote_message}")
+    named.__cause__ = error
+    return named
+
+
+def _layout(variable: Any) -> Layout | None:
+    layout: Layout | None = getattr(variable, "layout", None)
+    return layout
+
+
+def _entry(variable: Any) -> dict[str, Any]:
+    layout = _layout(variable)
+    if layout is not None:
+        return {"key": layout.key, "slot": None, "initial": None}
+    key = variable.reference.layout.key
+    return {"key": key, "slot": variable.slot_name, "initial": variable.first_number}
+
+
+def _states(
+    kept: Kept, variables: Mapping[str, Any], optimizers: Mapping[str, Any]
+) -> list[tuple[Layout, str]]:
+    """Of which variables here an optimizer's state is restored, and their keys in the files."""
+    found: dict[str, tuple[Layout, str]] = {}
+    for path, variable in variables.items():
+        if _layout(variable) is None:
+            layout = variable.reference.layout
+            found[layout.key] = (layout, kept.entries[path]["key"])
+    for path, optimizer in optimizers.items():
+        keys = kept.record["trained"].get(path, [])
+        trained = trained_variables(optimizer)
+        if keys and len(keys) != len(trained):
+            raise RestoreError(
+                f"The optimizer at {path!r} trained {len(keys)} variables when the checkpoint was "
+                f"saved, and trains {len(trained)} now. Build it with the same variables."
+            )
+        for variable, key in zip(trained, keys, strict=False):
+            layout = _layout(variable)
+            if layout is not None and key is not None:
+                found[layout.key] = (layout, key)
+    return list(found.values())
