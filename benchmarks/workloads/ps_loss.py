@@ -61,12 +61,11 @@ WORKLOAD = Workload(
     title="loss after equal examples: asynchronous workers, and synchronous ones",
     unit="steps",
     baseline=SYNCHRONOUS,
-    full=Scale(elements=200, batch_size=1, later_epochs=14),
+    full=Scale(elements=200, batch_size=1, later_epochs=11),
     quick=Scale(elements=100, batch_size=1, later_epochs=5),
     contenders=(
         _contender("drumline", 2),
         _contender("1 worker", 1),
-        _contender("3 workers", 3),
         _contender("4 workers", 4),
         _contender(SYNCHRONOUS, 4, synchronous=True),
     ),
