@@ -26,6 +26,7 @@ def serve(address: str, token: str) -> None:
 
     from drumline.distribute.parameter_server.transport import Message, TransportServer
 
+    assert "pyarrow" not in sys.modules, "it is imported when a server starts"
     kept: list[object] = []
 
     def keep(message: Message) -> Message:
