@@ -20,7 +20,6 @@ from drumline.distribute.cross_device_ops import (
     ReplicaAxis,
     RingAllReduce,
 )
-from drumline.distribute.in_flight import InFlight
 from drumline.distribute.processes import start
 from drumline.distribute.reduce_op import REPLICA_AXIS
 from drumline.distribute.strategy import Strategy
@@ -78,9 +77,11 @@ class MultiWorkerMirroredStrategy(Strategy):
             cross_device_ops=_cross_device_ops(self.communication_options, self._all_devices),
             check_agreement=check_agreement,
         )
-        self.in_flight = InFlight(
-            self._all_devices, timeout_seconds=self.communication_options.timeout_seconds
-        )
+
+    @property
+    def step_timeout_seconds(self) -> float | None:
+        """`CommunicationOptions.timeout_seconds`."""
+        return self.communication_options.timeout_seconds
 
     @property
     def replica_devices(self) -> tuple[jax.Device, ...]:

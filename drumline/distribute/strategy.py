@@ -68,13 +68,18 @@ class Strategy:
         self._mesh = across_processes.mesh_of(self.replica_devices)
         self.cross_device_ops.check(ReplicaAxis(REPLICA_AXIS, self.replica_devices))
         self.extended = StrategyExtended(self)
-        self.in_flight = InFlight(self.replica_devices)
+        self.in_flight = InFlight(self.replica_devices, timeout_seconds=self.step_timeout_seconds)
         self.programs = Programs(self)
 
     @property
     def replica_devices(self) -> tuple[jax.Device, ...]:
         """Where replicas run: one device for each replica."""
         return self._devices
+
+    @property
+    def step_timeout_seconds(self) -> float | None:
+        """How long a step of several processes may take; None for no limit."""
+        return None
 
     @property
     def local_replica_devices(self) -> tuple[jax.Device, ...]:

@@ -14,8 +14,8 @@ from drumline.distribute.cluster_resolver.cluster_spec import ClusterSpec
 class ClusterResolver(abc.ABC):
     """Finds out which processes make up the cluster, and which of them this one is.
 
-    As ``tf.distribute.cluster_resolver.ClusterResolver``. A subclass says `cluster_spec` and
-    `master`, and sets ``_task_type``, ``_task_id`` and ``_rpc_layer`` where they apply.
+    As ``tf.distribute.cluster_resolver.ClusterResolver``. A subclass says `cluster_spec`,
+    and sets ``_task_type``, ``_task_id`` and ``_rpc_layer`` where they apply.
     """
 
     _task_type: str | None = None
@@ -26,7 +26,6 @@ class ClusterResolver(abc.ABC):
     def cluster_spec(self) -> ClusterSpec:
         """The cluster as it is now; asked anew each time."""
 
-    @abc.abstractmethod
     def master(
         self,
         task_type: str | None = None,
@@ -35,8 +34,16 @@ class ClusterResolver(abc.ABC):
     ) -> str:
         """The address of a task, by default this one's, as ``"grpc://host:port"``.
 
-        Only scripts of TensorFlow's first version need it.
+        Empty if neither is known. Only scripts of TensorFlow's first version need it.
+
+        Raises:
+            ValueError: if the cluster has no such task.
         """
+        job = self.task_type if task_type is None else task_type
+        index = self.task_id if task_id is None else task_id
+        if job is None or index is None:
+            return ""
+        return master_url(self.cluster_spec().task_address(job, index), rpc_layer or self.rpc_layer)
 
     def num_accelerators(
         self,
@@ -96,16 +103,6 @@ class ClusterResolver(abc.ABC):
     @rpc_layer.setter
     def rpc_layer(self, rpc_layer: str | None) -> None:
         self._rpc_layer = rpc_layer
-
-    def _address_of_task(
-        self, task_type: str | None, task_id: int | None, rpc_layer: str | None
-    ) -> str:
-        """The url of the task, by default this one's; empty if that is not known."""
-        job = self.task_type if task_type is None else task_type
-        index = self.task_id if task_id is None else task_id
-        if job is None or index is None:
-            return ""
-        return master_url(self.cluster_spec().task_address(job, index), rpc_layer or self.rpc_layer)
 
 
 def master_url(address: str, rpc_layer: Any) -> str:

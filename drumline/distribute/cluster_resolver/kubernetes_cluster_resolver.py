@@ -75,19 +75,6 @@ class KubernetesClusterResolver(ClusterResolver):
             }
         )
 
-    def master(
-        self,
-        task_type: str | None = None,
-        task_id: int | None = None,
-        rpc_layer: str | None = None,
-    ) -> str:
-        """The address of a task, by default this one's; empty if that was not set.
-
-        Raises:
-            ValueError: if the cluster has no such task.
-        """
-        return self._address_of_task(task_type, task_id, rpc_layer)
-
     def _pods(self, selector: str) -> list[str]:
         found = self._client.list_pod_for_all_namespaces(label_selector=selector)
         pods = sorted(found.items, key=lambda pod: pod.metadata.name)

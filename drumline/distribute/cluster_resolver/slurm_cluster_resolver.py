@@ -91,19 +91,6 @@ class SlurmClusterResolver(ClusterResolver):
         """This process's job and its index within it; None before `cluster_spec` was called."""
         return self._task_type, self._task_id
 
-    def master(
-        self,
-        task_type: str | None = None,
-        task_id: int | None = None,
-        rpc_layer: str | None = None,
-    ) -> str:
-        """The address of a task, by default this one's; empty if that is not known yet.
-
-        Raises:
-            ValueError: if the cluster has no such task.
-        """
-        return self._address_of_task(task_type, task_id, rpc_layer)
-
     def num_accelerators(
         self,
         task_type: str | None = None,

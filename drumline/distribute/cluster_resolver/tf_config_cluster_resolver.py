@@ -62,7 +62,7 @@ class TFConfigClusterResolver(ClusterResolver):
             return config.session_master
         if sum(len(tasks) for tasks in config.cluster.values()) <= 1:
             return ""
-        return self._address_of_task(task_type, task_id, rpc_layer)
+        return super().master(task_type, task_id, rpc_layer)
 
     @property
     def task_type(self) -> str | None:

@@ -117,14 +117,6 @@ def test_a_resolver_of_ones_own() -> None:
         def cluster_spec(self) -> ClusterSpec:
             return ClusterSpec(CLUSTER)
 
-        def master(
-            self,
-            task_type: str | None = None,
-            task_id: int | None = None,
-            rpc_layer: str | None = None,
-        ) -> str:
-            return self._address_of_task(task_type, task_id, rpc_layer)
-
     resolver = Fixed()
     assert answers(resolver) == ("", None, None, "", None, {})
     resolver.task_type, resolver.task_id = "ps", 0
