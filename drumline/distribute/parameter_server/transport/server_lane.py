@@ -169,8 +169,7 @@ class ServerLane:
             raise ProtocolError("requests are out of order")
         self._next_seq += 1
         if not self._begin():
-            self._replies.add(record.seq, ConnectionAbortedError("this server is shutting down"))
-            return
+            return  # the goodbye, which comes soon, answers it
         try:
             outcome = answer(self._handlers, record.op, Message(record.header, arrays, self))
             del arrays

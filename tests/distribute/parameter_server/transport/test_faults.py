@@ -207,11 +207,16 @@ def test_closing_the_server_lets_what_runs_finish(
     time.sleep(0.1)
     closing = threading.Thread(target=server.close)
     closing.start()
+    wait_until(lambda: server._closed)
     time.sleep(0.1)
     assert not running.done()
+    too_late = connection.submit("note", {})
     handlers.gate.set()
     assert running.result(20).header == {"waited": True}
     closing.join(20)
+    with pytest.raises(PeerUnavailableError, match="shut down"):
+        too_late.result(20)
+    assert not handlers.seen
     with pytest.raises(PeerUnavailableError, match="shut down"):
         connection.call("echo", {})
     with pytest.raises(PeerUnavailableError):
