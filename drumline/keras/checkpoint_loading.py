@@ -56,7 +56,7 @@ def _saved_iterations(path: str) -> int | None:
 
 def _restore_checkpoint(model: keras.Model, path: str) -> None:
     snapshot = file_format.read(path)
-    names = {name.split("/")[0] for name in (*snapshot.arrays, *snapshot.aliases)}
+    names = {name.split("/")[0] for name in (*snapshot.paths, *snapshot.aliases)}
     if "model" not in names:
         raise ValueError(
             f"The checkpoint {path!r} holds {sorted(names)}, and no 'model' to evaluate. Save it "

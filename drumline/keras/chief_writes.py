@@ -12,6 +12,7 @@ from drumline.distribute import Strategy
 from drumline.distribute.exchange import first_process
 from drumline.distribute.same_start import forget_start, start_alike
 from drumline.keras.ownership import strategy_of
+from drumline.keras.parameter_server.backups import restored_by_servers, saved_by_servers
 from drumline.keras.patching import replace_method
 
 _LOGS = ("on_train_begin", "on_train_end", "on_epoch_begin", "on_epoch_end")
@@ -28,7 +29,12 @@ def write_from_the_chief(*boards: type[keras.callbacks.Callback]) -> None:
         boards: the classes that write for TensorBoard.
     """
     replace_method(keras.callbacks.ModelCheckpoint, "_save_model", _on_the_chief)
-    replace_method(keras.callbacks.BackupAndRestore, "_save_model", _on_the_chief)
+    replace_method(
+        keras.callbacks.BackupAndRestore,
+        "_save_model",
+        lambda save: _on_the_chief(saved_by_servers(save)),
+    )
+    replace_method(keras.callbacks.BackupAndRestore, "_load_model", restored_by_servers)
     replace_method(keras.callbacks.BackupAndRestore, "on_train_end", _on_the_chief)
     replace_method(keras.callbacks.BackupAndRestore, "on_train_begin", _restored_alike)
     for board in boards:

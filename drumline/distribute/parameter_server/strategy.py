@@ -132,7 +132,6 @@ class ParameterServerStrategy(Strategy):
                 "dtype": dtype,
                 "table": table,
                 "start": part.start,
-                "start": part.start,
                 "program": None if value is not None else 0,
             }
             if value is None:

@@ -192,9 +192,8 @@ class _Plan:
 
 def _give(variable: Variable, array: np.ndarray) -> None:
     value = np.array(array)
-    if (
-        keeper_of(variable) is None and variable._value is None
-    ):  # a trace in progress made it: it gets its first value afterwards
+    # A trace in progress may have made it: it gets its first value afterwards.
+    if keeper_of(variable) is None and variable._value is None:
         variable._initializer = lambda shape, dtype=None: jnp.asarray(value)
         return
     with jax.ensure_compile_time_eval():

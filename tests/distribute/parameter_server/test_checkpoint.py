@@ -145,8 +145,7 @@ def test_one_device_reads_what_servers_wrote_and_servers_what_one_device_wrote(s
         assert_same(served.values(), end, rtol=1e-5, atol=1e-6)
 
 
-def test_slots_that_servers_do_not_have_yet(saved, tmp_path):
-    path, middle, end = saved
+def test_slots_that_servers_do_not_have_yet(tmp_path):
     with cluster() as strategy:
         fresh = Job(strategy, ["adagrad"])
         fresh.build()
@@ -162,7 +161,7 @@ def test_slots_that_servers_do_not_have_yet(saved, tmp_path):
 
 
 def test_what_is_wrong_with_a_checkpoint_is_named_and_nothing_is_restored(copied):
-    one, other = servers_files(copied)
+    _, other = servers_files(copied)
     with cluster(variable_partitioner=FixedShardsPartitioner(2)) as strategy:
         job = Job(strategy)
         job.build()
