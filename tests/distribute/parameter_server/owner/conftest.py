@@ -11,8 +11,13 @@ import numpy as np
 import pytest
 
 from drumline.distribute.parameter_server.owner import Owner
+from drumline.distribute.parameter_server.owner.part import Part
+from drumline.distribute.parameter_server.owner.rule import Rule
 from drumline.distribute.parameter_server.programs.update import export_update
 from drumline.distribute.parameter_server.transport.message import Message
+
+RULES: dict[Any, Rule] = {}
+"""They are exported and compiled once for all tests."""
 
 
 class Client:
@@ -43,13 +48,23 @@ class Client:
 
     def attach(self, name: str, optimizer: keras.optimizers.Optimizer, rule: str = "r") -> None:
         part = self.owner._parts.get(name)
+        config = repr(sorted(optimizer.get_config().items(), key=lambda each: each[0]))
+        key = (rule, type(optimizer), config, part.shape, part.dtype, part.is_table)
+        rules = self.owner._rules
+        if key not in RULES:
+            self.send_rule(rule, part, optimizer)
+            RULES[key] = rules.get(rule)
+        rules.add(RULES[key])
+        values = {"learning_rate": float(optimizer.learning_rate)}
+        self.ask("hyper", {"rule": rule, "values": values})
+        self.ask("attach", {"name": name, "rule": rule})
+
+    def send_rule(self, rule: str, part: Part, optimizer: keras.optimizers.Optimizer) -> None:
         program, slots = export_update(
             optimizer, part.shape, str(part.dtype), part.is_table, platforms=("cpu",)
         )
-        rate = {"learning_rate": float(optimizer.learning_rate)}
-        header = {"rule": rule, "sparse": part.is_table, "slots": slots, "values": rate}
+        header = {"rule": rule, "sparse": part.is_table, "slots": slots}
         self.ask("rule", header, [np.frombuffer(program, np.uint8)])
-        self.ask("attach", {"name": name, "rule": rule})
 
     def push(self, name: str, kind: str, *arrays: Any, closure: str | None = None) -> bool:
         header = {"closure": closure, "push": [{"name": name, "kind": kind}]}

@@ -74,23 +74,13 @@ def arrays_of(rng, name, kind):
     return [rng.integers(-8, 8, PARTS[name]).astype("float32")]
 
 
-@pytest.fixture(scope="module")
-def rules():
-    """Both rules are compiled once for all examples."""
-    return {}
-
-
 @given(st.lists(exchanges(), max_size=6))
-def test_sequences_are_those_of_the_model(make_client, rules, sequence):
+def test_sequences_are_those_of_the_model(make_client, sequence):
     client, model = make_client(0), Model()
     for name, shape in PARTS.items():
         client.create(name, np.zeros(shape, "float32"), table=name == "t/0")
     for name in ("t/0", "v/0"):
-        if name not in rules:
-            client.attach(name, keras.optimizers.SGD(1.0), rule=name)
-            rules[name] = client.owner._rules.get(name)
-        client.owner._rules.add(rules[name])
-        client.ask("attach", {"name": name, "rule": name})
+        client.attach(name, keras.optimizers.SGD(1.0), rule=name)
     for exchange in sequence:
         check_one(client, model, exchange)
     for name in PARTS:
@@ -163,10 +153,20 @@ def test_a_push_that_cannot_be_changes_nothing_of_its_message(client, push, arra
     assert client.push("n/0", "add", np.float32(1), closure="s:1")
 
 
+def test_a_rule_may_be_sent_again_but_not_another_by_its_name(client):
+    client.create("v/0", np.zeros(3, "float32"))
+    part = client.owner._parts.get("v/0")
+    client.send_rule("adam", part, keras.optimizers.Adam(0.1))
+    client.send_rule("adam", part, keras.optimizers.Adam(0.2))
+    for other in (keras.optimizers.Adam(0.1, beta_1=0.5), keras.optimizers.SGD(0.1)):
+        with pytest.raises(errors.RuleMismatchError, match="another name"):
+            client.send_rule("adam", part, other)
+
+
 def test_a_rule_without_a_learning_rate_is_refused(client):
     client.create("v/0", np.zeros(3, "float32"))
-    client.attach("v/0", keras.optimizers.SGD(1.0))
-    client.owner._rules.get("r")._learning_rate = None
+    client.send_rule("r", client.owner._parts.get("v/0"), keras.optimizers.SGD(1.0))
+    client.ask("attach", {"name": "v/0", "rule": "r"})
     with pytest.raises(errors.UnknownRuleError, match="'hyper'"):
         client.push("v/0", "dense", np.ones(3, "f"))
     with pytest.raises(errors.RequestError, match="momentum"):
