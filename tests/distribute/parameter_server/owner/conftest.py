@@ -48,7 +48,7 @@ class Client:
 
     def attach(self, name: str, optimizer: keras.optimizers.Optimizer, rule: str = "r") -> None:
         part = self.owner._parts.get(name)
-        config = repr(sorted(optimizer.get_config().items(), key=lambda each: each[0]))
+        config = repr({**optimizer.get_config(), "name": None})
         key = (rule, type(optimizer), config, part.shape, part.dtype, part.is_table)
         rules = self.owner._rules
         if key not in RULES:
