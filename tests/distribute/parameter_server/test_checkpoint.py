@@ -46,7 +46,7 @@ class Job:
         for name, optimizer in self.optimizers.items():
             optimizer.build(self.models[name].trainable_variables)
 
-    def train(self, first, last):
+    def train(self, first, last, wait=True):
         batches = iter(batches_of(8))
         elements = [next(batches) for _ in range(last)][first:]
         for step in self.steps.values():
@@ -54,7 +54,8 @@ class Job:
                 coordinator = dl.distribute.coordinator.ClusterCoordinator(self.strategy)
                 for element in elements:
                     coordinator.schedule(step, (element,))
-                coordinator.join()
+                if wait:
+                    coordinator.join()
             else:
                 for element in elements:
                     step(element)
@@ -83,7 +84,7 @@ def saved(tmp_path_factory):
     prefix = tmp_path_factory.mktemp("saved") / "ckpt"
     with cluster(variable_partitioner=FixedShardsPartitioner(2)) as strategy:
         job = Job(strategy)
-        job.train(0, STEPS // 2)
+        job.train(0, STEPS // 2, wait=False)
         path = job.checkpoint().save(prefix)
         middle = job.values()
         job.train(STEPS // 2, STEPS)
@@ -113,7 +114,7 @@ def test_the_chief_writes_what_servers_do_not_keep(saved):
     assert all(os.path.getsize(file) > tables / 2 for file in servers_files(path))
 
 
-@pytest.mark.parametrize(("built", "ps"), [(False, 2), (True, 2), (False, 3)])
+@pytest.mark.parametrize(("built", "ps"), [(False, 2), (True, 3)])
 def test_training_goes_on_in_a_new_cluster_as_if_it_had_not_ended(saved, built, ps):
     path, middle, end = saved
     with cluster(variable_partitioner=FixedShardsPartitioner(2), ps=ps) as strategy:
