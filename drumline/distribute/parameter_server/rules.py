@@ -35,11 +35,14 @@ class Rules:
         self._updated: dict[int, set[tuple[int, str]]] = {}
         self._lock = threading.RLock()
 
-    def attach(self, optimizer: Any, layout: Layout, part: Part, sparse: bool) -> str:
+    def attach(
+        self, optimizer: Any, variable: Any, layout: Layout, part: Part, sparse: bool
+    ) -> str:
         """The rule by which `optimizer` updates a part; the part's server knows it then.
 
         Args:
             optimizer: a Keras optimizer.
+            variable: what it updates.
             layout: of the variable.
             part: of the layout.
             sparse: whether it is given gradients of single rows.
@@ -51,10 +54,16 @@ class Rules:
         name = layout.part_name(part)
         with self._lock:
             self._optimizers[id(optimizer)] = optimizer
-            key = (id(optimizer), shape[1:] if sparse else shape, layout.dtype, sparse)
+            whole = len(layout.parts) == 1
+            # Some variables may be excluded from weight decay: each has its own rule then.
+            own = layout.key if getattr(optimizer, "weight_decay", None) else None
+            kind = (shape[1:] if sparse else shape, layout.dtype, sparse, whole, own)
+            key = (id(optimizer), *kind)
             if key not in self._exported:
                 with scope.left():
-                    program, slots = export_update(optimizer, shape, layout.dtype, sparse)
+                    program, slots = export_update(
+                        optimizer, shape, layout.dtype, sparse, whole=whole, variable=variable
+                    )
                 self._exported[key] = (f"rule {next(self._numbers)}", program, slots)
             rule, program, slots = self._exported[key]
             before = self._attached.get(name)

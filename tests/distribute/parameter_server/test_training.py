@@ -246,3 +246,25 @@ def test_rows_may_depend_on_variables_and_random_draws(two):
     for own, drawn, rows in coordinator.fetch(found):
         np.testing.assert_array_equal(own, np.arange(20.0).reshape(10, 2)[3:6])
         np.testing.assert_array_equal(rows, np.arange(20.0).reshape(10, 2)[drawn])
+
+
+def test_gradients_of_rows_that_the_step_does_not_read_and_decay_with_exclusions(two):
+    strategy, coordinator = two
+    with strategy.scope():
+        table = keras.Variable(np.ones((10, 2)), name="embeddings")
+        kept, decayed = keras.Variable([1.0], name="kept"), keras.Variable([1.0], name="decayed")
+        optimizer = keras.optimizers.SGD(1.0, weight_decay=0.5)
+        optimizer.exclude_from_weight_decay(var_names=["kept", "embeddings"])
+
+    def step(ids):
+        with dl.GradientTape() as tape:
+            loss = keras.ops.sum(keras.ops.take(table, ids, axis=0)) + kept[0] * 0 + decayed[0] * 0
+        variables = [table, kept, decayed]
+        gradients = tape.gradient(loss, variables)
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+
+    coordinator.schedule(step, (np.array([1, 1, 4], "int32"),))
+    coordinator.join()
+    np.testing.assert_array_equal(table.numpy()[:, 0], [1, -1, 1, 1, 0, 1, 1, 1, 1, 1])
+    assert float(kept.numpy()[0]) == 1.0
+    assert float(decayed.numpy()[0]) == 0.5

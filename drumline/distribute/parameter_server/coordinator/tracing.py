@@ -100,7 +100,7 @@ class Tracing:
         sparse = output.kind == "row_gradient"
         rules = self._strategy.rules
         return {
-            layout.part_name(part): rules.attach(optimizer, layout, part, sparse)
+            layout.part_name(part): rules.attach(optimizer, variable, layout, part, sparse)
             for part in layout.parts
         }
 

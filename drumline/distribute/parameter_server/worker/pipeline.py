@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from drumline.distribute.parameter_server.errors import OutOfRangeError, ParameterServerLostError
+from drumline.distribute.parameter_server.programs import worker_state
 from drumline.distribute.parameter_server.servers import Servers
 from drumline.distribute.parameter_server.transport import Message
 from drumline.distribute.parameter_server.worker.closure import Closure
@@ -26,8 +27,6 @@ from drumline.distribute.parameter_server.worker.step import Step
 _LANE = "steps"
 _ROUNDS = "rounds"
 """Answers to pushes of a round come late, and must not hold up what other steps ask for."""
-
-_GOLDEN = 0x9E3779B9
 
 AHEAD = 2
 """How many steps have asked for their rows before the first of them computes."""
@@ -79,7 +78,7 @@ class Pipeline:
         """Give the random generators that have none yet their first state."""
         for key, value in state.items():
             if key not in self._state:
-                self._state[key] = _of_worker(value, self._worker)
+                self._state[key] = worker_state(value, self._worker)
 
     def close(self) -> None:
         """End the thread when what it has begun is done."""
@@ -213,13 +212,6 @@ class Pipeline:
             fail(closure, error)
             return
         Completion(closure, results, replies)
-
-
-def _of_worker(state: np.ndarray, worker: int) -> np.ndarray:
-    """A random generator's state ``(seed, count)`` for one of the workers."""
-    own = np.array(state)
-    own[0] ^= np.array(worker * _GOLDEN & 0x7FFFFFFF, own.dtype)
-    return own
 
 
 class Completion:

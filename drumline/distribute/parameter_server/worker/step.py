@@ -33,6 +33,7 @@ class Function:
 
     Attributes:
         dense: the variables that it takes whole.
+        row_tables: the tables of which it takes rows.
         ids_are_known_early: whether the batch alone says which rows it takes. Otherwise variables
             or random draws do, which are known only when the steps before have run.
     """
@@ -46,6 +47,7 @@ class Function:
         self.main = load(program)
         wanted = [*program.inputs, *program.ids.inputs]
         self.dense = sorted({each.key for each in wanted if each.kind == "dense" and each.key})
+        self.row_tables = {each.key for each in program.inputs if each.kind == "rows"}
         self.ids_are_known_early = all(each.kind == "argument" for each in program.ids.inputs)
 
 
@@ -78,6 +80,8 @@ class Step:
         found = evaluate_ids(ids_program, self._leaves, value_of)
         for key, ids in zip(ids_program.tables, found, strict=True):
             self._unique[key], self._inverse[key] = unique_rows(ids)
+            if key not in self._function.row_tables:
+                continue  # its gradient alone is wanted
             layout = self._function.layouts[key]
             self._rows[key] = np.empty((ids.size, *layout.shape[1:]), np.dtype(layout.dtype))
 
@@ -100,6 +104,8 @@ class Step:
         for key, rows in self._rows.items():
             layout = self._function.layouts[key]
             for part, span in self._spans(key):
+                if span.start == span.stop:
+                    continue
                 ids = self._unique[key][span] - part.start
                 exchanges[part.server].gather(
                     layout.part_name(part), ids, functools.partial(_fill, rows, span)
@@ -138,6 +144,7 @@ class Step:
         key = made.key or ""
         layout = self._function.layouts[key]
         if made.kind == "row_gradient":
+            # Also to parts without a row: they count the step, and take nothing of it again.
             for part, span in self._spans(key):
                 ids = self._unique[key][span] - part.start
                 name = layout.part_name(part)
@@ -153,16 +160,15 @@ class Step:
         return self._function.rules.get(part)
 
     def _spans(self, key: str) -> list[tuple[Part, slice]]:
-        """For each part of a table that has some of the rows, which of them."""
+        """For each part of a table, which of the rows it has."""
         parts = self._function.layouts[key].parts
         unique = self._unique[key]
         if len(parts) == 1:
-            return [(parts[0], slice(0, len(unique)))] if len(unique) else []
+            return [(parts[0], slice(0, len(unique)))]
         bounds = np.searchsorted(unique, [part.start for part in parts] + [parts[-1].stop])
         return [
             (part, slice(int(first), int(last)))
             for part, first, last in zip(parts, bounds[:-1], bounds[1:], strict=True)
-            if last > first
         ]
 
 
