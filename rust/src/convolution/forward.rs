@@ -7,6 +7,9 @@ use super::tile::{multiply, Left, Product, Right, WIDEST};
 use crate::xla::threads::Threads;
 use std::ops::Range;
 
+/// Products that are summed in one go; longer sums are sums of such, which round less.
+const LONGEST_SUM: usize = 2048;
+
 /// `out[n, h, q, f] = sum over i, j, c of images[n, h * s + i, q * s + j, c] * weights[i, j, c, f]`.
 pub struct Forward {
     pub geometry: Geometry,
@@ -74,15 +77,21 @@ impl Forward {
 }
 
 impl Forward {
-    /// Computes a tile of features of the outputs in columns `group` of row `h`.
+    /// Computes a tile of features of the outputs in columns `group` of row `h` of an image, from
+    /// some rows of the kernel, which are added to what is there unless they are the first.
     ///
     /// Where the kernel reaches over a side of the image, its columns are taken in several steps,
     /// each for the outputs at which they lie in the image.
     #[inline(always)]
-    unsafe fn group<V: Lanes>(&self, image: usize, h: usize, group: &Range<usize>, number: usize) {
+    unsafe fn group<V: Lanes>(
+        &self,
+        (image, h): (usize, usize),
+        group: &Range<usize>,
+        number: usize,
+        (kernel_rows, first): (Range<usize>, bool),
+    ) {
         let g = &self.geometry;
         let tile = 2 * V::COUNT;
-        let kernel_rows = g.kernel_rows(h);
         let first_row = (h * g.stride_down + kernel_rows.start).saturating_sub(g.top);
         let row = self
             .images
@@ -95,7 +104,7 @@ impl Forward {
             .out
             .add((image * g.rows + h) * g.columns * g.features + number * tile);
         let whole = g.is_between_sides(group);
-        if !whole {
+        if first && !whole {
             for q in group.clone() {
                 out.add(q * g.features).write_bytes(0, width);
             }
@@ -128,7 +137,7 @@ impl Forward {
                 to: out.add(outputs.start * g.features),
                 row: g.features,
                 width,
-                add: !whole,
+                add: !first || !whole,
             };
             multiply::<V>(outputs.len(), left, right, product);
         }
@@ -142,8 +151,19 @@ impl Work for Forward {
         let (image, chunk) = (item / g.chunks(), g.chunk(item % g.chunks()));
         for number in 0..g.features.div_ceil(2 * V::COUNT) {
             for h in chunk.clone() {
+                let kernel_rows = g.kernel_rows(h);
+                let most = kernel_rows.len().min(LONGEST_SUM / g.run()).max(1);
                 for group in groups(g.columns, V::ROWS) {
-                    self.group::<V>(image, h, &group, number);
+                    let mut start = kernel_rows.start;
+                    loop {
+                        let end = kernel_rows.end.min(start + most);
+                        let part = (start..end, start == kernel_rows.start);
+                        self.group::<V>((image, h), &group, number, part);
+                        start = end;
+                        if start == kernel_rows.end {
+                            break;
+                        }
+                    }
                 }
             }
         }

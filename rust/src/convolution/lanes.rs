@@ -9,6 +9,7 @@ pub trait Lanes: Copy {
 
     unsafe fn load(from: *const f32) -> Self;
     unsafe fn store(self, to: *mut f32);
+    unsafe fn plus(self, other: Self) -> Self;
     /// `self + *factor * other`, the factor for all lanes.
     unsafe fn add_product(self, factor: *const f32, other: Self) -> Self;
 }
@@ -29,6 +30,11 @@ impl Lanes for Portable {
     #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
         to.cast::<[f32; 4]>().write_unaligned(self.0);
+    }
+
+    #[inline(always)]
+    unsafe fn plus(self, other: Self) -> Self {
+        Self(std::array::from_fn(|i| self.0[i] + other.0[i]))
     }
 
     #[inline(always)]
@@ -62,6 +68,11 @@ pub mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn plus(self, other: Self) -> Self {
+            Self(_mm256_add_ps(self.0, other.0))
+        }
+
+        #[inline(always)]
         unsafe fn add_product(self, factor: *const f32, other: Self) -> Self {
             Self(_mm256_fmadd_ps(_mm256_set1_ps(*factor), other.0, self.0))
         }
@@ -87,6 +98,11 @@ pub mod x86 {
         #[inline(always)]
         unsafe fn store(self, to: *mut f32) {
             _mm512_storeu_ps(to, self.0);
+        }
+
+        #[inline(always)]
+        unsafe fn plus(self, other: Self) -> Self {
+            Self(_mm512_add_ps(self.0, other.0))
         }
 
         #[inline(always)]

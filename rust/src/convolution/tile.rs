@@ -97,15 +97,17 @@ unsafe fn tile<V: Lanes, const ROWS: usize, const REGISTERS: usize>(
     }
     let zero = [0.0f32; WIDEST];
     let mut sums = [[V::load(zero.as_ptr()); REGISTERS]; ROWS];
-    if product.add {
-        for (i, registers) in sums.iter_mut().enumerate() {
-            *registers = load(to.add(i * row));
-        }
-    }
     accumulate(&mut sums, left, right);
     for (i, registers) in sums.iter().enumerate() {
         for (j, register) in registers.iter().enumerate() {
-            register.store(to.add(i * row + j * V::COUNT));
+            let to = to.add(i * row + j * V::COUNT);
+            // Sums of sums round less than one long sum.
+            let total = if product.add {
+                register.plus(V::load(to))
+            } else {
+                *register
+            };
+            total.store(to);
         }
     }
     if !full {
