@@ -15,12 +15,12 @@ import itertools
 import os
 from typing import Any
 
+import drumline as dl  # before Keras, whose backend it selects
+
+# isort: split
+import keras
 import numpy as np
 from sklearn.datasets import load_breast_cancer
-
-import drumline as dl
-
-import keras  # isort: skip  # after drumline, which chooses its backend
 
 RANGES = 10
 CROSSED = 8
