@@ -17,14 +17,13 @@ demo: install
 test: install
 	$(VENV)/bin/python $(PYTEST)
 
-# What depends least on the versions of jax and keras runs with the newest alone.
-NEWEST_ALONE := $(addprefix --ignore=tests/,benchmarks core data datasets demo distribute/cluster_resolver \
-	distribute/cross_device_ops distribute/multi_worker/test_equal_training.py \
-	distribute/multi_worker/test_faults.py distribute/processes/test_faults.py \
-	distribute/processes/test_two_hosts.py examples guides jobs lowerings)
+# What depends most on the versions of jax and keras.
+WITH_OLDEST := $(addprefix tests/,distribute/functions distribute/parameter_server/programs \
+	distribute/parameter_server/test_training.py distribute/processes/test_start.py distribute/steps \
+	keras training)
 
 test-oldest: $(OLDEST)/.installed
-	HYPOTHESIS_PROFILE=brief $(OLDEST)/bin/python $(PYTEST) $(NEWEST_ALONE)
+	HYPOTHESIS_PROFILE=brief $(OLDEST)/bin/python $(PYTEST) $(WITH_OLDEST)
 
 lint: install lint-rust
 	$(VENV)/bin/ruff check .

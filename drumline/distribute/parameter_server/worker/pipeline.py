@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from drumline.data.execute.pool import BufferPool
 from drumline.distribute.parameter_server.errors import OutOfRangeError, ParameterServerLostError
 from drumline.distribute.parameter_server.programs import worker_state
 from drumline.distribute.parameter_server.servers import Servers
@@ -27,6 +28,9 @@ from drumline.distribute.parameter_server.worker.step import Step
 _LANE = "steps"
 _ROUNDS = "rounds"
 """Answers to pushes of a round come late, and must not hold up what other steps ask for."""
+
+_BUFFERS = 128
+"""Of one size, for the rows of as many tables and steps."""
 
 AHEAD = 2
 """How many steps have asked for their rows before the first of them computes."""
@@ -64,6 +68,7 @@ class Pipeline:
         self._functions = functions
         self._datasets = datasets
         self._values = DenseValues()
+        self._pool = BufferPool(_BUFFERS)
         self._state: dict[str, Any] = {}
         self._closures: queue.SimpleQueue[Closure | None] = queue.SimpleQueue()
         self._asked: deque[Asked] = deque()
@@ -118,7 +123,7 @@ class Pipeline:
         leaves = closure.draw(self._datasets.draw)
         step = Step(closure, self._functions.get(closure.function, leaves), leaves)
         if step.ids_are_known_early:
-            step.look_up(self._values, self._state)
+            step.look_up(self._values, self._state, self._pool)
         return step
 
     def _exchanges(self) -> dict[int, Exchange]:
@@ -139,7 +144,7 @@ class Pipeline:
             step.ask_rows(exchanges)
 
     def _look_up_late(self, step: Step) -> None:
-        step.look_up(self._values, self._state)
+        step.look_up(self._values, self._state, self._pool)
         exchanges = self._exchanges()
         step.ask_rows(exchanges)
         self._receive(self._send(exchanges, None))

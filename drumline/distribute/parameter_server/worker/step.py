@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from drumline.data.execute.pool import BufferPool
 from drumline.distribute.parameter_server.layout import Layout, Part
 from drumline.distribute.parameter_server.programs import (
     Input,
@@ -68,8 +69,8 @@ class Step:
         self._inverse: dict[str, np.ndarray] = {}
         self._rows: dict[str, np.ndarray] = {}
 
-    def look_up(self, values: DenseValues, state: dict[str, Any]) -> None:
-        """Find out which rows of tables the step takes."""
+    def look_up(self, values: DenseValues, state: dict[str, Any], pool: BufferPool) -> None:
+        """Find out which rows of tables the step takes, with memory for them of `pool`."""
         ids_program = self._function.program.ids
         if not ids_program.tables:
             return
@@ -83,7 +84,8 @@ class Step:
             if key not in self._function.row_tables:
                 continue  # its gradient alone is wanted
             layout = self._function.layouts[key]
-            self._rows[key] = np.empty((ids.size, *layout.shape[1:]), np.dtype(layout.dtype))
+            shape = (ids.size, *layout.shape[1:])
+            self._rows[key] = pool.empty(shape, np.dtype(layout.dtype))
 
     @property
     def ids_are_known_early(self) -> bool:
