@@ -82,7 +82,7 @@ def test_parameter_server_training(printed: dict[str, str]) -> None:
     assert "saved 110 ['train']" in text
     # Nobody waits for anybody, and its learning rate is high: how well it learns, varies.
     accuracies = numbers(text, r"Finished epoch \d, accuracy is (\d\.\d+)")
-    assert len(accuracies) == 4 and max(accuracy for (accuracy,) in accuracies) > 0.5
+    assert len(accuracies) == 4 and max(accuracy for (accuracy,) in accuracies) > 0.4
     ((final,),) = numbers(text, r"Final loss is (\d+\.\d+)")
     assert final < 50
     direct, distributed = numbers(text, r"Evaluation accuracy: (\d\.\d+)")

@@ -106,8 +106,9 @@ class Servers:
             self.ask(part.server, "write", header, [rows_of(value, part) if whole else value])
 
     def finish(self) -> None:
-        """Let the servers return from `Server.join`, and end all connections."""
-        for connection in self._connections:
+        """Let the servers return from `Server.join`, and end all connections; once."""
+        connections, self._connections = self._connections, []
+        for connection in connections:
             finish(connection)
 
     def close(self) -> None:

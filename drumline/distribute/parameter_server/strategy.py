@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -173,7 +174,12 @@ class ParameterServerStrategy(Strategy):
             self.coordinator.join()
 
     def close(self) -> None:
-        """Let the parameter servers end; the variables cannot be used any more."""
+        """Let workers and parameter servers end; the variables cannot be used any more.
+
+        It is done at the end of the program, if not before.
+        """
+        if self.coordinator is not None:
+            self.coordinator.stop_workers()
         self.servers.finish()
 
     def distribute_datasets_from_function(
@@ -230,6 +236,12 @@ class ParameterServerStrategy(Strategy):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.num_workers} workers, {len(self.servers)} ps)"
+
+
+def _close_if_alive(reference: weakref.ref[ParameterServerStrategy]) -> None:
+    strategy = reference()
+    if strategy is not None:
+        strategy.close()
 
 
 def _is_table(variable: Any) -> bool:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import itertools
 import secrets
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -74,7 +72,6 @@ class ClusterCoordinator:
             WorkerHandle(self, index, _Connecting(address))
             for index, address in enumerate(strategy.worker_addresses)
         ]
-        atexit.register(_close_if_alive, weakref.ref(self))
 
     @property
     def strategy(self) -> ParameterServerStrategy:
@@ -181,11 +178,14 @@ class ClusterCoordinator:
 
     def close(self) -> None:
         """Let the workers and servers end their `Server.join`, and use them no more."""
+        self._strategy.close()
+
+    def stop_workers(self) -> None:
+        """Let the workers end."""
         self.queue.stop()
         for worker in self._workers:
             worker.join()
         self._background.shutdown()
-        self._strategy.close()
 
     def made(self, connection: Connection) -> Iterator[Order]:
         """All that a worker has to make that comes, or comes back, now."""
@@ -234,9 +234,3 @@ class _Connecting:
 
     def __call__(self, timeout_seconds: float) -> Connection:
         return peers.connect_within(self._address, timeout_seconds)
-
-
-def _close_if_alive(reference: weakref.ref[ClusterCoordinator]) -> None:
-    coordinator = reference()
-    if coordinator is not None:
-        coordinator.close()
