@@ -8,24 +8,27 @@ OLDEST := .venv-oldest
 INPUTS := pyproject.toml rust/Cargo.toml rust/Cargo.lock rust/build.rs \
 	$(wildcard rust/src/*.rs rust/src/*/*.rs)
 PYTEST := -m pytest -n 2 --dist loadfile -q
+QUICK := -m "not thorough"
 
-.PHONY: demo test test-oldest lint lint-rust test-rust bench install clean
+.PHONY: demo test test-thorough test-oldest lint lint-rust test-rust bench install clean
 
 demo: install
 	$(VENV)/bin/drumline demo
 
 test: install
-	$(VENV)/bin/python $(PYTEST)
+	$(VENV)/bin/python $(PYTEST) $(QUICK)
+
+test-thorough: install
+	$(VENV)/bin/python $(PYTEST) -m thorough
 
 # What depends most on the versions of jax and keras, without what takes longest.
 WITH_OLDEST := $(addprefix tests/,distribute/functions distribute/parameter_server/programs \
-	distribute/parameter_server/test_training.py distribute/processes/test_start.py distribute/steps \
-	keras training) $(addprefix --ignore=tests/,distribute/steps/test_equal_loops.py \
-	keras/test_equal_losses.py keras/test_equal_training.py keras/test_metrics.py \
-	training/test_gradient_tape_functions.py training/test_gradient_tape_models.py)
+	distribute/parameter_server/test_training.py distribute/steps keras training) $(addprefix --ignore=tests/,distribute/steps/test_equal_loops.py \
+	keras/callbacks keras/parameter_server keras/test_equal_losses.py keras/test_equal_training.py \
+	keras/test_metrics.py keras/test_sidecar_evaluator.py training/test_gradient_tape_functions.py)
 
 test-oldest: $(OLDEST)/.installed
-	HYPOTHESIS_PROFILE=brief $(OLDEST)/bin/python $(PYTEST) $(WITH_OLDEST)
+	HYPOTHESIS_PROFILE=brief $(OLDEST)/bin/python $(PYTEST) $(QUICK) $(WITH_OLDEST)
 
 lint: install lint-rust
 	$(VENV)/bin/ruff check .

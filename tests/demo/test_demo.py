@@ -54,7 +54,7 @@ def test_the_whole_demo(tmp_path: Path) -> None:
     assert [row[2].strip() for row in rows] == ["2", "1"]
     assert rows[0][3] == rows[1][3]
     assert rows[0][3].strip() in done.stdout.split("plain Keras")[1].splitlines()[0]
-    assert re.search(r"two loss curves: [0-9.e-]+ \(first 50 steps: [0-9.e-]+\)", done.stdout)
+    assert re.search(r"two loss curves: [0-9.e+-]+ \(first 50 steps: [0-9.e+-]+\)", done.stdout)
 
 
 def test_ctrl_c_ends_cleanly(tmp_path: Path) -> None:
@@ -102,6 +102,7 @@ def test_an_output_directory_that_is_a_file(tmp_path: Path) -> None:
             demo_run._prepare(settings)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's full device")
 @pytest.mark.parametrize("name", ["digits.keras", "digits-curves.png"])
 def test_a_full_disk_ends_in_a_message(tmp_path: Path, name: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import matplotlib.pyplot
 import numpy as np
+import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -38,6 +39,7 @@ def test_the_custom_loop_learns_digits_and_its_weights_are_restored() -> None:
     assert in_a_function < by_iterator < losses[-1]
 
 
+@pytest.mark.thorough
 def test_the_custom_loop_computes_the_same_on_one_and_three_replicas() -> None:
     one = run("custom_loop.py", "--epochs", "1", "--replicas", "1")
     three = run("custom_loop.py", "--epochs", "1", "--replicas", "3")
@@ -45,6 +47,7 @@ def test_the_custom_loop_computes_the_same_on_one_and_three_replicas() -> None:
         np.testing.assert_allclose(numbers(pattern, one), numbers(pattern, three), atol=2e-3)
 
 
+@pytest.mark.thorough
 def test_the_gan_draws_images_like_digits(tmp_path: Path) -> None:
     path = tmp_path / "digits.png"
     output = run("gan.py", "--epochs", "60", "--output", str(path))

@@ -56,7 +56,7 @@ def build(request: pytest.FixtureRequest, convnet: Any) -> Callable[[], keras.Mo
     )
 
 
-@pytest.mark.parametrize("replicas", [2, 4])
+@pytest.mark.parametrize("replicas", [2, pytest.param(4, marks=pytest.mark.thorough)])
 def test_loss_is_one_devices(build: Any, replicas: int, images: Any, train: Any) -> None:
     train(build, replicas, *images).assert_same(train(build, 0, *images))
 
@@ -121,6 +121,7 @@ def test_several_outputs_with_weights_and_metrics(images: Any, train: Any) -> No
     several.assert_same(one)
 
 
+@pytest.mark.thorough
 def test_masked_outputs_are_averaged_over_valid_entries(train: Any) -> None:
     rng = np.random.default_rng(2)
     x = rng.integers(0, 6, (26, 7))
@@ -144,6 +145,7 @@ def test_masked_outputs_are_averaged_over_valid_entries(train: Any) -> None:
     train(build, 4, x, y, **options).assert_same(train(build, 0, x, y, **options))
 
 
+@pytest.mark.thorough
 def test_an_overridden_compute_loss_sees_the_global_batch(images: Any, train: Any) -> None:
     class Centered(keras.Model):
         def __init__(self) -> None:

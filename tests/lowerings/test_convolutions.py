@@ -32,6 +32,7 @@ def test_pointwise(shape, filters, stride, padding):
     assert_close(*both(function, POINTWISE, x, w))
 
 
+@pytest.mark.thorough
 @settings(max_examples=20)
 @given(
     shape=st.tuples(
@@ -50,6 +51,7 @@ def test_weight_gradient(shape, kernel, stride, padding, block_bytes):
         assert_close(*both(function, WEIGHTS, x, w))
 
 
+@pytest.mark.thorough
 @settings(max_examples=20)
 @given(
     shape=st.tuples(st.integers(1, 3), st.integers(5, 9), st.integers(5, 9), st.integers(1, 2)),

@@ -177,6 +177,7 @@ def test_in_a_compiled_function(fn: Callable[..., jax.Array]) -> None:
     close(jax.jit(tape_grad(fn))(X, W), jax.grad(fn, (0, 1))(X, W))
 
 
+@pytest.mark.thorough
 @every_function
 def test_second_derivatives_in_a_compiled_function(fn: Callable[..., jax.Array]) -> None:
     def of_gradient(grad: Callable[..., Any]) -> Callable[..., jax.Array]:
@@ -219,6 +220,7 @@ def test_one_tape_differentiates_itself_through_everything() -> None:
         close(jax.jit(twice)(X, W), wanted, rtol=2e-4)
 
 
+@pytest.mark.thorough
 @every_function
 def test_vmap_over_a_tape(fn: Callable[..., jax.Array]) -> None:
     batch = jnp.stack([X, X + 1, X * 2])
@@ -260,6 +262,7 @@ def test_a_tape_in_a_branch_and_in_a_while_loop() -> None:
     close(fn(tape_grad(jitted)), fn(jax.grad(jitted, (0, 1))))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("compiled", [True, False])
 def test_a_tape_in_shard_map(compiled: bool) -> None:
     mesh = Mesh(np.array(jax.devices()[:2]), ("replica",))

@@ -15,6 +15,8 @@ from keras import layers
 
 from drumline.training.tape import GradientTape
 
+pytestmark = pytest.mark.thorough
+
 RNG = np.random.default_rng(5)
 X = jnp.array([0.5, -1.0, 2.0])
 

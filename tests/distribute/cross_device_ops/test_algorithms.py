@@ -58,6 +58,7 @@ def test_packing_changes_no_bit(name, replicas):
     checks.check_packs(name, replicas)
 
 
+@pytest.mark.thorough
 def test_eight_replicas():
     root = Path(__file__).resolve().parents[3]
     environment = {**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": str(root)}

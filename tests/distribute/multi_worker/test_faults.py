@@ -6,6 +6,8 @@ import pytest
 
 from tests.distribute.processes.clusters import Cluster, Ended, Run, running
 
+pytestmark = pytest.mark.thorough
+
 MEMBER = "tests.distribute.multi_worker.faulty:member"
 FAULTS = {
     "killed": {},

@@ -67,6 +67,7 @@ print("same")
     assert process.stdout.strip() == "same", process.stderr
 
 
+@pytest.mark.thorough
 def test_eagerly(one_device: Callable[..., Loop], eagerly: None) -> None:
     eager = train(mirrored(2), rows=6, batch=3, epochs=1)
     config.run_functions_eagerly(False)
