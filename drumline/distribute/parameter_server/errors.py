@@ -9,6 +9,7 @@ class ParameterServerLostError(RuntimeError):
     Attributes:
         task_index: the server's number in the cluster.
         address: where it listened.
+        reason: what was observed.
     """
 
     def __init__(self, task_index: int, address: str, reason: str) -> None:
@@ -19,6 +20,7 @@ class ParameterServerLostError(RuntimeError):
         )
         self.task_index = task_index
         self.address = address
+        self.reason = reason
 
 
 class ClosureError(RuntimeError):

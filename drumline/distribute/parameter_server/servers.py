@@ -121,7 +121,7 @@ class Servers:
         try:
             yield
         except PeerUnavailableError as error:
-            raise ParameterServerLostError(server, self.addresses[server], str(error)) from error
+            raise ParameterServerLostError(server, self.addresses[server], error.reason) from error
 
 
 def rows_of(value: np.ndarray, part: Part) -> np.ndarray:

@@ -216,7 +216,7 @@ class WorkerHandle:
                 form = answer["needs"]
                 waiting.setdefault((closure.function, repr(form)), (form, []))[1].append(closure)
             elif "failed" in answer:
-                self._ended(closure, _error_of(answer, self.index))
+                self._ended(closure, self._error_of(answer))
             else:
                 self._ended(closure, None, own)
         for (function, _), (form, held) in waiting.items():
@@ -266,13 +266,14 @@ class WorkerHandle:
         closure.result.set_value(closure.function.result(arrays))
         self._coordinator.ended(closure)
 
-
-def _error_of(answer: dict[str, Any], worker: int) -> Exception:
-    if answer["failed"] == "end":
-        return OutOfRangeError(answer["message"])
-    if answer["failed"] == "server lost":
-        return ParameterServerLostError(answer["server"], "", answer["message"])
-    return ClosureError(
-        f"A scheduled function failed on worker:{worker}: {answer['type']}: {answer['message']}\n"
-        f"{answer['traceback']}"
-    )
+    def _error_of(self, answer: dict[str, Any]) -> Exception:
+        if answer["failed"] == "end":
+            return OutOfRangeError(answer["message"])
+        if answer["failed"] == "server lost":
+            addresses = self._coordinator.strategy.servers.addresses
+            server = addresses.index(answer["address"])
+            return ParameterServerLostError(server, answer["address"], answer["reason"])
+        return ClosureError(
+            f"A scheduled function failed on worker:{self.index}: {answer['type']}: "
+            f"{answer['message']}\n{answer['traceback']}"
+        )

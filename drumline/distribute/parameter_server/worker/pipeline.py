@@ -16,7 +16,7 @@ from drumline.data.execute.pool import BufferPool
 from drumline.distribute.parameter_server.errors import OutOfRangeError, ParameterServerLostError
 from drumline.distribute.parameter_server.programs import worker_state
 from drumline.distribute.parameter_server.servers import Servers
-from drumline.distribute.parameter_server.transport import Message
+from drumline.distribute.parameter_server.transport import Message, PeerUnavailableError
 from drumline.distribute.parameter_server.worker.closure import Closure
 from drumline.distribute.parameter_server.worker.datasets import Datasets
 from drumline.distribute.parameter_server.worker.dense import DenseValues
@@ -257,13 +257,14 @@ def fail(closure: Closure, error: Exception) -> None:
     kind = "error"
     if isinstance(error, OutOfRangeError):
         kind = "end"
-    elif isinstance(error, ParameterServerLostError):
+    elif isinstance(error, (ParameterServerLostError, PeerUnavailableError)):
         kind = "server lost"
     header = {
         "failed": kind,
         "type": type(error).__name__,
         "message": str(error),
         "traceback": "".join(traceback.format_exception(error)),
-        "server": getattr(error, "task_index", None),
+        "address": getattr(error, "address", None),
+        "reason": getattr(error, "reason", None),
     }
     closure.answer.set_result((header, []))

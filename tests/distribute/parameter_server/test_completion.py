@@ -1,0 +1,31 @@
+"""How a worker says that a step has ended, or that a server is lost."""
+
+from concurrent.futures import Future
+
+from drumline.distribute.parameter_server.transport import Message, PeerUnavailableError
+from drumline.distribute.parameter_server.worker.closure import Closure
+from drumline.distribute.parameter_server.worker.pipeline import Completion
+
+
+def test_a_server_that_is_lost_before_it_has_answered_is_named():
+    closure, taken, lost = Closure("a", 0, [], []), Future(), Future()
+    Completion(closure, [], [taken, lost])
+    taken.set_result(Message({}))
+    assert not closure.answer.done()
+    lost.set_exception(PeerUnavailableError("host:1", "it was reset"))
+    header, arrays = closure.answer.result()
+    assert (header["failed"], header["address"], header["reason"]) == (
+        "server lost",
+        "host:1",
+        "it was reset",
+    )
+    assert arrays == []
+
+
+def test_a_step_has_ended_when_all_servers_have_answered():
+    closure, answers = Closure("a", 0, [], []), [Future(), Future()]
+    Completion(closure, ["result"], answers)
+    for answer in answers:
+        assert not closure.answer.done()
+        answer.set_result(Message({}))
+    assert closure.answer.result() == ({"done": True}, ["result"])
