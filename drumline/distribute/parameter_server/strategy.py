@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import math
 import weakref
@@ -92,6 +93,7 @@ class ParameterServerStrategy(Strategy):
         self.layouts: dict[str, Layout] = {}
         self._tables: set[str] = set()
         self.coordinator: Any = None
+        atexit.register(_close_if_alive, weakref.ref(self))
         self.keeper = ServersKeeper(self.servers, self.rules, self._settle)
 
     @property
