@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import keras
 import numpy as np
 
 from drumline.distribute import replica_context
@@ -145,6 +146,9 @@ class ParameterServerStrategy(Strategy):
             asked.append((part.server, self.servers.submit(part.server, "create", header, [array])))
         for server, future in asked:
             self.servers.result(server, future)
+        seed = getattr(initial, "seed", None)
+        if value is None and isinstance(seed, keras.random.SeedGenerator):
+            seed.next()  # the next variable draws other numbers, as if it had been used here
         move_to_servers(variable, layout, self.servers)
         set_owner(variable, self)
         self.layouts[layout.key] = layout

@@ -268,3 +268,12 @@ def test_gradients_of_rows_that_the_step_does_not_read_and_decay_with_exclusions
     np.testing.assert_array_equal(table.numpy()[:, 0], [1, -1, 1, 1, 0, 1, 1, 1, 1, 1])
     assert float(kept.numpy()[0]) == 1.0
     assert float(decayed.numpy()[0]) == 0.5
+
+
+def test_large_variables_that_share_a_seed_generator_differ(two):
+    strategy, _ = two
+    generator = keras.random.SeedGenerator(4)
+    initial = keras.initializers.RandomUniform(seed=generator)
+    with strategy.scope():
+        first, second = (keras.Variable(initial, shape=(20_000, 16)) for _ in range(2))
+    assert not np.array_equal(first.numpy()[:10], second.numpy()[:10])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import secrets
 import threading
@@ -69,7 +70,7 @@ class ClusterCoordinator:
         self._orders_lock = threading.Lock()
         self._background = ThreadPoolExecutor(1, thread_name_prefix="drumline coordinator")
         self._workers = [
-            WorkerHandle(self, index, _Connecting(address))
+            WorkerHandle(self, index, functools.partial(peers.connect_within, address))
             for index, address in enumerate(strategy.worker_addresses)
         ]
 
@@ -224,13 +225,3 @@ def _gate_of(strategy: ParameterServerStrategy) -> Gate:
     if strategy.synchronous:
         return Rounds(strategy.num_workers)
     return Gate() if strategy.max_staleness is None else Staleness(strategy.max_staleness)
-
-
-class _Connecting:
-    """Connects to a worker within a time."""
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-
-    def __call__(self, timeout_seconds: float) -> Connection:
-        return peers.connect_within(self._address, timeout_seconds)
