@@ -3,8 +3,9 @@
 from drumline.data import experimental
 from drumline.data.cardinality import INFINITE as INFINITE_CARDINALITY
 from drumline.data.cardinality import UNKNOWN as UNKNOWN_CARDINALITY
-from drumline.data.dataset import AUTOTUNE, Dataset
+from drumline.data.dataset import Dataset
 from drumline.data.iterator import DatasetIterator
+from drumline.data.methods.arguments import AUTOTUNE
 from drumline.data.options import OptimizationOptions, Options, ThreadingOptions
 from drumline.data.spec import TensorSpec
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from drumline.data.execute.elements import splitter
-from drumline.data.execute.lower import Lowering, fill
+from drumline.data.execute.lowering import Lowering, fill
 from drumline.data.execute.stage import Stage
 from drumline.data.options import Options
 from drumline.data.plan.buffering import Cache

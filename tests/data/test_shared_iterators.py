@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from drumline.data import Dataset, TensorSpec
-from drumline.data.execute.lower import Lowering
+from drumline.data.execute.lowering import Lowering
 
 
 def slow():

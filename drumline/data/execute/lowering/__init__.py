@@ -1,0 +1,15 @@
+"""From a plan to running stages; importing it registers the rules."""
+
+from drumline.data.execute.lowering import (
+    batches,
+    combining,
+    functions,
+    keeping,
+    ordering,
+    sources,
+)
+from drumline.data.execute.lowering.lower import Lowering, fill
+
+RULES = (batches, combining, functions, keeping, ordering, sources)
+
+__all__ = ["RULES", "Lowering", "fill"]

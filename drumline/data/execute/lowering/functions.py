@@ -1,0 +1,37 @@
+"""How users' functions run."""
+
+from __future__ import annotations
+
+from drumline.data.execute.filter_stage import FilterStage
+from drumline.data.execute.indexed import Indexed
+from drumline.data.execute.lowering.lower import Lowering
+from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
+from drumline.data.execute.map_stage import MapStage
+from drumline.data.execute.stage import Stage
+from drumline.data.execute.transforms import Mapped
+from drumline.data.execute.walk_stage import ParallelWalkStage, WalkStage
+from drumline.data.plan import function_nodes
+
+
+@indexed_as(function_nodes.Map)
+def mapped(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: Pass) -> Indexed | None:
+    if not node.function.reorderable:
+        return None
+    inner = lowering.indexed_input(node, trail, run)
+    return None if inner is None else Mapped(inner, node.function.run)
+
+
+@runs_as(function_nodes.Map)
+def map_stage(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: Pass) -> Stage:
+    source = lowering.input(node, trail, run)
+    function = node.function.run
+    if node.function.reorderable and isinstance(source, WalkStage | ParallelWalkStage):
+        walk = source if isinstance(source, WalkStage) else source.walk
+        source.close()
+        return lowering.shared(walk.then(function), node)
+    return MapStage(source, function)
+
+
+@runs_as(function_nodes.Filter)
+def filter_stage(lowering: Lowering, node: function_nodes.Filter, trail: Trail, run: Pass) -> Stage:
+    return FilterStage(lowering.input(node, trail, run), node.function.run)

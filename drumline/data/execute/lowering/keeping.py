@@ -1,0 +1,34 @@
+"""How caches and buffers run."""
+
+from __future__ import annotations
+
+from drumline.data.execute.cache_stages import FillStage, ReplayStage
+from drumline.data.execute.indexed import Indexed
+from drumline.data.execute.lowering.lower import Lowering
+from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
+from drumline.data.execute.prefetch_stage import PrefetchStage
+from drumline.data.execute.sources import Columns
+from drumline.data.execute.stage import Stage
+from drumline.data.plan import buffering
+
+
+@indexed_as(buffering.Cache)
+def cached(lowering: Lowering, node: buffering.Cache, trail: Trail, run: Pass) -> Indexed | None:
+    blocks = node.store.blocks if node.store in lowering.filled else None
+    if blocks is None or len(blocks) != 1:
+        return None
+    return Columns(blocks[0].columns, blocks[0].n, lowering.pool)
+
+
+@runs_as(buffering.Cache)
+def cache(lowering: Lowering, node: buffering.Cache, trail: Trail, run: Pass) -> Stage:
+    if node.store in lowering.filled and node.store.blocks is not None:
+        return ReplayStage(node.store.blocks)
+    # What a cache holds must not depend on the epoch in which it was filled.
+    return FillStage(lowering.input(node, trail, (0,)), node.store)
+
+
+@runs_as(buffering.Prefetch)
+def prefetch(lowering: Lowering, node: buffering.Prefetch, trail: Trail, run: Pass) -> Stage:
+    source = lowering.input(node, trail, run)
+    return PrefetchStage(source, node.size, node.spec.row_nbytes())

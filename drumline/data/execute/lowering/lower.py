@@ -1,0 +1,108 @@
+"""From a plan to running stages."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+
+from drumline.data.execute.cache_stages import CacheStore
+from drumline.data.execute.indexed import Indexed
+from drumline.data.execute.lowering.rules import Pass, Trail, random_access, stages
+from drumline.data.execute.order import Sequential
+from drumline.data.execute.pool import BufferPool
+from drumline.data.execute.ramp import MAX_ELEMENTS
+from drumline.data.execute.stage import Stage
+from drumline.data.execute.walk_stage import ParallelWalkStage, WalkStage
+from drumline.data.plan import buffering, function_nodes, ordering
+from drumline.data.plan.node import Node
+
+
+class Lowering:
+    """Makes the stages of one epoch of a plan, by the rules registered for its nodes.
+
+    What a plan yields is decided here, the same with the optimizer on or off: a chain over a
+    random-access source stays random-access, and a shuffle over it is a permutation of positions.
+
+    Attributes:
+        filled: the caches to serve elements from; others are filled on the way.
+        pool: where stages take their buffers from.
+        occurrences: for each shuffle, how many of the same seed come before it.
+    """
+
+    def __init__(self, root: Node, filled: set[CacheStore]):
+        self._root = root
+        self.filled = filled
+        self.pool = BufferPool()
+        self.occurrences = _shuffle_occurrences(root)
+
+    def stage(self, epoch: int) -> Stage:
+        """The stage that yields the plan's elements in the given epoch."""
+        return self._stage(self._root, (), (epoch,))
+
+    def input(self, node: Node, trail: Trail, run: Pass, which: int = 0) -> Stage:
+        """The stage of one of a node's inputs."""
+        return self._stage(node.inputs[which], (*trail, which), run)
+
+    def indexed(self, node: Node, trail: Trail, run: Pass) -> Indexed | None:
+        """A node's elements by position, ``None`` if they come in one order only."""
+        make = random_access.get(type(node))
+        return None if make is None else make(self, node, trail, run)
+
+    def indexed_input(self, node: Node, trail: Trail, run: Pass) -> Indexed | None:
+        """The only input's elements by position."""
+        return self.indexed(node.input, (*trail, 0), run)
+
+    def indexed_inputs(self, node: Node, trail: Trail, run: Pass) -> list[Indexed] | None:
+        """All inputs' elements by position, if all have them."""
+        parts = []
+        for which, item in enumerate(node.inputs):
+            part = self.indexed(item, (*trail, which), run)
+            if part is None:
+                return None
+            parts.append(part)
+        return parts
+
+    def shared(self, walk: WalkStage, node: Node) -> Stage:
+        """The walk on as many threads as the maps below ``node`` were given."""
+        workers = max(
+            (n.workers or 1 for n in node.walk() if isinstance(n, function_nodes.Map)), default=1
+        )
+        return ParallelWalkStage(walk, workers) if workers > 1 and walk.computes else walk
+
+    def serving(self, caches: set[CacheStore]) -> Lowering:
+        """The same lowering with more caches to serve from."""
+        inner = copy.copy(self)
+        inner.filled = self.filled | caches
+        return inner
+
+    def _stage(self, node: Node, trail: Trail, run: Pass) -> Stage:
+        indexed = self.indexed(node, trail, run)
+        if indexed is not None:
+            return self.shared(WalkStage(indexed, Sequential(indexed.length)), node)
+        return stages[type(node)](self, node, trail, run)
+
+
+def fill(plan: Node, stores: set[CacheStore]) -> None:
+    """Runs the inputs of those caches of the plan that are among ``stores`` and still empty."""
+    for node in plan.walk():
+        if isinstance(node, buffering.Cache) and node.store in stores and not node.store.full:
+            stage = Lowering(node, stores - {node.store}).stage(0)
+            while stage.next(MAX_ELEMENTS) is not None:
+                continue
+            stage.close()
+
+
+def _shuffle_occurrences(root: Node) -> dict[Trail, int]:
+    """How many shuffles of the same seed come before each: ``zip((a, a))`` gives two orders."""
+    seen: Counter[int] = Counter()
+    found: dict[Trail, int] = {}
+
+    def visit(node: Node, trail: Trail) -> None:
+        for which, item in enumerate(node.inputs):
+            visit(item, (*trail, which))
+        if isinstance(node, ordering.Shuffle):
+            found[trail] = seen[node.seed]
+            seen[node.seed] += 1
+
+    visit(root, ())
+    return found

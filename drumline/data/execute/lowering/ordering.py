@@ -1,0 +1,88 @@
+"""How order and choice run."""
+
+from __future__ import annotations
+
+from drumline._core import mix64
+from drumline.data.execute import transforms
+from drumline.data.execute.indexed import Indexed
+from drumline.data.execute.lowering.lower import Lowering, fill
+from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
+from drumline.data.execute.order import Shuffled
+from drumline.data.execute.repeat_stage import RepeatStage
+from drumline.data.execute.shard_stage import ShardStage
+from drumline.data.execute.shuffle_stage import ShuffleStage
+from drumline.data.execute.slice_stages import SkipStage, TakeStage
+from drumline.data.execute.stage import Stage
+from drumline.data.execute.walk_stage import WalkStage
+from drumline.data.plan import buffering, ordering
+
+
+@indexed_as(ordering.Take)
+def taken(lowering: Lowering, node: ordering.Take, trail: Trail, run: Pass) -> Indexed | None:
+    inner = lowering.indexed_input(node, trail, run)
+    if inner is None:
+        return None
+    return transforms.Window(inner, 0, min(node.count, inner.length))
+
+
+@indexed_as(ordering.Skip)
+def skipped(lowering: Lowering, node: ordering.Skip, trail: Trail, run: Pass) -> Indexed | None:
+    inner = lowering.indexed_input(node, trail, run)
+    if inner is None:
+        return None
+    start = min(node.count, inner.length)
+    return transforms.Window(inner, start, inner.length - start)
+
+
+@indexed_as(ordering.Shard)
+def sharded(lowering: Lowering, node: ordering.Shard, trail: Trail, run: Pass) -> Indexed | None:
+    inner = lowering.indexed_input(node, trail, run)
+    if inner is None:
+        return None
+    return transforms.Strided(inner, node.index, node.num_shards)
+
+
+@runs_as(ordering.Take)
+def take(lowering: Lowering, node: ordering.Take, trail: Trail, run: Pass) -> Stage:
+    return TakeStage(lowering.input(node, trail, run), node.count)
+
+
+@runs_as(ordering.Skip)
+def skip(lowering: Lowering, node: ordering.Skip, trail: Trail, run: Pass) -> Stage:
+    return SkipStage(lowering.input(node, trail, run), node.count)
+
+
+@runs_as(ordering.Shard)
+def shard(lowering: Lowering, node: ordering.Shard, trail: Trail, run: Pass) -> Stage:
+    return ShardStage(lowering.input(node, trail, run), node.num_shards, node.index)
+
+
+@runs_as(ordering.Shuffle)
+def shuffle(lowering: Lowering, node: ordering.Shuffle, trail: Trail, run: Pass) -> Stage:
+    key = mix64(node.seed, lowering.occurrences[trail])
+    if node.reshuffle:
+        for part in run:
+            key = mix64(key, part)
+    indexed = lowering.indexed(node.input, (*trail, 0), run)
+    if indexed is not None:
+        return WalkStage(indexed, Shuffled(indexed.length, node.buffer_size, key))
+    source = lowering.input(node, trail, run)
+    return ShuffleStage(source, node.buffer_size, key, node.spec, lowering.pool)
+
+
+@runs_as(ordering.Repeat)
+def repeat(lowering: Lowering, node: ordering.Repeat, trail: Trail, run: Pass) -> Stage:
+    stores = [inner.store for inner in node.walk() if isinstance(inner, buffering.Cache)]
+
+    def make(number: int, caches: list[bool] | None) -> tuple[Stage, list[bool]]:
+        if caches is None:
+            # The epoch decides for the first pass; later ones profit from what it filled.
+            caches = [
+                store in lowering.filled or (number > 0 and store.blocks is not None)
+                for store in stores
+            ]
+        served = {store for store, serve in zip(stores, caches, strict=True) if serve}
+        fill(node, served)
+        return lowering.serving(served).input(node, trail, (*run, number)), caches
+
+    return RepeatStage(make, node.count)

@@ -1,0 +1,26 @@
+"""How sources run."""
+
+from __future__ import annotations
+
+from drumline.data.execute.generator_stage import GeneratorStage
+from drumline.data.execute.indexed import Indexed
+from drumline.data.execute.lowering.lower import Lowering
+from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
+from drumline.data.execute.sources import Columns, Integers
+from drumline.data.execute.stage import Stage
+from drumline.data.plan import sources
+
+
+@indexed_as(sources.Range)
+def integers(lowering: Lowering, node: sources.Range, trail: Trail, run: Pass) -> Indexed:
+    return Integers(node.start, node.step, node.length, node.dtype)
+
+
+@indexed_as(sources.Slices)
+def slices(lowering: Lowering, node: sources.Slices, trail: Trail, run: Pass) -> Indexed:
+    return Columns(node.columns, node.length, lowering.pool)
+
+
+@runs_as(sources.Generator)
+def generator(lowering: Lowering, node: sources.Generator, trail: Trail, run: Pass) -> Stage:
+    return GeneratorStage(node.factory, node.spec, node.label)

@@ -1,0 +1,30 @@
+"""Checks of arguments that many methods take."""
+
+from __future__ import annotations
+
+import operator
+import os
+from typing import Any, Final
+
+AUTOTUNE: Final = -1
+"""Leaves a number (of threads, of buffered elements) to drumline, as ``tf.data.AUTOTUNE``."""
+
+
+def count_of(value: Any, operation: str, name: str, least: int) -> int:
+    """``value`` as an integer of at least ``least``; errors name the method and the argument."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{operation}: {name} must be an integer, got {value!r:.40}") from None
+    if number < least:
+        raise ValueError(f"{operation}: {name} must be at least {least}, got {number}")
+    return number
+
+
+def workers_of(num_parallel_calls: int | None) -> int | None:
+    """The number of threads meant, ``None`` if it was left open."""
+    if num_parallel_calls is None:
+        return None
+    if num_parallel_calls == AUTOTUNE:
+        return os.cpu_count() or 1
+    return count_of(num_parallel_calls, "map", "num_parallel_calls", least=1)

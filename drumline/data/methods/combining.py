@@ -1,0 +1,61 @@
+"""Methods that put datasets together."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any, Self
+
+from drumline.data.methods.planned import Planned
+from drumline.data.options import Options
+from drumline.data.plan import combining
+from drumline.data.spec import ElementSpec, merge_leaf
+from drumline.data.structure import flatten
+
+
+class Combining(Planned):
+    """What makes one dataset of several, and ``enumerate``."""
+
+    @classmethod
+    def zip(cls, *datasets: Any) -> Self:
+        """Elements at the same position side by side; ends with the shortest.
+
+        Args:
+            datasets: datasets, or one nested structure of datasets, whose shape elements take.
+        """
+        given = datasets[0] if len(datasets) == 1 else tuple(datasets)
+        leaves, structure = flatten(given)
+        for leaf in leaves:
+            if not isinstance(leaf, Planned):
+                raise TypeError(f"zip takes datasets, got {type(leaf).__name__}")
+        if not leaves:
+            raise ValueError("zip needs at least one dataset")
+        options = functools.reduce(Options.merged, (dataset._options for dataset in leaves))
+        return cls(combining.Zip(tuple(d._plan for d in leaves), structure), options)
+
+    def enumerate(self, start: int = 0) -> Self:
+        """Pairs ``(number, element)`` with int64 numbers from ``start``."""
+        return self._with(combining.Enumerate((self._plan,), operator.index(start)))
+
+    def concatenate(self, dataset: Planned) -> Self:
+        """This dataset's elements, then the other's.
+
+        Raises:
+            TypeError: structures, dtypes or ranks differ.
+        """
+        spec = merged_spec(self._plan.spec, dataset._plan.spec)
+        options = self._options.merged(dataset._options)
+        return type(self)(combining.Concatenate((self._plan, dataset._plan), spec), options)
+
+
+def merged_spec(first: ElementSpec, second: ElementSpec) -> ElementSpec:
+    """The narrowest spec of elements of both."""
+    if first.structure == second.structure:
+        leaves = [merge_leaf(a, b) for a, b in zip(first.leaves, second.leaves, strict=True)]
+        found = [leaf for leaf in leaves if leaf is not None]
+        if len(found) == len(leaves):
+            return first.with_leaves(found)
+    raise TypeError(
+        f"concatenate: elements must have the same structure, dtypes and ranks; the first has "
+        f"{first.tree()}, the second {second.tree()}"
+    )

@@ -1,0 +1,63 @@
+"""Methods that take a function of an element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+
+from drumline.data.epochs import first_element
+from drumline.data.functions.build import build
+from drumline.data.functions.user_function import UserFunction
+from drumline.data.methods.arguments import workers_of
+from drumline.data.methods.planned import Planned
+from drumline.data.plan import function_nodes
+from drumline.data.spec import TensorSpec
+
+
+class Functions(Planned):
+    """What applies users' functions."""
+
+    def map(
+        self,
+        map_func: Callable[..., Any],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+    ) -> Self:
+        """Applies a function to every element; a tuple is spread over its arguments.
+
+        The function is traced now and compiled for blocks of elements. One that cannot be traced,
+        or depends on outside state, runs as Python with numpy leaves; ``explain()`` says why.
+
+        Args:
+            map_func: takes an element, returns a nested structure of arrays.
+            num_parallel_calls: threads, or ``AUTOTUNE``; by default compiled functions are
+                parallelized by the optimizer and Python functions run in order.
+            deterministic: accepted as in ``tf.data``; results always come in order, which either
+                value allows.
+
+        Raises:
+            Exception: what the function itself raises for the first element. For a later element
+                it is raised when that element's turn comes, with the index in a note.
+        """
+        if deterministic not in (None, True, False):
+            raise TypeError(f"map: deterministic must be a bool or None, got {deterministic!r}")
+        workers = workers_of(num_parallel_calls)
+        plan = self._plan
+        built = build(map_func, "map", plan.spec, lambda: first_element(plan), workers or 1)
+        label = UserFunction(map_func, "map").name
+        return self._with(function_nodes.Map((plan,), built, label, workers))
+
+    def filter(self, predicate: Callable[..., Any]) -> Self:
+        """The elements for which ``predicate`` returns true.
+
+        Raises:
+            TypeError: it does not return one bool.
+        """
+        plan = self._plan
+        built = build(predicate, "filter", plan.spec, lambda: first_element(plan), 1)
+        label = UserFunction(predicate, "filter").name
+        if built.spec.leaves != (TensorSpec((), np.bool_),) or built.spec.structure.kind != "leaf":
+            raise TypeError(f"filter({label}) must return one bool, it returns {built.spec.tree()}")
+        return self._with(function_nodes.Filter((plan,), built, label))

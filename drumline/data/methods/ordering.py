@@ -1,0 +1,68 @@
+"""Methods that choose and order elements."""
+
+from __future__ import annotations
+
+import operator
+import random
+from typing import Self
+
+from drumline.data.methods.arguments import count_of
+from drumline.data.methods.planned import Planned
+from drumline.data.plan import ordering
+
+
+class Ordering(Planned):
+    """What decides which elements come, and when."""
+
+    def shuffle(
+        self, buffer_size: int, seed: int | None = None, reshuffle_each_iteration: bool = True
+    ) -> Self:
+        """Draws each element at random from a buffer of the next ``buffer_size``.
+
+        Over a random-access source the buffer holds positions, not elements.
+
+        Args:
+            buffer_size: in elements; one at least as large as the dataset gives a uniform order.
+            seed: the order depends on it and on the epoch. ``None`` draws one now, from Python's
+                ``random``, which ``keras.utils.set_random_seed`` seeds.
+            reshuffle_each_iteration: whether each epoch (and each pass of a ``repeat``) differs.
+        """
+        size = count_of(buffer_size, "shuffle", "buffer_size", least=1)
+        drawn = random.getrandbits(63) if seed is None else operator.index(seed) % 2**64
+        reshuffle = True if reshuffle_each_iteration is None else bool(reshuffle_each_iteration)
+        return self._with(ordering.Shuffle((self._plan,), size, drawn, reshuffle))
+
+    def repeat(self, count: int | None = None) -> Self:
+        """``count`` passes over the dataset; ``None`` or -1 never ends."""
+        number = None if count is None else count_of(count, "repeat", "count", least=-1)
+        return self._with(ordering.Repeat((self._plan,), None if number == -1 else number))
+
+    def take(self, count: int) -> Self:
+        """The first ``count`` elements, -1 for all; nothing past them is ever read."""
+        number = count_of(count, "take", "count", least=-1)
+        return self if number == -1 else self._with(ordering.Take((self._plan,), number))
+
+    def skip(self, count: int) -> Self:
+        """All but the first ``count`` elements; -1 leaves none."""
+        number = count_of(count, "skip", "count", least=-1)
+        if number == -1:
+            return self._with(ordering.Take((self._plan,), 0))
+        return self._with(ordering.Skip((self._plan,), number))
+
+    def shard(self, num_shards: int, index: int) -> Self:
+        """Every ``num_shards``-th element, from the one at ``index`` on: one worker's share.
+
+        Shard before a ``shuffle``, so that the shards are disjoint, and before what costs much.
+        ``experimental.SHARD_HINT`` for both lets a strategy of several processes shard here
+        (`AutoShardPolicy.HINT`); without one nothing is left out.
+
+        Raises:
+            ValueError: ``num_shards`` is not positive, or ``index`` is not below it.
+        """
+        if num_shards == index == ordering.SHARD_HINT:
+            return self._with(ordering.Shard((self._plan,), num_shards, index))
+        number = count_of(num_shards, "shard", "num_shards", least=1)
+        position = count_of(index, "shard", "index", least=0)
+        if position >= number:
+            raise ValueError(f"shard: index must be between 0 and {number - 1}, got {position}")
+        return self._with(ordering.Shard((self._plan,), number, position))
