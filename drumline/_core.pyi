@@ -114,6 +114,75 @@ class DistinctRows:
     ) -> None:
         """Copy `src` to ``table[ids[start : start + len(src)]]``; otherwise as `gather`."""
 
+class TableRows:
+    """Rows of a table that are read, checked once; one may be there twice."""
+
+    def __new__(cls, ids: npt.NDArray[np.int32] | npt.NDArray[np.int64], rows: int) -> TableRows:
+        """Choose rows of tables that have `rows` of them; `ids` is copied.
+
+        Raises:
+            IndexError: if an id does not lie in ``[0, rows)``.
+            TypeError: if `ids` has another dtype or number of dimensions.
+            ValueError: if `ids` is not contiguous.
+        """
+
+    def __len__(self) -> int: ...
+
+def read_rows(
+    readings: Sequence[tuple[npt.NDArray[np.uint8], TableRows, npt.NDArray[np.uint8]]],
+) -> None:
+    """Copy rows of tables, given as bytes: for each table which rows, and where to.
+
+    The caller must not write a table from another thread meanwhile. Large copies run on all cores.
+
+    Raises:
+        TypeError: if an array is no 2-dimensional one of bytes.
+        ValueError: if one is not contiguous, of another shape, read-only or shares memory.
+    """
+
+_Floats = npt.NDArray[np.float32]
+
+class UpdateRule:
+    """A Keras optimizer's update of float32 arrays in place, each operation rounded as IEEE 754 says.
+
+    Rules and constants: ``sgd``: none; ``momentum``: the momentum, and 1 for Nesterov's;
+    ``adagrad``: epsilon; ``adam``: beta 1, beta 2, epsilon, 1 for AMSGrad; ``rmsprop``: rho, the
+    momentum, epsilon, 1 if centered; ``ftrl``: the learning rate's power, l1, l2, l2 shrinkage,
+    beta. Slots have Keras's order.
+
+    The caller must not use the arrays from another thread during a method. Large updates run on
+    all cores.
+    """
+
+    def __new__(cls, name: str, constants: Sequence[float]) -> UpdateRule:
+        """Raises ValueError if there is no such rule with as many constants."""
+
+    @property
+    def slots(self) -> int:
+        """How many arrays there are beside the value."""
+
+    def update_rows(
+        self,
+        updates: Sequence[tuple[Sequence[_Floats], DistinctRows, _Floats, int]],
+        learning_rate: float,
+    ) -> None:
+        """Update rows of tables. Nothing is changed if an argument is refused.
+
+        Args:
+            updates: for each table its value and slots of shape ``(rows, width)``, the rows, their
+                gradient of shape ``(number, width)``, and how many updates there were before.
+            learning_rate: of all of them.
+
+        Raises:
+            TypeError: if an array is no 2-dimensional one of float32.
+            ValueError: if one is not contiguous, of another shape, read-only or shares memory.
+        """
+
+    def update_whole(
+        self, updates: Sequence[tuple[Sequence[_Floats], _Floats, int]], learning_rate: float
+    ) -> None:
+        """Update 1-dimensional arrays whole; otherwise as `update_rows`."""
+
 class ShuffleIndices:
     """The order in which tf.data's shuffle buffer emits the rows of an input.
 

@@ -6,6 +6,9 @@ pub mod large_buffers;
 pub mod rng;
 pub mod rows;
 pub mod shuffle;
+pub mod span;
+pub mod tables;
+pub mod update_rules;
 pub mod xla;
 
 #[cfg(feature = "python")]

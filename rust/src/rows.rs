@@ -35,7 +35,7 @@ impl DistinctRows {
             positions.push(row);
         }
         if !ascending {
-            check_distinct(&positions)?;
+            check_distinct(&positions, rows)?;
         }
         Ok(Self { positions, rows })
     }
@@ -48,6 +48,11 @@ impl DistinctRows {
     /// How many rows the table has.
     pub fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// The numbers of the rows.
+    pub fn positions(&self) -> &[usize] {
+        &self.positions
     }
 
     /// Copies the table's rows at some of the positions to `out`, one after another.
@@ -109,10 +114,43 @@ impl Address {
     }
 }
 
-fn check_distinct(positions: &[usize]) -> Result<(), BadRow> {
+/// Positions of rows in a table, all within it; one may be there twice.
+pub fn checked(ids: impl Iterator<Item = i64>, rows: usize) -> Result<Vec<usize>, BadRow> {
+    let mut positions = Vec::with_capacity(ids.size_hint().0);
+    for (position, value) in ids.enumerate() {
+        if value as u64 >= rows as u64 {
+            return Err(BadRow::Outside { position, value });
+        }
+        positions.push(value as usize);
+    }
+    Ok(positions)
+}
+
+/// A bit per row is quicker than a hash table, unless there are so many that they leave the cache.
+const MOST_BITS: usize = 1 << 21;
+
+fn check_distinct(positions: &[usize], rows: usize) -> Result<(), BadRow> {
+    if rows <= MOST_BITS && rows / 256 <= positions.len() {
+        let mut bits = vec![0_u64; rows.div_ceil(64)];
+        return first_repeated(positions, |_, row| {
+            let (word, bit) = (&mut bits[row / 64], 1 << (row % 64));
+            let is_new = *word & bit == 0;
+            *word |= bit;
+            is_new
+        });
+    }
     let mut seen = RowSet::with_capacity(positions.len());
+    first_repeated(positions, |position, row| {
+        seen.insert(row, position as u32) == position as u32
+    })
+}
+
+fn first_repeated(
+    positions: &[usize],
+    mut is_new: impl FnMut(usize, usize) -> bool,
+) -> Result<(), BadRow> {
     for (position, &row) in positions.iter().enumerate() {
-        if seen.insert(row, position as u32) != position as u32 {
+        if !is_new(position, row) {
             let value = row as i64;
             return Err(BadRow::Repeated { position, value });
         }

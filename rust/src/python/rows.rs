@@ -10,7 +10,10 @@ use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 
 /// Different rows of a table, checked once.
 #[pyclass(frozen, module = "drumline._core")]
-pub struct DistinctRows(rows::DistinctRows);
+pub struct DistinctRows(pub(super) rows::DistinctRows);
+
+/// They are checked in less time than it may take to get the GIL back.
+const FEW_IDS: usize = 1 << 14;
 
 type Bytes<'a, 'py> = &'a Bound<'py, PyArray2<u8>>;
 
@@ -20,9 +23,10 @@ impl DistinctRows {
     fn new(ids: &Bound<'_, PyAny>, rows: usize) -> PyResult<Self> {
         let py = ids.py();
         let ids = integers(ids, "ids")?;
-        py.detach(|| rows::DistinctRows::new(ids.into_iter(), rows))
-            .map(Self)
-            .map_err(|bad| bad_row(bad, 0, rows as i64))
+        let few = ids.len() < FEW_IDS;
+        let make = || rows::DistinctRows::new(ids.into_iter(), rows);
+        let made = if few { make() } else { py.detach(make) };
+        made.map(Self).map_err(|bad| bad_row(bad, 0, rows as i64))
     }
 
     fn __len__(&self) -> usize {
@@ -139,7 +143,7 @@ pub fn unique_ids<'py>(
 }
 
 /// A copy of 32-bit or 64-bit integers.
-fn integers(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<i64>> {
+pub(super) fn integers(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<i64>> {
     if value.cast::<PyArray1<i32>>().is_ok() {
         let array = contiguous::<i32, Ix1>(value, name, "1-dimensional int32")?;
         let start = array.data();
@@ -159,7 +163,7 @@ fn bytes<'a, 'py>(value: &'a Bound<'py, PyAny>, name: &str) -> PyResult<Bytes<'a
     contiguous::<u8, Ix2>(value, name, "2-dimensional uint8")
 }
 
-fn bad_row(bad: BadRow, first: i64, end: i64) -> PyErr {
+pub(super) fn bad_row(bad: BadRow, first: i64, end: i64) -> PyErr {
     match bad {
         BadRow::Outside { position, value } => PyIndexError::new_err(format!(
             "ids[{position}] is {value}; an id lies in [{first}, {end})"
@@ -172,14 +176,14 @@ fn bad_row(bad: BadRow, first: i64, end: i64) -> PyErr {
 
 /// A pointer that a closure may take along without the GIL.
 #[derive(Clone, Copy)]
-struct Pointer(*mut u8);
+pub(super) struct Pointer(pub(super) *mut u8);
 
-// SAFETY: it is only used by `DistinctRows`, whose contract keeps the memory alive meanwhile.
+// SAFETY: whoever makes one keeps the memory alive while it is used.
 unsafe impl Send for Pointer {}
 unsafe impl Sync for Pointer {}
 
 impl Pointer {
-    fn get(self) -> *mut u8 {
+    pub(super) fn get(self) -> *mut u8 {
         self.0
     }
 }
