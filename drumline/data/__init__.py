@@ -6,13 +6,14 @@ from drumline.data.cardinality import UNKNOWN as UNKNOWN_CARDINALITY
 from drumline.data.dataset import Dataset
 from drumline.data.iterator import DatasetIterator
 from drumline.data.methods.arguments import AUTOTUNE
-from drumline.data.options import OptimizationOptions, Options, ThreadingOptions
+from drumline.data.options import AutotuneOptions, OptimizationOptions, Options, ThreadingOptions
 from drumline.data.spec import TensorSpec
 
 __all__ = [
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
+    "AutotuneOptions",
     "Dataset",
     "DatasetIterator",
     "OptimizationOptions",

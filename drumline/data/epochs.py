@@ -9,7 +9,9 @@ import numpy as np
 
 from drumline.data.execute.elements import splitter
 from drumline.data.execute.lowering import Lowering, fill
+from drumline.data.execute.runtime import Runtime
 from drumline.data.execute.stage import Stage
+from drumline.data.observe.observation import Observation
 from drumline.data.options import Options
 from drumline.data.plan.buffering import Cache
 from drumline.data.plan.node import Node
@@ -22,8 +24,9 @@ from drumline.data.spec import STRING
 class Epochs:
     """A plan, rewritten once, ready to be started for any epoch."""
 
-    def __init__(self, plan: Node, options: Options):
+    def __init__(self, plan: Node, options: Options, observation: Observation | None = None):
         self.plan = plan
+        self.runtime = Runtime(options, observation)
         self.optimized = optimize(resolve_shard_hints(plan, 1, 0), options)
 
     def fingerprint(self) -> str:
@@ -45,7 +48,7 @@ class Epochs:
             caches = [store.blocks is not None for store in stores]
         filled = {store for store, serve in zip(stores, caches, strict=True) if serve}
         fill(self.optimized, filled)
-        return Lowering(self.optimized, filled).stage(epoch), caches
+        return Lowering(self.optimized, filled, self.runtime).stage(epoch), caches
 
 
 def first_element(plan: Node) -> Any:

@@ -1,7 +1,15 @@
 """Names that guides write as ``tf.data.experimental``."""
 
 from drumline.data.auto_shard_policy import AutoShardPolicy
-from drumline.data.options import DistributeOptions, OptimizationOptions
+from drumline.data.observe.statistics import Statistics
+from drumline.data.options import AutotuneOptions, DistributeOptions, OptimizationOptions
 from drumline.data.plan.ordering import SHARD_HINT
 
-__all__ = ["SHARD_HINT", "AutoShardPolicy", "DistributeOptions", "OptimizationOptions"]
+__all__ = [
+    "SHARD_HINT",
+    "AutoShardPolicy",
+    "AutotuneOptions",
+    "DistributeOptions",
+    "OptimizationOptions",
+    "Statistics",
+]

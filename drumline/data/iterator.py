@@ -47,6 +47,11 @@ class DatasetIterator(Generic[T]):
         self._before: State = self._stage.state()
         self._ended = False
 
+    @property
+    def stage(self) -> Stage:
+        """The running plan."""
+        return self._stage
+
     def __iter__(self) -> DatasetIterator[T]:
         return self
 

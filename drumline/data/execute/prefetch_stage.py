@@ -38,6 +38,8 @@ class PrefetchStage(Stage):
         row_nbytes: estimated bytes of an element.
     """
 
+    threaded = True
+
     def __init__(self, source: Stage, size: int | None, row_nbytes: int):
         self.source = source
         self.size = size
@@ -75,6 +77,10 @@ class PrefetchStage(Stage):
         self._producer.position = self.source.state()
         self.advance(state.get("used", 0))
 
+    def queue(self) -> tuple[int, int]:
+        left = 0 if self._current is None else self._current.events - self._used
+        return self._producer.held + left, self._producer.room
+
     def inputs(self) -> Sequence[Stage]:
         return [self.source]
 
@@ -90,10 +96,10 @@ class _Producer:
     def __init__(self, source: Stage, room: int, row_nbytes: int):
         self.position = source.state()
         self._source = source
-        self._room = room
+        self.room = room
         self._ramp = Ramp(row_nbytes)
         self._ready: deque[tuple[State, Block]] = deque()
-        self._held = 0
+        self.held = 0
         self._ended = False
         self._failure: BaseException | None = None
         self._stopping = False
@@ -113,7 +119,7 @@ class _Producer:
                 self._changed.wait()
             if self._ready:
                 entry = self._ready.popleft()
-                self._held -= entry[1].events
+                self.held -= entry[1].events
                 self._changed.notify_all()
                 return entry
             if self._failure is not None:
@@ -153,7 +159,7 @@ class _Producer:
                     if block is None:
                         break
                     self._ready.append((self.position, block))
-                    self._held += block.events
+                    self.held += block.events
                     self.position = after
                     self._changed.notify_all()
         except BaseException as failure:
@@ -171,6 +177,6 @@ class _Producer:
 
     def _wait_for_room(self) -> int:
         with self._changed:
-            while not self._stopping and self._held >= self._room:
+            while not self._stopping and self.held >= self.room:
                 self._changed.wait()
-            return 0 if self._stopping else self._room - self._held
+            return 0 if self._stopping else self.room - self.held

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from drumline.data.execute.block import Block
+from drumline.data.observe.meter import Meter
 
 State = dict[str, Any]
 """A JSON-able description of a position in a stream."""
@@ -37,6 +38,15 @@ class Stage(Described):
     granule: int = 1
     """The number of elements that is cheapest to ask for at once (or a multiple of it)."""
 
+    threaded: bool = False
+    """Whether a thread of its own pulls from its inputs."""
+
+    workers: int = 0
+    """How many threads or processes compute for it beside the one that pulls from it."""
+
+    meter: Meter | None = None
+    """What measures it while the dataset is observed."""
+
     def next(self, limit: int) -> Block | None:
         """The next block, at least one and at most ``limit`` positions; ``None`` at the end."""
         raise NotImplementedError
@@ -56,6 +66,10 @@ class Stage(Described):
             if block is None:
                 return
             count -= block.events
+
+    def queue(self) -> tuple[int, int] | None:
+        """How much was made ahead and how much may be, ``None`` for a stage without a queue."""
+        return None
 
     def inputs(self) -> Sequence[Stage]:
         """The stages this one pulls from."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections import deque
 from collections.abc import Sequence
@@ -130,7 +131,10 @@ class ParallelWalkStage(Stage):
         return block
 
     def _submit(self, index: Index, start: int, first: bool = False) -> None:
-        entry = (index, start, self._pool.submit(self.walk.evaluate, index, start))
+        evaluate = self.walk.evaluate
+        if self.meter is not None:
+            evaluate = functools.partial(self.meter.task, evaluate)
+        entry = (index, start, self._pool.submit(evaluate, index, start))
         if first:
             self._ahead.appendleft(entry)
         else:
@@ -147,6 +151,10 @@ class ParallelWalkStage(Stage):
 
     def advance(self, count: int) -> None:
         self.restore({"position": self._position + count})
+
+    def queue(self) -> tuple[int, int]:
+        ready = sum(future.done() for _, _, future in self._ahead) + (self._current is not None)
+        return ready, self.workers + 1
 
     def parts(self) -> Sequence[Described]:
         return [self.walk]

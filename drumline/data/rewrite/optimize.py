@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
 from drumline.data.rewrite.auto_prefetch import auto_prefetch
@@ -10,15 +12,24 @@ from drumline.data.rewrite.map_parallelization import map_parallelization
 from drumline.data.rewrite.push_shard import push_shard
 from drumline.data.rewrite.push_take_skip import push_take_skip
 
+Rule = Callable[[Node], Node]
+
 
 def optimize(plan: Node, options: Options) -> Node:
     """The plan as it runs: the same elements, sooner.
 
     Every rule keeps the order in which shuffles occur in the tree, since their keys follow from it.
     """
-    if not options.experimental_optimization.apply_default_optimizations:
-        return plan
-    for rule in (drop_noops, push_take_skip, push_shard, drop_noops):
-        plan = rule(plan)
-    plan = map_parallelization(plan, options.threading.private_threadpool_size)
-    return auto_prefetch(plan)
+    threads = options.threading.private_threadpool_size
+    rules: tuple[tuple[str, Rule], ...] = (
+        ("noop_elimination", drop_noops),
+        ("take_skip_pushdown", push_take_skip),
+        ("shard_pushdown", push_shard),
+        ("noop_elimination", drop_noops),
+        ("map_parallelization", lambda node: map_parallelization(node, threads)),
+        ("inject_prefetch", auto_prefetch),
+    )
+    for name, rule in rules:
+        if options.experimental_optimization.applies(name):
+            plan = rule(plan)
+    return plan

@@ -11,6 +11,7 @@ from drumline.data.execute.lowering.rules import Pass, Trail, random_access, sta
 from drumline.data.execute.order import Sequential
 from drumline.data.execute.pool import BufferPool
 from drumline.data.execute.ramp import MAX_ELEMENTS
+from drumline.data.execute.runtime import Runtime
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.walk_stage import ParallelWalkStage, WalkStage
 from drumline.data.plan import buffering, function_nodes, ordering
@@ -26,12 +27,14 @@ class Lowering:
     Attributes:
         filled: the caches to serve elements from; others are filled on the way.
         pool: where stages take their buffers from.
+        runtime: the options that hold, and who observes the stages.
         occurrences: for each shuffle, how many of the same seed come before it.
     """
 
-    def __init__(self, root: Node, filled: set[CacheStore]):
+    def __init__(self, root: Node, filled: set[CacheStore], runtime: Runtime | None = None):
         self._root = root
         self.filled = filled
+        self.runtime = runtime if runtime is not None else Runtime()
         self.pool = BufferPool()
         self.occurrences = _shuffle_occurrences(root)
 
@@ -78,8 +81,10 @@ class Lowering:
     def _stage(self, node: Node, trail: Trail, run: Pass) -> Stage:
         indexed = self.indexed(node, trail, run)
         if indexed is not None:
-            return self.shared(WalkStage(indexed, Sequential(indexed.length)), node)
-        return stages[type(node)](self, node, trail, run)
+            stage = self.shared(WalkStage(indexed, Sequential(indexed.length)), node)
+        else:
+            stage = stages[type(node)](self, node, trail, run)
+        return self.runtime.made(stage, node.name, trail)
 
 
 def fill(plan: Node, stores: set[CacheStore]) -> None:

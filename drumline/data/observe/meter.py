@@ -1,0 +1,179 @@
+"""What one running stage did, counted as it runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+Clock = Callable[[], float]
+
+BUCKETS = tuple(2.0**exponent for exponent in range(-20, 7))
+"""Upper bounds, in seconds, of the histogram of calls: about a microsecond to a minute."""
+
+
+@dataclasses.dataclass
+class Counts:
+    """Sums since a stage was made; the difference of two is what happened between them.
+
+    Attributes:
+        calls: how often blocks were asked for.
+        elements: elements delivered; an error in an element's place counts as one.
+        nbytes: bytes of these elements' leaves.
+        seconds: in the stage itself, without the stages it pulls from. For a stage that makes
+            elements ahead, this is how long its consumer waited.
+        work_seconds: in tasks that other threads or processes did for the stage, summed over them.
+        work_cpu_seconds: processor time of these tasks.
+        tasks: how many they were.
+        queue_fill: sum over calls of how full the queue was, 0 to 1.
+        queue_empty: how many calls found it empty.
+    """
+
+    calls: int = 0
+    elements: int = 0
+    nbytes: int = 0
+    seconds: float = 0.0
+    work_seconds: float = 0.0
+    work_cpu_seconds: float = 0.0
+    tasks: int = 0
+    queue_fill: float = 0.0
+    queue_empty: int = 0
+
+    def since(self, before: Self) -> Self:
+        """What was added after ``before``."""
+        fields = dataclasses.fields(self)
+        changes = {f.name: getattr(self, f.name) - getattr(before, f.name) for f in fields}
+        return type(self)(**changes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """A call, for a trace: seconds of the clock, and the thread it ran in."""
+
+    name: str
+    thread: str
+    start: float
+    seconds: float
+    elements: int
+
+
+class _Frames(threading.local):
+    """For each meter that is running in a thread, the seconds spent in the stages it called."""
+
+    def __init__(self) -> None:
+        self.inner: list[float] = []
+
+
+_frames = _Frames()
+
+
+class Meter:
+    """Counts of one operation of a plan, over all the stages that it runs as.
+
+    Args:
+        name: the operation's.
+        trail: where in the plan it stands.
+        clock: seconds.
+        events: where calls are noted one by one, ``None`` not to.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        trail: tuple[int, ...],
+        clock: Clock = time.perf_counter,
+        events: deque[Event] | None = None,
+    ):
+        self.name = name
+        self.trail = trail
+        self.counts = Counts()
+        self.histogram = [0] * (len(BUCKETS) + 1)
+        self._clock = clock
+        self._events = events
+        self._lock = threading.Lock()
+
+    def call(self, pull: Callable[[int], Any], limit: int) -> Any:
+        """``pull(limit)``, which returns a block or ``None``, measured."""
+        inner = _frames.inner
+        inner.append(0.0)
+        block = None
+        started = self._clock()
+        try:
+            block = pull(limit)
+            return block
+        finally:
+            elapsed = self._clock() - started
+            own = elapsed - inner.pop()
+            if inner:
+                inner[-1] += elapsed
+            self._add(started, own, elapsed, block)
+
+    def _add(self, started: float, own: float, elapsed: float, block: Any) -> None:
+        counts = self.counts
+        counts.calls += 1
+        counts.seconds += own
+        self.histogram[bucket(own)] += 1
+        elements = 0
+        if block is not None:
+            elements = block.events
+            counts.elements += elements
+            counts.nbytes += sum(map(nbytes_of, block.columns))
+        self._note(started, elapsed, elements)
+
+    def task(self, work: Callable[..., Any], *args: Any) -> Any:
+        """``work(*args)``, done for the stage by another thread, measured."""
+        started, cpu = self._clock(), time.thread_time()
+        try:
+            return work(*args)
+        finally:
+            elapsed = self._clock() - started
+            spent = time.thread_time() - cpu
+            with self._lock:
+                self.counts.work_seconds += elapsed
+                self.counts.work_cpu_seconds += spent
+                self.counts.tasks += 1
+            self._note(started, elapsed, 0)
+
+    def queue(self, filled: int, room: int) -> None:
+        """Notes how full the stage's queue was when it was asked."""
+        self.counts.queue_fill += min(1.0, filled / max(1, room))
+        self.counts.queue_empty += filled == 0
+
+    def _note(self, started: float, elapsed: float, elements: int) -> None:
+        if self._events is not None:
+            thread = threading.current_thread().name
+            self._events.append(Event(self.name, thread, started, elapsed, elements))
+
+    def snapshot(self) -> Counts:
+        """The counts as they are now."""
+        with self._lock:
+            return dataclasses.replace(self.counts)
+
+
+def bucket(seconds: float) -> int:
+    """Which bucket of ``BUCKETS`` a duration belongs to; the last one has no upper bound."""
+    if seconds <= BUCKETS[0]:
+        return 0
+    mantissa, exponent = math.frexp(seconds)
+    power = exponent - 1 if mantissa == 0.5 else exponent
+    return min(len(BUCKETS), power + 20)
+
+
+def nbytes_of(column: np.ndarray | Sequence[Any]) -> int:
+    """Bytes of a column's elements; of objects, those of what they hold."""
+    if isinstance(column, np.ndarray) and column.dtype != object:
+        return column.nbytes
+    return sum(_nbytes_of_object(item) for item in np.asarray(column, object).flat)
+
+
+def _nbytes_of_object(item: Any) -> int:
+    size = getattr(item, "nbytes", None)
+    if size is None:
+        size = len(item) if isinstance(item, bytes | str) else 8
+    return int(size)

@@ -1,0 +1,57 @@
+"""Measuring the stages of a dataset as they run."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING
+
+from drumline.data.observe.meter import Clock, Event, Meter
+
+if TYPE_CHECKING:
+    from drumline.data.execute.stage import Stage
+
+MOST_EVENTS = 200_000
+
+
+class Observation:
+    """A meter for each operation of a plan; stages that run the same operation share it.
+
+    Args:
+        traced: whether to keep single calls, the last ``MOST_EVENTS`` of them.
+        clock: seconds.
+    """
+
+    def __init__(self, traced: bool = False, clock: Clock = time.perf_counter):
+        self.clock = clock
+        self.events: deque[Event] | None = deque(maxlen=MOST_EVENTS) if traced else None
+        self.meters: dict[tuple[tuple[int, ...], str], Meter] = {}
+
+    def meter(self, name: str, trail: tuple[int, ...]) -> Meter:
+        """The meter of an operation, made when it is first asked for."""
+        key = (trail, name)
+        if key not in self.meters:
+            self.meters[key] = Meter(name, trail, self.clock, self.events)
+        return self.meters[key]
+
+    def watch(self, stage: Stage, name: str, trail: tuple[int, ...]) -> Stage:
+        """Has every call of ``stage.next`` measured.
+
+        The stage itself is given back, with its ``next`` replaced: others look at what class it
+        is. The replacement refers to it weakly, so that a dropped iterator still ends at once.
+        """
+        meter = self.meter(name, trail)
+        stage.meter = meter
+        held, pull = weakref.ref(stage), type(stage).next
+
+        def next_(limit: int) -> object:
+            running = held()
+            assert running is not None
+            queue = running.queue()
+            if queue is not None:
+                meter.queue(*queue)
+            return meter.call(lambda most: pull(running, most), limit)
+
+        stage.next = next_  # type: ignore[method-assign, assignment]
+        return stage

@@ -1,0 +1,100 @@
+"""What ``Dataset.profile`` reports."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+
+from drumline.data.observe.meter import Counts, Event
+from drumline.data.observe.table import as_text
+from drumline.data.observe.trace import save_events
+
+
+@dataclasses.dataclass(frozen=True)
+class StageProfile:
+    """One stage of a profile.
+
+    Attributes:
+        name: the operation.
+        how: how it ran, as ``explain()`` says it.
+        depth: how many stages are above it.
+        station: which of the profile's stations it belongs to.
+        counts: what it did.
+        busy: seconds it worked, in its own threads if it has some.
+        waiting: seconds that its consumer waited for elements it makes ahead.
+        workers: how many threads or processes worked for it; 0 for none of its own.
+        queue_fill: the mean share of its queue that was full, ``None`` without a queue.
+    """
+
+    name: str
+    how: str
+    depth: int
+    station: int
+    counts: Counts
+    busy: float
+    waiting: float
+    workers: int
+    queue_fill: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Station:
+    """What works at the same time as the rest: a thread with its stages, or a stage's workers.
+
+    Attributes:
+        name: for the table.
+        busy: seconds worked, summed over workers.
+        workers: how many can work at once.
+        utilization: the share of the time in which it worked, 0 to 1.
+    """
+
+    name: str
+    busy: float
+    workers: int
+    utilization: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """Where a dataset's time went; printing it gives a table.
+
+    Attributes:
+        elements: how many were delivered in the measured time.
+        seconds: the measured time. The time to the first element is left out of it, unless
+            everything came with the first block.
+        first_element_seconds: from the start to the first element; compiling included.
+        stages: consumers before producers.
+        stations: what could work at the same time.
+        bottleneck: the stage that limits the rest.
+        decisions: what AUTOTUNE changed, in order.
+        events: single calls, for ``save_trace``.
+    """
+
+    elements: int
+    seconds: float
+    first_element_seconds: float
+    stages: Sequence[StageProfile]
+    stations: Sequence[Station]
+    bottleneck: StageProfile
+    decisions: Sequence[str]
+    events: Sequence[Event]
+
+    @property
+    def throughput(self) -> float:
+        """Elements per second."""
+        return self.elements / self.seconds if self.seconds > 0 else 0.0
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    def save_png(self, path: str | os.PathLike[str]) -> None:
+        """Draws how each stage spent the time, as a PNG."""
+        # Loading matplotlib takes a moment, which only those who use it should wait.
+        from drumline.data.observe.picture import save_picture
+
+        save_picture(self, path)
+
+    def save_trace(self, path: str | os.PathLike[str]) -> None:
+        """Writes the calls of all threads as JSON that ``chrome://tracing`` and Perfetto show."""
+        save_events(self.events, path)

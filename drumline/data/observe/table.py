@@ -1,0 +1,66 @@
+"""A profile as a table."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from drumline.data.observe.profile import Profile, StageProfile
+
+_WIDTH = 140
+
+
+def as_text(profile: Profile) -> str:
+    """The table, and the bottleneck in words."""
+    console = Console(file=io.StringIO(), width=_WIDTH, color_system=None)
+    console.print(_table(profile))
+    station = profile.stations[profile.bottleneck.station]
+    console.print(
+        f"bottleneck: {profile.bottleneck.name} ({profile.bottleneck.how}), in {station.name}, "
+        f"busy {station.utilization:.0%} of the time",
+        markup=False,
+    )
+    for decision in profile.decisions:
+        console.print(f"autotune: {decision}", markup=False)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def _table(profile: Profile) -> Table:
+    title = (
+        f"{profile.elements} elements in {profile.seconds:.3f} s "
+        f"({profile.throughput:,.0f} a second), the first after "
+        f"{profile.first_element_seconds * 1e3:.1f} ms"
+    )
+    table = Table(title=title, title_justify="left")
+    table.add_column("stage", overflow="fold", ratio=1)
+    names = ("runs in", "busy", "waited for", "calls", "elements", "el/s", "MB/s", "workers")
+    for name in (*names, "queue"):
+        table.add_column(name, justify="left" if name == "runs in" else "right")
+    for stage in profile.stages:
+        table.add_row(*_cells(profile, stage), style="bold" if _is(profile, stage) else None)
+    return table
+
+
+def _is(profile: Profile, stage: StageProfile) -> bool:
+    return stage is profile.bottleneck
+
+
+def _cells(profile: Profile, stage: StageProfile) -> tuple[str, ...]:
+    counts, seconds = stage.counts, max(profile.seconds, 1e-9)
+    return (
+        "  " * stage.depth + stage.name + f": {stage.how}",
+        profile.stations[stage.station].name,
+        f"{stage.busy:.3f} s",
+        f"{stage.waiting:.3f} s" if stage.waiting else "",
+        str(counts.calls),
+        str(counts.elements),
+        f"{counts.elements / seconds:,.0f}",
+        f"{counts.nbytes / seconds / 1e6:,.1f}",
+        str(stage.workers) if stage.workers else "",
+        "" if stage.queue_fill is None else f"{stage.queue_fill:.0%}",
+    )

@@ -1,0 +1,95 @@
+"""What all groups of options have in common."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
+
+Check = Callable[[str, Any], Any]
+"""Takes an option's name and value; returns the value to keep, or raises."""
+
+
+class Group:
+    """Options that know which of them were set.
+
+    Names that are no option are rejected: a misspelt one must not be silently without effect.
+    """
+
+    checks: ClassVar[Mapping[str, Check]] = {}
+    """What values an option takes."""
+
+    settled: ClassVar[Mapping[str, tuple[bool, str]]] = {}
+    """Options of tf.data that always have the same value here, and why. Setting that is allowed."""
+
+    refused: ClassVar[Mapping[str, str]] = {}
+    """Options of tf.data that have no meaning here, and why."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.settled:
+            return self._agree(name, value)
+        names = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
+        if name not in names:
+            reason = f": {self.refused[name]}" if name in self.refused else ""
+            raise AttributeError(
+                f"{type(self).__name__} has no option {name!r}; it has {', '.join(names)}{reason}"
+            )
+        if name in self.checks:
+            value = self.checks[name](f"{type(self).__name__}.{name}", value)
+        object.__setattr__(self, name, value)
+        vars(self).setdefault("_assigned", set()).add(name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in type(self).settled:
+            return type(self).settled[name][0]
+        raise AttributeError(f"{type(self).__name__} has no option {name!r}")
+
+    def _agree(self, name: str, value: Any) -> None:
+        always, reason = self.settled[name]
+        if value is not None and value is not always:
+            raise ValueError(
+                f"{type(self).__name__}.{name} is always {always} and cannot be {value!r}: {reason}"
+            )
+
+    def __post_init__(self) -> None:
+        """Options given to the constructor count as set where they are not the default."""
+        untouched = {
+            field.name
+            for field in dataclasses.fields(self)  # type: ignore[arg-type]
+            if getattr(self, field.name) == field.default
+        }
+        vars(self)["_assigned"] -= untouched
+
+    def merged(self, other: Self) -> Self:
+        """These options with those that were set in `other`."""
+        made = type(self)()
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            mine, theirs = getattr(self, field.name), getattr(other, field.name)
+            if isinstance(mine, Group):
+                setattr(made, field.name, mine.merged(theirs))
+            elif field.name in vars(other)["_assigned"]:
+                setattr(made, field.name, theirs)
+            elif field.name in vars(self)["_assigned"]:
+                setattr(made, field.name, mine)
+        return made
+
+
+def switch(name: str, value: Any) -> bool | None:
+    """A bool, or ``None`` to leave it to drumline."""
+    if value is not None and not isinstance(value, bool):
+        raise TypeError(f"{name} must be a bool or None, got {value!r:.40}")
+    return value
+
+
+def amount(name: str, value: Any) -> int | None:
+    """A number of 0 or more, or ``None``; 0 and ``None`` leave it to drumline."""
+    if value is None:
+        return None
+    try:
+        number = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer or None, got {value!r:.40}") from None
+    if number < 0:
+        raise ValueError(f"{name} must be at least 0, got {value!r}")
+    return number

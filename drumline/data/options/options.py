@@ -1,0 +1,65 @@
+"""How a dataset runs; no option changes what it yields."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from drumline.data.observe.statistics import Statistics
+from drumline.data.options.autotune import AutotuneOptions
+from drumline.data.options.distribution import DistributeOptions
+from drumline.data.options.group import Group, switch
+from drumline.data.options.optimization import OptimizationOptions
+from drumline.data.options.threads import ThreadingOptions
+
+
+def _statistics(name: str, value: Any) -> Statistics | None:
+    if value is not None and not isinstance(value, Statistics):
+        raise TypeError(f"{name} takes dl.data.experimental.Statistics, got {value!r:.40}")
+    return value
+
+
+@dataclasses.dataclass
+class Options(Group):
+    """Options of a dataset, given by ``Dataset.with_options``; the last given value holds.
+
+    Attributes:
+        autotune: which numbers may be chosen for ``AUTOTUNE``.
+        deterministic: accepted as in ``tf.data``; elements always come in order, which either value
+            allows.
+        experimental_distribute: how a strategy of several processes divides the dataset.
+        experimental_optimization: what the optimizer may do.
+        experimental_slack: whether a ``prefetch`` at the end lets some time pass after its consumer
+            took elements before it makes more, so as not to compete with the start of a step. The
+            plan must end with ``prefetch``.
+        experimental_statistics: counts what the dataset's stages do.
+        threading: how many threads work.
+    """
+
+    autotune: AutotuneOptions = dataclasses.field(default_factory=AutotuneOptions)
+    deterministic: bool | None = None
+    experimental_distribute: DistributeOptions = dataclasses.field(
+        default_factory=DistributeOptions
+    )
+    experimental_optimization: OptimizationOptions = dataclasses.field(
+        default_factory=OptimizationOptions
+    )
+    experimental_slack: bool | None = None
+    experimental_statistics: Statistics | None = None
+    threading: ThreadingOptions = dataclasses.field(default_factory=ThreadingOptions)
+
+    checks = {  # noqa: RUF012
+        "deterministic": switch,
+        "experimental_slack": switch,
+        "experimental_statistics": _statistics,
+    }
+    refused = {  # noqa: RUF012
+        "dataset_name": "name the statistics, as in experimental_statistics",
+        "experimental_deterministic": "it is called deterministic",
+        "experimental_external_state_policy": "functions with outside state run as Python, always",
+        "experimental_service": "there is no such service",
+        "experimental_symbolic_checkpoint": "iterators' states never hold elements",
+        "experimental_threading": "it is called threading",
+        "experimental_warm_start": "iterators start when they are first asked",
+        "framework_type": "there is one framework",
+    }

@@ -1,0 +1,179 @@
+"""Profiles and statistics: what they count, what they name, what they write."""
+
+from __future__ import annotations
+
+import gc
+import json
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drumline.data import Dataset, Options
+from drumline.data.epochs import Epochs
+from drumline.data.experimental import Statistics
+from drumline.data.observe.meter import BUCKETS, Meter, bucket, nbytes_of
+from drumline.data.observe.observation import Observation
+
+
+class Clock:
+    """A clock that only work moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def spending(clock: Clock, seconds: float) -> Callable[[Any], Any]:
+    def work(value: Any) -> Any:
+        clock.now += seconds
+        return int(value) + 1
+
+    return work
+
+
+def test_a_stage_is_charged_for_its_own_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(Observation.__init__, "__defaults__", (False, clock))
+    dataset = Dataset.range(20).map(spending(clock, 0.25)).map(spending(clock, 1.0)).batch(5)
+    clock.now = 0.0
+    profile = dataset.profile(elements=4)
+    named = {stage.name: stage for stage in profile.stages[:3]}
+    assert profile.first_element_seconds == 5 * 1.25
+    assert (profile.elements, profile.seconds) == (3, 3 * 5 * 1.25)
+    assert named["batch"].busy == 0.0
+    assert named["map"].busy == 15.0
+    assert profile.stages[3].busy == 3.75
+    assert profile.bottleneck is named["map"]
+    assert named["batch"].counts.elements == 3
+    assert named["map"].counts.elements == 15
+    assert named["map"].counts.nbytes == 15 * 4
+
+
+def test_the_bottleneck_may_be_the_consumer_or_behind_a_prefetch() -> None:
+    quick = Dataset.range(10).batch(10).profile()
+    assert quick.bottleneck.name == "iterator"
+
+    def slow(value: Any) -> Any:
+        for _ in range(3000):
+            value = int(value)
+        return value
+
+    profile = Dataset.range(400).map(slow).prefetch(2).batch(4).profile(elements=90)
+    assert profile.bottleneck.name == "map"
+    stage = {s.name: s for s in profile.stages}
+    assert profile.stations[stage["map"].station].name == "prefetch thread 1"
+    assert stage["prefetch"].waiting > stage["batch"].busy
+    assert stage["prefetch"].queue_fill is not None and stage["prefetch"].queue_fill < 0.5
+    assert "bottleneck: map (map " in str(profile)
+
+
+def test_a_profile_ends_when_asked_and_leaves_the_epochs_alone() -> None:
+    dataset = Dataset.range(1000).shuffle(1000, seed=3)
+    first = [int(v) for v in Dataset.range(1000).shuffle(1000, seed=3)]
+    assert dataset.profile(elements=7).elements == 6
+    assert dataset.repeat().profile(seconds=0.01).elements > 0
+    assert [int(v) for v in dataset] == first
+    assert Dataset.range(0).profile().elements == 0
+    with pytest.raises(ValueError, match="elements must be at least 1"):
+        dataset.profile(elements=0)
+    with pytest.raises(ValueError, match="seconds must be positive"):
+        dataset.profile(seconds=0)
+
+
+def test_what_a_profile_writes(tmp_path: Path) -> None:
+    dataset = (
+        Dataset.range(60_000).map(lambda v: v * 2, num_parallel_calls=2).batch(100).prefetch(3)
+    )
+    profile = dataset.profile()
+    profile.save_png(tmp_path / "profile.png")
+    assert (tmp_path / "profile.png").read_bytes().startswith(b"\x89PNG\r\n")
+    profile.save_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    threads = {e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M"}
+    calls = [e for e in events if e["ph"] == "X"]
+    assert all(e["dur"] >= 0 and e["ts"] >= 0 for e in calls)
+    places = {(e["name"], threads[e["tid"]].split("_")[0]) for e in calls}
+    assert {("prefetch", "MainThread"), ("batch", "drumline-prefetch")} <= places
+    assert ("map", "drumline-map") in places
+
+
+def test_nothing_is_measured_unless_asked() -> None:
+    iterator = iter(Dataset.range(5).batch(2))
+    assert iterator.stage.meter is None
+    assert "next" not in vars(iterator.stage)
+
+
+def test_an_observed_iterator_still_ends_when_dropped() -> None:
+    dataset = Dataset.range(10)
+    stage, _ = Epochs(dataset._plan, Options(), Observation()).start(0, None)
+    gone = weakref.ref(stage)
+    gc.disable()
+    try:
+        del stage
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def counted(statistics: Statistics) -> Dataset:
+    options = Options()
+    options.experimental_statistics = statistics
+    options.experimental_optimization.inject_prefetch = False
+    return Dataset.range(6).filter(lambda v: v % 2 == 0).repeat(2).batch(2).with_options(options)
+
+
+def test_statistics_are_of_all_epochs(tmp_path: Path) -> None:
+    statistics = Statistics('the "train" set')
+    dataset = counted(statistics)
+    assert not statistics.counters()
+    for _ in range(3):
+        list(dataset)
+    found = {label: counts.elements for label, counts in statistics.counters().items()}
+    assert found == {"end batch": 9, "0 repeat": 18, "0.0 filter": 18, "0.0.0 range": 36}
+    histogram = statistics.histograms()["0 repeat"]
+    assert sum(histogram.counts) == statistics.counters()["0 repeat"].calls
+    assert len(histogram.counts) == len(histogram.bounds) + 1
+    text = statistics.prometheus()
+    place = r'dataset="the \"train\" set",place="0",stage="repeat"'
+    assert f"drumline_data_elements_total{{{place}}} 18\n" in text
+    assert f'call_seconds_bucket{{{place},le="+Inf"}} {sum(histogram.counts)}\n' in text
+    assert f"drumline_data_call_seconds_count{{{place}}} {sum(histogram.counts)}\n" in text
+    statistics.write_tensorboard(tmp_path, step=7)
+    (written,) = tmp_path.iterdir()
+    assert b"0_repeat/elements" in written.read_bytes()
+    assert b"0_repeat/call_seconds" in written.read_bytes()
+
+
+def test_buckets_hold_what_their_bounds_say() -> None:
+    for seconds in (0.0, 1e-9, BUCKETS[0], 1e-5, BUCKETS[7], 0.3, 64.0, 65.0, 1e9):
+        place = bucket(seconds)
+        assert place == len(BUCKETS) or seconds <= BUCKETS[place]
+        assert place == 0 or seconds > BUCKETS[place - 1]
+
+
+def test_bytes_of_columns() -> None:
+    assert nbytes_of(np.zeros((3, 2), np.float32)) == 24
+    strings = np.empty(2, object)
+    strings[:] = [b"abc", b""]
+    assert nbytes_of(strings) == 3
+
+
+def test_an_error_in_a_stage_is_measured_and_passed_on() -> None:
+    clock = Clock()
+    meter = Meter("x", (), clock)
+
+    def fail(limit: int) -> None:
+        clock.now += 2.0
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        meter.call(fail, 1)
+    assert (meter.counts.calls, meter.counts.seconds) == (1, 2.0)
+    meter.call(lambda limit: None, 1)
+    assert meter.counts.calls == 2
