@@ -10,7 +10,7 @@ import numpy as np
 
 from drumline.distribute import scope
 from drumline.distribute.parameter_server.layout import Layout, Part
-from drumline.distribute.parameter_server.programs import export_update
+from drumline.distribute.parameter_server.programs import export_update, formula_of
 from drumline.distribute.parameter_server.servers import Servers
 
 
@@ -76,7 +76,8 @@ class Rules:
                 )
             sent = self._sent.setdefault(id(optimizer), set())
             if (part.server, rule) not in sent:
-                header = {"rule": rule, "sparse": sparse, "slots": slots}
+                formula = formula_of(optimizer, layout.dtype)
+                header = {"rule": rule, "sparse": sparse, "slots": slots, "formula": formula}
                 self._servers.ask(part.server, "rule", header, [np.frombuffer(program, np.uint8)])
                 sent.add((part.server, rule))
                 self._send_rate(part.server, rule, _rate_of(optimizer))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from drumline.distribute.parameter_server.owner.number_set import NumberSet
@@ -28,16 +28,21 @@ class AppliedPushes:
 
     def contains(self, closure: str, part: str, ordinal: int) -> bool:
         """Whether a push was applied."""
-        with self._lock:
-            if (part, ordinal) in self._pushes.get(closure, ()):
-                return True
-            run, number = _parsed(closure)
-            return number is not None and number in self._finished.get(run, NumberSet())
+        return self.which(closure, [(part, ordinal)])[0]
 
-    def add(self, closure: str, part: str, ordinal: int) -> None:
-        """Note that a push was applied."""
+    def which(self, closure: str, pushes: Sequence[tuple[str, int]]) -> list[bool]:
+        """For each push of a closure, a part's name and an ordinal, whether it was applied."""
+        run, number = _parsed(closure)
         with self._lock:
-            self._pushes.setdefault(closure, set()).add((part, ordinal))
+            if number is not None and number in self._finished.get(run, NumberSet()):
+                return [True] * len(pushes)
+            applied = self._pushes.get(closure, ())
+            return [push in applied for push in pushes]
+
+    def add(self, closure: str, pushes: Iterable[tuple[str, int]]) -> None:
+        """Note that pushes were applied."""
+        with self._lock:
+            self._pushes.setdefault(closure, set()).update(pushes)
 
     def finish(self, closures: Iterable[str]) -> None:
         """Note that closures push nothing any more."""

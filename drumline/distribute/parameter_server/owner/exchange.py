@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from drumline._core import TableRows
 from drumline.distribute.parameter_server.owner.applied import AppliedPushes
 from drumline.distribute.parameter_server.owner.errors import PartMismatchError
-from drumline.distribute.parameter_server.owner.part import Part
+from drumline.distribute.parameter_server.owner.part import Part, locked
 from drumline.distribute.parameter_server.owner.parts import Parts
 from drumline.distribute.parameter_server.owner.push import Push, apply_once, pushes_of
 from drumline.distribute.parameter_server.owner.requests import Arrays, field
 from drumline.distribute.parameter_server.owner.stats import Stats
 from drumline.distribute.parameter_server.owner.table_part import TablePart
+from drumline.distribute.parameter_server.owner.table_part import gather as gather_tables
 from drumline.distribute.parameter_server.transport.message import Message
 
 
@@ -25,7 +27,7 @@ class Gather:
     """Rows that are asked for."""
 
     part: TablePart
-    ids: np.ndarray
+    rows: TableRows
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,8 @@ class Exchange:
     @property
     def was_applied(self) -> bool:
         """Whether all of its pushes, of which there are some, were applied before."""
-        return bool(self.pushes) and all(
-            self._applied.contains(str(self.closure), push.part.name, push.ordinal)
-            for push in self.pushes
-        )
+        keys = [(push.part.name, push.ordinal) for push in self.pushes]
+        return bool(keys) and all(self._applied.which(str(self.closure), keys))
 
     def apply(self) -> list[bool]:
         """Apply the pushes, once; say for each whether it was now."""
@@ -89,7 +89,7 @@ class Exchange:
     def reply(self, applied: Sequence[bool]) -> Message:
         """The rows and values that were asked for, as they are now."""
         started = time.perf_counter()
-        arrays = [self._rows(gather) for gather in self._gathers]
+        arrays = self._gathered()
         versions, changed = [], []
         for pull in self._pulls:
             with pull.part.lock:
@@ -107,15 +107,20 @@ class Exchange:
 
     @property
     def _gathers_rows(self) -> int:
-        return sum(len(gather.ids) for gather in self._gathers)
+        return sum(len(gather.rows) for gather in self._gathers)
 
-    def _rows(self, gather: Gather) -> np.ndarray:
-        part, lane = gather.part, self._request.lane
-        shape = (len(gather.ids), *part.shape[1:])
-        out = np.empty(shape, part.dtype) if lane is None else lane.empty(shape, part.dtype)
-        with part.lock:
-            part.gather(gather.ids, out)
-        return out
+    def _gathered(self) -> list[np.ndarray]:
+        lane = self._request.lane
+        empty = np.empty if lane is None else lane.empty
+        outs = [
+            empty((len(rows), *part.shape[1:]), part.dtype)
+            for part, rows in ((gather.part, gather.rows) for gather in self._gathers)
+        ]
+        with locked(gather.part for gather in self._gathers):
+            gather_tables(
+                [(g.part, g.rows, out) for g, out in zip(self._gathers, outs, strict=True)]
+            )
+        return outs
 
 
 def _gather(entry: dict[str, Any], arrays: Arrays, parts: Parts) -> Gather:

@@ -16,6 +16,7 @@ from drumline.distribute.parameter_server.owner.parts import Parts
 from drumline.distribute.parameter_server.owner.requests import (
     dtype_of,
     field,
+    formula_of,
     only_array,
     shape_of,
 )
@@ -100,12 +101,14 @@ class Owner:
 
         Fields: ``rule`` (its name), ``sparse``, ``slots`` (each with ``name``, ``shape``, which is
         ``"rows"`` if it is the variable's, ``dtype`` and ``initial``), ``values`` (optional, as in
-        `hyper`). Array: a program of `programs.export_update`, as bytes.
+        `hyper`), ``formula`` (optional: the same update as `programs.formula_of` has it). Array: a
+        program of `programs.export_update`, as bytes.
         """
         header = request.header
         program = only_array(request, "the bytes of the rule's program").tobytes()
         slots = [Slot.from_json(entry) for entry in field(header, "slots", list)]
-        rule = Rule(field(header, "rule", str), field(header, "sparse", bool), slots, program)
+        name, sparse = field(header, "rule", str), field(header, "sparse", bool)
+        rule = Rule(name, sparse, slots, program, formula_of(header))
         self._rules.add(rule).set_values(header.get("values") or {})
         return Message({})
 

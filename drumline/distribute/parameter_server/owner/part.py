@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import operator
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -219,3 +222,20 @@ class Part(ABC):
         self, name: str, value: np.ndarray, start: int = 0, stop: int | None = None
     ) -> None:
         """Set a slot, or some rows of one that follows the value's rows."""
+
+
+@contextlib.contextmanager
+def locked(parts: Iterable[Part]) -> Iterator[None]:
+    """Holds the locks of parts. All who hold several take them in the order of their names."""
+    taken = []
+    try:
+        for part in sorted(set(parts), key=_name):
+            part.lock.acquire()
+            taken.append(part.lock)
+        yield
+    finally:
+        for lock in taken:
+            lock.release()
+
+
+_name = operator.attrgetter("name")

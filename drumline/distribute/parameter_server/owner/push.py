@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from drumline._core import DistinctRows
+from drumline._core import DistinctRows, UpdateRule
 from drumline.distribute.parameter_server.owner.applied import AppliedPushes
 from drumline.distribute.parameter_server.owner.errors import (
     PartMismatchError,
     RequestError,
     RuleMismatchError,
 )
-from drumline.distribute.parameter_server.owner.part import Part
+from drumline.distribute.parameter_server.owner.part import Part, locked
 from drumline.distribute.parameter_server.owner.parts import Parts
 from drumline.distribute.parameter_server.owner.requests import Arrays, field
 from drumline.distribute.parameter_server.owner.rule import Rule
@@ -121,20 +121,59 @@ def apply_once(pushes: Sequence[Push], closure: str | None, applied: AppliedPush
     Returns:
         For each whether it was applied now.
     """
-    return [_apply_once(push, closure, applied) for push in pushes]
+    done: list[bool] = []
+    for group in groups(pushes):
+        done += _apply_group(group, closure, applied)
+    return done
 
 
-def _apply_once(push: Push, closure: str | None, applied: AppliedPushes) -> bool:
-    name = push.part.name
-    with push.part.lock:
+def groups(pushes: Sequence[Push]) -> Iterator[list[Push]]:
+    """The pushes in order, together where they are of rows of different tables, for one formula."""
+    group: list[Push] = []
+    names: set[str] = set()
+    for push in pushes:
+        joins = group and _formula(push) and _formula(group[0]) and group[0].rule is push.rule
+        if group and (not joins or push.part.name in names):
+            yield group
+            group, names = [], set()
+        group.append(push)
+        names.add(push.part.name)
+    if group:
+        yield group
+
+
+def _formula(push: Push) -> UpdateRule | None:
+    return None if push.rows is None or push.rule is None else push.rule.formula
+
+
+def _apply_group(group: Sequence[Push], closure: str | None, applied: AppliedPushes) -> list[bool]:
+    with locked([push.part for push in group]):
         if closure is None:
-            push.apply()
-            return True
-        if applied.contains(closure, name, push.ordinal):
-            return False
-        push.apply()
-        applied.add(closure, name, push.ordinal)
-        return True
+            _apply(group)
+            return [True] * len(group)
+        keys = [(push.part.name, push.ordinal) for push in group]
+        known = applied.which(closure, keys)
+        new = [push for push, is_known in zip(group, known, strict=True) if not is_known]
+        if new:
+            _apply(new)
+            applied.add(closure, keys)
+        return [not is_known for is_known in known]
+
+
+def _apply(group: Sequence[Push]) -> None:
+    first = group[0]
+    formula = _formula(first)
+    if formula is None or first.rule is None:
+        first.apply()
+        return
+    tables = [(cast(TablePart, push.part), push) for push in group]
+    updates = [
+        part.begin_update(push.ids, push.rows, push.value, first.rule)  # type: ignore[arg-type]
+        for part, push in tables
+    ]
+    formula.update_rows(updates, float(first.rule.learning_rate))
+    for part, _ in tables:
+        part.count_update()
 
 
 def _table(part: Part) -> TablePart:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import ml_dtypes
 import numpy as np
 
+from drumline._core import UpdateRule
 from drumline.distribute.parameter_server.owner.errors import RequestError
 from drumline.distribute.parameter_server.transport.message import Message
 
@@ -63,6 +64,26 @@ def dtype_of(name: str) -> np.dtype:
         return np.dtype(getattr(ml_dtypes, name, name))
     except TypeError as error:
         raise RequestError(f"A request names the dtype {name!r}, which there is not.") from error
+
+
+def formula_of(header: dict[str, Any]) -> UpdateRule | None:
+    """The optional field ``formula``.
+
+    Raises:
+        RequestError: if there is no such formula.
+    """
+    match header.get("formula"):
+        case None:
+            return None
+        case {"name": str(name), "constants": list(constants)}:
+            try:
+                return UpdateRule(name, constants)
+            except (TypeError, ValueError) as error:
+                raise RequestError(f"A request's field 'formula' is unknown: {error}.") from error
+        case other:
+            raise RequestError(
+                f"A request's field 'formula' is {other!r}; it has a name and constants."
+            )
 
 
 class Arrays:

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from drumline._core import UpdateRule
 from drumline.distribute.parameter_server.owner.errors import (
     PartMismatchError,
     RequestError,
@@ -77,21 +78,43 @@ class Rule:
         sparse: whether it is for rows of a table.
         slots: what it keeps beside a variable.
         program: what `programs.export_function` made of the update.
+        formula: the same update of float32 arrays in place, if there is one.
+
+    Raises:
+        RequestError: if the formula needs other slots.
     """
 
-    def __init__(self, name: str, sparse: bool, slots: Sequence[Slot], program: bytes) -> None:
+    def __init__(
+        self,
+        name: str,
+        sparse: bool,
+        slots: Sequence[Slot],
+        program: bytes,
+        formula: UpdateRule | None = None,
+    ) -> None:
         self.name = name
         self.sparse = sparse
         self.slots = tuple(slots)
+        self.formula = formula
         self._program = program
         load_program(program)  # which says what is wrong with one that cannot run here
         exported = jax.export.deserialize(bytearray(unsealed(program)))
         self._value = exported.in_avals[0]
+        if formula is not None:
+            self._check_formula(formula)
         self._digest = _digest(str(exported.mlir_module()))
         self._reads_rate = len(exported.in_avals) - 1 in exported.module_kept_var_idx
         self._learning_rate: np.float32 | None = None
         self._lock = threading.Lock()
         self._compiled: dict[tuple[int, ...], Callable[..., Any]] = {}
+
+    def _check_formula(self, formula: UpdateRule) -> None:
+        kinds = [(None, self._value.dtype), *((slot.shape, slot.dtype) for slot in self.slots)]
+        if kinds != [(None, np.float32)] * (1 + formula.slots):
+            raise RequestError(
+                f"The rule {self.name!r} came with a formula of {formula.slots} slots, for float32 "
+                f"alone; it has the slots {self.slots} of {self._value.dtype}. Send it without."
+            )
 
     def is_same(self, other: Rule) -> bool:
         """Whether both are the same program with the same slots."""

@@ -47,7 +47,7 @@ def _apply_group(group: Pushes, applied: AppliedPushes, divisor: int | None) -> 
         for push in _merged([push for _, push in new], divisor):
             push.apply()
         for closure, push in new:
-            applied.add(closure, part.name, push.ordinal)
+            applied.add(closure, [(part.name, push.ordinal)])
 
 
 def _merged(pushes: Sequence[Push], divisor: int | None) -> Sequence[Push]:

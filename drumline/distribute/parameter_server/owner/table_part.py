@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import jax
 import numpy as np
 
-from drumline._core import DistinctRows, gather_rows
+from drumline._core import DistinctRows, TableRows, read_rows
 from drumline.distribute.parameter_server.owner import memory
 from drumline.distribute.parameter_server.owner.errors import (
     RepeatedRowError,
@@ -45,29 +46,30 @@ class TablePart(Part):
         self._shared: dict[str, np.ndarray] = {}
         self._order: list[str] = []
         self._bytes = [_row_bytes(value)]
+        self._operands: dict[str, list[np.ndarray]] = {}
         self._snapshot: RowsSnapshot | None = None
+
+    @property
+    def row_bytes(self) -> np.ndarray:
+        """The rows of the value as bytes, which are read with the lock held."""
+        return self._bytes[0]
 
     @property
     def nbytes(self) -> int:
         slots = (*self._following.values(), *self._shared.values())
         return sum(each.nbytes for each in (self._value, *slots))
 
-    def checked(self, ids: np.ndarray) -> np.ndarray:
-        """Ids of rows that are to be read, as 64-bit integers. The lock is not needed.
+    def checked(self, ids: np.ndarray) -> TableRows:
+        """The rows that are to be read. The lock is not needed.
 
         Raises:
             RequestError: if they are no list of integers.
             RowIndexError: if there is no such row.
         """
-        wide = np.ascontiguousarray(_integers(self.name, ids), np.int64)
-        if wide.size and int(wide.view(np.uint64).max()) >= self.rows:
-            position = int(np.argmax((wide < 0) | (wide >= self.rows)))
-            raise self._no_row(f"ids[{position}] is {wide[position]}")
-        return wide
-
-    def gather(self, ids: np.ndarray, out: np.ndarray) -> None:
-        """Copy the rows of `checked` ids to `out`."""
-        gather_rows(self._bytes[0], ids, _row_bytes(out))
+        try:
+            return TableRows(_integers(self.name, ids), self.rows)
+        except IndexError as error:
+            raise self._no_row(str(error)) from error
 
     def distinct(self, ids: np.ndarray) -> DistinctRows:
         """The rows that are to be updated, checked. The lock is not needed.
@@ -99,12 +101,31 @@ class TablePart(Part):
             gradient: a row for each.
             rule: it is attached.
         """
-        if self._snapshot is not None:
-            self._snapshot.preserve(ids)
-        gradient = np.ascontiguousarray(gradient)
-        shared = list(self._shared.values())
-        shared = rule.row_update.run(rows, gradient, self._bytes, shared, self.iteration)
-        self._shared = dict(zip(self._shared, shared, strict=True))
+        if rule.formula is not None:
+            update = self.begin_update(ids, rows, gradient, rule)
+            rule.formula.update_rows([update], float(rule.learning_rate))
+        else:
+            self._preserve_rows(ids)
+            gradient = np.ascontiguousarray(gradient)
+            shared = list(self._shared.values())
+            shared = rule.row_update.run(rows, gradient, self._bytes, shared, self.iteration)
+            self._shared = dict(zip(self._shared, shared, strict=True))
+        self.count_update()
+
+    def begin_update(
+        self, ids: np.ndarray, rows: DistinctRows, gradient: np.ndarray, rule: Rule
+    ) -> tuple[list[np.ndarray], DistinctRows, np.ndarray, int]:
+        """What a rule's formula takes to update rows; `count_update` comes after it."""
+        self._preserve_rows(ids)
+        operands = self._operands.get(rule.name)
+        if operands is None:
+            arrays = [self._value, *(self._following[slot.name] for slot in rule.slots)]
+            operands = self._operands[rule.name] = [_row_elements(each) for each in arrays]
+        flat = _row_elements(np.require(gradient, requirements=["C", "A"]))
+        return operands, rows, flat, self.iteration
+
+    def count_update(self) -> None:
+        """Note that the part was updated."""
         self.iteration += 1
         self.changed()
 
@@ -117,8 +138,7 @@ class TablePart(Part):
         results = rule.compiled(())(*held, gradient, np.int32(self.iteration), rule.learning_rate)
         for array, result in zip(held, jax.block_until_ready(results), strict=True):
             array[...] = result
-        self.iteration += 1
-        self.changed()
+        self.count_update()
 
     def read(self, start: int, stop: int) -> np.ndarray:
         return self._value[start:stop].copy()
@@ -135,6 +155,7 @@ class TablePart(Part):
 
     def make_slots(self, slots: tuple[Slot, ...]) -> None:
         self._order = [slot.name for slot in slots]
+        self._operands = {}
         made = {
             slot.name: memory.filled(self.slot_shape(slot), slot.dtype, slot.initial)
             for slot in slots
@@ -174,6 +195,10 @@ class TablePart(Part):
         if self._snapshot is not None:
             self._snapshot.preserve(np.arange(start, stop))
 
+    def _preserve_rows(self, ids: np.ndarray) -> None:
+        if self._snapshot is not None:
+            self._snapshot.preserve(ids)
+
     def _slot(self, name: str) -> np.ndarray:
         slots = self._following if name in self._following else self._shared
         return slots[name]
@@ -185,6 +210,11 @@ class TablePart(Part):
         )
 
 
+def gather(readings: Sequence[tuple[TablePart, TableRows, np.ndarray]]) -> None:
+    """Copy rows of tables, whose locks are held: of each those that were `checked`, to an array."""
+    read_rows([(part.row_bytes, rows, _row_bytes(out)) for part, rows, out in readings])
+
+
 def _integers(part: str, ids: np.ndarray) -> np.ndarray:
     if ids.ndim == 1 and ids.dtype in (np.int32, np.int64):
         return np.ascontiguousarray(ids)
@@ -192,6 +222,11 @@ def _integers(part: str, ids: np.ndarray) -> np.ndarray:
         f"Ids of rows of the part {part!r} are of shape {ids.shape} and dtype {ids.dtype}; pass "
         "a list of int32 or int64."
     )
+
+
+def _row_elements(array: np.ndarray) -> np.ndarray:
+    """The rows of a C-contiguous array, in two dimensions."""
+    return array if array.ndim == 2 else array.reshape(len(array), math.prod(array.shape[1:]))
 
 
 def _row_bytes(array: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ from drumline.distribute.parameter_server.programs.errors import (
     WholeTableReadError,
 )
 from drumline.distribute.parameter_server.programs.exporting import load_program
+from drumline.distribute.parameter_server.programs.formula import formula_of
 from drumline.distribute.parameter_server.programs.ids_program import (
     IdsProgram,
     evaluate_ids,
@@ -36,6 +37,7 @@ __all__ = [
     "evaluate_ids",
     "export_initializer",
     "export_update",
+    "formula_of",
     "load",
     "load_program",
     "prepared",

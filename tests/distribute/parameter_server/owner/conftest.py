@@ -13,6 +13,7 @@ import pytest
 from drumline.distribute.parameter_server.owner import Owner
 from drumline.distribute.parameter_server.owner.part import Part
 from drumline.distribute.parameter_server.owner.rule import Rule
+from drumline.distribute.parameter_server.programs.formula import formula_of
 from drumline.distribute.parameter_server.programs.update import export_update
 from drumline.distribute.parameter_server.transport.message import Message
 
@@ -46,24 +47,34 @@ class Client:
         }
         self.ask("create", header, [value])
 
-    def attach(self, name: str, optimizer: keras.optimizers.Optimizer, rule: str = "r") -> None:
+    def attach(
+        self,
+        name: str,
+        optimizer: keras.optimizers.Optimizer,
+        rule: str = "r",
+        formula: bool = True,
+    ) -> None:
         part = self.owner._parts.get(name)
         config = repr({**optimizer.get_config(), "name": None})
-        key = (rule, type(optimizer), config, part.shape, part.dtype, part.is_table)
+        key = (rule, type(optimizer), config, part.shape, part.dtype, part.is_table, formula)
         rules = self.owner._rules
         if key not in RULES:
-            self.send_rule(rule, part, optimizer)
+            self.send_rule(rule, part, optimizer, formula)
             RULES[key] = rules.get(rule)
         rules.add(RULES[key])
         values = {"learning_rate": float(optimizer.learning_rate)}
         self.ask("hyper", {"rule": rule, "values": values})
         self.ask("attach", {"name": name, "rule": rule})
 
-    def send_rule(self, rule: str, part: Part, optimizer: keras.optimizers.Optimizer) -> None:
+    def send_rule(
+        self, rule: str, part: Part, optimizer: keras.optimizers.Optimizer, formula: bool = True
+    ) -> None:
         program, slots = export_update(
             optimizer, part.shape, str(part.dtype), part.is_table, platforms=("cpu",)
         )
         header = {"rule": rule, "sparse": part.is_table, "slots": slots}
+        if formula:
+            header["formula"] = formula_of(optimizer, str(part.dtype))
         self.ask("rule", header, [np.frombuffer(program, np.uint8)])
 
     def push(self, name: str, kind: str, *arrays: Any, closure: str | None = None) -> bool:

@@ -16,7 +16,7 @@ from drumline.distribute.parameter_server.owner.applied import AppliedPushes
 from drumline.distribute.parameter_server.owner.number_set import NumberSet
 
 ROWS, WIDTH = 6, 2
-PARTS = {"t/0": (ROWS, WIDTH), "v/0": (3,), "n/0": ()}
+PARTS = {"t/0": (ROWS, WIDTH), "u/0": (ROWS, WIDTH), "v/0": (3,), "n/0": ()}
 
 
 @st.composite
@@ -25,9 +25,9 @@ def exchanges(draw):
         st.lists(
             st.sampled_from(
                 [("t/0", "rows"), ("t/0", "dense"), ("v/0", "dense"), ("v/0", "assign")]
-                + [("n/0", "add"), ("t/0", "add")]
+                + [("n/0", "add"), ("t/0", "add"), ("u/0", "rows"), ("u/0", "rows")]
             ),
-            max_size=4,
+            max_size=6,
         )
     )
     return {
@@ -78,9 +78,9 @@ def arrays_of(rng, name, kind):
 def test_sequences_are_those_of_the_model(make_client, sequence):
     client, model = make_client(0), Model()
     for name, shape in PARTS.items():
-        client.create(name, np.zeros(shape, "float32"), table=name == "t/0")
-    for name in ("t/0", "v/0"):
-        client.attach(name, keras.optimizers.SGD(1.0), rule=name)
+        client.create(name, np.zeros(shape, "float32"), table=name in ("t/0", "u/0"))
+    for name, rule in (("t/0", "t"), ("u/0", "t"), ("v/0", "v")):
+        client.attach(name, keras.optimizers.SGD(1.0), rule=rule)
     for exchange in sequence:
         check_one(client, model, exchange)
     for name in PARTS:
@@ -97,16 +97,19 @@ def check_one(client, model, exchange):
         counts[name] = ordinal + 1
         expected.append(model.push(exchange["closure"], ordinal, name, kind, mine))
     ids = np.array(exchange["gather"], "int64")
+    again = ids[::-1].astype("int32")
     header = {
         "closure": exchange["closure"],
         "push": [{"name": name, "kind": kind} for name, kind in exchange["pushes"]],
-        "gather": [{"name": "t/0"}],
+        "gather": [{"name": "t/0"}, {"name": "u/0"}, {"name": "t/0"}],
         "pull": [{"name": "v/0", "version": -1}, {"name": "t/0", "version": -1}],
     }
-    reply = client.ask("exchange", header, [*arrays, ids])
+    reply = client.ask("exchange", header, [*arrays, ids, ids, again])
     assert reply.header["applied"] == expected
-    rows, dense, table = reply.arrays
+    rows, others, reversed_rows, dense, table = reply.arrays
     np.testing.assert_array_equal(rows, model.values["t/0"][ids])
+    np.testing.assert_array_equal(others, model.values["u/0"][ids])
+    np.testing.assert_array_equal(reversed_rows, rows[::-1])
     np.testing.assert_array_equal(dense, model.values["v/0"])
     np.testing.assert_array_equal(table, model.values["t/0"])
     if exchange["finish"]:
@@ -255,7 +258,7 @@ def test_a_number_set_is_a_set(numbers):
 def test_late_pushes_of_finished_closures_take_no_memory():
     applied = AppliedPushes()
     for number in range(1000):
-        applied.add(f"s:{number}", "v/0", 0)
+        applied.add(f"s:{number}", [("v/0", 0)])
         applied.finish([f"s:{number}"])
     assert len(applied) == 0
     assert applied.finished == {"s": [(0, 1000)]}

@@ -55,14 +55,16 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("name", CASES)
-def test_updates_are_those_of_the_formula_on_their_rows(client, name):
+def test_updates_are_those_of_the_formula_on_their_rows(client, name, known):
     optimizer, formula, initial = CASES[name]
     rng = np.random.default_rng(0)
     table = rng.normal(size=(200, 3))
     slots = [np.full(table.shape, each) for each in initial]
     client.create("t/0", table.astype("float32"), table=True)
-    client.attach("t/0", optimizer())
+    client.attach("t/0", optimizer(), formula=known)
+    assert (client.owner._rules.get("r").formula is not None) == known
     for step in range(4):
         ids = rng.choice(200, [5, 100, 1, 37][step], replace=False)
         gradient = rng.normal(size=(len(ids), 3))
@@ -157,7 +159,7 @@ def test_ids_that_cannot_be_are_named_and_change_nothing(client, ids, kind, text
 
 def test_a_failed_update_leaves_the_table_and_later_updates_as_they_were(client, monkeypatch):
     client.create("t/0", np.zeros((6, 2), "float32"), table=True)
-    client.attach("t/0", keras.optimizers.SGD(1.0))
+    client.attach("t/0", keras.optimizers.SGD(1.0), formula=False)
     ids, ones = np.array([1, 2]), np.ones((2, 2), "float32")
     client.push("t/0", "rows", ids, ones)
     update = client.owner._rules.get("r").row_update
@@ -175,12 +177,13 @@ def test_a_failed_update_leaves_the_table_and_later_updates_as_they_were(client,
     np.testing.assert_array_equal(client.read("t/0")[:, 0], [0, -2, -2, 0, 0, 0])
 
 
-def test_tables_of_one_rule_are_updated_at_once(client):
+@pytest.mark.parametrize("known", [True, False])
+def test_tables_of_one_rule_are_updated_at_once(client, known):
     """They share the memory in which rows are updated."""
     names = [f"t/{number}" for number in range(3)]
     for name in names:
         client.create(name, np.zeros((500, 8), "float32"), table=True)
-        client.attach(name, keras.optimizers.SGD(1.0, momentum=0.5))
+        client.attach(name, keras.optimizers.SGD(1.0, momentum=0.5), formula=known)
         client.push(name, "rows", np.arange(400), np.zeros((400, 8), "float32"))
 
     def push(number):
