@@ -8,9 +8,9 @@ from drumline.data.plan.node import Node
 
 def explain(plan: Node, optimized: Node, stage: Stage) -> str:
     """What was asked for, what the optimizer made of it, and how it runs."""
-    parts = [f"plan\n{plan.describe(1)}"]
+    parts = [f"plan\n{plan.describe(1, titles=True)}"]
     if optimized is not plan:
-        parts.append(f"optimized\n{optimized.describe(1)}")
+        parts.append(f"optimized\n{optimized.describe(1, titles=True)}")
     parts.append("stages\n" + "\n".join(_lines(stage, 1)))
     return "\n".join(parts)
 

@@ -28,3 +28,9 @@ def workers_of(num_parallel_calls: int | None) -> int | None:
     if num_parallel_calls == AUTOTUNE:
         return os.cpu_count() or 1
     return count_of(num_parallel_calls, "map", "num_parallel_calls", least=1)
+
+
+def check_deterministic(value: Any, operation: str) -> None:
+    """Rejects what is no bool or ``None``; results come in order either way."""
+    if value not in (None, True, False):
+        raise TypeError(f"{operation}: deterministic must be a bool or None, got {value!r}")

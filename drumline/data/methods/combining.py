@@ -6,7 +6,7 @@ import functools
 import operator
 from typing import Any, Self
 
-from drumline.data.methods.planned import Planned
+from drumline.data.methods.planned import Planned, named
 from drumline.data.options import Options
 from drumline.data.plan import combining
 from drumline.data.spec import ElementSpec, merge_leaf
@@ -17,13 +17,17 @@ class Combining(Planned):
     """What makes one dataset of several, and ``enumerate``."""
 
     @classmethod
-    def zip(cls, *datasets: Any) -> Self:
+    def zip(cls, *args: Any, datasets: Any = None, name: str | None = None) -> Self:
         """Elements at the same position side by side; ends with the shortest.
 
         Args:
-            datasets: datasets, or one nested structure of datasets, whose shape elements take.
+            args: datasets, or one nested structure of datasets, whose shape elements take.
+            datasets: the same as one argument.
+            name: shown by ``explain()``.
         """
-        given = datasets[0] if len(datasets) == 1 else tuple(datasets)
+        if args and datasets is not None:
+            raise TypeError("zip: give the datasets in order, or as `datasets`, not both")
+        given = datasets if datasets is not None else args[0] if len(args) == 1 else args
         leaves, structure = flatten(given)
         for leaf in leaves:
             if not isinstance(leaf, Planned):
@@ -31,13 +35,14 @@ class Combining(Planned):
         if not leaves:
             raise ValueError("zip needs at least one dataset")
         options = functools.reduce(Options.merged, (dataset._options for dataset in leaves))
-        return cls(combining.Zip(tuple(d._plan for d in leaves), structure), options)
+        plan = combining.Zip(tuple(d._plan for d in leaves), structure)
+        return cls(named(plan, name), options)
 
-    def enumerate(self, start: int = 0) -> Self:
+    def enumerate(self, start: int = 0, name: str | None = None) -> Self:
         """Pairs ``(number, element)`` with int64 numbers from ``start``."""
-        return self._with(combining.Enumerate((self._plan,), operator.index(start)))
+        return self._with(combining.Enumerate((self._plan,), operator.index(start)), name)
 
-    def concatenate(self, dataset: Planned) -> Self:
+    def concatenate(self, dataset: Planned, name: str | None = None) -> Self:
         """This dataset's elements, then the other's.
 
         Raises:
@@ -45,7 +50,8 @@ class Combining(Planned):
         """
         spec = merged_spec(self._plan.spec, dataset._plan.spec)
         options = self._options.merged(dataset._options)
-        return type(self)(combining.Concatenate((self._plan, dataset._plan), spec), options)
+        plan = combining.Concatenate((self._plan, dataset._plan), spec)
+        return type(self)(named(plan, name), options)
 
 
 def merged_spec(first: ElementSpec, second: ElementSpec) -> ElementSpec:

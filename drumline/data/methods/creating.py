@@ -8,14 +8,14 @@ from typing import Any, Self
 import numpy as np
 
 from drumline.data import construct
-from drumline.data.methods.planned import Planned
+from drumline.data.methods.planned import Planned, named
 
 
 class Creating(Planned):
     """Constructors."""
 
     @classmethod
-    def from_tensor_slices(cls, tensors: Any) -> Self:
+    def from_tensor_slices(cls, tensors: Any, name: str | None = None) -> Self:
         """Elements are the rows of the arrays in ``tensors``, which are not copied.
 
         Args:
@@ -25,21 +25,21 @@ class Creating(Planned):
             ValueError: a leaf is a scalar, or first dimensions differ.
             TypeError: a leaf is no array of numbers or strings.
         """
-        return cls(construct.slices(tensors))
+        return cls(named(construct.slices(tensors), name))
 
     @classmethod
-    def from_tensors(cls, tensors: Any) -> Self:
+    def from_tensors(cls, tensors: Any, name: str | None = None) -> Self:
         """One element: ``tensors`` itself."""
-        return cls(construct.tensors(tensors))
+        return cls(named(construct.tensors(tensors), name))
 
     @classmethod
-    def range(cls, *args: int, output_type: Any = np.int64) -> Self:
+    def range(cls, *args: int, output_type: Any = np.int64, name: str | None = None) -> Self:
         """The integers of Python's ``range(*args)``, as ``output_type``.
 
         Raises:
             ValueError: an integer does not fit ``output_type``, or the step is zero.
         """
-        return cls(construct.integers(args, output_type))
+        return cls(named(construct.integers(args, output_type), name))
 
     @classmethod
     def from_generator(
@@ -49,6 +49,7 @@ class Creating(Planned):
         output_shapes: Any = None,
         args: Sequence[Any] | None = None,
         output_signature: Any = None,
+        name: str | None = None,
     ) -> Self:
         """Elements are what iterating over ``generator(*args)`` yields, in every epoch anew.
 
@@ -60,6 +61,7 @@ class Creating(Planned):
             output_signature: a nested structure of ``TensorSpec``. Each element is checked against
                 it; numbers are converted within their kind. An element that does not fit raises
                 when it is its turn, with its index.
+            name: shown by ``explain()``.
 
         An iterator's ``restore`` runs the generator again up to the position.
 
@@ -68,4 +70,4 @@ class Creating(Planned):
             ValueError: the shapes do not have the structure of the types.
         """
         signature = construct.signature(output_types, output_shapes, output_signature)
-        return cls(construct.generator(generator, signature, args or ()))
+        return cls(named(construct.generator(generator, signature, args or ()), name))

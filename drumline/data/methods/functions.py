@@ -10,7 +10,7 @@ import numpy as np
 from drumline.data.epochs import first_element
 from drumline.data.functions.build import build
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.methods.arguments import workers_of
+from drumline.data.methods.arguments import check_deterministic, workers_of
 from drumline.data.methods.planned import Planned
 from drumline.data.plan import function_nodes
 from drumline.data.spec import TensorSpec
@@ -24,6 +24,7 @@ class Functions(Planned):
         map_func: Callable[..., Any],
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
+        name: str | None = None,
     ) -> Self:
         """Applies a function to every element; a tuple is spread over its arguments.
 
@@ -36,20 +37,20 @@ class Functions(Planned):
                 parallelized by the optimizer and Python functions run in order.
             deterministic: accepted as in ``tf.data``; results always come in order, which either
                 value allows.
+            name: shown by ``explain()``.
 
         Raises:
             Exception: what the function itself raises for the first element. For a later element
                 it is raised when that element's turn comes, with the index in a note.
         """
-        if deterministic not in (None, True, False):
-            raise TypeError(f"map: deterministic must be a bool or None, got {deterministic!r}")
+        check_deterministic(deterministic, "map")
         workers = workers_of(num_parallel_calls)
         plan = self._plan
         built = build(map_func, "map", plan.spec, lambda: first_element(plan), workers or 1)
         label = UserFunction(map_func, "map").name
-        return self._with(function_nodes.Map((plan,), built, label, workers))
+        return self._with(function_nodes.Map((plan,), built, label, workers), name)
 
-    def filter(self, predicate: Callable[..., Any]) -> Self:
+    def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Self:
         """The elements for which ``predicate`` returns true.
 
         Raises:
@@ -60,4 +61,4 @@ class Functions(Planned):
         label = UserFunction(predicate, "filter").name
         if built.spec.leaves != (TensorSpec((), np.bool_),) or built.spec.structure.kind != "leaf":
             raise TypeError(f"filter({label}) must return one bool, it returns {built.spec.tree()}")
-        return self._with(function_nodes.Filter((plan,), built, label))
+        return self._with(function_nodes.Filter((plan,), built, label), name)

@@ -21,9 +21,9 @@ class Keeping(Planned):
         """
         return self._with(buffering.Cache((self._plan,), CacheStore()))
 
-    def prefetch(self, buffer_size: int | None) -> Self:
+    def prefetch(self, buffer_size: int | None, name: str | None = None) -> Self:
         """Makes up to ``buffer_size`` elements ahead; ``AUTOTUNE``: as many as memory allows."""
         if buffer_size is None or buffer_size == AUTOTUNE:
-            return self._with(buffering.Prefetch((self._plan,), None))
+            return self._with(buffering.Prefetch((self._plan,), None), name)
         size = count_of(buffer_size, "prefetch", "buffer_size", least=0)
-        return self if size == 0 else self._with(buffering.Prefetch((self._plan,), size))
+        return self if size == 0 else self._with(buffering.Prefetch((self._plan,), size), name)

@@ -15,7 +15,11 @@ class Ordering(Planned):
     """What decides which elements come, and when."""
 
     def shuffle(
-        self, buffer_size: int, seed: int | None = None, reshuffle_each_iteration: bool = True
+        self,
+        buffer_size: int,
+        seed: int | None = None,
+        reshuffle_each_iteration: bool = True,
+        name: str | None = None,
     ) -> Self:
         """Draws each element at random from a buffer of the next ``buffer_size``.
 
@@ -26,30 +30,31 @@ class Ordering(Planned):
             seed: the order depends on it and on the epoch. ``None`` draws one now, from Python's
                 ``random``, which ``keras.utils.set_random_seed`` seeds.
             reshuffle_each_iteration: whether each epoch (and each pass of a ``repeat``) differs.
+            name: shown by ``explain()``.
         """
         size = count_of(buffer_size, "shuffle", "buffer_size", least=1)
         drawn = random.getrandbits(63) if seed is None else operator.index(seed) % 2**64
         reshuffle = True if reshuffle_each_iteration is None else bool(reshuffle_each_iteration)
-        return self._with(ordering.Shuffle((self._plan,), size, drawn, reshuffle))
+        return self._with(ordering.Shuffle((self._plan,), size, drawn, reshuffle), name)
 
-    def repeat(self, count: int | None = None) -> Self:
+    def repeat(self, count: int | None = None, name: str | None = None) -> Self:
         """``count`` passes over the dataset; ``None`` or -1 never ends."""
         number = None if count is None else count_of(count, "repeat", "count", least=-1)
-        return self._with(ordering.Repeat((self._plan,), None if number == -1 else number))
+        return self._with(ordering.Repeat((self._plan,), None if number == -1 else number), name)
 
-    def take(self, count: int) -> Self:
+    def take(self, count: int, name: str | None = None) -> Self:
         """The first ``count`` elements, -1 for all; nothing past them is ever read."""
         number = count_of(count, "take", "count", least=-1)
-        return self if number == -1 else self._with(ordering.Take((self._plan,), number))
+        return self if number == -1 else self._with(ordering.Take((self._plan,), number), name)
 
-    def skip(self, count: int) -> Self:
+    def skip(self, count: int, name: str | None = None) -> Self:
         """All but the first ``count`` elements; -1 leaves none."""
         number = count_of(count, "skip", "count", least=-1)
         if number == -1:
-            return self._with(ordering.Take((self._plan,), 0))
-        return self._with(ordering.Skip((self._plan,), number))
+            return self._with(ordering.Take((self._plan,), 0), name)
+        return self._with(ordering.Skip((self._plan,), number), name)
 
-    def shard(self, num_shards: int, index: int) -> Self:
+    def shard(self, num_shards: int, index: int, name: str | None = None) -> Self:
         """Every ``num_shards``-th element, from the one at ``index`` on: one worker's share.
 
         Shard before a ``shuffle``, so that the shards are disjoint, and before what costs much.
@@ -60,9 +65,9 @@ class Ordering(Planned):
             ValueError: ``num_shards`` is not positive, or ``index`` is not below it.
         """
         if num_shards == index == ordering.SHARD_HINT:
-            return self._with(ordering.Shard((self._plan,), num_shards, index))
+            return self._with(ordering.Shard((self._plan,), num_shards, index), name)
         number = count_of(num_shards, "shard", "num_shards", least=1)
         position = count_of(index, "shard", "index", least=0)
         if position >= number:
             raise ValueError(f"shard: index must be between 0 and {number - 1}, got {position}")
-        return self._with(ordering.Shard((self._plan,), number, position))
+        return self._with(ordering.Shard((self._plan,), number, position), name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Self
 
 from drumline.data.options import Options
@@ -20,5 +21,10 @@ class Planned:
         """A ``TensorSpec`` for each leaf, in the structure of the elements."""
         return self._plan.spec.tree()
 
-    def _with(self, plan: Node) -> Self:
-        return type(self)(plan, self._options)
+    def _with(self, plan: Node, name: str | None = None) -> Self:
+        return type(self)(named(plan, name), self._options)
+
+
+def named(plan: Node, name: str | None) -> Node:
+    """The same operation under the name the user gave it, which ``explain()`` shows."""
+    return plan if name is None else dataclasses.replace(plan, title=name)

@@ -15,9 +15,11 @@ class Node:
 
     Attributes:
         inputs: the datasets it reads.
+        title: the name the user gave it, for ``explain()``; it changes nothing.
     """
 
     inputs: tuple[Node, ...]
+    title: str | None = dataclasses.field(default=None, kw_only=True)
 
     name: ClassVar[str] = ""
 
@@ -51,7 +53,8 @@ class Node:
             yield from node.walk()
         yield self
 
-    def describe(self, depth: int = 0) -> str:
+    def describe(self, depth: int = 0, titles: bool = False) -> str:
         """The tree as text, an operation a line, its inputs indented below it."""
-        line = "  " * depth + f"{self.name}({self.arguments()})"
-        return "\n".join([line, *(node.describe(depth + 1) for node in self.inputs)])
+        title = f" {self.title!r}" if titles and self.title is not None else ""
+        line = "  " * depth + f"{self.name}({self.arguments()}){title}"
+        return "\n".join([line, *(node.describe(depth + 1, titles) for node in self.inputs)])

@@ -1,0 +1,50 @@
+"""``name=``, which every operation takes and ``explain()`` shows."""
+
+import numpy as np
+import pytest
+
+from drumline.data import Dataset
+
+METHODS = {
+    "batch": lambda ds: ds.batch(2, name="mine"),
+    "unbatch": lambda ds: ds.batch(2).unbatch(name="mine"),
+    "map": lambda ds: ds.map(lambda v: v + 1, name="mine"),
+    "filter": lambda ds: ds.filter(lambda v: v > 1, name="mine"),
+    "shuffle": lambda ds: ds.shuffle(3, seed=1, name="mine"),
+    "repeat": lambda ds: ds.repeat(2, name="mine"),
+    "take": lambda ds: ds.take(2, name="mine"),
+    "skip": lambda ds: ds.skip(2, name="mine"),
+    "shard": lambda ds: ds.shard(2, 1, name="mine"),
+    "prefetch": lambda ds: ds.prefetch(2, name="mine"),
+    "enumerate": lambda ds: ds.enumerate(name="mine"),
+    "concatenate": lambda ds: ds.concatenate(ds, name="mine"),
+    "zip": lambda ds: Dataset.zip(ds, ds, name="mine"),
+    "from_tensors": lambda ds: Dataset.from_tensors(1, name="mine"),
+    "from_tensor_slices": lambda ds: Dataset.from_tensor_slices([1], name="mine"),
+    "range": lambda ds: Dataset.range(3, name="mine"),
+    "from_generator": lambda ds: Dataset.from_generator(
+        lambda: [1], output_types=np.int32, output_shapes=(), name="mine"
+    ),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_name_is_shown_and_changes_nothing(method):
+    named = METHODS[method](Dataset.range(5))
+    (line,) = [line for line in named._plan.describe(titles=True).split("\n") if "'mine'" in line]
+    assert line.strip().startswith(f"{method}(")
+    assert "'mine'" not in named._plan.describe()
+
+
+def test_explain_shows_names():
+    assert "range(start=0, step=1, length=4, dtype=int64) 'ids'" in (
+        Dataset.range(4, name="ids").explain()
+    )
+
+
+def test_batches_made_ahead_are_the_same():
+    ds = Dataset.range(7).batch(2, num_parallel_calls=3, deterministic=False)
+    assert [b.tolist() for b in ds] == [[0, 1], [2, 3], [4, 5], [6]]
+    assert "prefetch 3 (one thread)" in ds.explain()
+    with pytest.raises(ValueError, match="num_parallel_calls"):
+        Dataset.range(7).batch(2, num_parallel_calls=0)
