@@ -49,8 +49,7 @@ def formula_of(optimizer: Any, dtype: str) -> dict[str, Any] | None:
     Returns:
         None if there is none.
     """
-    kind: type[object] = type(optimizer)
-    known = _CONSTANTS.get(kind)
+    known = _CONSTANTS.get(type(optimizer))
     rate = keras_internals.learning_rate_of(optimizer)
     if known is None or dtype != "float32" or not isinstance(rate, keras.Variable):
         return None
@@ -60,18 +59,19 @@ def formula_of(optimizer: Any, dtype: str) -> dict[str, Any] | None:
     values = tuple(float(getattr(optimizer, constant)) for constant in constants)
     if name == "momentum" and values[0] == 0:
         name, values = "sgd", ()
-    config = {**optimizer.get_config(), "name": None, "learning_rate": _RATE}
-    if not _is_equal(kind, json.dumps(config, default=str), name, values):
+    described = keras.optimizers.serialize(optimizer)
+    described["config"] |= {"name": None, "learning_rate": _RATE}
+    if not _is_equal(json.dumps(described, default=str), name, values):
         return None
     return {"name": name, "constants": list(values)}
 
 
 @functools.cache
-def _is_equal(kind: type[object], config: str, name: str, constants: tuple[float, ...]) -> bool:
+def _is_equal(described: str, name: str, constants: tuple[float, ...]) -> bool:
     """Whether the rule does what the optimizer does in the first updates of some numbers."""
     rule = UpdateRule(name, constants)
     with keras_internals.outside_scopes():
-        optimizer = kind.from_config(json.loads(config))  # type: ignore[attr-defined]
+        optimizer = keras.optimizers.deserialize(json.loads(described))
     program, slots = export_update(optimizer, (_ELEMENTS,), "float32", False, whole=True)
     if [slot["shape"] for slot in slots] != [ROWS] * rule.slots:
         return False
