@@ -1,6 +1,7 @@
 """Whole-batch operations in Rust, with the GIL released."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -75,6 +76,51 @@ def unique_ids(
         IndexError: if an id lies in no part.
         TypeError: if `ids` has another dtype or number of dimensions.
         ValueError: if `bounds` is not ascending, or `ids` is not contiguous.
+    """
+
+def spread_rows(
+    blocks: Sequence[npt.NDArray[np.uint8]],
+    places: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    out: npt.NDArray[np.uint8],
+) -> None:
+    """Copy ``np.concatenate(blocks)[places]`` to `out`, without making the former.
+
+    The caller must not write any of them from another thread meanwhile.
+
+    Args:
+        blocks: rows of bytes, each block of shape ``(n, w)``; they may be read-only.
+        places: shape ``(k,)``.
+        out: shape ``(k, w)``, in memory of its own.
+
+    Raises:
+        IndexError: if a place names no row; `out` is untouched.
+        TypeError: if an argument is no array of the dtype and number of dimensions above.
+        ValueError: if one is not C-contiguous, or `out` has another shape, is read-only or shares
+            memory with a block.
+    """
+
+_Float = TypeVar("_Float", np.float32, np.float64)
+
+def sum_rows(
+    values: npt.NDArray[_Float],
+    places: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    out: Sequence[npt.NDArray[_Float]],
+) -> None:
+    """Set row ``p`` of ``np.concatenate(out)`` to the sum of the values whose place is ``p``.
+
+    They are added in their order; where there is none, the row becomes 0. The caller must not write
+    any of the arrays from another thread meanwhile.
+
+    Args:
+        values: shape ``(k, w)``; it may be read-only.
+        places: shape ``(k,)``.
+        out: blocks of shape ``(n, w)``, each in memory of its own.
+
+    Raises:
+        IndexError: if a place names no row; `out` is untouched.
+        TypeError: if an argument is no array of the dtype and number of dimensions above.
+        ValueError: if one is not C-contiguous or of another width, or if a block is read-only or
+            shares memory with another array.
     """
 
 class DistinctRows:

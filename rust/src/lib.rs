@@ -7,6 +7,7 @@ pub mod rng;
 pub mod rows;
 pub mod shuffle;
 pub mod span;
+pub mod spread;
 pub mod tables;
 pub mod update_rules;
 pub mod xla;

@@ -47,6 +47,10 @@ class Servers:
         with self._named(server):
             return self._connections[server].submit(op, header, arrays)
 
+    def empty(self, server: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        """An uninitialised array that can be sent to one server without a copy."""
+        return self._connections[server].empty(shape, dtype)
+
     def result(self, server: int, future: Future[Message]) -> Message:
         """The server's answer."""
         with self._named(server):

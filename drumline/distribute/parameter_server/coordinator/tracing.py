@@ -23,6 +23,8 @@ from drumline.distribute.parameter_server.worker.forms import Form
 
 _log = logging.getLogger("drumline")
 
+_ROW_GRADIENTS = ("row_gradient", "row_gradient_by_id")
+
 WHOLE_TABLE_BYTES = 256 << 20
 """Up to this size a table of which a step needs more than single rows is fetched whole."""
 
@@ -73,7 +75,7 @@ class Tracing:
         """Tell the servers how to update, and give what a worker is to be told."""
         rules: dict[str, str] = {}
         for output in traced.program.outputs:
-            if output.kind in ("gradient", "row_gradient"):
+            if output.kind in ("gradient", *_ROW_GRADIENTS):
                 rules.update(self._rules_of(traced, output))
         layouts = [
             layout.to_json()
@@ -97,7 +99,7 @@ class Tracing:
         optimizer = traced.optimizers[output.optimizer or 0]
         layout = self._strategy.layout_of(variable)
         assert layout is not None
-        sparse = output.kind == "row_gradient"
+        sparse = output.kind in _ROW_GRADIENTS
         rules = self._strategy.rules
         return {
             layout.part_name(part): rules.attach(optimizer, variable, layout, part, sparse)

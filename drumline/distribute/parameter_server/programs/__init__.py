@@ -13,7 +13,6 @@ from drumline.distribute.parameter_server.programs.ids_program import (
     IdsProgram,
     evaluate_ids,
     prepared,
-    unique_rows,
 )
 from drumline.distribute.parameter_server.programs.initializer import export_initializer
 from drumline.distribute.parameter_server.programs.slots import Input, Output
@@ -42,6 +41,5 @@ __all__ = [
     "load_program",
     "prepared",
     "trace_step",
-    "unique_rows",
     "worker_state",
 ]

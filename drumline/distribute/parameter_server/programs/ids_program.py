@@ -105,20 +105,6 @@ def evaluate_ids(
     return program.evaluate([_input(each, arguments, value_of) for each in program.inputs])
 
 
-def unique_rows(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The ids of the rows to fetch, and for each id where its row is among them.
-
-    Args:
-        ids: of one table, int32 of shape (count,).
-
-    Returns:
-        The ids sorted, each once, and the program's "inverse" input, int32 of shape (count,). The
-        "rows" input has `count` rows; what is behind those of the unique ids is of no meaning.
-    """
-    unique, inverse = np.unique(ids, return_inverse=True)
-    return unique, inverse.astype(np.int32, copy=False).reshape(ids.shape)
-
-
 def prepared(array: Any, wanted: Input) -> np.ndarray:
     """An array as a program takes it: with 32 bits where JAX has no more.
 

@@ -36,12 +36,16 @@ class Accesses:
     counts: Mapping[str, int]
 
     def locator(self, inverses: Mapping[str, Any]) -> Callable[[str, Any], Any]:
-        """From a lookup's ids to where the rows are, by the tables' inverses."""
+        """From a lookup's ids to where the rows are: by a table's inverse or, without one, a slice.
+
+        A table without an inverse has a row for each id.
+        """
         following = iter(self.places)
 
         def locate(key: str, ids: Any) -> Any:
             _, start, shape = next(following)
-            return inverses[key][start : start + int(np.prod(shape, dtype=int))].reshape(shape)
+            own = slice(start, start + int(np.prod(shape, dtype=int)))
+            return inverses[key][own].reshape(shape) if key in inverses else own
 
         return locate
 

@@ -25,6 +25,7 @@ _INLINED = frozenset(
         "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr",
     ]
 )
+_EQUAL = frozenset(["copy", "copy_p"])
 _COPIES = frozenset(["convert_element_type", "copy", "copy_p", "stop_gradient"])
 _FOLDED = frozenset(
     [
@@ -174,8 +175,9 @@ class RowsInterpreter:
             values = [self._settled(value) for value in values]
         outputs = jax_internals.bind(eqn, [_local(value, first.count) for value in values])
         padded = is_copy and first.has_padding
+        is_added = eqn.primitive.name in _EQUAL and first.is_added
         return [
-            Rows(output, variable.aval.shape, first.group, zero, padded)
+            Rows(output, variable.aval.shape, first.group, zero, padded, is_added)
             for output, variable in zip(outputs, eqn.outvars, strict=True)
         ]
 

@@ -20,6 +20,7 @@ class Rows:
         zero_elsewhere: whether all other rows are known to be zero, and also those of `value` that
             stand for none. Otherwise they are unknown.
         has_padding: whether rows of `value` that stand for none may be anything, even no numbers.
+        is_added: whether it is what was added at the ids of a lookup, unchanged since.
     """
 
     value: Any
@@ -27,6 +28,7 @@ class Rows:
     group: str
     zero_elsewhere: bool
     has_padding: bool = False
+    is_added: bool = False
 
     @property
     def count(self) -> int:

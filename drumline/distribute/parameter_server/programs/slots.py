@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-InputKind = Literal["dense", "rows", "inverse", "argument", "state"]
-OutputKind = Literal["gradient", "row_gradient", "add", "assign", "state", "result"]
+InputKind = Literal["dense", "rows", "inverse", "rows_by_id", "argument", "state"]
+OutputKind = Literal[
+    "gradient", "row_gradient", "row_gradient_by_id", "add", "assign", "state", "result"
+]
 
 
 @dataclass(frozen=True)
@@ -16,8 +18,9 @@ class Input:
     Attributes:
         kind: ``"dense"``: a variable's value; ``"rows"``: the rows of a table that the step looks
             up, each once, padded to the number of its ids; ``"inverse"``: for each id of that table
-            where its row is among them; ``"argument"``: an array of the step's arguments;
-            ``"state"``: a random generator's state, which each worker has its own of.
+            where its row is among them; ``"rows_by_id"``, in the place of both: for each id its
+            row; ``"argument"``: an array of the step's arguments; ``"state"``: a random
+            generator's state, which each worker has its own of.
         key: the variable's key; None for arguments.
         index: which of the arguments' arrays; None for others.
         shape: of the array.
@@ -46,9 +49,10 @@ class Output:
 
     Attributes:
         kind: ``"gradient"``: of a variable; ``"row_gradient"``: of the rows of a table, in the
-            order in which they were given; ``"add"``: what to add to a variable; ``"assign"``: its
-            new value; ``"state"``: the next state of a random generator; ``"result"``: an array
-            that the step returned.
+            order in which they were given; ``"row_gradient_by_id"``: of the row of each id, those
+            of one row to be summed; ``"add"``: what to add to a variable; ``"assign"``: its new
+            value; ``"state"``: the next state of a random generator; ``"result"``: an array that
+            the step returned.
         key: the variable's key; None for results.
         index: which of the results; None for others.
         optimizer: for gradients, the number of the optimizer that applies them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import jax
@@ -14,7 +14,7 @@ from drumline.distribute.parameter_server.programs.exporting import export_funct
 from drumline.distribute.parameter_server.programs.ids_split import Accesses, split_ids
 from drumline.distribute.parameter_server.programs.recorded_step import RecordedStep
 from drumline.distribute.parameter_server.programs.rows import Rows, Uniform, is_special
-from drumline.distribute.parameter_server.programs.slots import Input, Output
+from drumline.distribute.parameter_server.programs.slots import Input, InputKind, Output
 from drumline.distribute.parameter_server.programs.step_program import StepProgram
 from drumline.distribute.parameter_server.programs.table_access import TableInterpreter
 from drumline.training import jax_internals
@@ -46,6 +46,7 @@ class Split:
         self._shapes = {key: tuple(table.shape) for key, table in self._tables.items()}
         self._paths = {key: table.path for key, table in self._tables.items()}
         self._writes: list[tuple[str, Any, list[int] | None]] = []
+        self._not_by_id: set[str] = set()
         self._whole_jaxpr = self._with_deltas()
         self._jaxpr, self._used = jax_internals.without_dead_code(self._whole_jaxpr)
         self._described = self._all_inputs()
@@ -74,11 +75,12 @@ class Split:
             self._shapes,
             platforms,
         )
-        inputs = self._inputs(given, accesses)
+        by_id = accesses.counts.keys() - self._not_by_id
+        inputs = self._inputs(given, accesses, by_id)
         outputs: list[Output] = []
 
         def main(*arrays: Any) -> list[Any]:
-            return self._main(inputs, arrays, accesses, outputs)
+            return self._main(inputs, arrays, accesses, by_id, outputs)
 
         specs = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in inputs]
         compiled = export_function(main, specs, platforms)
@@ -122,26 +124,36 @@ class Split:
             described.append(Input("argument", None, index, spec.shape, spec.dtype.name))
         return described
 
-    def _inputs(self, given: Sequence[Input], accesses: Accesses) -> list[Input]:
+    def _inputs(self, given: Sequence[Input], accesses: Accesses, by_id: Set[str]) -> list[Input]:
         """What the main program takes: of tables the rows and where they go."""
         inputs = []
         for each in given:
             if each.kind == "rows":
                 assert each.key is not None
                 count = accesses.counts.get(each.key, 0)
-                each = Input("rows", each.key, None, (count, *each.shape[1:]), each.dtype)
+                kind: InputKind = "rows_by_id" if each.key in by_id else "rows"
+                each = Input(kind, each.key, None, (count, *each.shape[1:]), each.dtype)
             inputs.append(each)
         inputs += [
-            Input("inverse", key, None, (count,), "int32") for key, count in accesses.counts.items()
+            Input("inverse", key, None, (count,), "int32")
+            for key, count in accesses.counts.items()
+            if key not in by_id
         ]
         return inputs
 
     def _evaluate(
-        self, locate: Any, values: dict[Any, Any], counts: dict[str, int], known: Any = None
+        self,
+        locate: Any,
+        values: dict[Any, Any],
+        counts: dict[str, int],
+        known: Any = None,
+        by_id: Set[str] = frozenset(),
     ) -> list[Any]:
         """The program's outputs, from the values of what it takes, tables' rows among them."""
         others = {each.shape for each in self._described if each.kind == "dense"}
-        interpreter = TableInterpreter(self._shapes, self._paths, counts, locate, known, others)
+        interpreter = TableInterpreter(
+            self._shapes, self._paths, counts, locate, known, others, by_id
+        )
         arguments = []
         for each, used in zip(self._described, self._used, strict=True):
             if not used and self._jaxpr is not self._whole_jaxpr:
@@ -152,28 +164,34 @@ class Split:
                 shape = (counts[str(each.key)], *shape[1:])
             value = values[place] if place in values else jnp.zeros(shape, each.dtype)
             if each.kind == "rows":
-                value = Rows(value, each.shape, str(each.key), False, has_padding=True)
+                padded = each.key not in by_id
+                value = Rows(value, each.shape, str(each.key), False, has_padding=padded)
             arguments.append(value)
-        return interpreter.evaluate(self._jaxpr, self._step.program.consts, arguments)
+        found = interpreter.evaluate(self._jaxpr, self._step.program.consts, arguments)
+        combined = {v.group for v in found if isinstance(v, Rows) and not v.is_added}
+        self._not_by_id = interpreter.not_by_id | combined
+        return found
 
     def _main(
         self,
         inputs: Sequence[Input],
         arrays: Sequence[Any],
         accesses: Accesses,
+        by_id: Set[str],
         outputs: list[Output],
     ) -> list[Any]:
         values = {
-            (each.kind, each.key if each.index is None else each.index): array
+            (_place(each.kind), each.key if each.index is None else each.index): array
             for each, array in zip(inputs, arrays, strict=True)
         }
-        locate = accesses.locator({key: values["inverse", key] for key in accesses.counts})
+        inverses = {key: values["inverse", key] for key in accesses.counts if key not in by_id}
+        locate = accesses.locator(inverses)
         counts = {key: accesses.counts.get(key, 0) for key in self._tables}
 
         def known(key: str) -> Any:
             return jnp.arange(counts[key]) <= jnp.max(values["inverse", key])
 
-        found = self._evaluate(locate, values, counts, known)
+        found = self._evaluate(locate, values, counts, known, by_id)
         outputs.clear()
         made: list[Any] = []
 
@@ -191,7 +209,8 @@ class Split:
             if key not in self._tables:
                 put("gradient", self._whole(value, results + number), key, by=update.optimizer)
             elif isinstance(value, Rows) and value.zero_elsewhere and value.group == key:
-                put("row_gradient", value.value, key, by=update.optimizer)
+                kind = "row_gradient_by_id" if key in by_id else "row_gradient"
+                put(kind, value.value, key, by=update.optimizer)
             elif not (isinstance(value, Uniform) and value.is_zero):
                 self._refuse(key, results + number)
         self._put_writes(found, results + len(self._step.updates), put)
@@ -220,3 +239,8 @@ class Split:
         line = "the step's results" if eqn is None else jax_internals.source_line(eqn)
         name = "return" if eqn is None else eqn.primitive.name
         raise WholeTableReadError(key, self._paths[key], name, line)
+
+
+def _place(kind: InputKind) -> str:
+    """What an input is found by: rows are rows, however many there are."""
+    return "rows" if kind == "rows_by_id" else kind

@@ -10,13 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from drumline.distribute.parameter_server.programs import row_per_id
 from drumline.distribute.parameter_server.programs.errors import WholeTableReadError
 from drumline.distribute.parameter_server.programs.interpreter import RowsInterpreter
 from drumline.distribute.parameter_server.programs.rows import Rows, Uniform
 from drumline.training import jax_internals
 
 Locate = Callable[[str, Any], Any]
-"""Given a table's key and ids within its bounds, where those rows are among the known ones."""
+"""Given a table's key and ids within its bounds, where those rows are among the known ones: places
+of the shape of the ids, or a slice if there is a row for each id."""
 
 
 class TableInterpreter(RowsInterpreter):
@@ -29,6 +31,11 @@ class TableInterpreter(RowsInterpreter):
         locate: called once for each access, in the order of the program.
         known: gives for a table which of its rows are no padding; None if all of them.
         others: the shapes of variables that are no tables.
+        by_id: the tables of which there is a row for each id.
+
+    Attributes:
+        not_by_id: after `evaluate`, the tables for which that would not do: it does where whole
+            rows are looked up, and what is added to their gradient is used for nothing else.
     """
 
     def __init__(
@@ -39,8 +46,12 @@ class TableInterpreter(RowsInterpreter):
         locate: Locate,
         known: Callable[[str], Any] | None = None,
         others: Collection[tuple[int, ...]] = (),
+        by_id: Collection[str] = (),
     ) -> None:
         super().__init__(tables.values())
+        self._by_id = frozenset(by_id)
+        self._added_to: set[str] = set()
+        self.not_by_id: set[str] = set()
         self._tables = tables
         self._paths = paths
         self._counts = counts
@@ -64,6 +75,8 @@ class TableInterpreter(RowsInterpreter):
 
     def special(self, eqn: Any, values: Sequence[Any]) -> list[Any] | None:
         name = eqn.primitive.name
+        if name not in ("copy", "copy_p"):
+            self.not_by_id.update(v.group for v in values if isinstance(v, Rows) and v.is_added)
         if name == "gather" and isinstance(values[0], Rows):
             return [self._gather(eqn, values[0], values[1])]
         if name == "gather":
@@ -77,6 +90,10 @@ class TableInterpreter(RowsInterpreter):
         found = 0 in numbers.start_index_map and eqn.params["slice_sizes"][0] == 1
         if not found or 0 in numbers.operand_batching_dims or isinstance(indices, Rows):
             self._refuse(eqn, rows.group)
+        if rows.group in self._by_id:
+            return self._rows_by_id(eqn, rows, indices)
+        if not row_per_id.takes_whole_rows(eqn):
+            self.not_by_id.add(rows.group)
         position = numbers.start_index_map.index(0)
         local = self._local_indices(eqn, rows.group, indices, position, clamps=_clamps)
         return jax_internals.bind(
@@ -93,16 +110,28 @@ class TableInterpreter(RowsInterpreter):
             return None
         if not by_row or isinstance(updates, Rows):
             self._refuse(eqn, key)
+        count = self._counts[key]
+        if key in self._by_id:
+            where, inside = self._found(eqn, key, indices, 0, _clips)
+            value = row_per_id.added(updates, where, inside, (count, *operand.shape[1:]))
+            return [Rows(value, operand.shape, key, True, is_added=True)]
+        first = isinstance(operand, Uniform) and key not in self._added_to
+        self._added_to.add(key)
+        if not (first and row_per_id.adds_whole_rows(eqn)):
+            self.not_by_id.add(key)
         position = numbers.scatter_dims_to_operand_dims.index(0)
         local = self._local_indices(eqn, key, indices, position, clamps=_clips)
-        count = self._counts[key]
         base = operand.rows(count) if isinstance(operand, Uniform) else operand.value
         if isinstance(updates, Uniform):
             updates = updates.whole()
         added = jax_internals.bind(
             eqn, [base, local, updates], indices_are_sorted=False, unique_indices=False
         )
-        return [Rows(added[0], operand.shape, key, True)]
+        return [Rows(added[0], operand.shape, key, True, is_added=True)]
+
+    def _rows_by_id(self, eqn: Any, rows: Rows, indices: Any) -> Any:
+        where, inside = self._found(eqn, rows.group, indices, 0, _clamps)
+        return row_per_id.taken(eqn, rows.value, where, inside)
 
     def _table_of(self, operand: Uniform, indices: Any) -> str | None:
         """Whose gradient zeros are to be: the table of these indices, or the one of their shape."""
@@ -118,15 +147,10 @@ class TableInterpreter(RowsInterpreter):
         self, eqn: Any, key: str, indices: Any, position: int, clamps: Callable[[Any], bool]
     ) -> Any:
         """The indices with the ids of rows replaced by where the rows are."""
+        where, inside = self._found(eqn, key, indices, position, clamps)
         if isinstance(indices, Uniform):
             indices = indices.whole()
-        place = (id(indices), key, position)
-        if place not in self._located:
-            ids, inside = _bounded(indices[..., position], self._tables[key][0])
-            self._located[place] = (indices, self._locate(key, ids), inside)
-            self._indexed[id(indices)] = key
-        _, where, inside = self._located[place]
-        if not clamps(_mode(eqn, self._refuse, key)):
+        if inside is not None:
             # An id out of bounds stays one, for the operation to fill or drop.
             where = jnp.where(inside, where, self._counts[key])
         width = indices.shape[-1]
@@ -134,6 +158,19 @@ class TableInterpreter(RowsInterpreter):
             where if i == position else indices[..., i].astype("int32") for i in range(width)
         ]
         return jnp.stack(columns, -1)
+
+    def _found(
+        self, eqn: Any, key: str, indices: Any, position: int, clamps: Callable[[Any], bool]
+    ) -> tuple[Any, Any]:
+        """Where rows are, and which ids are within the table; None if the operation clamps them."""
+        place = (id(indices), key, position)
+        if place not in self._located:
+            own = indices.whole() if isinstance(indices, Uniform) else indices
+            ids, inside = _bounded(own[..., position], self._tables[key][0])
+            self._located[place] = (indices, self._locate(key, ids), inside)
+            self._indexed[id(indices)] = key
+        _, where, inside = self._located[place]
+        return where, None if clamps(_mode(eqn, self._refuse, key)) else inside
 
     def _refuse(self, eqn: Any, key: str) -> NoReturn:
         line = jax_internals.source_line(eqn)

@@ -11,9 +11,17 @@ from drumline.distribute.parameter_server.transport import Message
 
 
 class Exchange:
-    """One message to one server, being put together."""
+    """One message to one server, being put together.
 
-    def __init__(self) -> None:
+    Args:
+        empty: makes arrays that can be sent to that server without a copy, of a shape and a dtype.
+
+    Attributes:
+        empty: as given.
+    """
+
+    def __init__(self, empty: Callable[[tuple[int, ...], np.dtype], np.ndarray]) -> None:
+        self.empty = empty
         self._push: list[dict[str, Any]] = []
         self._pushed: list[np.ndarray] = []
         self._gather: list[dict[str, Any]] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import queue
 import threading
 import traceback
@@ -126,8 +127,12 @@ class Pipeline:
             step.look_up(self._values, self._state, self._pool)
         return step
 
-    def _exchanges(self) -> dict[int, Exchange]:
-        return {server: Exchange() for server in range(len(self._connect(_LANE)))}
+    def _exchanges(self, lane: str = _LANE) -> dict[int, Exchange]:
+        servers = self._connect(lane)
+        return {
+            server: Exchange(functools.partial(servers.empty, server))
+            for server in range(len(servers))
+        }
 
     def _ask(
         self, step: Step, exchanges: dict[int, Exchange], pushed: Closure | None = None
@@ -173,7 +178,7 @@ class Pipeline:
                 self._look_up_late(asked.step)
             outputs = asked.step.run(self._values, self._state)
             following = self._next(wait=False)
-            exchanges = self._exchanges()
+            exchanges = self._exchanges(_LANE if closure.round is None else _ROUNDS)
             results = asked.step.push(outputs, exchanges, self._state)
         except Exception as error:  # told to the chief, which raises it
             fail(closure, error)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from drumline.data.execute.pool import BufferPool
-from drumline.distribute.parameter_server.layout import Layout, Part
+from drumline.distribute.parameter_server.layout import Layout
 from drumline.distribute.parameter_server.programs import (
     Input,
     Output,
@@ -17,10 +17,10 @@ from drumline.distribute.parameter_server.programs import (
     evaluate_ids,
     load,
     prepared,
-    unique_rows,
 )
 from drumline.distribute.parameter_server.worker.closure import Closure
 from drumline.distribute.parameter_server.worker.dense import DenseValues
+from drumline.distribute.parameter_server.worker.lookup import Lookup
 from drumline.distribute.parameter_server.worker.messages import Exchange
 
 
@@ -34,7 +34,7 @@ class Function:
 
     Attributes:
         dense: the variables that it takes whole.
-        row_tables: the tables of which it takes rows.
+        rows: for each table of which it takes rows, whether one for each id.
         ids_are_known_early: whether the batch alone says which rows it takes. Otherwise variables
             or random draws do, which are known only when the steps before have run.
     """
@@ -48,7 +48,11 @@ class Function:
         self.main = load(program)
         wanted = [*program.inputs, *program.ids.inputs]
         self.dense = sorted({each.key for each in wanted if each.kind == "dense" and each.key})
-        self.row_tables = {each.key for each in program.inputs if each.kind == "rows"}
+        self.rows = {
+            each.key: each.kind == "rows_by_id"
+            for each in program.inputs
+            if each.kind in ("rows", "rows_by_id")
+        }
         self.ids_are_known_early = all(each.kind == "argument" for each in program.ids.inputs)
 
 
@@ -65,12 +69,11 @@ class Step:
         self.closure = closure
         self._function = function
         self._leaves = leaves
-        self._unique: dict[str, np.ndarray] = {}
-        self._inverse: dict[str, np.ndarray] = {}
-        self._rows: dict[str, np.ndarray] = {}
+        self._lookups: dict[str, Lookup] = {}
 
     def look_up(self, values: DenseValues, state: dict[str, Any], pool: BufferPool) -> None:
-        """Find out which rows of tables the step takes, with memory for them of `pool`."""
+        """Find out which rows of tables the step takes; they will lie in memory of `pool`."""
+        self._pool = pool
         ids_program = self._function.program.ids
         if not ids_program.tables:
             return
@@ -80,12 +83,8 @@ class Step:
 
         found = evaluate_ids(ids_program, self._leaves, value_of)
         for key, ids in zip(ids_program.tables, found, strict=True):
-            self._unique[key], self._inverse[key] = unique_rows(ids)
-            if key not in self._function.row_tables:
-                continue  # its gradient alone is wanted
-            layout = self._function.layouts[key]
-            shape = (ids.size, *layout.shape[1:])
-            self._rows[key] = pool.empty(shape, np.dtype(layout.dtype))
+            by_id = self._function.rows.get(key, False)
+            self._lookups[key] = Lookup(self._function.layouts[key], ids, by_id)
 
     @property
     def ids_are_known_early(self) -> bool:
@@ -103,15 +102,9 @@ class Step:
 
     def ask_rows(self, exchanges: dict[int, Exchange]) -> None:
         """Add to the messages the rows that were looked up."""
-        for key, rows in self._rows.items():
-            layout = self._function.layouts[key]
-            for part, span in self._spans(key):
-                if span.start == span.stop:
-                    continue
-                ids = self._unique[key][span] - part.start
-                exchanges[part.server].gather(
-                    layout.part_name(part), ids, functools.partial(_fill, rows, span)
-                )
+        for key in self._function.rows:
+            if key in self._lookups:
+                self._lookups[key].ask(exchanges)
 
     def run(self, values: DenseValues, state: dict[str, Any]) -> list[Any]:
         """Start the program; what it returns may still be under way."""
@@ -124,9 +117,9 @@ class Step:
         key = wanted.key or ""
         if wanted.kind == "dense":
             return values.value(self._function.layouts[key])
-        if wanted.kind == "rows":
-            return self._rows[key]
-        return self._inverse[key] if wanted.kind == "inverse" else state[key]
+        if wanted.kind in ("rows", "rows_by_id"):
+            return self._lookups[key].rows(self._pool)
+        return self._lookups[key].inverse if wanted.kind == "inverse" else state[key]
 
     def push(
         self, outputs: Sequence[Any], exchanges: dict[int, Exchange], state: dict[str, Any]
@@ -146,11 +139,10 @@ class Step:
         key = made.key or ""
         layout = self._function.layouts[key]
         if made.kind == "row_gradient":
-            # Also to parts without a row: they count the step, and take nothing of it again.
-            for part, span in self._spans(key):
-                ids = self._unique[key][span] - part.start
-                name = layout.part_name(part)
-                exchanges[part.server].push(name, "rows", self._rule(name), [ids, value[span]])
+            self._lookups[key].push(value, exchanges, self._rule)
+            return
+        if made.kind == "row_gradient_by_id":
+            self._lookups[key].push_by_id(value, exchanges, self._rule)
             return
         kind = "dense" if made.kind == "gradient" else made.kind
         for part in layout.parts:
@@ -160,19 +152,3 @@ class Step:
 
     def _rule(self, part: str) -> Any:
         return self._function.rules.get(part)
-
-    def _spans(self, key: str) -> list[tuple[Part, slice]]:
-        """For each part of a table, which of the rows it has."""
-        parts = self._function.layouts[key].parts
-        unique = self._unique[key]
-        if len(parts) == 1:
-            return [(parts[0], slice(0, len(unique)))]
-        bounds = np.searchsorted(unique, [part.start for part in parts] + [parts[-1].stop])
-        return [
-            (part, slice(int(first), int(last)))
-            for part, first, last in zip(parts, bounds[:-1], bounds[1:], strict=True)
-        ]
-
-
-def _fill(rows: np.ndarray, span: slice, values: np.ndarray) -> None:
-    rows[span] = values

@@ -20,6 +20,7 @@ class Ran:
     traced: programs.TracedStep
     result: Any = None
     writes: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
+    ids: dict[str, np.ndarray] = field(default_factory=dict)
     fetched: dict[str, np.ndarray] = field(default_factory=dict)
 
     def gradient(self, key: str) -> np.ndarray:
@@ -27,9 +28,13 @@ class Ran:
         dense = self.writes.get(("gradient", key))
         if dense is not None:
             return dense
+        whole = np.zeros(self.traced.variables[key].shape)
+        by_id = self.writes.get(("row_gradient_by_id", key))
+        if by_id is not None:
+            np.add.at(whole, self.ids[key], by_id)
+            return whole
         rows, ids = self.writes["row_gradient", key], self.fetched[key]
         assert not rows[len(ids) :].any(), "padded rows have no gradient"
-        whole = np.zeros(self.traced.variables[key].shape, rows.dtype)
         whole[ids] = rows[: len(ids)]
         return whole
 
@@ -47,13 +52,16 @@ def run_traced(traced: programs.TracedStep, *args: Any, padding: float = np.nan)
     inverses = {}
     for key, count, ids in zip(program.ids.tables, program.ids.counts, found, strict=True):
         assert ids.shape == (count,) and ids.dtype == np.int32
-        ran.fetched[key], inverses[key] = programs.unique_rows(ids)
+        ran.ids[key] = ids
+        ran.fetched[key], inverses[key] = np.unique(ids, return_inverse=True)
     given = []
     for wanted in program.inputs:
         if wanted.kind == "argument":
             given.append(programs.prepared(leaves[wanted.index], wanted))
         elif wanted.kind == "inverse":
-            given.append(inverses[wanted.key])
+            given.append(inverses[wanted.key].astype(np.int32))
+        elif wanted.kind == "rows_by_id":
+            given.append(value_of(wanted)[ran.ids[wanted.key]])
         elif wanted.kind == "rows":
             rows = np.full(wanted.shape, padding, wanted.dtype)
             unique = ran.fetched[wanted.key]

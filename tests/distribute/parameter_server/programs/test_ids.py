@@ -118,11 +118,3 @@ def test_arguments_that_do_not_fit(table: Any, trace: Any) -> None:
         programs.evaluate_ids(program, [])
     (found,) = programs.evaluate_ids(program, [IDS.astype("int64")])
     assert found.dtype == np.int32
-
-
-def test_unique_rows() -> None:
-    ids = np.int32([7, 3, 7, 0])
-    unique, inverse = programs.unique_rows(ids)
-    np.testing.assert_array_equal(unique, [0, 3, 7])
-    np.testing.assert_array_equal(unique[inverse], ids)
-    assert inverse.dtype == np.int32

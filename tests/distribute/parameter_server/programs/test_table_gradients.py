@@ -61,6 +61,10 @@ LOOKUPS: dict[str, Lookup] = {
 }
 
 
+NOT_BY_ID = {"twice", "one column", "scaled before", "rows of length 1", "cast before"}
+"""Their gradients are of two lookups, of a part of the row, or computed from sums."""
+
+
 def table_named(name: str) -> Any:
     values = np.random.default_rng(len(name)).normal(size=(ROWS, 4)).astype("float32")
     return keras.Variable(values, name=name.replace("/", ""))
@@ -116,9 +120,19 @@ def test_what_is_computed_from_rows_is_the_same(ran: Any, whole: Any) -> None:
 
 def test_no_table_goes_in_or_out(ran: Any) -> None:
     program = ran.traced.program
-    assert {each.kind for each in program.inputs} == {"rows", "inverse", "argument"}
-    assert {each.kind for each in program.outputs} == {"row_gradient", "result"}
+    assert {each.kind for each in program.inputs} == {"rows_by_id", "rows", "inverse", "argument"}
+    gradients = {"row_gradient_by_id", "row_gradient"}
+    assert {each.kind for each in program.outputs} == {*gradients, "result"}
     assert program.ids.exported is None
+
+
+def test_rows_come_by_id_where_their_gradient_is_only_summed(ran: Any, tables: Any) -> None:
+    program = ran.traced.program
+    by_id = {each.key for each in program.inputs if each.kind == "rows_by_id"}
+    assert {each.key for each in program.outputs if each.kind == "row_gradient_by_id"} == by_id
+    assert {each.key for each in program.inputs if each.kind == "inverse"}.isdisjoint(by_id)
+    once = {name for name, table in tables.items() if table.path not in by_id}
+    assert once == NOT_BY_ID
 
 
 def test_equal_lookups_are_fetched_once(ran: Any, tables: Any) -> None:
@@ -174,7 +188,9 @@ def test_models_of_keras(trace: Any, run: Any) -> None:
     whole = run(trace(step, inputs, tables=()), inputs)
     np.testing.assert_allclose(split.result, whole.result, rtol=1e-6)
     assert {kind for kind, _ in whole.writes} == {"gradient"}
-    assert sum(kind == "row_gradient" for kind, _ in split.writes) == 6
+    kinds = [kind for kind, _ in split.writes]
+    # Each row comes once where a table is looked up twice, at each time, or cast.
+    assert kinds.count("row_gradient") == kinds.count("row_gradient_by_id") == 3
     for variable in variables:
         expected = whole.gradient(variable.path)
         assert expected.any(), variable.path

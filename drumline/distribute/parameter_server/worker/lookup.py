@@ -1,0 +1,110 @@
+"""The rows of a table that one step takes, and the gradients that it has for them."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from drumline._core import spread_rows, sum_rows, unique_ids
+from drumline.data.execute.pool import BufferPool
+from drumline.distribute.parameter_server.layout import Layout
+from drumline.distribute.parameter_server.worker.messages import Exchange
+
+_FEW = 8
+"""If one row in so many at most is used twice, rows are asked for as often as they are used."""
+
+
+class Lookup:
+    """What a step looks up in a table.
+
+    Args:
+        layout: where the table lies.
+        ids: of the rows, in the order of the program.
+        by_id: whether the program takes a row for each id; otherwise it takes each row once, and
+            whatever is behind them.
+
+    Attributes:
+        inverse: for each id where its row is among the different ones.
+    """
+
+    def __init__(self, layout: Layout, ids: np.ndarray, by_id: bool) -> None:
+        self._layout = layout
+        self._ids = np.ascontiguousarray(ids)
+        bounds = [part.start for part in layout.parts] + [layout.parts[-1].stop]
+        self._unique, self.inverse, counts = unique_ids(self._ids, bounds)
+        stops = np.cumsum(counts).tolist()
+        self._spans = [slice(*each) for each in zip([0, *stops], stops, strict=False)]
+        repeated = len(self._ids) - len(self._unique)
+        self._by_id = by_id
+        self._as_used = by_id and len(layout.parts) == 1 and repeated * _FEW <= len(self._ids)
+        self._blocks: dict[int, np.ndarray] = {}
+
+    def ask(self, exchanges: Mapping[int, Exchange]) -> None:
+        """Add the rows to the messages, by server."""
+        for part, span in zip(self._layout.parts, self._spans, strict=True):
+            if span.start < span.stop:
+                ids = self._ids if self._as_used else self._unique[span]
+                take = functools.partial(self._blocks.__setitem__, part.index)
+                exchanges[part.server].gather(self._layout.part_name(part), ids, take)
+
+    def rows(self, pool: BufferPool) -> np.ndarray:
+        """The rows that have come, as the program takes them, in memory of `pool` if need be."""
+        blocks = [self._blocks[index] for index in sorted(self._blocks)]
+        if self._as_used and blocks:
+            return blocks[0]
+        shape = (len(self._ids), *self._layout.shape[1:])
+        out = pool.empty(shape, np.dtype(self._layout.dtype))
+        if self._by_id:
+            spread_rows([_bytes(block) for block in blocks], self.inverse, _bytes(out))
+        elif blocks:
+            np.concatenate(blocks, out=out[: len(self._unique)])
+        return out
+
+    def push(
+        self, gradient: np.ndarray, exchanges: Mapping[int, Exchange], rule: Callable[[str], Any]
+    ) -> None:
+        """Add the gradients of the different rows to the messages.
+
+        Args:
+            gradient: at least as many.
+            exchanges: the messages, by server.
+            rule: by which a part is updated.
+        """
+        self._push([gradient[span] for span in self._spans], exchanges, rule)
+
+    def push_by_id(
+        self, gradient: np.ndarray, exchanges: Mapping[int, Exchange], rule: Callable[[str], Any]
+    ) -> None:
+        """The same with a gradient for each id; those of one row are summed in their order."""
+        shape = gradient.shape[1:]
+        sums = [
+            exchanges[part.server].empty((span.stop - span.start, *shape), gradient.dtype)
+            for part, span in zip(self._layout.parts, self._spans, strict=True)
+        ]
+        sum_rows(_rows(gradient), self.inverse, [_rows(each) for each in sums])
+        self._push(sums, exchanges, rule)
+
+    def _push(
+        self,
+        gradients: Sequence[np.ndarray],
+        exchanges: Mapping[int, Exchange],
+        rule: Callable[[str], Any],
+    ) -> None:
+        # Also to parts without a row: they count the step, and take nothing of it again.
+        for part, span, gradient in zip(self._layout.parts, self._spans, gradients, strict=True):
+            name = self._layout.part_name(part)
+            exchanges[part.server].push(name, "rows", rule(name), [self._unique[span], gradient])
+
+
+def _rows(array: np.ndarray) -> np.ndarray:
+    return array.reshape(len(array), math.prod(array.shape[1:]))
+
+
+def _bytes(rows: np.ndarray) -> np.ndarray:
+    """Rows as bytes, of whatever type they are."""
+    flat = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
+    return flat.reshape(len(rows), math.prod(rows.shape[1:]) * rows.dtype.itemsize)
