@@ -32,6 +32,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("map")),
         st.tuples(st.just("python_map")),
+        st.tuples(st.just("parallel_map"), st.sampled_from([2, 3, -1])),
         st.tuples(st.just("filter"), st.integers(2, 4)),
         st.tuples(st.just("take"), st.integers(0, 40)),
         st.tuples(st.just("skip"), small),
@@ -56,6 +57,8 @@ def apply_step(ds: Dataset, step: Step) -> Dataset:
             return ds.map(lambda a, b: (a * 2 + 1, b + 3))
         case ("python_map",):
             return ds.map(python_map)
+        case ("parallel_map", workers):
+            return ds.map(python_map, num_parallel_calls=workers)
         case ("filter", k):
             return ds.filter(lambda a, b: b % k != 0)
         case ("batch_unbatch", n, drop):
@@ -81,7 +84,7 @@ def apply_to_list(items: list[Any], step: Step) -> list[Any]:
     match step:
         case ("map",):
             return [(a * 2 + 1, b + 3) for a, b in items]
-        case ("python_map",):
+        case ("python_map",) | ("parallel_map", _):
             return [(a + np.float32(1), b + 1) for a, b in items]
         case ("filter", k):
             return [(a, b) for a, b in items if b % k != 0]

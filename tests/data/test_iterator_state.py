@@ -88,6 +88,6 @@ def test_explain_shows_what_options_change():
 
 def test_explain_says_why_python_runs():
     text = Dataset.range(3).map(lambda v: int(v)).explain()
-    assert "runs as Python in order, since ConcretizationTypeError" in text
+    assert "runs as Python, since ConcretizationTypeError" in text
     spec = TensorSpec((), np.int64)
     assert "generator" in Dataset.from_generator(lambda: iter([1]), output_signature=spec).explain()

@@ -94,5 +94,8 @@ class BatchStage(CountingStage):
             f"{expected}; pad or crop them in a map before the batch"
         )
 
+    def expect(self, positions: int) -> None:
+        self.source.expect(positions * self.size)
+
     def describe(self) -> str:
         return f"batch {self.size}{', remainder dropped' if self.drop_remainder else ''}"

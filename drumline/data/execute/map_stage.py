@@ -29,5 +29,8 @@ class MapStage(CountingStage):
         self._use(out.events)
         return out
 
+    def expect(self, positions: int) -> None:
+        self.source.expect(positions)
+
     def describe(self) -> str:
         return f"map {self.function.describe()}"

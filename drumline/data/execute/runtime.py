@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+import os
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from drumline.data.autotune.number import AUTOTUNE
 from drumline.data.execute.stage import Stage
+from drumline.data.execute.workers import MOST_WORKERS, Workers
 from drumline.data.observe.observation import Observation
 from drumline.data.options import Options
 
+_THREADS = "drumline-map"
+
 
 class Runtime:
-    """The options that hold while a dataset runs, and who observes it.
+    """The options that hold while a dataset runs, who observes it, and the threads it shares.
 
     Args:
         options: of the dataset.
@@ -21,9 +31,48 @@ class Runtime:
         if observation is None and statistics is not None:
             observation = statistics.observation
         self.observation = observation
+        self._threads: ThreadPoolExecutor | None = None
+
+    @property
+    def tuned(self) -> bool:
+        """Whether numbers given as ``AUTOTUNE`` change while the dataset runs."""
+        return self.options.autotune.enabled is not False
+
+    @property
+    def cores(self) -> int:
+        """How many cores workers may keep busy whose number is left to drumline."""
+        return self.options.autotune.cpu_budget or os.cpu_count() or 1
 
     def made(self, stage: Stage, name: str, trail: tuple[int, ...]) -> Stage:
         """The stage of the operation ``name``, measured if somebody observes."""
         if self.observation is None:
             return stage
         return self.observation.watch(stage, name, trail)
+
+    def unobserved(self) -> Runtime:
+        """The same, for the many short-lived stages of datasets inside datasets."""
+        if self.observation is None:
+            return self
+        inner = copy.copy(self)
+        inner.observation = None
+        return inner
+
+    def workers(self, wanted: int) -> Workers[Any]:
+        """Threads for one stage: ``wanted`` of them, or a number that may change."""
+        automatic = wanted == AUTOTUNE and self.tuned
+        width = self._first_width() if wanted == AUTOTUNE else wanted
+        shared = self.options.threading.private_threadpool_size
+        if shared:
+            return Workers(self._shared(shared), min(width, shared), automatic, owned=False)
+        most = MOST_WORKERS if automatic else width
+        return Workers(ThreadPoolExecutor(most, _THREADS), width, automatic)
+
+    def _first_width(self) -> int:
+        """All cores if it stays so; if it changes, one less, which the consumer needs."""
+        return max(1, self.cores - 1) if self.tuned else self.cores
+
+    def _shared(self, size: int) -> ThreadPoolExecutor:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(size, _THREADS)
+            weakref.finalize(self, self._threads.shutdown, False, cancel_futures=True)
+        return self._threads

@@ -18,10 +18,14 @@ class TakeStage(Stage):
         self.count = count
         self.eager = source.eager
         self._taken = 0
+        source.expect(count)
 
     @property
     def granule(self) -> int:  # type: ignore[override]
         return min(self.source.granule, max(1, self.count - self._taken))
+
+    def expect(self, positions: int) -> None:
+        self.source.expect(min(positions, self.count - self._taken))
 
     def next(self, limit: int) -> Block | None:
         limit = min(limit, self.count - self._taken)
@@ -36,6 +40,7 @@ class TakeStage(Stage):
     def restore(self, state: State) -> None:
         self._taken = state["taken"]
         self.source.restore(state["input"])
+        self.source.expect(self.count - self._taken)
 
     def inputs(self) -> Sequence[Stage]:
         return [self.source]
@@ -93,6 +98,9 @@ class EnumerateStage(Stage):
         numbers = np.arange(first, first + block.n, dtype=np.int64)
         numbers.flags.writeable = False
         return Block([numbers, *block.columns], block.n, block.error)
+
+    def expect(self, positions: int) -> None:
+        self.source.expect(positions)
 
     def state(self) -> State:
         return {"position": self._position, "input": self.source.state()}

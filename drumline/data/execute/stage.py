@@ -67,6 +67,12 @@ class Stage(Described):
                 return
             count -= block.events
 
+    def expect(self, positions: int) -> None:
+        """Hears that no more than ``positions`` further ones will be asked for.
+
+        Who makes elements of a user's ahead makes none past that.
+        """
+
     def queue(self) -> tuple[int, int] | None:
         """How much was made ahead and how much may be, ``None`` for a stage without a queue."""
         return None

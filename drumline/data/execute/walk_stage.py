@@ -6,12 +6,13 @@ import functools
 import weakref
 from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
 from drumline.data.execute.block import Block
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.order import Index, Order, joined
 from drumline.data.execute.stage import Described, Stage, State
+from drumline.data.execute.workers import Workers
 from drumline.data.functions.call import BlockFunction
 
 
@@ -86,17 +87,20 @@ class WalkStage(Stage):
 class ParallelWalkStage(Stage):
     """A walk whose blocks are computed by several threads and delivered in order."""
 
-    def __init__(self, walk: WalkStage, workers: int):
+    def __init__(self, walk: WalkStage, pool: Workers[Block]):
         self.walk = walk
-        self.workers = workers
+        self.pool = pool
         self.granule = walk.granule
-        self._pool = ThreadPoolExecutor(workers, "drumline-map")
         self._ahead: deque[tuple[Index, int, Future[Block]]] = deque()
         self._current: Block | None = None
         self._position = 0
         self._used = 0
         self._started = False
-        self._finalizer = weakref.finalize(self, self._pool.shutdown, False, cancel_futures=True)
+        self._finalizer = weakref.finalize(self, pool.close)
+
+    @property
+    def workers(self) -> int:  # type: ignore[override]
+        return self.pool.width
 
     def next(self, limit: int) -> Block | None:
         if self._current is None:
@@ -131,10 +135,10 @@ class ParallelWalkStage(Stage):
         return block
 
     def _submit(self, index: Index, start: int, first: bool = False) -> None:
-        evaluate = self.walk.evaluate
+        work = functools.partial(self.walk.evaluate, index, start)
         if self.meter is not None:
-            evaluate = functools.partial(self.meter.task, evaluate)
-        entry = (index, start, self._pool.submit(evaluate, index, start))
+            work = functools.partial(self.meter.task, work)
+        entry = (index, start, self.pool.submit(work, first))
         if first:
             self._ahead.appendleft(entry)
         else:
@@ -160,7 +164,7 @@ class ParallelWalkStage(Stage):
         return [self.walk]
 
     def describe(self) -> str:
-        return f"{self.workers} threads, in order"
+        return f"{'at first ' if self.pool.automatic else ''}{self.workers} threads, in order"
 
     def close(self) -> None:
         self._finalizer()

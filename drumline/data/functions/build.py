@@ -39,7 +39,6 @@ def build(
     operation: str,
     source: ElementSpec,
     first_element: Callable[[], Any],
-    threads: int,
 ) -> BuiltFunction:
     """Traces ``function`` for elements of ``source``, or arranges for it to run as Python.
 
@@ -48,7 +47,6 @@ def build(
         operation: ``"map"`` or ``"filter"``, for messages.
         source: the spec of the input's elements.
         first_element: returns one element of the input, in case the function cannot be traced.
-        threads: how many threads a Python function may use.
 
     Raises:
         Exception: whatever the function itself raises on the first element.
@@ -65,7 +63,7 @@ def build(
         static = all(leaf.is_static for leaf in source.leaves)
         if spec is None or not static:
             spec = _spec_from_example(user, first_element(), static)
-        run = PythonFunction(user, source, spec, threads, str(reason))
+        run = PythonFunction(user, source, spec, str(reason))
         return BuiltFunction(spec, run, reorderable=False, is_python=True)
 
 

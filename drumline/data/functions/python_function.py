@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -23,39 +22,31 @@ _PATIENCE = 0.005
 
 
 class PythonFunction:
-    """Calls the user's function with numpy leaves, in order or on ``threads`` threads.
-
-    Results are in the order of the elements either way.
-    """
+    """Calls the user's function with numpy leaves; several threads may do so at once."""
 
     block_length = 1
 
     def __init__(
-        self, function: UserFunction, source: ElementSpec, spec: ElementSpec, threads: int, why: str
+        self, function: UserFunction, source: ElementSpec, spec: ElementSpec, why: str
     ):
         self._function = function
         self._split = splitter(source.structure)
         self._spec = spec
         self._static = all(leaf.is_static for leaf in spec.leaves)
         self._why = why
-        self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, "drumline-map") if threads > 1 else None
         self._limit = 1
 
     def limit(self, wanted: int) -> int:
-        return min(wanted, max(self._limit, self._threads)) if self._static else 1
+        return min(wanted, self._limit) if self._static else 1
 
     def __call__(self, block: Block, position: Position) -> Block:
         started = time.perf_counter()
         for column in block.columns:
             column.flags.writeable = False
         elements = self._split(block.columns)
-        results = (
-            self._pool.map(self._outcome, elements) if self._pool else map(self._outcome, elements)
-        )
         rows: list[list[np.ndarray]] = []
         error = block.error
-        for row, outcome in enumerate(results):
+        for row, outcome in enumerate(map(self._outcome, elements)):
             if isinstance(outcome, Exception):
                 error = at_element(outcome, position(row), self._function.where)
                 break
@@ -80,8 +71,7 @@ class PythonFunction:
             self._limit = max(1, min(2 * self._limit, int(rows * _PATIENCE / max(elapsed, 1e-9))))
 
     def describe(self) -> str:
-        threads = f"on {self._threads} threads" if self._pool else "in order"
-        return f"{self._function.name}: runs as Python {threads}, since {self._why}"
+        return f"{self._function.name}: runs as Python, since {self._why}"
 
 
 def spec_of_result(result: Any, function: UserFunction, static: bool) -> ElementSpec:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import operator
 import os
-from typing import Any, Final
+from typing import Any
 
-AUTOTUNE: Final = -1
-"""Leaves a number (of threads, of buffered elements) to drumline, as ``tf.data.AUTOTUNE``."""
+from drumline.data.autotune.number import AUTOTUNE
+
+__all__ = ["AUTOTUNE", "check_deterministic", "count_of", "parallel_calls", "workers_of"]
 
 
 def count_of(value: Any, operation: str, name: str, least: int) -> int:
@@ -28,6 +29,13 @@ def workers_of(num_parallel_calls: int | None) -> int | None:
     if num_parallel_calls == AUTOTUNE:
         return os.cpu_count() or 1
     return count_of(num_parallel_calls, "map", "num_parallel_calls", least=1)
+
+
+def parallel_calls(num_parallel_calls: int | None, operation: str) -> int | None:
+    """The number of workers meant, ``AUTOTUNE``, or ``None`` if it was left open."""
+    if num_parallel_calls is None or num_parallel_calls == AUTOTUNE:
+        return num_parallel_calls
+    return count_of(num_parallel_calls, operation, "num_parallel_calls", least=1)
 
 
 def check_deterministic(value: Any, operation: str) -> None:

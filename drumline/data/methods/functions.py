@@ -10,7 +10,7 @@ import numpy as np
 from drumline.data.epochs import first_element
 from drumline.data.functions.build import build
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.methods.arguments import check_deterministic, workers_of
+from drumline.data.methods.arguments import check_deterministic, parallel_calls
 from drumline.data.methods.planned import Planned
 from drumline.data.plan import function_nodes
 from drumline.data.spec import TensorSpec
@@ -33,8 +33,10 @@ class Functions(Planned):
 
         Args:
             map_func: takes an element, returns a nested structure of arrays.
-            num_parallel_calls: threads, or ``AUTOTUNE``; by default compiled functions are
-                parallelized by the optimizer and Python functions run in order.
+            num_parallel_calls: how many workers call the function, or ``AUTOTUNE``, which finds a
+                number while the dataset runs; by default compiled functions are parallelized by
+                the optimizer and Python functions run in order, as elements are asked for. With
+                several workers the input is read ahead of what was asked, by two calls for each.
             deterministic: accepted as in ``tf.data``; results always come in order, which either
                 value allows.
             name: shown by ``explain()``.
@@ -44,9 +46,9 @@ class Functions(Planned):
                 it is raised when that element's turn comes, with the index in a note.
         """
         check_deterministic(deterministic, "map")
-        workers = workers_of(num_parallel_calls)
+        workers = parallel_calls(num_parallel_calls, "map")
         plan = self._plan
-        built = build(map_func, "map", plan.spec, lambda: first_element(plan), workers or 1)
+        built = build(map_func, "map", plan.spec, lambda: first_element(plan))
         label = UserFunction(map_func, "map").name
         return self._with(function_nodes.Map((plan,), built, label, workers), name)
 
@@ -57,7 +59,7 @@ class Functions(Planned):
             TypeError: it does not return one bool.
         """
         plan = self._plan
-        built = build(predicate, "filter", plan.spec, lambda: first_element(plan), 1)
+        built = build(predicate, "filter", plan.spec, lambda: first_element(plan))
         label = UserFunction(predicate, "filter").name
         if built.spec.leaves != (TensorSpec((), np.bool_),) or built.spec.structure.kind != "leaf":
             raise TypeError(f"filter({label}) must return one bool, it returns {built.spec.tree()}")

@@ -18,7 +18,8 @@ class Map(Node):
     Attributes:
         function: the user's, traced or arranged to run as Python.
         label: its name, for ``explain()``.
-        workers: how many blocks are computed at once; ``None`` leaves it to the optimizer.
+        workers: how many blocks are computed at once, or ``AUTOTUNE``; ``None`` leaves it to the
+            optimizer.
     """
 
     function: BuiltFunction

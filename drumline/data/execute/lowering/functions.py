@@ -7,6 +7,7 @@ from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.lowering.lower import Lowering
 from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
 from drumline.data.execute.map_stage import MapStage
+from drumline.data.execute.parallel_map_stage import ParallelMapStage
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.transforms import Mapped
 from drumline.data.execute.walk_stage import ParallelWalkStage, WalkStage
@@ -29,7 +30,11 @@ def map_stage(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: P
         walk = source if isinstance(source, WalkStage) else source.walk
         source.close()
         return lowering.shared(walk.then(function), node)
-    return MapStage(source, function)
+    # A function that is compiled is padded to whole blocks: where the input must not be read ahead,
+    # there are none to share.
+    if node.workers in (None, 1) or not (node.function.is_python or source.eager):
+        return MapStage(source, function)
+    return ParallelMapStage(source, function, lowering.runtime.workers(node.workers))
 
 
 @runs_as(function_nodes.Filter)

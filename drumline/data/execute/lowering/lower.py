@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 
+from drumline.data.autotune.number import AUTOTUNE
 from drumline.data.execute.cache_stages import CacheStore
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.lowering.rules import Pass, Trail, random_access, stages
@@ -67,10 +68,11 @@ class Lowering:
 
     def shared(self, walk: WalkStage, node: Node) -> Stage:
         """The walk on as many threads as the maps below ``node`` were given."""
-        workers = max(
-            (n.workers or 1 for n in node.walk() if isinstance(n, function_nodes.Map)), default=1
-        )
-        return ParallelWalkStage(walk, workers) if workers > 1 and walk.computes else walk
+        asked = [n.workers or 1 for n in node.walk() if isinstance(n, function_nodes.Map)]
+        wanted = AUTOTUNE if AUTOTUNE in asked else max(asked, default=1)
+        if wanted == 1 or not walk.computes:
+            return walk
+        return ParallelWalkStage(walk, self.runtime.workers(wanted))
 
     def serving(self, caches: set[CacheStore]) -> Lowering:
         """The same lowering with more caches to serve from."""

@@ -1,0 +1,176 @@
+"""A function applied to a stream by several workers at once."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+from drumline.data.execute.block import Block
+from drumline.data.execute.ramp import MAX_ELEMENTS
+from drumline.data.execute.stage import Stage, State
+from drumline.data.execute.workers import Workers
+from drumline.data.functions.call import BlockFunction
+
+
+class _Task:
+    """A part of an input block that a worker computes.
+
+    Attributes:
+        before: the input's state before the block.
+        used: how many of the block's positions come before this part.
+        start: the position of its first element in the stream.
+    """
+
+    __slots__ = ("before", "block", "future", "start", "used")
+
+    def __init__(self, before: State, used: int, start: int, block: Block):
+        self.before = before
+        self.used = used
+        self.start = start
+        self.block = block
+        self.future: Future[Block]
+
+
+class ParallelMapStage(Stage):
+    """Applies a function block by block, on workers, and delivers the results in order.
+
+    It reads its input ahead of what was asked, for each worker two blocks, each of which Python
+    functions are done with in milliseconds, but never past what ``expect`` says will be needed.
+    """
+
+    def __init__(self, source: Stage, function: BlockFunction, pool: Workers[Block]):
+        self.source = source
+        self.function = function
+        self.pool = pool
+        self.eager = source.eager
+        self._ahead: deque[_Task] = deque()
+        self._current: Block | None = None
+        self._rest: tuple[State, int, Block] | None = None
+        self._head: _Task | None = None
+        self._used = 0
+        self._taken = 0
+        self._position = 0
+        self._end: int | None = None
+        self._ended = False
+        self._finalizer = weakref.finalize(self, pool.close)
+
+    @property
+    def granule(self) -> int:  # type: ignore[override]
+        return max(self.source.granule, self.function.block_length)
+
+    @property
+    def workers(self) -> int:  # type: ignore[override]
+        return self.pool.width
+
+    def next(self, limit: int) -> Block | None:
+        if self._current is None and not self._finish():
+            return None
+        block = self._current
+        assert block is not None
+        start, stop = self._used, min(self._used + limit, block.events)
+        self._used = stop
+        self._position += stop - start
+        if stop == block.events:
+            self._current = None
+        else:
+            self._fill()
+        return block if start == 0 and stop == block.events else block.slice(start, stop)
+
+    def _finish(self) -> bool:
+        """Makes the oldest task's result the current block; false at the end."""
+        self._fill()
+        if not self._ahead:
+            return False
+        task = self._ahead.popleft()
+        block = task.future.result()
+        if block.events < task.block.events:
+            rest = task.block.slice(block.events, task.block.events)
+            done = block.events
+            again = _Task(task.before, task.used + done, task.start + done, rest)
+            self._submit(again, first=True)
+        self._current, self._head, self._used = block, task, 0
+        self._fill()
+        return True
+
+    def _fill(self) -> None:
+        while len(self._ahead) < 2 * self.pool.width and (task := self._cut()) is not None:
+            self._submit(task)
+
+    def _cut(self) -> _Task | None:
+        """The next task, from what is left of an input block or from a new one."""
+        wanted = self.function.limit(MAX_ELEMENTS) if self.eager else 1
+        if self._rest is None:
+            self._rest = self._pull(wanted)
+        if self._rest is None:
+            return None
+        before, used, block = self._rest
+        stop = min(wanted, block.events)
+        left = block.slice(stop, block.events)
+        self._rest = (before, used + stop, left) if left.events else None
+        task = _Task(before, used, self._taken, block.slice(0, stop))
+        self._taken += stop
+        return task
+
+    def _pull(self, wanted: int) -> tuple[State, int, Block] | None:
+        if self.eager and self.granule > 1:
+            # Fewer would cost the same where the input is computed in blocks of one length.
+            wanted = self.granule
+        if self._end is not None:
+            wanted = min(wanted, self._end - self._taken)
+        if self._ended or wanted <= 0:
+            return None
+        before = self.source.state()
+        block = self.source.next(wanted)
+        self._ended = block is None
+        return None if block is None else (before, 0, block)
+
+    def _submit(self, task: _Task, first: bool = False) -> None:
+        work = functools.partial(_apply, self.function, task.block, task.start)
+        if self.meter is not None:
+            work = functools.partial(self.meter.task, work)
+        task.future = self.pool.submit(work, first)
+        if first:
+            self._ahead.appendleft(task)
+        else:
+            self._ahead.append(task)
+
+    def expect(self, positions: int) -> None:
+        self._end = self._position + positions
+        self.source.expect(self._end - self._taken)
+
+    def state(self) -> State:
+        task = self._head if self._current is not None else next(iter(self._ahead), None)
+        if task is None and self._rest is not None:
+            before, used, _ = self._rest
+            return {"position": self._position, "at": before, "used": used}
+        if task is None:
+            return {"position": self._position, "at": self.source.state(), "used": 0}
+        used = task.used + (self._used if self._current is not None else 0)
+        return {"position": self._position, "at": task.before, "used": used}
+
+    def restore(self, state: State) -> None:
+        self.source.restore(state["at"])
+        self.source.advance(state["used"])
+        self._position = self._taken = state["position"]
+
+    def queue(self) -> tuple[int, int]:
+        ready = sum(task.future.done() for task in self._ahead) + (self._current is not None)
+        return ready, 2 * self.pool.width
+
+    def inputs(self) -> Sequence[Stage]:
+        return [self.source]
+
+    def describe(self) -> str:
+        number = f"at first {self.workers}" if self.pool.automatic else str(self.workers)
+        return f"map {self.function.describe()}, by {number} workers, in order"
+
+    def close(self) -> None:
+        self._finalizer()
+        self.source.close()
+
+
+def _apply(function: BlockFunction, block: Block, start: int) -> Block:
+    return function(block, lambda row: start + row)

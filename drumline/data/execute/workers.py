@@ -1,0 +1,97 @@
+"""Threads that compute for a stage, in a number that may change while they run."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+MOST_WORKERS = 64
+"""The most threads that a number left to drumline may become; what waits needs many."""
+
+
+class Workers(Generic[T]):
+    """At most ``width`` tasks of a stage at once, in the order in which they were given.
+
+    Args:
+        threads: where tasks run; other stages may use them too.
+        width: how many tasks may run at once.
+        automatic: whether the width is left to drumline.
+        owned: whether to end the threads in ``close``.
+    """
+
+    def __init__(
+        self, threads: ThreadPoolExecutor, width: int, automatic: bool = False, owned: bool = True
+    ):
+        self.automatic = automatic
+        self._threads = threads
+        self._owned = owned
+        self._width = width
+        self._running = 0
+        self._pending: deque[tuple[Future[T], Callable[[], T]]] = deque()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @property
+    def width(self) -> int:
+        """How many tasks may run at once; may be set at any time."""
+        return self._width
+
+    @width.setter
+    def width(self, width: int) -> None:
+        with self._lock:
+            self._width = width
+            self._start()
+
+    def submit(self, work: Callable[[], T], first: bool = False) -> Future[T]:
+        """Has ``work`` done, before all other waiting tasks if it is to be the ``first``."""
+        future: Future[T] = Future()
+        with self._lock:
+            if first:
+                self._pending.appendleft((future, work))
+            else:
+                self._pending.append((future, work))
+            self._start()
+        return future
+
+    def _start(self) -> None:
+        idle = min(self._width - self._running, len(self._pending))
+        for _ in range(0 if self._closed else idle):
+            self._running += 1
+            self._threads.submit(self._work)
+
+    def _work(self) -> None:
+        while (task := self._next()) is not None:
+            future, work = task
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                result = work()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+            # The task's arrays must not live until the next task comes.
+            del task, future, work
+
+    def _next(self) -> tuple[Future[T], Callable[[], T]] | None:
+        with self._lock:
+            if self._closed or self._running > self._width or not self._pending:
+                self._running -= 1
+                return None
+            return self._pending.popleft()
+
+    def close(self) -> None:
+        """Starts nothing more; what runs ends by itself."""
+        with self._lock:
+            self._closed = True
+            pending = list(self._pending)
+            self._pending.clear()
+        for future, _ in pending:
+            future.cancel()
+        if self._owned:
+            self._threads.shutdown(False, cancel_futures=True)

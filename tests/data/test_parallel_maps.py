@@ -1,0 +1,178 @@
+"""Python functions on several threads: order, errors, positions, and how far they read ahead."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drumline.data import AUTOTUNE, Dataset, Options
+from drumline.data.execute.parallel_map_stage import ParallelMapStage
+from drumline.data.execute.workers import Workers
+
+PATIENCE = 30.0
+
+
+def below(dataset: Dataset, kind: type) -> Any:
+    """The running stage of that kind, and the iterator that owns it."""
+    iterator = iter(dataset)
+    stages = [iterator.stage]
+    for stage in stages:
+        stages += stage.inputs()
+    return next(stage for stage in stages if isinstance(stage, kind)), iterator
+
+
+def test_calls_run_at_once_and_come_in_order() -> None:
+    meeting = threading.Barrier(3, timeout=PATIENCE)
+
+    def meet(value: Any) -> Any:
+        number = int(value)
+        if 1 <= number <= 3:  # These calls must be under way at once, or the barrier breaks.
+            meeting.wait()
+        time.sleep(0.001 * (3 - number % 3))
+        return number * 2
+
+    found = Dataset.range(31).map(meet, num_parallel_calls=4)
+    assert [int(v) for v in found] == list(range(0, 62, 2))
+
+
+def test_errors_come_in_their_place() -> None:
+    def picky(value: Any) -> Any:
+        if int(value) % 4 == 1:
+            raise ValueError(f"no {int(value)}")
+        return int(value)
+
+    iterator = iter(Dataset.range(10).map(picky, num_parallel_calls=3))
+    found: list[Any] = []
+    for _ in range(10):
+        try:
+            found.append(int(next(iterator)))
+        except ValueError as error:
+            found.append((str(error), error.element_index))
+    assert found == [0, ("no 1", 1), 2, 3, 4, ("no 5", 5), 6, 7, 8, ("no 9", 9)]
+    assert next(iterator, None) is None
+
+
+@pytest.mark.parametrize("stop", [0, 1, 7, 40])
+def test_resumes_anywhere(stop: int) -> None:
+    dataset = Dataset.range(40).map(lambda v: v * 3).map(lambda v: int(v) + 1, num_parallel_calls=4)
+    iterator = iter(dataset)
+    for _ in range(stop):
+        next(iterator)
+    state = json.loads(json.dumps(iterator.state()))
+    rest = list(iterator)
+    again = iter(dataset)
+    again.restore(state)
+    assert list(again) == rest
+    assert len(rest) == 40 - stop
+
+
+class Called:
+    """Remembers with what it was called."""
+
+    def __init__(self) -> None:
+        self.values: list[int] = []
+
+    def __call__(self, value: Any) -> Any:
+        self.values.append(int(value))
+        return int(value)
+
+
+def test_nothing_past_a_take_is_computed() -> None:
+    called = Called()
+    mapped = Dataset.range(1000).map(called, num_parallel_calls=4)
+    called.values.clear()
+    assert len(list(mapped.take(5))) == 5
+    assert sorted(called.values) == [0, 1, 2, 3, 4]
+    called.values.clear()
+    assert len(list(mapped.batch(3).take(2))) == 2
+    assert sorted(called.values) == [0, 1, 2, 3, 4, 5]
+    iterator = iter(mapped.take(9))
+    for _ in range(4):
+        next(iterator)
+    state = iterator.state()
+    iterator.close()
+    called.values.clear()
+    again = iter(mapped.take(9))
+    again.restore(state)
+    assert len(list(again)) == 5
+    assert max(called.values) == 8
+
+
+def test_a_generator_is_read_ahead_by_two_calls_a_worker() -> None:
+    yielded = []
+
+    def generate() -> Any:
+        for i in range(100):
+            yielded.append(i)
+            yield i
+
+    signature = {"output_types": np.int64, "output_shapes": ()}
+    mapped = Dataset.from_generator(generate, **signature).map(
+        lambda v: int(v) + 1, num_parallel_calls=2
+    )
+    yielded.clear()
+    iterator = iter(mapped)
+    assert next(iterator) == 1
+    assert len(yielded) <= 1 + 2 * 2
+    assert [int(v) for v in iterator] == list(range(2, 101))
+
+
+def test_the_number_of_workers_may_change_while_they_run() -> None:
+    dataset = Dataset.range(300).map(lambda v: int(v), num_parallel_calls=AUTOTUNE)
+    stage, iterator = below(dataset, ParallelMapStage)
+    found = []
+    for width in (5, 1, 3):
+        stage.pool.width = width
+        assert stage.workers == width
+        found += [int(next(iterator)) for _ in range(90)]
+    found += [int(v) for v in iterator]
+    assert found == list(range(300))
+
+
+def test_a_narrower_pool_runs_fewer_at_once() -> None:
+    running, most, lock = 0, [], threading.Lock()
+
+    def work() -> None:
+        nonlocal running
+        with lock:
+            running += 1
+            most.append(running)
+        time.sleep(0.002)
+        with lock:
+            running -= 1
+
+    with ThreadPoolExecutor(8) as threads:
+        workers: Workers[None] = Workers(threads, 4, owned=False)
+        for future in [workers.submit(work) for _ in range(12)]:
+            future.result(PATIENCE)
+        assert max(most) <= 4
+        workers.width = 1
+        most.clear()
+        for future in [workers.submit(work) for _ in range(6)]:
+            future.result(PATIENCE)
+        assert max(most) == 1
+        waiting = [workers.submit(work) for _ in range(5)]
+        workers.close()
+        assert waiting[-1].cancelled()
+
+
+def test_a_private_pool_is_shared_by_all_maps() -> None:
+    names: set[str] = set()
+
+    def note(value: Any) -> Any:
+        names.add(threading.current_thread().name)
+        return int(value)
+
+    options = Options()
+    options.threading.private_threadpool_size = 2
+    mapped = Dataset.range(60).map(note, num_parallel_calls=8).map(note, num_parallel_calls=8)
+    names.clear()
+    assert [int(v) for v in mapped.with_options(options)] == list(range(60))
+    assert len(names) <= 2
+    assert all(name.startswith("drumline-map") for name in names)
