@@ -123,6 +123,54 @@ def sum_rows(
             shares memory with another array.
     """
 
+def copy_runs(
+    src: npt.NDArray[np.uint8],
+    out: npt.NDArray[np.uint8],
+    from_rows: npt.NDArray[np.int64],
+    to_rows: npt.NDArray[np.int64],
+    lengths: npt.NDArray[np.int64],
+) -> None:
+    """Copy, for each run ``k``, `lengths[k]` rows of `src` from `from_rows[k]` on to `out`.
+
+    They get to the rows of `out` from `to_rows[k]` on. The other rows of `out` stay as they are.
+
+    Args:
+        src: shape ``(n, w)``, C-contiguous; it may be read-only.
+        out: shape ``(m, w)``, C-contiguous and writable, in memory of its own.
+        from_rows: shape ``(k,)``, as are `to_rows` and `lengths`.
+
+    Raises:
+        IndexError: if an array does not hold a run; it tells the first, and `out` is untouched.
+        TypeError: if an argument is no array of the dtype and number of dimensions above.
+        ValueError: if an array is not contiguous, or shapes do not agree, or `out` is read-only or
+            shares memory with `src`.
+    """
+
+def first_fit(
+    lengths: npt.NDArray[np.int64], capacity: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+    """Place each length, in order, into the first bin that has room, opening bins as needed.
+
+    Returns:
+        bins: the bin of each, shape ``(k,)``.
+        starts: where in its bin each starts, shape ``(k,)``.
+        count: how many bins there are.
+
+    Raises:
+        ValueError: if a length does not lie in ``[0, capacity]``.
+    """
+
+def permuted(key: int, length: int, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Where a permutation of ``range(length)``, chosen by `key`, takes `positions`.
+
+    It is computed and takes no memory: a Feistel network of six rounds, walked until the result is
+    in range. Every length gives a bijection.
+
+    Raises:
+        IndexError: if a position does not lie in ``[0, length)``.
+        OverflowError: if `key` is not an unsigned 64-bit integer.
+    """
+
 class DistinctRows:
     """Rows of a table that an update reads and writes: different ones, checked once.
 

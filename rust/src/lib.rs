@@ -3,8 +3,10 @@
 pub mod convolution;
 pub mod gather;
 pub mod large_buffers;
+pub mod permutation;
 pub mod rng;
 pub mod rows;
+pub mod runs;
 pub mod shuffle;
 pub mod span;
 pub mod spread;

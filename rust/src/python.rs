@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
 mod rows;
+mod runs;
 mod spread;
 mod tables;
 mod xla;
@@ -26,6 +27,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(gather_rows, module)?)?;
     module.add_function(wrap_pyfunction!(mix64, module)?)?;
     module.add_function(wrap_pyfunction!(rows::unique_ids, module)?)?;
+    module.add_function(wrap_pyfunction!(runs::copy_runs, module)?)?;
+    module.add_function(wrap_pyfunction!(runs::first_fit, module)?)?;
+    module.add_function(wrap_pyfunction!(runs::permuted, module)?)?;
     module.add_function(wrap_pyfunction!(spread::spread_rows, module)?)?;
     module.add_function(wrap_pyfunction!(spread::sum_rows, module)?)?;
     module.add_function(wrap_pyfunction!(tables::read_rows, module)?)?;
