@@ -13,6 +13,7 @@ from drumline.data.methods.combining import Combining
 from drumline.data.methods.creating import Creating
 from drumline.data.methods.functions import Functions
 from drumline.data.methods.keeping import Keeping
+from drumline.data.methods.nesting import Nesting
 from drumline.data.methods.observing import Observing
 from drumline.data.methods.ordering import Ordering
 from drumline.data.options import Options
@@ -20,7 +21,7 @@ from drumline.data.plan import batching
 from drumline.data.plan.node import Node
 
 
-class Dataset(Creating, Functions, Batches, Ordering, Combining, Keeping, Observing):
+class Dataset(Creating, Functions, Batches, Ordering, Combining, Nesting, Keeping, Observing):
     """A sequence of elements described by a plan; iterating runs it.
 
     Follows ``tf.data.Dataset``: every method returns a new dataset. Elements are the nested

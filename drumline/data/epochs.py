@@ -7,18 +7,23 @@ from typing import Any
 
 import numpy as np
 
+from drumline.data.dataset_spec import DatasetSpec
+from drumline.data.execute.block import Block
 from drumline.data.execute.elements import splitter
 from drumline.data.execute.lowering import Lowering, fill
 from drumline.data.execute.runtime import Runtime
 from drumline.data.execute.stage import Stage
+from drumline.data.execute.window_stage import held_rows
 from drumline.data.observe.observation import Observation
 from drumline.data.options import Options
 from drumline.data.plan.buffering import Cache
 from drumline.data.plan.node import Node
-from drumline.data.plan.ordering import Shuffle
+from drumline.data.plan.seeding import seed_of
 from drumline.data.rewrite.optimize import optimize
 from drumline.data.rewrite.shard_hints import resolve_shard_hints
-from drumline.data.spec import STRING
+from drumline.data.rows import single
+from drumline.data.spec import TensorSpec
+from drumline.data.wrapping import as_dataset
 
 
 class Epochs:
@@ -31,7 +36,8 @@ class Epochs:
 
     def fingerprint(self) -> str:
         """A digest of the operations, their arguments and seeds."""
-        seeds = [node.seed for node in self.plan.walk() if isinstance(node, Shuffle)]
+        found = (seed_of(node) for node in self.plan.walk())
+        seeds = [seed for seed in found if seed is not None]
         text = f"{self.plan.describe()}\n{self.plan.spec}\n{seeds}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -57,20 +63,44 @@ def first_element(plan: Node) -> Any:
     Raises:
         Exception: what making the element raised.
     """
+    return first_elements(plan, 1)[0]
+
+
+def first_elements(plan: Node, count: int) -> list[Any]:
+    """Up to ``count`` elements of the plan's first epoch, at least one, as ``first_element``."""
+    split = splitter(plan.spec.structure)
+    return [split(block.columns)[0] for block in _first_blocks(plan, count)]
+
+
+def first_block(plan: Node) -> Block:
+    """The first element, as ``first_element``, as a block of one row."""
+    return _first_blocks(plan, 1)[0]
+
+
+def _first_blocks(plan: Node, count: int) -> list[Block]:
     stage = Lowering(resolve_shard_hints(plan, 1, 0), set()).stage(0)
-    block = stage.next(1)
-    stage.close()
-    spec = plan.spec
-    if block is None:
-        zeros = [_zero(leaf.shape, leaf.dtype) for leaf in spec.leaves]
-        return splitter(spec.structure)(zeros)[0]
-    if block.error is not None:
-        raise block.error
-    for column in block.columns:
-        column.flags.writeable = False
-    return splitter(spec.structure)(block.columns)[0]
+    found: list[Block] = []
+    try:
+        while len(found) < count and (block := stage.next(1)) is not None:
+            if block.error is not None:
+                if found:
+                    break
+                raise block.error
+            found.append(block)
+    finally:
+        stage.close()
+    if not found:
+        found = [Block([_zero(leaf) for leaf in plan.spec.leaves], 1)]
+    for block in found:
+        for column in block.columns:
+            column.flags.writeable = False
+    return found
 
 
-def _zero(shape: tuple[int | None, ...], dtype: np.dtype) -> np.ndarray:
-    dims = tuple(dim or 0 for dim in shape)
-    return np.full((1, *dims), b"", dtype) if dtype == STRING else np.zeros((1, *dims), dtype)
+def _zero(leaf: TensorSpec) -> np.ndarray:
+    if isinstance(leaf, DatasetSpec):
+        return single(as_dataset(held_rows([], leaf.element)))[None]
+    dims = tuple(dim or 0 for dim in leaf.shape)
+    if leaf.is_string:
+        return np.full((1, *dims), b"", leaf.dtype)
+    return np.zeros((1, *dims), leaf.dtype)

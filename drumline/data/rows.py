@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from drumline.data.dataset_spec import DatasetSpec, merged_element
 from drumline.data.leaves import as_array
+from drumline.data.methods.planned import Planned
 from drumline.data.spec import STRING, ElementSpec, TensorSpec
 
 
@@ -22,10 +24,13 @@ def conform(leaves: Sequence[Any], spec: ElementSpec, promise: str) -> list[np.n
         ValueError: its shape differs, or an integer does not fit.
     """
     pairs = enumerate(zip(leaves, spec.leaves, strict=True))
-    return [_conformed(as_array(value), leaf, i, promise) for i, (value, leaf) in pairs]
+    return [_conformed(value, leaf, i, promise) for i, (value, leaf) in pairs]
 
 
-def _conformed(array: np.ndarray, spec: TensorSpec, leaf: int, promise: str) -> np.ndarray:
+def _conformed(value: Any, spec: TensorSpec, leaf: int, promise: str) -> np.ndarray:
+    if isinstance(spec, DatasetSpec):
+        return _dataset(value, spec, leaf, promise)
+    array = as_array(value)
     if array.dtype != spec.dtype:
         array = _cast(array, spec, leaf, promise)
     if not spec.accepts(array.shape, array.dtype):
@@ -43,6 +48,33 @@ def _cast(array: np.ndarray, spec: TensorSpec, leaf: int, promise: str) -> np.nd
     return result
 
 
+def _dataset(value: Any, spec: DatasetSpec, leaf: int, promise: str) -> np.ndarray:
+    if not isinstance(value, Planned):
+        raise TypeError(f"leaf {leaf} is a {type(value).__name__}, {promise} says {spec}")
+    if merged_element(spec.element, value._plan.spec) != spec.element:
+        raise TypeError(f"leaf {leaf} is a dataset of {value.element_spec}, {promise} says {spec}")
+    return single(value)
+
+
+def single(value: Any) -> np.ndarray:
+    """``value`` as an array of dtype object and rank 0."""
+    array = np.empty((), object)
+    array[()] = value
+    return array
+
+
+def spec_of_leaf(value: Any, static: bool) -> TensorSpec:
+    """The spec of a leaf that a function returned.
+
+    Raises:
+        TypeError: no column can be made of it.
+    """
+    if isinstance(value, Planned):
+        return DatasetSpec(value._plan.spec)
+    array = as_array(value)
+    return TensorSpec(array.shape if static else [None] * array.ndim, array.dtype)
+
+
 def owned(row: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The leaves, copied where the user's code could still write into them.
 
@@ -58,6 +90,6 @@ def stack(rows: Sequence[Sequence[np.ndarray]], spec: ElementSpec) -> list[np.nd
         shape = rows[0][i].shape if rows else tuple(dim or 0 for dim in leaf.shape)
         column = np.empty((len(rows), *shape), leaf.dtype)
         for r, row in enumerate(rows):
-            column[r] = row[i][()] if leaf.is_string and not shape else row[i]
+            column[r] = row[i][()] if leaf.dtype == STRING and not shape else row[i]
         columns.append(column)
     return columns

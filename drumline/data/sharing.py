@@ -8,17 +8,18 @@ from collections.abc import Sequence
 from drumline.data.dataset import Dataset
 from drumline.data.plan.buffering import Cache, CacheStore
 from drumline.data.plan.node import Node
-from drumline.data.plan.ordering import Shuffle
+from drumline.data.plan.seeding import seed_of, with_seed
 from drumline.data.rewrite.shard_hints import has_shard_hints, resolve_shard_hints
 
 
 def shuffle_seeds(dataset: Dataset) -> list[int]:
-    """The seeds of the dataset's shuffles: those the user gave, and those drawn for the others."""
-    return [node.seed for node in dataset._plan.walk() if isinstance(node, Shuffle)]
+    """The seeds of what is random in the dataset: those the user gave, and those drawn."""
+    found = (seed_of(node) for node in dataset._plan.walk())
+    return [seed for seed in found if seed is not None]
 
 
 def set_shuffle_seeds(dataset: Dataset, seeds: Sequence[int]) -> None:
-    """Let the shuffles have other seeds than those that were drawn for them.
+    """Let what is random have other seeds than those that were drawn for them.
 
     From its next epoch on `dataset` gives the order that belongs to them; datasets made of it
     before keep theirs.
@@ -31,8 +32,8 @@ def set_shuffle_seeds(dataset: Dataset, seeds: Sequence[int]) -> None:
 
     def changed(node: Node) -> Node:
         inputs = tuple(changed(part) for part in node.inputs)
-        if isinstance(node, Shuffle):
-            return dataclasses.replace(node, inputs=inputs, seed=next(given))
+        if seed_of(node) is not None:
+            return with_seed(node.with_inputs(*inputs), next(given))
         if isinstance(node, Cache):  # it may hold the other order
             return dataclasses.replace(node, inputs=inputs, store=CacheStore())
         return node.with_inputs(*inputs)

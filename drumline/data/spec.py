@@ -95,6 +95,14 @@ class TensorSpec:
         """The spec of a batch: one more dimension in front."""
         return TensorSpec((size, *self.shape), self.dtype, self.name)
 
+    def merged(self, other: TensorSpec) -> TensorSpec | None:
+        """The narrowest spec that describes both, or ``None`` if kinds, ranks or dtypes differ."""
+        same = type(self) is type(other) and self.dtype == other.dtype
+        if not same or len(self.shape) != len(other.shape):
+            return None
+        shape = [x if x == y else None for x, y in zip(self.shape, other.shape, strict=True)]
+        return TensorSpec(shape, self.dtype, self.name)
+
     def __repr__(self) -> str:
         dtype = "string" if self.is_string else self.dtype.name
         name = f", name={self.name!r}" if self.name is not None else ""
@@ -124,7 +132,4 @@ class ElementSpec:
 
 def merge_leaf(a: TensorSpec, b: TensorSpec) -> TensorSpec | None:
     """The narrowest spec that describes both, or ``None`` if ranks or dtypes differ."""
-    if a.dtype != b.dtype or len(a.shape) != len(b.shape):
-        return None
-    shape = [x if x == y else None for x, y in zip(a.shape, b.shape, strict=True)]
-    return TensorSpec(shape, a.dtype, a.name)
+    return a.merged(b)

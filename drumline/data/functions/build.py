@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from drumline.data.dataset_spec import has_datasets
 from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.notes import at_element
@@ -53,6 +54,8 @@ def build(
     """
     user = UserFunction(function, operation)
     try:
+        if has_datasets(source):
+            raise NotTraceable("it takes a dataset")
         if all(leaf.is_static for leaf in source.leaves):
             traced = trace(user, source)
             return BuiltFunction(traced.spec, CompiledFunction(user, source, traced), True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,9 @@ from drumline.data.execute.elements import splitter
 from drumline.data.functions.call import Position
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.leaves import as_array, is_array_literal
-from drumline.data.rows import conform, owned, stack
-from drumline.data.spec import ElementSpec, TensorSpec
+from drumline.data.leaves import is_array_literal
+from drumline.data.rows import conform, owned, spec_of_leaf, stack
+from drumline.data.spec import ElementSpec
 from drumline.data.structure import flatten
 
 _PATIENCE = 0.005
@@ -26,9 +25,7 @@ class PythonFunction:
 
     block_length = 1
 
-    def __init__(
-        self, function: UserFunction, source: ElementSpec, spec: ElementSpec, why: str
-    ):
+    def __init__(self, function: UserFunction, source: ElementSpec, spec: ElementSpec, why: str):
         self._function = function
         self._split = splitter(source.structure)
         self._spec = spec
@@ -83,7 +80,4 @@ def spec_of_result(result: Any, function: UserFunction, static: bool) -> Element
     leaves, structure = flatten(result, is_array_literal)
     if not leaves:
         raise ValueError(f"{function.where} returned nothing; it must return the new element")
-    arrays = [as_array(leaf) for leaf in leaves]
-    shapes: list[Sequence[int | None]] = [a.shape if static else [None] * a.ndim for a in arrays]
-    pairs = zip(shapes, arrays, strict=True)
-    return ElementSpec(structure, tuple(TensorSpec(shape, a.dtype) for shape, a in pairs))
+    return ElementSpec(structure, tuple(spec_of_leaf(leaf, static) for leaf in leaves))

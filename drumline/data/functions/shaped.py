@@ -35,7 +35,7 @@ class ShapedFunction:
 
     def _inferred(self) -> ElementSpec:
         """The result's spec: what agrees between two stand-ins for the unknown dimensions."""
-        low, high = (trace(self._function, _with_unknown(self._source, p)).spec for p in _PROBES)
+        low, high = (trace(self._function, with_unknown(self._source, p)).spec for p in _PROBES)
         if low.structure != high.structure:
             raise NotTraceable("the structure it returns depends on the shape of its argument")
         leaves = [merge_leaf(a, b) for a, b in zip(low.leaves, high.leaves, strict=True)]
@@ -46,7 +46,7 @@ class ShapedFunction:
     def _loosened(self, spec: ElementSpec) -> ElementSpec:
         """Without what does not hold for the shortest argument: ``x[:5]`` may give one row."""
         try:
-            short = trace(self._function, _with_unknown(self._source, 1)).spec
+            short = trace(self._function, with_unknown(self._source, 1)).spec
         except (NotTraceable, ValueError):
             return spec
         if short.structure != spec.structure:
@@ -95,7 +95,7 @@ class ShapedFunction:
         return f"{self._function.name}: compiled for each shape ({len(self._compiled)} so far)"
 
 
-def _with_unknown(spec: ElementSpec, size: int) -> ElementSpec:
+def with_unknown(spec: ElementSpec, size: int) -> ElementSpec:
     leaves = [
         TensorSpec([size if dim is None else dim for dim in leaf.shape], leaf.dtype)
         for leaf in spec.leaves

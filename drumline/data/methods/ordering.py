@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import operator
-import random
 from typing import Self
 
 from drumline.data.methods.arguments import count_of
 from drumline.data.methods.planned import Planned
 from drumline.data.plan import ordering
+from drumline.data.seeds import draw_seed
 
 
 class Ordering(Planned):
@@ -33,7 +33,7 @@ class Ordering(Planned):
             name: shown by ``explain()``.
         """
         size = count_of(buffer_size, "shuffle", "buffer_size", least=1)
-        drawn = random.getrandbits(63) if seed is None else operator.index(seed) % 2**64
+        drawn = draw_seed() if seed is None else operator.index(seed) % 2**64
         reshuffle = True if reshuffle_each_iteration is None else bool(reshuffle_each_iteration)
         return self._with(ordering.Shuffle((self._plan,), size, drawn, reshuffle), name)
 

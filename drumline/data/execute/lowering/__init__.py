@@ -5,11 +5,12 @@ from drumline.data.execute.lowering import (
     combining,
     functions,
     keeping,
+    nesting,
     ordering,
     sources,
 )
 from drumline.data.execute.lowering.lower import Lowering, fill
 
-RULES = (batches, combining, functions, keeping, ordering, sources)
+RULES = (batches, combining, functions, keeping, nesting, ordering, sources)
 
 __all__ = ["RULES", "Lowering", "fill"]

@@ -80,6 +80,12 @@ class Lowering:
         inner.filled = self.filled | caches
         return inner
 
+    def inside(self, plan: Node, filled: set[CacheStore], run: Pass) -> Stage:
+        """The stage of a dataset that an operation of this one has made, not observed by itself."""
+        inner = Lowering(plan, filled, self.runtime.unobserved())
+        inner.pool = self.pool
+        return inner._stage(plan, (), run)
+
     def _stage(self, node: Node, trail: Trail, run: Pass) -> Stage:
         indexed = self.indexed(node, trail, run)
         if indexed is not None:

@@ -1,0 +1,221 @@
+"""Elements of equal keys as windows, and the datasets made of these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from drumline.data.execute.block import Block
+from drumline.data.execute.carry import Carry
+from drumline.data.execute.groups import Keyed, Part, Selection, Source, Waiting, positions
+from drumline.data.execute.openings import Open
+from drumline.data.execute.stage import Stage, State
+from drumline.data.execute.window_stage import held_rows
+from drumline.data.plan.nesting import GroupByWindow
+from drumline.data.rows import stack
+from drumline.data.wrapping import as_dataset
+
+_MOST_AT_ONCE = 1024
+
+
+class _Window:
+    """A window whose dataset is being read."""
+
+    def __init__(
+        self, key: int, number: int, parts: list[Part], elements: Carry, caches: list[bool]
+    ):
+        self.key = key
+        self.number = number
+        self.parts = parts
+        self.elements = elements
+        self.caches = caches
+
+
+class GroupStage(Stage):
+    """Gathers rows by key; a full window is given to the function, and its dataset read at once.
+
+    At the end of the input windows that are not full follow, by ascending keys. Its state is the
+    positions of the rows that wait: restoring reads the input again from the oldest of them.
+    """
+
+    def __init__(self, source: Stage, node: GroupByWindow, open_: Open, run: Sequence[int]):
+        self.source = source
+        self.node = node
+        self.eager = source.eager and node.function.eager
+        self._open = open_
+        self._run = tuple(run)
+        self._carry = Carry(source)
+        self._waiting = Waiting()
+        self._sizes: dict[int, int] = {}
+        self._block: Keyed | None = None
+        self._error: Exception | None = None
+        self._stop = 0
+        self._position = 0
+        self._window: _Window | None = None
+        self._windows = 0
+        self._want = 1
+
+    def next(self, limit: int) -> Block | None:
+        while True:
+            if self._window is not None:
+                block = self._window.elements.pull(limit)
+                if block is not None:
+                    return block
+                self._window.elements.stage.close()
+                self._window = None
+            try:
+                if not self._gather():
+                    return None
+            except Exception as error:
+                return Block(stack([], self.node.spec), 0, error)
+
+    def _gather(self) -> bool:
+        """Reads until a window is full, and opens it; false if no row is left.
+
+        Raises:
+            Exception: the error in an element's place, or what a user's function raised.
+        """
+        while True:
+            if self._block is None and not self._read():
+                key = self._waiting.smallest()
+                if key is None:
+                    return False
+                self._start(key, self._waiting.take(key))
+                return True
+            block = self._block
+            assert block is not None
+            full = block.next_full()
+            if full is not None:
+                row, key = full
+                self._use(row + 1 - block.used)
+                self._start(key, self._waiting.take(key) + block.take(key, row + 1))
+                return True
+            self._use(self._stop - block.used)
+            for key, part in block.rest(self._stop):
+                self._waiting.add(key, part)
+            self._block = None
+            if self._error is not None:
+                error, self._error = self._error, None
+                self._use(1)
+                raise error
+
+    def _use(self, count: int) -> None:
+        self._carry.commit(count)
+        self._position += count
+        if self._block is not None:
+            self._block.used += count
+
+    def _read(self) -> bool:
+        """Takes up the next block, with the key of each row; false at the end."""
+        key = self.node.key.run
+        source = Source(self._position, self._carry.state())
+        block = self._carry.peek(key.limit(self._wanted()))
+        if block is None:
+            return False
+        start = self._position
+        found = key(block, lambda row: start + row)
+        keys = found.columns[0][: found.n].astype(np.int64)
+        self._stop, self._error = found.n, found.error
+        counts = {k: self._waiting.count(k) for k in dict.fromkeys(keys.tolist())}
+        for k in counts:
+            if k not in self._sizes and not self._sized(k):
+                self._stop = int(np.argmax(keys == k))
+                keys = keys[: self._stop]
+                break
+        self._block = Keyed(block.slice(0, self._stop), keys, source, counts, self._sizes)
+        return True
+
+    def _sized(self, key: int) -> bool:
+        """Asks how many rows of a new key make a window; keeps the error if that fails."""
+        try:
+            self._sizes[key] = self.node.size(np.int64(key))
+        except Exception as error:
+            self._error = error
+            return False
+        return True
+
+    def _wanted(self) -> int:
+        if not self.eager:
+            return 1
+        self._want = min(2 * self._want, _MOST_AT_ONCE)
+        return max(self._want // 2, self.source.granule)
+
+    def _start(self, key: int, parts: list[Part]) -> None:
+        number = self._windows
+        self._windows += 1
+        self._window = self._opened(key, number, parts, None)
+
+    def _opened(
+        self, key: int, number: int, parts: list[Part], caches: list[bool] | None
+    ) -> _Window:
+        rows = held_rows([part.rows for part in parts], self.node.input.spec)
+        place = (*self._run, number)
+        plan = self.node.function((np.int64(key), as_dataset(rows)), place)
+        stage, served = self._open(plan, place, caches)
+        return _Window(key, number, parts, Carry(stage), served)
+
+    def state(self) -> State:
+        waiting = {key: list(parts) for key, parts in self._waiting}
+        if self._block is not None:
+            for key, part in self._block.rest(self._block.used):
+                waiting.setdefault(key, []).append(part)
+        window = self._window
+        opened = [] if window is None else window.parts
+        oldest = min(
+            [part.source for parts in (*waiting.values(), opened) for part in parts],
+            key=lambda source: source.start,
+            default=Source(self._position, self._carry.state()),
+        )
+        return {
+            "from": oldest.start,
+            "at": oldest.before,
+            "to": self._position,
+            "windows": self._windows,
+            "waiting": [[key, positions(parts, oldest.start)] for key, parts in waiting.items()],
+            "window": None
+            if window is None
+            else {
+                "key": window.key,
+                "number": window.number,
+                "caches": window.caches,
+                "rows": positions(window.parts, oldest.start),
+                "elements": window.elements.state(),
+            },
+        }
+
+    def restore(self, state: State) -> None:
+        self._carry.restore(state["at"])
+        self._position, self._windows = state["from"], state["windows"]
+        saved = state["window"]
+        wanted = [places for _, places in state["waiting"]]
+        wanted.append([] if saved is None else saved["rows"])
+        selection = Selection([[p + state["from"] for p in places] for places in wanted])
+        while self._position < state["to"]:
+            source = Source(self._position, self._carry.state())
+            block = self._carry.pull(min(_MOST_AT_ONCE, state["to"] - self._position))
+            if block is None:
+                break
+            selection.look(block, source)
+            self._position += block.events
+        for (key, _), parts in zip(state["waiting"], selection.found, strict=False):
+            self._sizes[key] = self.node.size(np.int64(key))
+            for part in parts:
+                self._waiting.add(key, part)
+        if saved is not None:
+            window = self._opened(
+                saved["key"], saved["number"], selection.found[-1], saved["caches"]
+            )
+            window.elements.restore(saved["elements"])
+            self._window = window
+
+    def inputs(self) -> Sequence[Stage]:
+        return [self.source]
+
+    def describe(self) -> str:
+        return f"group by {self.node.key.run.describe()}, then {self.node.function.label}"
+
+    def close(self) -> None:
+        if self._window is not None:
+            self._window.elements.stage.close()
+        self.source.close()

@@ -1,0 +1,78 @@
+"""How datasets inside datasets run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from drumline.data.execute.cache_stages import ReplayStage
+from drumline.data.execute.flat_map_stage import FlatMapStage
+from drumline.data.execute.group_stage import GroupStage
+from drumline.data.execute.interleave_stage import InterleaveStage
+from drumline.data.execute.lowering.lower import Lowering, fill
+from drumline.data.execute.lowering.rules import Pass, Trail, runs_as
+from drumline.data.execute.openings import Open, Openings
+from drumline.data.execute.stage import Stage
+from drumline.data.execute.window_stage import WindowStage
+from drumline.data.plan import buffering, nesting
+from drumline.data.plan.node import Node
+from drumline.data.rewrite.shard_hints import resolve_shard_hints
+
+
+def opener(lowering: Lowering) -> Open:
+    """Starts plans that users' functions made."""
+
+    def open_(
+        plan: Node, place: Sequence[int], caches: list[bool] | None
+    ) -> tuple[Stage, list[bool]]:
+        whole = resolve_shard_hints(plan, 1, 0)
+        stores = [node.store for node in whole.walk() if isinstance(node, buffering.Cache)]
+        if caches is None:
+            caches = [store.blocks is not None for store in stores]
+        filled = {store for store, serve in zip(stores, caches, strict=True) if serve}
+        fill(whole, filled)
+        return lowering.inside(whole, filled, tuple(place)), caches
+
+    return open_
+
+
+@runs_as(nesting.Rows)
+def rows(lowering: Lowering, node: nesting.Rows, trail: Trail, run: Pass) -> Stage:
+    return ReplayStage(node.blocks)
+
+
+@runs_as(nesting.Window)
+def window(lowering: Lowering, node: nesting.Window, trail: Trail, run: Pass) -> Stage:
+    return WindowStage(lowering.input(node, trail, run), node)
+
+
+@runs_as(nesting.FlatMap)
+def flat_map(lowering: Lowering, node: nesting.FlatMap, trail: Trail, run: Pass) -> Stage:
+    openings = _openings(lowering, node, trail, run, 0)
+    return FlatMapStage(openings, node.spec, node.function.label, node.function.eager)
+
+
+@runs_as(nesting.Interleave)
+def interleave(lowering: Lowering, node: nesting.Interleave, trail: Trail, run: Pass) -> Stage:
+    return InterleaveStage(
+        _openings(lowering, node, trail, run, node.workers),
+        node.cycle_length,
+        node.block_length,
+        node.spec,
+        node.function.label,
+        node.function.eager,
+        lowering.pool,
+    )
+
+
+@runs_as(nesting.GroupByWindow)
+def group_by_window(
+    lowering: Lowering, node: nesting.GroupByWindow, trail: Trail, run: Pass
+) -> Stage:
+    return GroupStage(lowering.input(node, trail, run), node, opener(lowering), run)
+
+
+def _openings(
+    lowering: Lowering, node: nesting.Nested, trail: Trail, run: Pass, ahead: int
+) -> Openings:
+    source = lowering.input(node, trail, run)
+    return Openings(source, node.input.spec, node.function, opener(lowering), run, ahead)

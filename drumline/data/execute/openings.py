@@ -1,0 +1,192 @@
+"""The inner datasets of a stage, opened one after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from drumline.data.execute.block import Block
+from drumline.data.execute.carry import Carry
+from drumline.data.execute.elements import splitter
+from drumline.data.execute.prefetch_stage import PrefetchStage
+from drumline.data.execute.stage import Stage, State
+from drumline.data.plan.node import Node
+from drumline.data.spec import ElementSpec
+
+Open = Callable[[Node, Sequence[int], list[bool] | None], tuple[Stage, list[bool]]]
+"""Starts a plan in the given epoch and pass; returns also which caches it serves elements from,
+and takes these to start it once more."""
+
+_MOST_AT_ONCE = 64
+
+
+@dataclasses.dataclass(eq=False)
+class Opened:
+    """A dataset that was opened.
+
+    Attributes:
+        number: the position of the outer element it was made for.
+        before: the outer dataset's state right before that element.
+        elements: the dataset's stage, and what was pulled from it and not used.
+        caches: which of its caches it serves elements from.
+    """
+
+    number: int
+    before: State
+    elements: Carry
+    caches: list[bool]
+
+    @property
+    def eager(self) -> bool:
+        """Whether it may be read ahead."""
+        return self.elements.stage.eager
+
+    def peek(self, limit: int, ahead: int) -> Block | None:
+        """Up to ``limit`` positions; a new block is asked for ``ahead`` of them if it may be."""
+        if ahead > limit and self.eager and not self.elements.events:
+            self.elements.peek(ahead)
+        return self.elements.peek(limit)
+
+
+class Openings:
+    """Makes and opens the dataset of each outer element in turn.
+
+    Args:
+        source: the outer dataset.
+        spec: of its elements.
+        function: makes the plan for an element and its place.
+        open_: starts it.
+        run: the epoch, and the pass of each ``repeat`` around.
+        ahead: how many datasets are opened before it is their turn, each read by a thread.
+
+    Attributes:
+        ended: whether there is no further outer element.
+    """
+
+    def __init__(
+        self,
+        source: Stage,
+        spec: ElementSpec,
+        function: Callable[[Any, Sequence[int]], Node],
+        open_: Open,
+        run: Sequence[int],
+        ahead: int = 0,
+    ):
+        self.source = source
+        self.ended = False
+        self._carry = Carry(source)
+        self._split = splitter(spec.structure)
+        self._function = function
+        self._open = open_
+        self._run = tuple(run)
+        self._read_ahead = ahead
+        self._ready: deque[Opened | Exception] = deque()
+        self._before: deque[tuple[int, State]] = deque()
+        self._items: deque[Any] = deque()
+        self._number = 0
+        self._want = 1
+
+    def next(self) -> Opened | Exception | None:
+        """The next dataset, or the error in its place; ``None`` at the end."""
+        while len(self._ready) <= self._read_ahead and not self.ended:
+            before = (self._number, self._carry.state())
+            item = self._next()
+            if item is None:
+                self.ended = True
+                break
+            self._before.append(before)
+            self._ready.append(item)
+        if not self._ready:
+            return None
+        self._before.popleft()
+        return self._ready.popleft()
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether ``next`` has no more to give."""
+        return self.ended and not self._ready
+
+    def _next(self) -> Opened | Exception | None:
+        number, before = self._number, self._carry.state()
+        item = self._element()
+        if item is None or isinstance(item, Exception):
+            return item
+        try:
+            return self._opened(number, before, item[0], None)
+        except Exception as error:
+            return error
+
+    def _opened(
+        self, number: int, before: State, element: Any, caches: list[bool] | None
+    ) -> Opened:
+        place = (*self._run, number)
+        stage, served = self._open(self._function(element, place), place, caches)
+        if self._read_ahead:
+            stage = PrefetchStage(stage, None, 1 << 10)
+        return Opened(number, before, Carry(stage), served)
+
+    def _element(self) -> tuple[Any] | Exception | None:
+        """The next outer element, in a tuple to tell it from an error."""
+        if not self._items:
+            block = self._carry.peek(self._wanted())
+            if block is None:
+                return None
+            for column in block.columns:
+                column.flags.writeable = False
+            self._items.extend((item,) for item in self._split(block.columns)[: block.n])
+            if block.error is not None:
+                self._items.append(block.error)
+        self._carry.commit(1)
+        self._number += 1
+        item: tuple[Any] | Exception = self._items.popleft()
+        return item
+
+    def _wanted(self) -> int:
+        if not self.source.eager:
+            return 1
+        self._want = min(2 * self._want, _MOST_AT_ONCE)
+        return max(self._want // 2, self.source.granule)
+
+    def state(self, slots: Sequence[Opened | None]) -> State:
+        """The position, with those of the datasets that are open."""
+        now = self._before[0] if self._before else (self._number, self._carry.state())
+        opened = [slot for slot in slots if slot is not None]
+        oldest = min(((slot.number, slot.before) for slot in opened), default=now, key=_first)
+        return {
+            "from": oldest[0],
+            "at": oldest[1],
+            "to": now[0],
+            "open": [None if slot is None else _state_of(slot) for slot in slots],
+        }
+
+    def restore(self, state: State) -> list[Opened | None]:
+        """Reads the outer dataset again from the oldest that is open; returns those open."""
+        self._carry.restore(state["at"])
+        self._number = state["from"]
+        wanted = {saved["number"]: saved for saved in state["open"] if saved is not None}
+        found: dict[int, Opened] = {}
+        while self._number < state["to"]:
+            number, before = self._number, self._carry.state()
+            item = self._element()
+            if number in wanted and isinstance(item, tuple):
+                saved = wanted[number]
+                found[number] = self._opened(number, before, item[0], saved["caches"])
+                found[number].elements.restore(saved["elements"])
+        return [None if saved is None else found[saved["number"]] for saved in state["open"]]
+
+    def close(self) -> None:
+        """Closes the outer dataset and those opened ahead."""
+        for item in self._ready:
+            if isinstance(item, Opened):
+                item.elements.stage.close()
+        self.source.close()
+
+
+def _first(pair: tuple[int, State]) -> int:
+    return pair[0]
+
+
+def _state_of(slot: Opened) -> State:
+    return {"number": slot.number, "caches": slot.caches, "elements": slot.elements.state()}

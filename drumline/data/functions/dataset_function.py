@@ -1,0 +1,143 @@
+"""Users' functions that return datasets."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from drumline.data.dataset_spec import merged_element
+from drumline.data.functions.notes import at_element
+from drumline.data.functions.purity import random_states_kept
+from drumline.data.functions.user_function import UserFunction
+from drumline.data.methods.planned import Planned
+from drumline.data.plan.node import Node
+from drumline.data.plan.sources import Generator
+from drumline.data.seeds import SeedsFor, draw_seed
+from drumline.data.spec import ElementSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class DatasetFunction:
+    """A function that makes a dataset for each element, called as Python.
+
+    Attributes:
+        function: the user's.
+        spec: of the elements of all datasets that it makes.
+        seed: from which the seeds of operations inside it follow; ``None`` if it draws none.
+        eager: whether the datasets may be read ahead: none of them runs a generator.
+    """
+
+    function: UserFunction
+    spec: ElementSpec
+    seed: int | None
+    eager: bool
+
+    @property
+    def label(self) -> str:
+        """The function's name."""
+        return self.function.name
+
+    def __call__(self, element: Any, place: Sequence[int]) -> Node:
+        """The plan of the dataset made for ``element``.
+
+        Args:
+            element: as iteration gives it; a tuple is spread over the arguments.
+            place: the epoch, the pass of each ``repeat`` and, last, the element's position.
+
+        Raises:
+            Exception: what the function raises, with the position in a note.
+        """
+        try:
+            with SeedsFor(self.seed or 0, place):
+                plan = _plan_of(self.function(element), self.function)
+            if plan.spec != self.spec and merged_element(self.spec, plan.spec) != self.spec:
+                raise ValueError(
+                    f"{self.function.where} returned a dataset of {plan.spec.tree()}; its datasets "
+                    f"so far have {self.spec.tree()}: give all of them elements of one structure, "
+                    "dtype and shape (a map inside the function can pad)"
+                )
+        except Exception as error:
+            at_element(error, place[-1], self.function.where)
+            raise
+        return plan
+
+
+def dataset_function(
+    function: Callable[..., Any],
+    operation: str,
+    first: Any,
+    others: Callable[[], Sequence[Any]],
+) -> DatasetFunction:
+    """Calls ``function`` for the first elements, to see what its datasets look like.
+
+    Args:
+        function: the user's.
+        operation: the method it was given to.
+        first: the first element of the input.
+        others: gives further ones; they show which dimensions vary, if there are any.
+
+    Raises:
+        TypeError: it does not return a dataset.
+        Exception: what it raises for the first element.
+    """
+    user = UserFunction(function, operation)
+    seeds = SeedsFor(0, (0,))
+    with random_states_kept(), seeds:
+        try:
+            plan = _plan_of(user(first), user)
+        except Exception as error:
+            at_element(error, 0, user.where)
+            raise
+        spec = _with_varying(plan.spec, user, others)
+    eager = not any(isinstance(node, Generator) for node in plan.walk())
+    return DatasetFunction(user, spec, draw_seed() if seeds.drawn else None, eager)
+
+
+def _with_varying(
+    spec: ElementSpec, user: UserFunction, others: Callable[[], Sequence[Any]]
+) -> ElementSpec:
+    if not any(dim is not None for leaf in spec.leaves for dim in leaf.shape):
+        return spec
+    for element in others():
+        try:
+            other = _plan_of(user(element), user).spec
+        except Exception:
+            # It is raised again, with its position, when that element's turn has come.
+            return spec
+        spec = merged_element(spec, other) or spec
+    return spec
+
+
+def _plan_of(result: Any, user: UserFunction) -> Node:
+    if not isinstance(result, Planned):
+        raise TypeError(f"{user.where} must return a Dataset, it returned {type(result).__name__}")
+    return result._plan
+
+
+@dataclasses.dataclass(frozen=True)
+class WindowSize:
+    """How many elements of a key make a window of ``group_by_window``."""
+
+    size: int | Callable[[Any], Any]
+
+    @property
+    def label(self) -> str:
+        """For ``explain()``."""
+        if isinstance(self.size, int):
+            return f"window_size={self.size}"
+        return f"window_size_func={UserFunction(self.size, 'group_by_window').name}"
+
+    def __call__(self, key: Any) -> int:
+        """The number for a key (int64).
+
+        Raises:
+            ValueError: it is not positive.
+        """
+        number = self.size if isinstance(self.size, int) else operator.index(self.size(key))
+        if number < 1:
+            raise ValueError(
+                f"group_by_window: window sizes must be positive, that of key {key} is {number}"
+            )
+        return number

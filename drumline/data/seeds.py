@@ -1,0 +1,58 @@
+"""Seeds for operations that were given none."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from contextvars import ContextVar, Token
+
+from drumline._core import mix64
+
+
+def draw_seed() -> int:
+    """A seed, from Python's ``random``, which ``keras.utils.set_random_seed`` seeds.
+
+    Inside a function that makes a dataset for an element, it comes from the ``SeedsFor`` in force.
+    """
+    source = _source.get()
+    return random.getrandbits(63) if source is None else source.next()
+
+
+class SeedsFor:
+    """Seeds that depend on nothing but where they are drawn, as a context.
+
+    A dataset made anew for an element, when its epoch is repeated or resumed, so gets the same
+    seeds.
+
+    Args:
+        seed: of the operation whose function makes the dataset.
+        place: the epoch, the pass of each ``repeat`` and the element's position.
+
+    Attributes:
+        drawn: how many seeds were asked for.
+    """
+
+    def __init__(self, seed: int, place: Sequence[int]):
+        self.drawn = 0
+        self._seed = seed
+        self._place = place
+        self._token: Token[SeedsFor | None] | None = None
+
+    def next(self) -> int:
+        """The next seed."""
+        key = self._seed
+        for part in (*self._place, self.drawn):
+            key = mix64(key, part)
+        self.drawn += 1
+        return key
+
+    def __enter__(self) -> SeedsFor:
+        self._token = _source.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            _source.reset(self._token)
+
+
+_source: ContextVar[SeedsFor | None] = ContextVar("drumline_seeds", default=None)
