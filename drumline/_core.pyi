@@ -1,6 +1,7 @@
 """Whole-batch operations in Rust, with the GIL released."""
 
 from collections.abc import Sequence
+from typing import Any
 from typing import TypeVar
 
 import numpy as np
@@ -333,3 +334,67 @@ class ShuffleIndices:
         Raises:
             ValueError: if fewer rows than were relied upon, or another length was set before.
         """
+
+class RecordReader:
+    """Reads the records of one file in order, many at a time; threads may share it."""
+
+    def __new__(
+        cls,
+        source: Any,
+        format: str,
+        compression: str,
+        chunk: int,
+        offset: int = 0,
+        number: int = 0,
+        sizes: tuple[int, int, int] = (0, 0, 0),
+    ) -> RecordReader:
+        """Start at a place in a file, of which nothing is read yet if it is not compressed.
+
+        Args:
+            source: a file descriptor, which is duplicated, or an object with ``read(size)``, which
+                returns bytes; such an object begins at `offset` already, unless `compression` is
+                named.
+            format: ``"tfrecord"``; ``"lines"``, whose carriage returns are dropped; ``"fixed"``.
+            compression: ``""``, ``"GZIP"`` or ``"ZLIB"``.
+            chunk: how many bytes to read at once; longer records take more memory as they come.
+            offset: bytes of the decompressed file before the first record to read.
+            number: records before it.
+            sizes: of ``"fixed"`` records: bytes of a record, of the header and of the footer.
+
+        Raises:
+            OSError: if the descriptor is not open.
+            ValueError: if `compression` is none of these.
+        """
+
+    def next(
+        self, limit: int
+    ) -> tuple[npt.NDArray[np.object_], tuple[str, int, int, BaseException | None] | None]:
+        """Up to `limit` further records, at least one, and what went wrong after them.
+
+        Returns:
+            An array (k,) of ``bytes``, empty at the end, and, for a record that cannot be read:
+            what is wrong, the bytes of the file and the records before it, and the exception if it
+            was the source that failed. There are no records after one.
+        """
+
+    def position(self) -> tuple[int, int]:
+        """How many bytes of the decompressed file, and records, came before the next record."""
+
+class RecordEncoder:
+    """Makes the bytes of a TFRecord file."""
+
+    def __new__(cls, compression: str, level: int) -> RecordEncoder:
+        """Compress by zlib's `level`, 0 to 9, if `compression` is ``"GZIP"`` or ``"ZLIB"``.
+
+        Raises:
+            ValueError: if it is neither of these nor ``""``, or for another level.
+        """
+
+    def add(self, record: bytes) -> int:
+        """Add a record; returns how many bytes there are to write."""
+
+    def take(self, flush: bool) -> bytes:
+        """The bytes to write by now; all that was added, if `flush`."""
+
+    def finish(self) -> bytes:
+        """The last bytes; no record may be added any more."""

@@ -4,6 +4,7 @@ pub mod convolution;
 pub mod gather;
 pub mod large_buffers;
 pub mod permutation;
+pub mod records;
 pub mod rng;
 pub mod rows;
 pub mod runs;

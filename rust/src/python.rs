@@ -13,6 +13,7 @@ use pyo3::exceptions::{PyIndexError, PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
+mod records;
 mod rows;
 mod runs;
 mod spread;
@@ -33,6 +34,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(spread::spread_rows, module)?)?;
     module.add_function(wrap_pyfunction!(spread::sum_rows, module)?)?;
     module.add_function(wrap_pyfunction!(tables::read_rows, module)?)?;
+    module.add_class::<records::RecordReader>()?;
+    module.add_class::<records::RecordEncoder>()?;
     module.add_class::<rows::DistinctRows>()?;
     module.add_class::<tables::TableRows>()?;
     module.add_class::<tables::UpdateRule>()?;

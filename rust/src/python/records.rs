@@ -1,0 +1,215 @@
+//! `RecordReader` and `RecordEncoder`: sources that Python opens, and the GIL released.
+
+use crate::records::defect::{Cause, Failure};
+use crate::records::encoder::Encoder;
+use crate::records::format::Format;
+use crate::records::inflate::inflated;
+use crate::records::reader::{skip, Reader};
+use crate::records::Compression;
+use numpy::PyArray1;
+use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::FromRawFd;
+use std::sync::{Mutex, PoisonError};
+
+/// What was wrong, the byte and the record where it was, and the exception that the source raised.
+type Told = (String, u64, u64, Option<Py<PyAny>>);
+
+type Column = Py<PyArray1<Py<PyAny>>>;
+
+/// Reads the records of one file.
+#[pyclass(frozen, module = "drumline._core")]
+pub struct RecordReader(Mutex<Reader>);
+
+#[pymethods]
+impl RecordReader {
+    #[new]
+    #[pyo3(signature = (source, format, compression, chunk, offset=0, number=0, sizes=(0, 0, 0)))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        source: &Bound<'_, PyAny>,
+        format: &str,
+        compression: &str,
+        chunk: usize,
+        offset: u64,
+        number: u64,
+        sizes: (usize, usize, usize),
+    ) -> PyResult<Self> {
+        let (format, compression) = (format_of(format, sizes)?, compression_of(compression)?);
+        let input: Box<dyn Read + Send> = match source.extract::<i32>() {
+            Ok(descriptor) => {
+                let mut file = duplicate(descriptor)?;
+                if compression == Compression::None {
+                    file.seek(SeekFrom::Start(offset))?;
+                }
+                inflated(file, compression, chunk)
+            }
+            Err(_) => inflated(PythonSource(source.clone().unbind()), compression, chunk),
+        };
+        let input = py.detach(|| advanced(input, compression, offset))?;
+        let reader = Reader::new(input, format, chunk, offset, number);
+        Ok(Self(Mutex::new(reader)))
+    }
+
+    /// Up to `limit` further records, and what went wrong after them.
+    fn next(&self, py: Python<'_>, limit: usize) -> PyResult<(Column, Option<Told>)> {
+        py.detach(|| {
+            // Nobody waits for the lock with the GIL, so that it can be taken under the lock.
+            let mut reader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let records = reader.next(limit);
+            Python::attach(|py| {
+                let bytes = |place| PyBytes::new(py, &reader.record(place)).into_any().unbind();
+                let column = PyArray1::from_vec(py, records.places.iter().map(bytes).collect());
+                let told = records.failure.map(|failure| told(py, failure));
+                Ok((column.unbind(), told))
+            })
+        })
+    }
+
+    /// How many bytes of the (decompressed) file, and records, came before the next record.
+    fn position(&self, py: Python<'_>) -> (u64, u64) {
+        py.detach(|| {
+            let reader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            reader.position()
+        })
+    }
+}
+
+/// A Python object with `read(size)`, which returns bytes, none at the end.
+struct PythonSource(Py<PyAny>);
+
+impl Read for PythonSource {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        Python::attach(|py| {
+            let result = self.0.bind(py).call_method1("read", (to.len(),))?;
+            let bytes = result.cast::<PyBytes>().map_err(PyErr::from)?.as_bytes();
+            let to = to.get_mut(..bytes.len()).ok_or_else(|| {
+                PyValueError::new_err("read(size) returned more bytes than asked for")
+            })?;
+            to.copy_from_slice(bytes);
+            Ok(bytes.len())
+        })
+    }
+}
+
+/// Makes the bytes of a TFRecord file.
+#[pyclass(frozen, module = "drumline._core")]
+pub struct RecordEncoder(Mutex<Encoder>);
+
+#[pymethods]
+impl RecordEncoder {
+    #[new]
+    fn new(compression: &str, level: u32) -> PyResult<Self> {
+        if level > 9 {
+            let message = format!("the compression level is {level}; it must be 0 to 9");
+            return Err(PyValueError::new_err(message));
+        }
+        let encoder = Encoder::new(compression_of(compression)?, level);
+        Ok(Self(Mutex::new(encoder)))
+    }
+
+    /// Adds a record; returns how many bytes wait to be written.
+    fn add(&self, py: Python<'_>, record: &[u8]) -> PyResult<usize> {
+        self.with(py, |encoder| encoder.add(record))
+    }
+
+    /// What is to be written by now; all that was added, if `flush`.
+    fn take<'py>(&self, py: Python<'py>, flush: bool) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.with(py, |encoder| {
+            if flush {
+                encoder.flush()?;
+            }
+            Ok(encoder.take())
+        })?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Ends the file and returns its last bytes.
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.with(py, |encoder| {
+            encoder.finish()?;
+            Ok(encoder.take())
+        })?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+}
+
+impl RecordEncoder {
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        action: impl FnOnce(&mut Encoder) -> io::Result<T> + Send,
+    ) -> PyResult<T> {
+        let locked = || action(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(py.detach(locked)?)
+    }
+}
+
+fn duplicate(descriptor: i32) -> PyResult<File> {
+    // SAFETY: the call takes any number, and what it returns is open and nobody else's.
+    unsafe {
+        match libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 0) {
+            -1 => Err(io::Error::last_os_error().into()),
+            own => Ok(File::from_raw_fd(own)),
+        }
+    }
+}
+
+fn advanced(
+    mut input: Box<dyn Read + Send>,
+    compression: Compression,
+    offset: u64,
+) -> io::Result<Box<dyn Read + Send>> {
+    if compression != Compression::None {
+        skip(&mut input, offset)?;
+    }
+    Ok(input)
+}
+
+fn compression_of(name: &str) -> PyResult<Compression> {
+    Compression::named(name).ok_or_else(|| {
+        PyValueError::new_err(format!(
+            "compression_type must be \"\", \"GZIP\" or \"ZLIB\", got {name:?}"
+        ))
+    })
+}
+
+fn format_of(name: &str, (record, header, footer): (usize, usize, usize)) -> PyResult<Format> {
+    match name {
+        "tfrecord" => Ok(Format::TfRecord),
+        "lines" => Ok(Format::Lines),
+        "fixed" if record > 0 => Ok(Format::Fixed {
+            record,
+            header,
+            footer,
+        }),
+        _ => Err(PyTypeError::new_err(format!(
+            "no format of files: {name:?}"
+        ))),
+    }
+}
+
+fn told(py: Python<'_>, failure: Failure) -> Told {
+    let at = (failure.offset, failure.number);
+    let (message, raised) = match failure.cause {
+        Cause::Defect(defect) => (defect.to_string(), None),
+        Cause::Io(error) => (error.to_string(), raised(error)),
+    };
+    let raised = raised.map(|error| error.into_value(py).into_any());
+    (message, at.0, at.1, raised)
+}
+
+/// The exception of an error that is no matter of the file's content.
+fn raised(error: io::Error) -> Option<PyErr> {
+    if let Some(number) = error.raw_os_error() {
+        return Some(PyOSError::new_err((number, error.to_string())));
+    }
+    match error.kind() {
+        io::ErrorKind::InvalidData => None,
+        _ => Some(error.into()),
+    }
+}
