@@ -28,7 +28,7 @@ class ClosureError(RuntimeError):
 
 
 class ClosureCancelledError(RuntimeError):
-    """A scheduled function did not run, since another one failed before."""
+    """A scheduled function did not run to its end: another one failed before, or all was closed."""
 
 
 class OutOfRangeError(RuntimeError):

@@ -51,11 +51,12 @@ class ParameterServerStrategy(Strategy):
         cluster_resolver: the cluster, by default what ``TF_CONFIG`` says. It needs addresses of
             jobs ``"worker"`` and ``"ps"``.
         variable_partitioner: into how many parts variables are cut along axis 0.
-        max_staleness: how many updates of other steps the values that a step reads may miss. 0 runs
-            one step at a time, as one device would; None sets no limit.
+        max_staleness: how many updates of other steps the values that a step read may miss when its
+            own are applied. 0 runs one step at a time, as one device would; None sets no limit.
         synchronous: add up the gradients of one step of every worker, then update once with their
             mean.
-        timeout_seconds: how long to wait for the other tasks when starting, and for a silent peer.
+        timeout_seconds: how long to wait for the servers when starting, and when a worker that
+            does not come is first warned of.
 
     Raises:
         ValueError: if the cluster has no worker or no parameter server, this task is one, or

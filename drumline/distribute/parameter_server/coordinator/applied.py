@@ -37,6 +37,11 @@ class Applied:
         if due:
             self.forget(wait=False)
 
+    def failed(self, closure: Closure) -> None:
+        """A closure has failed: what it may have pushed is all that it pushes."""
+        with self._lock:
+            self._names.append(closure.name)
+
     def count_updates(self) -> None:
         """Let each optimizer's ``iterations`` on the chief count what the servers have applied."""
         with self._lock:

@@ -67,9 +67,11 @@ def opened(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
 
     def as_argument(leaf: Any) -> Any:
         if isinstance(leaf, PerWorkerIterator):
-            iterators.append(leaf)
+            if not any(each is leaf for each in iterators):
+                iterators.append(leaf)
+            index = next(i for i, each in enumerate(iterators) if each is leaf)
             leaves, treedef = jax.tree.flatten(leaf.element_spec)
-            return Identity(_place(len(iterators) - 1, treedef, tuple(leaves)))
+            return Identity(_place(index, treedef, tuple(leaves)))
         if isinstance(leaf, PerWorkerDataset):
             raise TypeError(
                 "A scheduled function got a per-worker dataset. Pass an iterator: "

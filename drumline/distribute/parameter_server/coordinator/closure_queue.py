@@ -5,12 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Sequence
 
 from drumline.distribute.parameter_server.coordinator.closure import Closure
 from drumline.distribute.parameter_server.coordinator.gates import Gate
 
 MOST_CLOSURES = 256 * 1024
 """How many closures wait at most, as in TensorFlow; scheduling more waits."""
+
+_FAILED = "Another scheduled function had failed before. Schedule it again."
+_STOPPED = "The coordinator was closed."
 
 
 class ClosureQueue:
@@ -19,6 +23,7 @@ class ClosureQueue:
     Args:
         most: how many may wait.
         gate: how many may run at a time.
+        abandon: called with the number of a synchronous round that will not be complete.
 
     Once a closure has failed, those that wait are cancelled, and those that run are waited for.
     The next `put`, or `wait`, raises the error and clears it.
@@ -28,9 +33,15 @@ class ClosureQueue:
         repeated: how many were given back because their worker was lost.
     """
 
-    def __init__(self, most: int = MOST_CLOSURES, gate: Gate | None = None) -> None:
+    def __init__(
+        self,
+        most: int = MOST_CLOSURES,
+        gate: Gate | None = None,
+        abandon: Callable[[int], None] | None = None,
+    ) -> None:
         self._most = most
         self._gate = gate or Gate()
+        self._abandon = abandon
         self._flushing = 0
         self._waiting: deque[Closure] = deque()
         self._running: set[Closure] = set()
@@ -45,12 +56,15 @@ class ClosureQueue:
 
         Raises:
             Exception: what an earlier closure failed with.
+            RuntimeError: after `stop`.
         """
         with self._changed:
             self._raise_error()
             while len(self._waiting) >= self._most and self._error is None:
                 self._changed.wait()
             self._raise_error()
+            if self._stopped:
+                raise RuntimeError(f"{_STOPPED} Nothing more can be scheduled.")
             self._waiting.append(closure)
             self._changed.notify()
 
@@ -84,6 +98,7 @@ class ClosureQueue:
         """Note that a closure has run."""
         with self._changed:
             self._running.discard(closure)
+            self._gate.ended(closure)
             self.completed += 1
             self._changed.notify_all()
 
@@ -91,30 +106,39 @@ class ClosureQueue:
         """Note that a closure has failed, and cancel those that wait."""
         with self._changed:
             self._running.discard(closure)
-        self.fail(error)
+            self._gate.ended(closure)
+        self._fail(error, [closure])
 
     def fail(self, error: BaseException) -> None:
         """Note an error, and cancel the closures that wait."""
+        self._fail(error, [])
+
+    def _fail(self, error: BaseException, failed: Sequence[Closure]) -> None:
         with self._changed:
             if self._error is None:
                 self._error = error
             cancelled, self._waiting = list(self._waiting), deque()
+            abandoned = self._gate.cancelled(list(self._running), failed)
             self._changed.notify_all()
         for each in cancelled:
-            each.result.cancel()
+            each.result.cancel(_FAILED)
+        if abandoned is not None and self._abandon is not None:
+            self._abandon(abandoned)
 
     def give_back(self, closures: list[Closure]) -> None:
         """Let closures wait again whose worker is lost, before all others."""
         with self._changed:
             self._running.difference_update(closures)
             self.repeated += len(closures)
-            self._gate.given_back(len(closures))
-            if self._error is None:
+            self._gate.given_back(closures)
+            error = self._error
+            if error is None:
                 self._waiting.extendleft(reversed(closures))
-                closures = []
             self._changed.notify_all()
-        for each in closures:
-            each.result.cancel()
+        if error is not None:
+            self._fail(error, closures)
+            for each in closures:
+                each.result.cancel(_FAILED)
 
     def done(self) -> bool:
         """Whether nothing waits or runs.
@@ -146,10 +170,19 @@ class ClosureQueue:
             self._raise_error()
 
     def stop(self) -> None:
-        """Give out nothing more."""
+        """Give out nothing more; what has not ended is cancelled, and `wait` raises that."""
         with self._changed:
             self._stopped = True
+            cancelled = [*self._waiting, *self._running]
+            self._waiting.clear()
+            self._running.clear()
+            if cancelled and self._error is None:
+                self._error = RuntimeError(
+                    f"{_STOPPED} {len(cancelled)} scheduled function(s) had not ended."
+                )
             self._changed.notify_all()
+        for each in cancelled:
+            each.result.cancel(_STOPPED)
 
     @property
     def stopped(self) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import secrets
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,14 +19,17 @@ from drumline.distribute.parameter_server.coordinator.closure import Closure, ne
 from drumline.distribute.parameter_server.coordinator.closure_queue import ClosureQueue
 from drumline.distribute.parameter_server.coordinator.function import ScheduledFunctions
 from drumline.distribute.parameter_server.coordinator.gates import Gate, Rounds, Staleness
+from drumline.distribute.parameter_server.coordinator.orders import Orders
 from drumline.distribute.parameter_server.coordinator.per_worker import (
     PerWorkerDataset,
     PerWorkerIterator,
 )
+from drumline.distribute.parameter_server.coordinator.reached_worker import Order
 from drumline.distribute.parameter_server.coordinator.remote_value import RemoteValue
 from drumline.distribute.parameter_server.coordinator.tracing import Tracing
-from drumline.distribute.parameter_server.coordinator.worker_handle import Order, WorkerHandle
+from drumline.distribute.parameter_server.coordinator.worker_handle import WorkerHandle
 from drumline.distribute.parameter_server.dataset_functions import SentFunction, made
+from drumline.distribute.parameter_server.errors import ParameterServerLostError
 from drumline.distribute.parameter_server.strategy import ParameterServerStrategy
 from drumline.distribute.parameter_server.transport import Connection
 
@@ -62,12 +65,11 @@ class ClusterCoordinator:
     def _start(self, strategy: ParameterServerStrategy) -> None:
         self._strategy = strategy
         self.session = secrets.token_hex(8)
-        self.queue = ClosureQueue(gate=_gate_of(strategy))
+        self.queue = ClosureQueue(gate=_gate_of(strategy), abandon=self._abandon_round)
+        self.orders = Orders()
         self._functions = ScheduledFunctions(Tracing(strategy))
         self._applied = Applied(strategy.servers)
         self._numbers = itertools.count()
-        self._orders: list[Callable[[Connection], Order]] = []
-        self._orders_lock = threading.Lock()
         self._background = ThreadPoolExecutor(1, thread_name_prefix="drumline coordinator")
         self._workers = [
             WorkerHandle(self, index, functools.partial(peers.connect_within, address))
@@ -188,17 +190,19 @@ class ClusterCoordinator:
             worker.join()
         self._background.shutdown()
 
-    def made(self, connection: Connection) -> Iterator[Order]:
-        """All that a worker has to make that comes, or comes back, now."""
-        with self._orders_lock:
-            orders = list(self._orders)
-        for order in orders:
-            yield order(connection)
-
     def ended(self, closure: Closure) -> None:
         """A closure has run, and no worker will run it again."""
-        self._applied.ended(closure)
-        self.queue.finished(closure)
+        try:
+            self._applied.ended(closure)
+        except ParameterServerLostError as error:
+            self.queue.fail(error)
+        finally:
+            self.queue.finished(closure)
+
+    def failed(self, closure: Closure, error: BaseException) -> None:
+        """A closure has failed, and no worker will run it again."""
+        self._applied.failed(closure)
+        self.queue.failed(closure, error)
 
     def in_background(self, fn: Callable[..., None], *args: Any) -> None:
         """Do something that takes long for a worker, apart from the worker's thread."""
@@ -215,10 +219,20 @@ class ClusterCoordinator:
             own, arrays = ({}, []) if sent is None else sent.message(connection.in_process)
             return key, op, {**header, **own}, arrays
 
-        with self._orders_lock:
-            self._orders.append(order)
-        for worker in self._workers:
-            worker.make(order)
+        self.orders.add(key, order)
+        try:
+            for worker in self._workers:
+                worker.make(order)
+        except BaseException:
+            self.orders.remove(key)
+            raise
+
+    def _abandon_round(self, number: int) -> None:
+        servers = self._strategy.servers
+        for server in range(len(servers)):
+            # What waits at a server that is lost fails without it.
+            with contextlib.suppress(ParameterServerLostError):
+                servers.submit(server, "abandon", {"round": number, "over": True})
 
 
 def _gate_of(strategy: ParameterServerStrategy) -> Gate:

@@ -19,8 +19,8 @@ from drumline.distribute.parameter_server.coordinator.per_worker import (
     PerWorkerIterator,
     TracedIterator,
 )
+from drumline.distribute.parameter_server.coordinator.reached_worker import Order
 from drumline.distribute.parameter_server.coordinator.tracing import Tracing
-from drumline.distribute.parameter_server.coordinator.worker_handle import Order
 from drumline.distribute.parameter_server.scheduled import scheduling
 from drumline.distribute.parameter_server.worker.forms import Form, form_from_json
 
@@ -76,7 +76,8 @@ class ScheduledFunction:
         self.number = next_number()
         self._fn = fn
         self._form = arguments.form
-        self._places = arguments.places
+        # The same iterator given twice is one, from which the function draws in turn.
+        self._places = list(dict.fromkeys(arguments.places))
         self._arrays = len(arguments.arrays)
         self._tracing = tracing
         self._orders: dict[Form, list[Order]] = {}
@@ -93,28 +94,31 @@ class ScheduledFunction:
             return
         own = [(array.shape, str(array.dtype)) for array in arguments.arrays]
         elements = [[(spec.shape, str(spec.dtype)) for spec in p.specs] for p in self._places]
-        while True:
+        is_traced = False
+        while not is_traced:
             drawn = [leaf for k, n in zip(elements, self.draws, strict=True) for leaf in k * n]
-            try:
-                self.program([*own, *drawn])
-            except NeedsMoreDraws as more:
-                self.draws[more.argument] += 1
-                continue
-            return
+            is_traced = bool(self.program([*own, *drawn]))
 
     def program(self, form: Any) -> list[Order]:
         """What a worker has to be sent, to run it on arguments of this form.
 
+        Nothing if the worker is to draw more elements first: as many as `draws` says now.
+
         Args:
             form: shapes and dtypes of the arrays, then of the drawn elements' leaves.
-
-        Raises:
-            NeedsMoreDraws: if it draws more elements than there are.
         """
         form = form_from_json(form)
         with self._lock:
-            if form not in self._orders:
+            if form in self._orders:
+                return self._orders[form]
+            drawn = sum(n * len(p.specs) for n, p in zip(self.draws, self._places, strict=True))
+            if len(form) < self._arrays + drawn:
+                return []
+            try:
                 self._orders[form] = self._traced(form)
+            except NeedsMoreDraws as more:
+                self.draws[more.argument] += 1
+                return []
             return self._orders[form]
 
     def result(self, arrays: Sequence[Any]) -> Any:

@@ -26,28 +26,59 @@ class Gate:
     def started(self, worker: int, closures: Sequence[Closure]) -> None:
         """These closures start on a worker."""
 
-    def given_back(self, closures: int) -> None:
-        """A lost worker leaves so many closures that it had started."""
+    def ended(self, closure: Closure) -> None:
+        """A closure has run, or failed."""
+
+    def given_back(self, closures: Sequence[Closure]) -> None:
+        """A lost worker leaves closures that it had started; they will start again."""
+
+    def cancelled(self, running: Sequence[Closure], failed: Sequence[Closure]) -> int | None:
+        """All that waits is cancelled.
+
+        Args:
+            running: what goes on.
+            failed: what started and will not end.
+
+        Returns:
+            The number of a round that will never be complete, for which others of it would wait.
+        """
+        return None
 
     def present(self, worker: int, here: bool) -> None:
         """A worker has come, or is lost."""
 
 
 class Staleness(Gate):
-    """Lets the values that a closure reads miss at most a number of updates of others.
+    """Lets a closure miss at most a number of updates of others.
 
-    While a closure runs, at most that many others do. With 0, closures run one after the other and
-    give what one device would.
+    It misses those that run when it starts, and those that start before it has ended: when its
+    gradients are applied, at most so many updates were made that its values do not have. With 0,
+    closures run one after the other and give what one device would.
 
     Args:
         most_missed: updates.
     """
 
     def __init__(self, most_missed: int) -> None:
-        self._most_running = most_missed + 1
+        self._most = most_missed
+        self._missed: dict[Closure, int] = {}
 
     def most(self, worker: int, waiting: int, running: int, flushing: bool) -> int:
-        return max(0, min(waiting, self._most_running - running))
+        left = self._most - max(self._missed.values(), default=-1)
+        return max(0, min(waiting, left))
+
+    def started(self, worker: int, closures: Sequence[Closure]) -> None:
+        for closure in closures:
+            for other in self._missed:
+                self._missed[other] += 1
+            self._missed[closure] = len(self._missed)
+
+    def ended(self, closure: Closure) -> None:
+        self._missed.pop(closure, None)
+
+    def given_back(self, closures: Sequence[Closure]) -> None:
+        for closure in closures:
+            self.ended(closure)
 
 
 class Rounds(Gate):
@@ -84,10 +115,14 @@ class Rounds(Gate):
             if closure.round is None:
                 closure.round = (self._round, self._of)
 
-    def given_back(self, closures: int) -> None:
-        """A lost worker leaves so many closures of the round, for any other."""
-        self._left += closures
+    def given_back(self, closures: Sequence[Closure]) -> None:
+        self._left += len(closures)
         self._had = set(self._here)
+
+    def cancelled(self, running: Sequence[Closure], failed: Sequence[Closure]) -> int | None:
+        lacks_some = self._left > 0 or bool(failed)
+        self._left = 0
+        return self._round if running and lacks_some else None
 
     def present(self, worker: int, here: bool) -> None:
         (self._here.add if here else self._here.discard)(worker)

@@ -57,14 +57,10 @@ class RemoteValue:
         self._error = error
         self._ready.set()
 
-    def cancel(self) -> None:
-        """Note that the function will not run."""
-        self.set_error(
-            ClosureCancelledError(
-                "This function was not run: another scheduled function had failed before. "
-                "Schedule it again."
-            )
-        )
+    def cancel(self, reason: str) -> None:
+        """Note that the function will not run, unless it has."""
+        if not self.ready:
+            self.set_error(ClosureCancelledError(f"This function was not run to its end: {reason}"))
 
     def __repr__(self) -> str:
         state = "pending"

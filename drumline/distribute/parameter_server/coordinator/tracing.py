@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from drumline.distribute.parameter_server.coordinator.worker_handle import Order
+from drumline.distribute.parameter_server.coordinator.reached_worker import Order
 from drumline.distribute.parameter_server.programs import (
     Output,
     StepError,

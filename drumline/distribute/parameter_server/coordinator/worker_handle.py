@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from drumline.distribute.parameter_server.coordinator.absence import Absence
 from drumline.distribute.parameter_server.coordinator.closure import Closure
 from drumline.distribute.parameter_server.coordinator.pace import Pace
+from drumline.distribute.parameter_server.coordinator.reached_worker import Order, ReachedWorker
 from drumline.distribute.parameter_server.errors import (
     ClosureError,
     OutOfRangeError,
@@ -30,14 +34,10 @@ if TYPE_CHECKING:
         ClusterCoordinator,
     )
 
-Order = tuple[Any, str, dict[str, Any], Sequence[np.ndarray]]
-"""Something that a worker is to make: a name for it, the request, its header and arrays."""
-
 _log = logging.getLogger("drumline")
 
 _IDLE_SECONDS = 0.5
 _RETRY_SECONDS = 1.0
-_MAKE_SECONDS = 3600.0  # a dataset may be long in the making; a dead worker is noticed at once
 
 
 class WorkerHandle:
@@ -60,12 +60,11 @@ class WorkerHandle:
         self.lost = 0
         self._coordinator = coordinator
         self._connect = connect
-        self._connection: Connection | None = None
-        self._known: set[Any] = set()
-        self._telling = threading.Lock()
+        self._reached: ReachedWorker | None = None
         self._running: dict[str, Closure] = {}
         self._room = threading.Condition()
         self._pace = Pace()
+        self._absence = Absence(f"worker:{index}", coordinator.strategy.timeout_seconds)
         self._lost: BaseException | None = None
         self._thread = threading.Thread(
             target=self._serve, name=f"drumline worker:{index}", daemon=True
@@ -78,26 +77,19 @@ class WorkerHandle:
 
     def make(self, order: Callable[[Connection], Order]) -> None:
         """Have the worker make something. If it is not there, it is told when it comes."""
-        connection = self._connection
-        if connection is None or self._lost is not None:
+        reached = self._reached
+        if reached is None or self._lost is not None:
             return
         try:
-            self._tell(connection, order(connection))
+            reached.tell(order(reached.connection))
         except PeerUnavailableError as error:
-            self._lose(error)
-
-    def _tell(self, connection: Connection, order: Order) -> None:
-        key, op, header, arrays = order
-        with self._telling:
-            if key not in self._known:
-                header = {**header, "session": self._coordinator.session}
-                connection.call(op, header, arrays, timeout_seconds=_MAKE_SECONDS)
-                self._known.add(key)
+            self._lose_if(reached, error)
 
     def _serve(self) -> None:
         queue = self._coordinator.queue
         while not queue.stopped:
-            if self._connection is None:
+            reached = self._reached
+            if reached is None:
                 self._find()
                 continue
             room = self._wait_for_room()
@@ -106,38 +98,38 @@ class WorkerHandle:
                 continue
             taken = queue.take(room, _IDLE_SECONDS, self.index)
             if taken:
-                self._give(taken)
-        if self._connection is not None:
-            finish(self._connection)
+                self._give(reached, taken)
+        if self._reached is not None:
+            finish(self._reached.connection)
 
     def _find(self) -> None:
         """Reach the worker, and tell it all that its chief has made so far."""
+        connection = None
         try:
             connection = self._connect(_RETRY_SECONDS)
-        except PeerUnavailableError:
+            reached = ReachedWorker(connection, self._coordinator.session)
+            reached.begin()
+            self._coordinator.orders.bring_up(reached, functools.partial(self._found, reached))
             return
-        try:
-            connection.call("serve chief", {})
-            connection.call("begin", {"session": self._coordinator.session})
-            self._known = set()
-            for order in self._coordinator.made(connection):
-                self._tell(connection, order)
-        except PeerUnavailableError:
-            connection.close()
-            return
+        except PeerUnavailableError as error:
+            self._absence.note(error.reason)
         except Exception as error:  # raised by the chief's next schedule or join
-            connection.close()
             self._coordinator.refuse(self, error)
-            return
+            time.sleep(_RETRY_SECONDS)
+        if connection is not None:
+            connection.close()
+
+    def _found(self, reached: ReachedWorker) -> None:
         if self.lost:
             _log.warning("worker:%d is back, and runs closures again.", self.index)
+        self._absence.over()
         self._lost = None
-        self._connection = connection
+        self._reached = reached
         self._coordinator.queue.present(self.index, True)
 
     def _forget(self) -> None:
         """Give up the connection to a worker that is lost."""
-        connection, self._connection = self._connection, None
+        reached, self._reached = self._reached, None
         with self._room:
             closures, self._running = list(self._running.values()), {}
         self.lost += 1
@@ -149,8 +141,8 @@ class WorkerHandle:
         )
         self._coordinator.queue.present(self.index, False)
         self._coordinator.queue.give_back(closures)
-        if connection is not None:
-            connection.close()
+        if reached is not None:
+            reached.connection.close()
 
     def _lose(self, error: BaseException) -> None:
         with self._room:
@@ -167,47 +159,60 @@ class WorkerHandle:
             free = self._pace.on_hand - len(self._running)
             return max(1, min(free, self._pace.on_hand // 3))
 
-    def _give(self, closures: list[Closure]) -> None:
+    def _give(self, reached: ReachedWorker, closures: list[Closure]) -> None:
         with self._room:
             if not self._running:
                 self._pace.started()
             self._running.update({closure.name: closure for closure in closures})
         headers = [closure.header() for closure in closures]
         arrays = [array for closure in closures for array in closure.arrays]
-        self._submit("run", {"closures": headers}, arrays, closures)
+        self._submit(reached, "run", {"closures": headers}, arrays, closures)
 
-    def _resume(self, closures: list[Closure]) -> None:
+    def _resume(self, reached: ReachedWorker, closures: list[Closure]) -> None:
         names = [closure.name for closure in closures]
         draws = {closure.name: closure.draws() for closure in closures}
-        self._submit("resume", {"closures": names, "iterators": draws}, [], closures)
+        self._submit(reached, "resume", {"closures": names, "iterators": draws}, [], closures)
 
     def _submit(
         self,
+        reached: ReachedWorker,
         op: str,
         header: dict[str, Any],
         arrays: Sequence[np.ndarray],
         closures: list[Closure],
     ) -> None:
-        connection = self._connection
-        if connection is None:
-            return
         header["session"] = self._coordinator.session
         try:
-            future = connection.submit(op, header, arrays)
+            future = reached.connection.submit(op, header, arrays)
         except PeerUnavailableError as error:
-            self._lose(error)
+            self._lose_if(reached, error)
             return
-        future.add_done_callback(lambda done: self._answered(done, closures))
+        except Exception as error:  # as of a header that JSON does not have
+            self._all_ended(closures, error)
+            return
+        future.add_done_callback(lambda done: self._answered(reached, done, closures))
 
-    def _answered(self, future: Future[Message], closures: list[Closure]) -> None:
+    def _lose_if(self, reached: ReachedWorker, error: BaseException) -> None:
+        """The worker is lost, unless it was found again by another connection meanwhile."""
+        if reached is self._reached:
+            self._lose(error)
+
+    def _answered(
+        self, reached: ReachedWorker, future: Future[Message], closures: list[Closure]
+    ) -> None:
         error = future.exception()
         if isinstance(error, PeerUnavailableError):
-            self._lose(error)
+            self._lose_if(reached, error)
             return
         if error is not None:
-            self._refused(error, closures)
+            self._refused(reached, error, closures)
             return
-        message = future.result()
+        try:
+            self._take(reached, future.result(), closures)
+        except Exception as failure:  # nobody else would end them
+            self._all_ended(closures, failure)
+
+    def _take(self, reached: ReachedWorker, message: Message, closures: list[Closure]) -> None:
         arrays = iter(message.arrays)
         waiting: dict[Any, tuple[Any, list[Closure]]] = {}
         for closure, answer in zip(closures, message.header["closures"], strict=True):
@@ -220,32 +225,37 @@ class WorkerHandle:
             else:
                 self._ended(closure, None, own)
         for (function, _), (form, held) in waiting.items():
-            self._coordinator.in_background(self._provide, function, form, held)
+            self._coordinator.in_background(self._provide, reached, function, form, held)
 
-    def _refused(self, error: BaseException, closures: list[Closure]) -> None:
+    def _refused(
+        self, reached: ReachedWorker, error: BaseException, closures: list[Closure]
+    ) -> None:
         """The worker could not even begin, as one that has started anew within a moment."""
         if isinstance(error, RemoteError) and "has started anew" in str(error):
-            self._lose(error)
+            self._lose_if(reached, error)
             return
-        for closure in closures:
-            self._ended(closure, error)
+        self._all_ended(closures, error)
 
-    def _provide(self, function: Any, form: Any, closures: list[Closure]) -> None:
+    def _provide(
+        self, reached: ReachedWorker, function: Any, form: Any, closures: list[Closure]
+    ) -> None:
         """Send what the worker lacks to run a function on arguments of this form."""
-        connection = self._connection
-        if connection is None:
-            return
+        if reached is not self._reached:
+            return  # they run elsewhere
         try:
             for order in function.program(form):
-                self._tell(connection, order)
+                reached.tell(order)
         except PeerUnavailableError as error:
-            self._lose(error)
+            self._lose_if(reached, error)
             return
         except Exception as error:  # raised by the chief's next schedule or join
-            for closure in closures:
-                self._ended(closure, error)
+            self._all_ended(closures, error)
             return
-        self._resume(closures)
+        self._resume(reached, closures)
+
+    def _all_ended(self, closures: list[Closure], error: BaseException) -> None:
+        for closure in closures:
+            self._ended(closure, error)
 
     def _ended(
         self,
@@ -258,12 +268,17 @@ class WorkerHandle:
                 return
             self._pace.finished(1)
             self._room.notify_all()
+        if error is None:
+            try:
+                result = closure.function.result(arrays)
+            except Exception as failure:  # in how the user's own structure is put together
+                error = failure
         if error is not None:
             closure.result.set_error(error)
-            self._coordinator.queue.failed(closure, error)
+            self._coordinator.failed(closure, error)
             return
         self.completed += 1
-        closure.result.set_value(closure.function.result(arrays))
+        closure.result.set_value(result)
         self._coordinator.ended(closure)
 
     def _error_of(self, answer: dict[str, Any]) -> Exception:

@@ -169,10 +169,12 @@ class Owner:
     def abandon(self, request: Message) -> Message:
         """End a synchronous round whose closures will not all come.
 
-        Field: ``round``. Reply: ``waiting``, how many exchanges fail with `RoundAbandonedError`.
+        Fields: ``round``, ``over`` (optional: whether those that come later are refused). Reply:
+        ``waiting``, how many exchanges fail with `RoundAbandonedError`.
         """
         number = field(request.header, "round", int)
-        return Message({"waiting": self._rounds.abandon(number)})
+        is_over = bool(request.header.get("over", False))
+        return Message({"waiting": self._rounds.abandon(number, is_over)})
 
     def read(self, request: Message) -> Message:
         """Rows of a part. Fields: ``name``, ``start``, ``stop`` (all by default)."""

@@ -122,15 +122,23 @@ class Rounds:
         else:
             current.fail(error)
 
-    def abandon(self, number: int) -> int:
+    def abandon(self, number: int, is_over: bool = False) -> int:
         """End a round without an update, as some of its closures will not come.
+
+        Args:
+            number: the round's.
+            is_over: whether what is still on its way to the round is refused, too.
 
         Returns:
             How many exchanges waited; they fail with `RoundAbandonedError`.
         """
         with self._lock:
             found = self._rounds.get(number)
-            if found is None or found.is_complete:
+            if found is not None and found.is_complete:
+                return 0
+            if is_over:
+                self._last = max(self._last, number)
+            if found is None:
                 return 0
             del self._rounds[number]
         return found.fail(

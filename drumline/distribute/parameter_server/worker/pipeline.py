@@ -73,6 +73,7 @@ class Pipeline:
         self._state: dict[str, Any] = {}
         self._closures: queue.SimpleQueue[Closure | None] = queue.SimpleQueue()
         self._asked: deque[Asked] = deque()
+        self._closing = False
         self._thread = threading.Thread(target=self._run, name="drumline worker", daemon=True)
         self._thread.start()
 
@@ -87,7 +88,8 @@ class Pipeline:
                 self._state[key] = worker_state(value, self._worker)
 
     def close(self) -> None:
-        """End the thread when what it has begun is done."""
+        """End the thread when what it has begun is done; what it has not fails."""
+        self._closing = True
         self._closures.put(None)
         self._thread.join()
 
@@ -97,7 +99,7 @@ class Pipeline:
                 step = self._next(wait=not self._asked)
                 if step is None:
                     break
-                self._ask(step, self._exchanges())
+                self._ask(step)
             if not self._asked:
                 return
             self._compute(self._asked.popleft())
@@ -112,6 +114,9 @@ class Pipeline:
             if closure is None:
                 self._closures.put(None)
                 return None
+            if self._closing:
+                fail(closure, RuntimeError("This worker ends, or serves another chief now."))
+                continue
             try:
                 return self._drawn(closure)
             except NeedsForm as needs:
@@ -134,12 +139,11 @@ class Pipeline:
             for server in range(len(servers))
         }
 
-    def _ask(
-        self, step: Step, exchanges: dict[int, Exchange], pushed: Closure | None = None
-    ) -> None:
+    def _ask(self, step: Step) -> None:
         try:
+            exchanges = self._exchanges()
             self._add(step, exchanges)
-            self._asked.append(Asked(step, self._send(exchanges, pushed)))
+            self._asked.append(Asked(step, self._send(exchanges, None)))
         except Exception as error:  # told to the chief, which raises it
             fail(step.closure, error)
 
@@ -183,12 +187,12 @@ class Pipeline:
         except Exception as error:  # told to the chief, which raises it
             fail(closure, error)
             if following is not None:
-                self._ask(following, self._exchanges())
+                self._ask(following)
             return
         if closure.round is not None:
             self._push_in_round(closure, results, exchanges)
             if following is not None:
-                self._ask(following, self._exchanges())
+                self._ask(following)
             return
         try:
             if following is not None:

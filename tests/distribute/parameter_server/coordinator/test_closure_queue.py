@@ -124,15 +124,23 @@ def test_fast_workers_are_given_many_closures_and_slow_ones_few():
     assert slow.on_hand == FEWEST
 
 
-def test_staleness_bounds_how_many_run():
-    queue = ClosureQueue(gate=Staleness(1))
-    made = closures(4)
+def test_staleness_bounds_what_a_closure_misses():
+    """Also of those that start after it: a slow one does not miss what a fast worker does."""
+    queue = ClosureQueue(gate=Staleness(2))
+    made = closures(8)
     for closure in made:
         queue.put(closure)
-    assert queue.take(9) == made[:2]
-    assert queue.take(9, timeout_seconds=0) == []
+    assert queue.take(9, 0) == made[:3]
+    assert queue.take(9, 0) == []
+    queue.finished(made[1])
+    queue.finished(made[2])
+    assert queue.take(9, 0) == []
     queue.finished(made[0])
-    assert queue.take(9) == made[2:3]
+    assert queue.take(2, 0) == made[3:5]
+    queue.finished(made[3])
+    assert queue.take(9, 0) == made[5:6]
+    queue.give_back([made[4]])
+    assert queue.take(1, 0) == [made[4]]
 
 
 def rounds(count, workers=2):
@@ -176,3 +184,40 @@ def test_another_worker_ends_the_round_of_a_lost_one():
     queue.give_back(lost)
     assert queue.take(9, 0, worker=0) == made[1:]
     assert made[1].round == (1, 2)
+
+
+def test_a_round_that_will_not_be_complete_is_abandoned_and_others_follow():
+    abandoned = []
+    queue = ClosureQueue(gate=Rounds(2), abandon=abandoned.append)
+    made = closures(6)
+    for closure in made[:3]:
+        queue.put(closure)
+    queue.take(9, 0, worker=0)
+    queue.failed(made[0], ValueError("wrong"))
+    assert abandoned == []  # nobody waits for it
+    with pytest.raises(ValueError, match="wrong"):
+        queue.wait()
+    for closure in made[3:]:
+        queue.put(closure)
+    first, second = (queue.take(9, 0, worker=worker) for worker in (0, 1))
+    assert first[0].round == second[0].round
+    queue.failed(second[0], ValueError("worse"))
+    assert abandoned == [first[0].round[0]]
+    queue.give_back(first)
+    assert abandoned == [first[0].round[0]]
+    with pytest.raises(ValueError, match="worse"):
+        queue.wait()
+
+
+def test_a_closed_queue_says_so_to_all_who_wait():
+    queue, made = filled(3)
+    queue.take(1)
+    queue.stop()
+    for closure in made:
+        with pytest.raises(ClosureCancelledError, match="closed"):
+            closure.result.fetch()
+    with pytest.raises(RuntimeError, match="3 scheduled function"):
+        queue.wait()
+    queue.wait()
+    with pytest.raises(RuntimeError, match="Nothing more can be scheduled"):
+        queue.put(made[0])
