@@ -2,6 +2,7 @@
 
 from drumline.data.execute.lowering import (
     batches,
+    choosing,
     combining,
     functions,
     keeping,
@@ -11,6 +12,6 @@ from drumline.data.execute.lowering import (
 )
 from drumline.data.execute.lowering.lower import Lowering, fill
 
-RULES = (batches, combining, functions, keeping, nesting, ordering, sources)
+RULES = (batches, choosing, combining, functions, keeping, nesting, ordering, sources)
 
 __all__ = ["RULES", "Lowering", "fill"]
