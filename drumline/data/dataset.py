@@ -9,7 +9,6 @@ from drumline.data.epochs import Epochs
 from drumline.data.explain import explain
 from drumline.data.iterator import DatasetIterator
 from drumline.data.methods.batches import Batches
-from drumline.data.methods.choosing import Choosing
 from drumline.data.methods.combining import Combining
 from drumline.data.methods.creating import Creating
 from drumline.data.methods.functions import Functions
@@ -22,9 +21,7 @@ from drumline.data.plan import batching
 from drumline.data.plan.node import Node
 
 
-class Dataset(
-    Creating, Choosing, Functions, Batches, Ordering, Combining, Nesting, Keeping, Observing
-):
+class Dataset(Creating, Functions, Batches, Ordering, Combining, Nesting, Keeping, Observing):
     """A sequence of elements described by a plan; iterating runs it.
 
     Follows ``tf.data.Dataset``: every method returns a new dataset. Elements are the nested
@@ -91,7 +88,7 @@ class Dataset(
         """The plan, what the optimizer makes of it, and how each part runs, as text."""
         started = self._ready()
         stage, _ = started.start(0, None)
-        text = explain(started.plan, started.optimized, stage)
+        text = explain(started.plan, started.optimized, stage, started.runtime.decisions)
         stage.close()
         return text
 

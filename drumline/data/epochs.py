@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from drumline.data.autotune.number import AUTOTUNE
 from drumline.data.dataset_spec import DatasetSpec
 from drumline.data.execute.block import Block
 from drumline.data.execute.elements import splitter
@@ -16,7 +17,8 @@ from drumline.data.execute.stage import Stage
 from drumline.data.execute.window_stage import held_rows
 from drumline.data.observe.observation import Observation
 from drumline.data.options import Options
-from drumline.data.plan.buffering import Cache
+from drumline.data.plan.buffering import Cache, Prefetch
+from drumline.data.plan.function_nodes import Map
 from drumline.data.plan.node import Node
 from drumline.data.plan.seeding import seed_of
 from drumline.data.rewrite.optimize import optimize
@@ -33,6 +35,14 @@ class Epochs:
         self.plan = plan
         self.runtime = Runtime(options, observation)
         self.optimized = optimize(resolve_shard_hints(plan, 1, 0), options)
+        if options.experimental_slack and not isinstance(self.optimized, Prefetch):
+            raise ValueError(
+                "Options.experimental_slack is for datasets that end with prefetch; this one ends "
+                f"with {self.optimized.name}"
+            )
+        self._tunes = self.runtime.tuned and any(_left_open(node) for node in plan.walk())
+        if self._tunes and self.runtime.observation is None:
+            self.runtime.observation = Observation()
 
     def fingerprint(self) -> str:
         """A digest of the operations, their arguments and seeds."""
@@ -54,7 +64,17 @@ class Epochs:
             caches = [store.blocks is not None for store in stores]
         filled = {store for store, serve in zip(stores, caches, strict=True) if serve}
         fill(self.optimized, filled)
-        return Lowering(self.optimized, filled, self.runtime).stage(epoch), caches
+        stage = Lowering(self.optimized, filled, self.runtime).stage(epoch)
+        if self._tunes:
+            self.runtime.tune(stage)
+        return stage, caches
+
+
+def _left_open(node: Node) -> bool:
+    """Whether a number of the operation was left to drumline."""
+    if isinstance(node, Prefetch):
+        return node.size is None
+    return isinstance(node, Map) and node.workers == AUTOTUNE
 
 
 def first_element(plan: Node) -> Any:

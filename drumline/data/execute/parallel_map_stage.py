@@ -41,10 +41,15 @@ class ParallelMapStage(Stage):
     functions are done with in milliseconds, but never past what ``expect`` says will be needed.
     """
 
-    def __init__(self, source: Stage, function: BlockFunction, pool: Workers[Block]):
+    pool: Workers[Block]
+
+    def __init__(
+        self, source: Stage, function: BlockFunction, pool: Workers[Block], may_wait: bool
+    ):
         self.source = source
         self.function = function
         self.pool = pool
+        self.workers_may_wait = may_wait
         self.eager = source.eager
         self._ahead: deque[_Task] = deque()
         self._current: Block | None = None
@@ -164,8 +169,7 @@ class ParallelMapStage(Stage):
         return [self.source]
 
     def describe(self) -> str:
-        number = f"at first {self.workers}" if self.pool.automatic else str(self.workers)
-        return f"map {self.function.describe()}, by {number} workers, in order"
+        return f"map {self.function.describe()}, {self.pool.describe()}"
 
     def close(self) -> None:
         self._finalizer()

@@ -32,9 +32,14 @@ class BufferPool:
     A buffer is free when the pool's own reference is the only one left: views that a user holds,
     and arrays that JAX aliases (it keeps the numpy object alive until it has read it), are
     references too. Nothing is ever handed back explicitly, so nothing can be handed back early.
+
+    Args:
+        max_buffers: of each size.
+        threads: how many may write one buffer at once; ``None`` for all cores.
     """
 
-    def __init__(self, max_buffers: int = 16):
+    def __init__(self, max_buffers: int = 16, threads: int | None = None):
+        self.threads = threads
         self._max_buffers = max_buffers
         self._buffers: dict[int, list[np.ndarray]] = {}
         self._lock = threading.Lock()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Sequence
@@ -16,6 +17,8 @@ AUTO_BYTES = 4 << 20
 """How much an automatically sized buffer may hold: enough to hide a block's making, few enough
 buffers that each stays warm."""
 
+SLACK = 0.2
+"""How long a prefetch with slack rests, as a share of the time between two requests."""
 
 _running: weakref.WeakSet[_Producer] = weakref.WeakSet()
 
@@ -34,24 +37,41 @@ class PrefetchStage(Stage):
     """A thread that keeps up to ``size`` elements of the input ready.
 
     Args:
-        size: in elements; ``None`` chooses by ``AUTO_BYTES``.
+        size: in elements; ``None`` leaves it to drumline.
         row_nbytes: estimated bytes of an element.
+        nbytes: how much a buffer holds at first whose size is left to drumline.
+        slack: whether the thread rests a little after an element was taken from a full buffer.
     """
 
     threaded = True
 
-    def __init__(self, source: Stage, size: int | None, row_nbytes: int):
+    def __init__(
+        self,
+        source: Stage,
+        size: int | None,
+        row_nbytes: int,
+        nbytes: int = AUTO_BYTES,
+        slack: bool = False,
+    ):
         self.source = source
         self.size = size
         self.eager = source.eager
         self.granule = source.granule
-        room = size if size is not None else max(2, AUTO_BYTES // row_nbytes)
-        self._producer = _Producer(source, room, row_nbytes)
+        self.automatic_room = size is None
+        room = size if size is not None else max(2, nbytes // row_nbytes)
+        self._producer = _Producer(source, room, row_nbytes, slack)
         self._current: Block | None = None
         self._current_state: State = {}
         self._used = 0
         # The thread refers to the producer only, so that a dropped iterator stops it.
         self._finalizer = weakref.finalize(self, self._producer.stop)
+
+    @property
+    def room(self) -> int:  # type: ignore[override]
+        return self._producer.room
+
+    def resize(self, room: int) -> None:
+        self._producer.resize(room)
 
     def next(self, limit: int) -> Block | None:
         if self._current is None:
@@ -93,7 +113,7 @@ class PrefetchStage(Stage):
 
 
 class _Producer:
-    def __init__(self, source: Stage, room: int, row_nbytes: int):
+    def __init__(self, source: Stage, room: int, row_nbytes: int, slack: bool):
         self.position = source.state()
         self._source = source
         self.room = room
@@ -106,6 +126,9 @@ class _Producer:
         self._left = False
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._slack = slack
+        self._taken_at = time.monotonic()
+        self._rest_until = 0.0
 
     def get(self) -> tuple[State, Block] | None:
         with self._changed:
@@ -118,6 +141,8 @@ class _Producer:
             while not (self._ready or self._ended or self._failure or self._stopping):
                 self._changed.wait()
             if self._ready:
+                if self._slack:
+                    self._rest()
                 entry = self._ready.popleft()
                 self.held -= entry[1].events
                 self._changed.notify_all()
@@ -125,6 +150,19 @@ class _Producer:
             if self._failure is not None:
                 raise self._failure
             return None
+
+    def _rest(self) -> None:
+        """Gives the consumer some time for itself, as long as it is not kept waiting."""
+        now = time.monotonic()
+        if self.held >= self.room:
+            self._rest_until = now + SLACK * (now - self._taken_at)
+        self._taken_at = now
+
+    def resize(self, room: int) -> None:
+        """Lets the buffer hold another number of elements."""
+        with self._changed:
+            self.room = room
+            self._changed.notify_all()
 
     def next_state(self) -> State:
         with self._changed:
@@ -175,8 +213,13 @@ class _Producer:
             if stopped:
                 self._source.close()
 
+    def _resting(self) -> float:
+        return self._rest_until - time.monotonic()
+
     def _wait_for_room(self) -> int:
         with self._changed:
             while not self._stopping and self.held >= self.room:
                 self._changed.wait()
+            while self._ready and not self._stopping and self._resting() > 0:
+                self._changed.wait(self._resting())
             return 0 if self._stopping else self.room - self.held

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from drumline.data.autotune.memory import default_budget
+from drumline.data.autotune.model import Budget
 from drumline.data.autotune.number import AUTOTUNE
+from drumline.data.autotune.tuner import Tuner
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.workers import MOST_WORKERS, Workers
 from drumline.data.observe.observation import Observation
@@ -31,6 +35,7 @@ class Runtime:
         if observation is None and statistics is not None:
             observation = statistics.observation
         self.observation = observation
+        self.decisions: list[str] = []
         self._threads: ThreadPoolExecutor | None = None
 
     @property
@@ -42,6 +47,19 @@ class Runtime:
     def cores(self) -> int:
         """How many cores workers may keep busy whose number is left to drumline."""
         return self.options.autotune.cpu_budget or os.cpu_count() or 1
+
+    @functools.cached_property
+    def nbytes(self) -> int:
+        """How many bytes buffers may hold together whose sizes are left to drumline."""
+        return self.options.autotune.ram_budget or default_budget()
+
+    def tune(self, stage: Stage) -> None:
+        """Has everything that was left to drumline below ``stage`` chosen while it runs."""
+        observation = self.observation
+        assert observation is not None
+        budget = Budget(self.cores, self.nbytes, strict=self.cores < (os.cpu_count() or 1))
+        tuner = Tuner(budget, observation.clock, self.decisions)
+        observation.after(stage, tuner.tick)
 
     def made(self, stage: Stage, name: str, trail: tuple[int, ...]) -> Stage:
         """The stage of the operation ``name``, measured if somebody observes."""

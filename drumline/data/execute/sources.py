@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from drumline._core import gather_rows
 from drumline.data.execute.block import Block
+from drumline.data.execute.copying import gather
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.order import Index
 from drumline.data.execute.pool import BufferPool
@@ -53,13 +53,12 @@ class Gather:
         else:
             out = self._pool.empty((len(index), *self._column.shape[1:]), self._column.dtype)
             width = self._bytes.shape[1]
-            gather_rows(
-                self._bytes,
-                index,
+            rows = (
                 out.view(np.uint8).reshape(len(index), width)
                 if out.ndim > 1
-                else out.reshape(-1, 1).view(np.uint8),
+                else out.reshape(-1, 1).view(np.uint8)
             )
+            gather(self._bytes, index, rows, self._pool.threads)
         out.flags.writeable = False
         return out
 

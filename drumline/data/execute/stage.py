@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from drumline.data.execute.block import Block
+from drumline.data.execute.workers import Workers
 from drumline.data.observe.meter import Meter
 
 State = dict[str, Any]
@@ -44,6 +45,18 @@ class Stage(Described):
     workers: int = 0
     """How many threads or processes compute for it beside the one that pulls from it."""
 
+    workers_may_wait: bool = False
+    """Whether workers may be occupied without computing: not so in compiled programs."""
+
+    pool: Workers[Any] | None = None
+    """Its workers, if they are threads of this process or wait for others."""
+
+    room: int | None = None
+    """How many elements it may make ahead, for a stage that keeps a number of them."""
+
+    automatic_room: bool = False
+    """Whether ``room`` is left to drumline, which changes it by ``resize``."""
+
     meter: Meter | None = None
     """What measures it while the dataset is observed."""
 
@@ -76,6 +89,10 @@ class Stage(Described):
     def queue(self) -> tuple[int, int] | None:
         """How much was made ahead and how much may be, ``None`` for a stage without a queue."""
         return None
+
+    def resize(self, room: int) -> None:
+        """Sets ``room``, for a stage that has one."""
+        raise NotImplementedError
 
     def inputs(self) -> Sequence[Stage]:
         """The stages this one pulls from."""

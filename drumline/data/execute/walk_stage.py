@@ -87,6 +87,8 @@ class WalkStage(Stage):
 class ParallelWalkStage(Stage):
     """A walk whose blocks are computed by several threads and delivered in order."""
 
+    pool: Workers[Block]
+
     def __init__(self, walk: WalkStage, pool: Workers[Block]):
         self.walk = walk
         self.pool = pool
@@ -164,7 +166,7 @@ class ParallelWalkStage(Stage):
         return [self.walk]
 
     def describe(self) -> str:
-        return f"{'at first ' if self.pool.automatic else ''}{self.workers} threads, in order"
+        return self.pool.describe()
 
     def close(self) -> None:
         self._finalizer()

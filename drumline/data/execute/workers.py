@@ -47,6 +47,11 @@ class Workers(Generic[T]):
             self._width = width
             self._start()
 
+    def describe(self) -> str:
+        """How many there are, for ``explain()``."""
+        automatic = " (AUTOTUNE: at present)" if self.automatic else ""
+        return f"{self._width} threads{automatic}, in order"
+
     def submit(self, work: Callable[[], T], first: bool = False) -> Future[T]:
         """Has ``work`` done, before all other waiting tasks if it is to be the ``first``."""
         future: Future[T] = Future()

@@ -28,6 +28,8 @@ class Counts:
         nbytes: bytes of these elements' leaves.
         seconds: in the stage itself, without the stages it pulls from. For a stage that makes
             elements ahead, this is how long its consumer waited.
+        outer_cpu_seconds: processor time of the threads that called it from outside of all stages,
+            in it and in the stages it pulls from.
         work_seconds: in tasks that other threads or processes did for the stage, summed over them.
         work_cpu_seconds: processor time of these tasks.
         tasks: how many they were.
@@ -39,6 +41,7 @@ class Counts:
     elements: int = 0
     nbytes: int = 0
     seconds: float = 0.0
+    outer_cpu_seconds: float = 0.0
     work_seconds: float = 0.0
     work_cpu_seconds: float = 0.0
     tasks: int = 0
@@ -101,6 +104,7 @@ class Meter:
     def call(self, pull: Callable[[int], Any], limit: int) -> Any:
         """``pull(limit)``, which returns a block or ``None``, measured."""
         inner = _frames.inner
+        cpu = time.thread_time() if not inner else None
         inner.append(0.0)
         block = None
         started = self._clock()
@@ -110,8 +114,10 @@ class Meter:
         finally:
             elapsed = self._clock() - started
             own = elapsed - inner.pop()
-            if inner:
+            if cpu is None:
                 inner[-1] += elapsed
+            else:
+                self.counts.outer_cpu_seconds += time.thread_time() - cpu
             self._add(started, own, elapsed, block)
 
     def _add(self, started: float, own: float, elapsed: float, block: Any) -> None:

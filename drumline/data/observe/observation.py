@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from drumline.data.observe.meter import Clock, Event, Meter
 
@@ -35,6 +36,19 @@ class Observation:
             self.meters[key] = Meter(name, trail, self.clock, self.events)
         return self.meters[key]
 
+    def after(self, stage: Stage, heard: Callable[[Stage], None]) -> None:
+        """Calls ``heard(stage)`` after each call of the watched stage's ``next``."""
+        held, pull = weakref.ref(stage), _pulled(stage)
+
+        def next_(limit: int) -> object:
+            block = pull(limit)
+            running = held()
+            assert running is not None
+            heard(running)
+            return block
+
+        stage.next = next_  # type: ignore[method-assign, assignment]
+
     def watch(self, stage: Stage, name: str, trail: tuple[int, ...]) -> Stage:
         """Has every call of ``stage.next`` measured.
 
@@ -43,7 +57,7 @@ class Observation:
         """
         meter = self.meter(name, trail)
         stage.meter = meter
-        held, pull = weakref.ref(stage), type(stage).next
+        held, pull = weakref.ref(stage), _pulled(stage)
 
         def next_(limit: int) -> object:
             running = held()
@@ -51,7 +65,21 @@ class Observation:
             queue = running.queue()
             if queue is not None:
                 meter.queue(*queue)
-            return meter.call(lambda most: pull(running, most), limit)
+            return meter.call(pull, limit)
 
         stage.next = next_  # type: ignore[method-assign, assignment]
         return stage
+
+
+def _pulled(stage: Stage) -> Callable[[int], Any]:
+    """The stage's ``next`` as it is now, which does not keep the stage alive."""
+    if "next" in vars(stage):
+        return stage.next
+    held, method = weakref.ref(stage), type(stage).next
+
+    def pull(limit: int) -> Any:
+        running = held()
+        assert running is not None
+        return method(running, limit)
+
+    return pull

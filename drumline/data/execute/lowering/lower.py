@@ -36,7 +36,9 @@ class Lowering:
         self._root = root
         self.filled = filled
         self.runtime = runtime if runtime is not None else Runtime()
-        self.pool = BufferPool()
+        self.pool = BufferPool(
+            threads=self.runtime.options.threading.max_intra_op_parallelism or None
+        )
         self.occurrences = _shuffle_occurrences(root)
 
     def stage(self, epoch: int) -> Stage:

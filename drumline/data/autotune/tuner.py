@@ -1,0 +1,123 @@
+"""Applies the controller's decisions to running stages."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from drumline.data.autotune.controller import Controller, Sample
+from drumline.data.autotune.model import Budget
+from drumline.data.autotune.rooms import Asked, next_room
+from drumline.data.execute.stage import Stage
+from drumline.data.execute.workers import MOST_WORKERS
+from drumline.data.observe.meter import Clock, Counts
+from drumline.data.observe.stations import Placed, placed
+
+_FIRST_WINDOW = 0.05
+_LONGEST_WINDOW = 0.5
+
+
+class Tuner:
+    """Measures the stages of one iterator in windows and changes what was left to drumline.
+
+    Args:
+        budget: what all may use.
+        clock: seconds.
+        decisions: where to say what was changed.
+    """
+
+    def __init__(self, budget: Budget, clock: Clock, decisions: list[str]):
+        self._controller = Controller(budget)
+        self._budget = budget
+        self._clock = clock
+        self._decisions = decisions
+        self._started = self._opened = clock()
+        self._window = _FIRST_WINDOW
+        self._before: dict[int, Counts] = {}
+        self._elements = 0
+
+    def tick(self, root: Stage) -> None:
+        """Decides if the window is over; called by who asks ``root`` for elements."""
+        now = self._clock()
+        if now - self._opened < self._window:
+            return
+        stages = placed(root)
+        counts = {id(p.stage.meter): p.stage.meter.snapshot() for p in stages if p.stage.meter}
+        zero = Counts()
+        changes = [
+            counts[id(p.stage.meter)].since(self._before.get(id(p.stage.meter), zero))
+            for p in stages
+        ]
+        elements = changes[0].elements
+        if not elements:
+            return
+        if self._before:
+            self._elements += elements
+            self._decide(stages, changes, elements, now - self._opened)
+        self._before, self._opened = counts, now
+        self._window = min(1.5 * self._window, _LONGEST_WINDOW)
+
+    def _decide(
+        self, stages: Sequence[Placed], changes: Sequence[Counts], elements: int, seconds: float
+    ) -> None:
+        buffered = self._resize_buffers(stages, changes)
+        samples = [*_threads(stages, changes, seconds), *_workers(stages, changes)]
+        found = self._controller.decide(samples, elements, seconds, buffered)
+        for item in stages:
+            width = found.get(id(item.stage.meter))
+            if width is not None and item.stage.pool is not None:
+                self._say(item.stage, f"{item.stage.workers} -> {width} workers")
+                item.stage.pool.width = width
+
+    def _resize_buffers(self, stages: Sequence[Placed], changes: Sequence[Counts]) -> float:
+        """Gives prefetches the room they need; returns the bytes of all of them."""
+        sizes = [c.nbytes / c.elements if c.elements else 0.0 for c in changes]
+        buffers = [(p.stage, s, c) for p, s, c in zip(stages, sizes, changes, strict=True)]
+        used = sum(stage.room * size for stage, size, _ in buffers if stage.room is not None)
+        for stage, size, change in buffers:
+            if stage.room is None or not stage.automatic_room:
+                continue
+            asked = Asked(change.calls, change.queue_empty, change.queue_fill)
+            room = next_room(stage.room, asked, size, self._budget.nbytes - used)
+            if room != stage.room:
+                used += (room - stage.room) * size
+                self._say(stage, f"{stage.room} -> {room} elements ahead")
+                stage.resize(room)
+        return used
+
+    def _say(self, stage: Stage, change: str) -> None:
+        assert stage.meter is not None
+        seconds = self._clock() - self._started
+        self._decisions.append(
+            f"after {self._elements} elements ({seconds:.2f} s), {stage.meter.name}: {change}"
+        )
+
+
+def _threads(
+    stages: Sequence[Placed], changes: Sequence[Counts], seconds: float
+) -> Iterator[Sample]:
+    """A sample for the consumer's thread and for that of each prefetch."""
+    pairs = list(zip(stages, changes, strict=True))
+    for section, group in itertools.groupby(
+        sorted(pairs, key=lambda pair: pair[0].section), key=lambda pair: pair[0].section
+    ):
+        inside = list(group)
+        waited = sum(c.seconds for p, c in inside if p.stage.threaded or p.stage.workers)
+        worked = sum(c.seconds for p, c in inside) - waited
+        if section == 0:
+            worked = max(0.0, seconds - waited)
+        cpu = min(worked, sum(c.outer_cpu_seconds for _, c in inside))
+        yield Sample(("thread", section), worked, cpu)
+
+
+def _workers(stages: Sequence[Placed], changes: Sequence[Counts]) -> Iterator[Sample]:
+    """A sample for each stage with workers."""
+    for item, change in zip(stages, changes, strict=True):
+        stage = item.stage
+        if not stage.workers:
+            continue
+        cpu = change.work_cpu_seconds if stage.workers_may_wait else change.work_seconds
+        automatic = stage.pool is not None and stage.pool.automatic
+        nbytes = 2 * change.nbytes // max(1, change.tasks)
+        most = MOST_WORKERS if automatic else 1
+        yield Sample(id(stage.meter), change.work_seconds, cpu, stage.workers, most, nbytes)

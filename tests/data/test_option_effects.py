@@ -1,0 +1,198 @@
+"""What each option changes: a plan, a number of threads, when work is done. Never an element."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drumline.data import Dataset, Options
+from drumline.data.epochs import Epochs
+from drumline.data.execute import copying
+from drumline.data.execute.prefetch_stage import SLACK
+from drumline.data.execute.walk_stage import ParallelWalkStage
+
+
+def options(group: str, **values: Any) -> Options:
+    made = Options()
+    for name, value in values.items():
+        setattr(getattr(made, group) if group else made, name, value)
+    return made
+
+
+def optimized(dataset: Dataset, **rules: bool | None) -> list[str]:
+    """The operations of the plan as it runs, sources first."""
+    epochs = Epochs(dataset._plan, options("experimental_optimization", **rules))
+    return [node.name for node in epochs.optimized.walk()]
+
+
+def doubled(dataset: Dataset) -> Dataset:
+    return dataset.map(lambda v: v * 2)
+
+
+@pytest.mark.parametrize(
+    ("rule", "make", "without", "with_it"),
+    [
+        ("noop_elimination", lambda d: d.skip(0), ["range", "skip"], ["range"]),
+        (
+            "take_skip_pushdown",
+            lambda d: doubled(d).take(3),
+            ["range", "map", "take"],
+            ["range", "take", "map"],
+        ),
+        (
+            "shard_pushdown",
+            lambda d: doubled(d).shard(3, 1),
+            ["range", "map", "shard"],
+            ["range", "shard", "map"],
+        ),
+        ("inject_prefetch", doubled, ["range", "map"], ["range", "map", "prefetch"]),
+    ],
+)
+def test_rules(
+    rule: str,
+    make: Callable[[Dataset], Dataset],
+    without: list[str],
+    with_it: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    dataset = make(Dataset.range(10))
+    assert optimized(dataset, apply_default_optimizations=False) == without
+    assert optimized(dataset, apply_default_optimizations=False, **{rule: True}) == with_it
+    assert rule not in ("inject_prefetch",) or optimized(dataset, **{rule: False}) == without
+    off = options("experimental_optimization", **{rule: False})
+    assert list(dataset.with_options(off)) == list(dataset)
+
+
+def test_map_parallelization(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    dataset = doubled(Dataset.range(10))
+
+    def stage(**rules: bool) -> Any:
+        rules["inject_prefetch"] = False
+        chosen = options("experimental_optimization", **rules)
+        return iter(dataset.with_options(chosen)).stage
+
+    assert stage().workers == 3
+    assert isinstance(stage(), ParallelWalkStage)
+    assert not isinstance(stage(map_parallelization=False), ParallelWalkStage)
+
+
+def test_what_is_always_so_may_be_said_but_not_changed() -> None:
+    chosen = Options().experimental_optimization
+    chosen.map_vectorization = True  # type: ignore[attr-defined]
+    chosen.map_fusion = None  # type: ignore[attr-defined]
+    assert chosen.map_vectorization is True  # type: ignore[attr-defined]
+    assert chosen.filter_fusion is False  # type: ignore[attr-defined]
+    with pytest.raises(
+        ValueError, match=r"map_vectorization is always True .*: compiled functions"
+    ):
+        chosen.map_vectorization = False  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match=r"map_fusion is always False and cannot be True: two"):
+        chosen.map_fusion = True  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="has no option 'map_fussion'"):
+        _ = chosen.map_fussion  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "value", "error", "message"),
+    [
+        ("", "deterministic", 1, TypeError, "Options.deterministic must be a bool or None, got 1"),
+        ("", "experimental_statistics", {}, TypeError, "takes dl.data.experimental.Statistics"),
+        ("", "experimental_threading", None, AttributeError, "it is called threading"),
+        ("autotune", "enabled", "yes", TypeError, "AutotuneOptions.enabled must be a bool"),
+        ("autotune", "cpu_budget", -1, ValueError, "cpu_budget must be at least 0, got -1"),
+        ("autotune", "ram_budget", 1.5, TypeError, "ram_budget must be an integer or None"),
+        ("autotune", "min_parallelism", 1, AttributeError, "one worker is the least"),
+        ("threading", "private_threadpool_size", True, ValueError, "must be at least 0"),
+        ("threading", "private_threads", 2, AttributeError, "it has private_threadpool_size, max"),
+        ("experimental_optimization", "inject_prefetch", 0, TypeError, "must be a bool or None"),
+        ("experimental_distribute", "num_devices", 2, AttributeError, "knows its devices"),
+    ],
+)
+def test_what_is_refused(
+    group: str, name: str, value: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        options(group, **{name: value})
+
+
+@pytest.mark.parametrize("deterministic", [True, False, None])
+def test_order_is_kept_whatever_deterministic_says(deterministic: bool | None) -> None:
+    def late(value: Any) -> Any:
+        time.sleep(0.002 if int(value) % 3 == 0 else 0.0)
+        return int(value)
+
+    dataset = Dataset.range(20).map(late, num_parallel_calls=3, deterministic=deterministic)
+    found = dataset.with_options(options("", deterministic=deterministic))
+    assert [int(v) for v in found] == list(range(20))
+
+
+@pytest.mark.parametrize(("most", "threads"), [(None, 1), (1, 1), (3, 3)])
+def test_max_intra_op_parallelism(
+    most: int | None, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes, names = [], set()
+    real = copying.gather_rows
+
+    def noted(source: np.ndarray, index: np.ndarray, out: np.ndarray) -> None:
+        sizes.append(out.nbytes)
+        names.add(threading.current_thread().name)
+        real(source, index, out)
+
+    monkeypatch.setattr(copying, "gather_rows", noted)
+    rows = np.arange(3000 * 700, dtype=np.float32).reshape(3000, 700)
+    out = np.empty_like(rows)
+    index = np.random.default_rng(0).permutation(3000)
+    copying.gather(rows.view(np.uint8), index, out.view(np.uint8), most)
+    assert (out == rows[index]).all()
+    if most is None:
+        assert sizes == [rows.nbytes]
+    else:
+        assert max(sizes) < 1 << 20
+        assert sum(sizes) == rows.nbytes
+    assert len(names) <= threads
+    chosen = options("threading", max_intra_op_parallelism=most)
+    sizes.clear()
+    shuffled = Dataset.from_tensor_slices(rows).shuffle(3000, seed=1).batch(3000)
+    (batch,) = shuffled.with_options(chosen)
+    assert sorted(batch[:, 0]) == rows[:, 0].tolist()
+    assert (max(sizes) < 1 << 20) == (most is not None)
+
+
+def test_slack_leaves_the_consumer_some_time() -> None:
+    made: list[float] = []
+
+    def generate() -> Any:
+        for i in range(50):
+            made.append(time.monotonic())
+            yield i
+
+    dataset = Dataset.from_generator(generate, output_types=np.int64, output_shapes=()).prefetch(2)
+    rested = iter(dataset.with_options(options("", experimental_slack=True)))
+    next(rested)
+    pause, gaps = 0.05, []
+    for _ in range(4):
+        time.sleep(pause)
+        before = len(made)
+        taken = time.monotonic()
+        next(rested)
+        deadline = taken + 30
+        while len(made) == before and time.monotonic() < deadline:
+            time.sleep(0.001)
+        gaps.append(made[before] - taken)
+    assert min(gaps[1:]) >= 0.9 * SLACK * pause
+    assert list(dataset.with_options(options("", experimental_slack=True))) == list(range(50))
+
+
+def test_slack_needs_a_prefetch_at_the_end() -> None:
+    dataset = Dataset.range(4).prefetch(2).batch(2)
+    with pytest.raises(
+        ValueError, match="datasets that end with prefetch; this one ends with batch"
+    ):
+        iter(dataset.with_options(options("", experimental_slack=True)))
