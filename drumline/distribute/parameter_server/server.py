@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from drumline.distribute.cluster_resolver import ClusterSpec
-from drumline.distribute.parameter_server import peers
+from drumline.distribute.parameter_server import peers, whole_process
 from drumline.distribute.parameter_server.errors import ChiefLostError
 from drumline.distribute.parameter_server.owner import Owner
 from drumline.distribute.parameter_server.transport import (
@@ -67,6 +67,7 @@ class Server:
         self._task: Owner | Worker | None = None
         self._transport: TransportServer | None = None
         self._name = f"{job_name}:{task_index}"
+        self._workers_here = 0
         if job_name not in _JOBS:
             return
         if job_name == "ps":
@@ -74,6 +75,7 @@ class Server:
         else:
             servers = [str(address) for address in spec.job_tasks("ps")]
             self._task = Worker(task_index, servers, peers.connector)
+            self._workers_here = _on_host_of(self.address, spec.job_tasks("worker"))
         handlers: dict[str, Handler] = {
             **self._task.handlers(),
             "serve chief": self._serve_chief,
@@ -98,9 +100,15 @@ class Server:
     def join(self) -> None:
         """Wait until the chief has finished its job, or for ever if it never does.
 
+        A process whose main thread calls this of a worker is taken to do nothing else: it shares
+        the machine's cores with the other workers of its host, and keeps freed memory.
+
         Raises:
             ChiefLostError: if the chief is lost and stays away for `without_chief_seconds`.
         """
+        if self._workers_here and threading.current_thread() is threading.main_thread():
+            whole_process.share_cores(self._workers_here)
+            whole_process.keep_freed_memory()
         with self._changed:
             while not self._finished:
                 lost = self._chief_lost
@@ -143,3 +151,9 @@ class Server:
 
     def __repr__(self) -> str:
         return f"Server({self._name} at {self.address})"
+
+
+def _on_host_of(address: str, tasks: Sequence[object]) -> int:
+    """How many tasks have the host of an address."""
+    host = address.rpartition(":")[0]
+    return sum(str(task).rpartition(":")[0] == host for task in tasks)

@@ -1,0 +1,38 @@
+"""Settings of a process that is a worker and nothing else."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # as in glibc's malloc.h
+_KEPT_BYTES = 128 << 20
+_LARGEST_BYTES = 32 << 20  # the largest that glibc takes
+_OWN_SETTINGS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_")
+
+
+def keep_freed_memory() -> None:
+    """Have glibc keep freed memory for the next arrays; nothing with another C library.
+
+    By default it returns most arrays to the kernel, and a step takes the same ones again: to fault
+    in its gradients' pages costs more than to fill them. Settings in the environment prevail.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None or any(name in os.environ for name in _OWN_SETTINGS):
+        return
+    mallopt(_MMAP_THRESHOLD, _LARGEST_BYTES)
+    mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+
+
+def share_cores(processes: int) -> None:
+    """Have XLA use this process's share of the cores, if it has not started yet.
+
+    Otherwise every process has a thread for each core, and they pay for waiting and stealing work
+    from each other. ``NPROC`` in the environment, which XLA goes by, prevails.
+
+    Args:
+        processes: how many compute on this machine.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if processes > 1:
+        os.environ.setdefault("NPROC", str(max(1, (cores or 1) // processes)))
