@@ -30,7 +30,7 @@ def cache(lowering: Lowering, node: buffering.Cache, trail: Trail, run: Pass) ->
 
 @runs_as(buffering.Prefetch)
 def prefetch(lowering: Lowering, node: buffering.Prefetch, trail: Trail, run: Pass) -> Stage:
-    source = lowering.input(node, trail, run, ragged=True)
+    source = lowering.input(node, trail, run)
     nbytes = min(AUTO_BYTES, lowering.runtime.nbytes // 4)
     slack = bool(lowering.runtime.options.experimental_slack) and not trail
     return PrefetchStage(source, node.size, node.spec.row_nbytes(), nbytes, slack)
