@@ -121,10 +121,10 @@ class TransportServer:
         if wishes.get("stream") == "requests":
             self._new_lane(stream, wishes, peer).serve()
         elif wishes.get("stream") == "heartbeats":
-            beating = self._lanes.get(wishes["lane"]) if "lane" in wishes else None
             tell(stream, {"seconds": self._heartbeat_seconds})
             while stream.read() is not None:
-                if beating is not None:
+                # The lane may have come after this stream.
+                if beating := self._lanes.get(wishes.get("lane", 0)):
                     beating.heard()
                 with stream.lock:
                     stream.write(b"+")

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -140,6 +141,37 @@ def test_a_busy_or_silent_handler_is_not_taken_for_a_dead_server(start: Start) -
     with pytest.raises(PeerUnavailableError, match="this side has closed"):
         waiting.result(0)
     assert ended(process) == 0, "nor does a handler that goes on"
+
+
+class SlowLanes(dict[int, Any]):
+    """A lane comes here only after somebody has asked for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = threading.Event()
+
+    def get(self, key: int, default: Any = None) -> Any:
+        found = super().get(key, default)
+        self.asked.set()
+        return found
+
+    def __setitem__(self, key: int, lane: Any) -> None:
+        assert self.asked.wait(20)
+        super().__setitem__(key, lane)
+
+
+def test_heartbeats_may_begin_before_the_server_knows_the_lane(
+    handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_way("flight", monkeypatch)
+    server = TransportServer("127.0.0.1:0", handlers.table(), token=TOKEN, heartbeat_seconds=0.5)
+    server._lanes = SlowLanes()
+    server.start()
+    with contextlib.closing(server), Connection(server.address, token=TOKEN) as connection:
+        waiting = connection.submit("wait", {})
+        time.sleep(1.7)  # the server looks twice a second whether a client is silent
+        handlers.gate.set()
+        assert waiting.result(20).header == connection.call("wait", {}).header
 
 
 def test_a_client_killed_in_the_middle_of_a_message(
