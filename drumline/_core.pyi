@@ -1,8 +1,7 @@
 """Whole-batch operations in Rust, with the GIL released."""
 
 from collections.abc import Sequence
-from typing import Any
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt

@@ -7,6 +7,7 @@ from drumline.data.dataset import Dataset
 from drumline.data.iterator import DatasetIterator
 from drumline.data.methods.arguments import AUTOTUNE
 from drumline.data.options import AutotuneOptions, OptimizationOptions, Options, ThreadingOptions
+from drumline.data.readers import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from drumline.data.spec import TensorSpec
 
 __all__ = [
@@ -16,9 +17,12 @@ __all__ = [
     "AutotuneOptions",
     "Dataset",
     "DatasetIterator",
+    "FixedLengthRecordDataset",
     "OptimizationOptions",
     "Options",
+    "TFRecordDataset",
     "TensorSpec",
+    "TextLineDataset",
     "ThreadingOptions",
     "experimental",
 ]

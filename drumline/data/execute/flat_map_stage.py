@@ -81,7 +81,7 @@ class FlatMapStage(Stage):
         return [self._openings.source]
 
     def describe(self) -> str:
-        return f"elements of the datasets that {self._label} makes, called as Python"
+        return f"elements of {self._label}"
 
     def close(self) -> None:
         if self._inner is not None:

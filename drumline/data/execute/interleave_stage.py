@@ -44,18 +44,17 @@ class InterleaveStage(Stage):
         self._pool = pool
 
     def next(self, limit: int) -> Block | None:
-        while True:
+        while self._slots:
             slot = self._slots[self._cycle.slot]
             if slot is None:
                 error = self._open()
                 if error is not None:
                     return Block(stack([], self._spec), 0, error)
-                if not self._slots:
-                    return None
                 continue
             block = self._visits(limit) if self._plans(limit) else self._visit(slot, limit)
             if block is not None:
                 return block
+        return None
 
     def _open(self) -> Exception | None:
         """Fills the slot that is visited; once no dataset is left, removes the empty slots."""
@@ -208,8 +207,7 @@ class InterleaveStage(Stage):
 
     def describe(self) -> str:
         return (
-            f"{len(self._slots)} datasets that {self._label} makes, called as Python, "
-            f"{self._cycle.length} elements by turns"
+            f"{len(self._slots)} by turns of {self._label}, {self._cycle.length} elements at a time"
         )
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ from drumline.data.execute.lowering import (
     batches,
     choosing,
     combining,
+    files,
     functions,
     keeping,
     nesting,
@@ -12,6 +13,6 @@ from drumline.data.execute.lowering import (
 )
 from drumline.data.execute.lowering.lower import Lowering, fill
 
-RULES = (batches, choosing, combining, functions, keeping, nesting, ordering, sources)
+RULES = (batches, choosing, combining, files, functions, keeping, nesting, ordering, sources)
 
 __all__ = ["RULES", "Lowering", "fill"]

@@ -48,7 +48,7 @@ def window(lowering: Lowering, node: nesting.Window, trail: Trail, run: Pass) ->
 @runs_as(nesting.FlatMap)
 def flat_map(lowering: Lowering, node: nesting.FlatMap, trail: Trail, run: Pass) -> Stage:
     openings = _openings(lowering, node, trail, run, 0)
-    return FlatMapStage(openings, node.spec, node.function.label, node.function.eager)
+    return FlatMapStage(openings, node.spec, _label(node), node.function.eager)
 
 
 @runs_as(nesting.Interleave)
@@ -58,7 +58,7 @@ def interleave(lowering: Lowering, node: nesting.Interleave, trail: Trail, run: 
         node.cycle_length,
         node.block_length,
         node.spec,
-        node.function.label,
+        _label(node),
         node.function.eager,
         lowering.pool,
     )
@@ -76,3 +76,7 @@ def _openings(
 ) -> Openings:
     source = lowering.input(node, trail, run)
     return Openings(source, node.input.spec, node.function, opener(lowering), run, ahead)
+
+
+def _label(node: nesting.Nested) -> str:
+    return f"the datasets that {node.function.label} makes, called as Python"

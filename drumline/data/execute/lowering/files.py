@@ -1,0 +1,49 @@
+"""How files are read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from drumline.data.execute.flat_map_stage import FlatMapStage
+from drumline.data.execute.interleave_stage import InterleaveStage
+from drumline.data.execute.lowering.lower import Lowering
+from drumline.data.execute.lowering.nesting import opener
+from drumline.data.execute.lowering.rules import Pass, Trail, runs_as
+from drumline.data.execute.openings import Openings
+from drumline.data.execute.records_stage import RecordsStage
+from drumline.data.execute.stage import Stage
+from drumline.data.files.file_format import FileFormat
+from drumline.data.plan import files
+from drumline.data.plan.node import Node
+
+
+@runs_as(files.File)
+def file(lowering: Lowering, node: files.File, trail: Trail, run: Pass) -> Stage:
+    return RecordsStage(node.path, node.form)
+
+
+@runs_as(files.Files)
+def all_files(lowering: Lowering, node: files.Files, trail: Trail, run: Pass) -> Stage:
+    source = lowering.input(node, trail, run)
+    at_once = node.at_once or 1
+    openings = Openings(
+        source,
+        node.input.spec,
+        _plans(node.form),
+        opener(lowering),
+        run,
+        at_once if at_once > 1 else 0,
+    )
+    label = f"{node.form} files"
+    if at_once == 1:
+        return FlatMapStage(openings, node.spec, label, True)
+    return InterleaveStage(openings, at_once, 1, node.spec, label, True, lowering.pool)
+
+
+def _plans(form: FileFormat) -> Callable[[Any, Sequence[int]], Node]:
+    def plan(path: bytes, place: Sequence[int]) -> Node:
+        return files.File((), os.fsdecode(path), form)
+
+    return plan

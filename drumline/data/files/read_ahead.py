@@ -1,0 +1,97 @@
+"""The bytes of a remote file, fetched before they are needed."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+RANGE_BYTES = 4 << 20
+"""How much one request asks for: enough that its latency does not matter."""
+
+AT_ONCE = 2
+"""How many requests of a file are under way."""
+
+ATTEMPTS = 4
+
+_LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+
+
+class ReadAhead:
+    """Reads a file from ``start`` on by ranges, of which threads fetch the next ones meanwhile.
+
+    A range that cannot be read is asked for again, ``ATTEMPTS`` times in all.
+
+    Args:
+        system: fsspec's file system.
+        path: in it.
+        start: the first byte to read.
+        range_bytes: how much to fetch at once.
+        wait: is called with the seconds to let pass before asking again.
+
+    Raises:
+        OSError: when reading: the file is not there, or cannot be read.
+    """
+
+    def __init__(
+        self,
+        system: Any,
+        path: str,
+        start: int = 0,
+        range_bytes: int = RANGE_BYTES,
+        wait: Callable[[float], object] = time.sleep,
+    ):
+        self._system = system
+        self._path = path
+        self._next = start
+        self._range = range_bytes
+        self._wait = wait
+        self._end: int | None = None
+        self._fetched = memoryview(b"")
+        self._pool = ThreadPoolExecutor(AT_ONCE, "drumline-read")
+        self._under_way: deque[Future[bytes]] = deque()
+        self._stop = weakref.finalize(self, self._pool.shutdown, False, cancel_futures=True)
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, at most ``size``; none at the end."""
+        while not self._fetched:
+            self._ask()
+            if not self._under_way:
+                return b""
+            self._fetched = memoryview(self._under_way.popleft().result())
+            if not self._fetched:
+                raise OSError(f"{self._path} became shorter while it was read")
+        part, self._fetched = self._fetched[:size], self._fetched[size:]
+        if not self._fetched:
+            self._ask()
+        return bytes(part)
+
+    def close(self) -> None:
+        """Stops fetching."""
+        self._stop()
+
+    def _ask(self) -> None:
+        if self._end is None:
+            self._end = self._again(lambda: int(self._system.size(self._path)))
+        while len(self._under_way) < AT_ONCE and self._next < self._end:
+            start, stop = self._next, min(self._next + self._range, self._end)
+            self._under_way.append(self._pool.submit(self._fetch, start, stop))
+            self._next = stop
+
+    def _fetch(self, start: int, stop: int) -> bytes:
+        content: bytes = self._again(lambda: self._system.cat_file(self._path, start, stop))
+        return content
+
+    def _again(self, request: Callable[[], Any]) -> Any:
+        """What ``request`` returns, asked again with growing pauses while it fails."""
+        for attempt in range(1, ATTEMPTS):
+            try:
+                return request()
+            except _LASTING:
+                raise
+            except OSError:
+                self._wait(0.1 * 4**attempt)
+        return request()

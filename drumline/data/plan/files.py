@@ -1,0 +1,60 @@
+"""Records of files."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+from drumline.data.cardinality import UNKNOWN
+from drumline.data.files.file_format import FileFormat
+from drumline.data.plan.node import Node
+from drumline.data.spec import STRING, ElementSpec, TensorSpec
+from drumline.data.structure import LEAF_STRUCTURE
+
+BYTES = ElementSpec(LEAF_STRUCTURE, (TensorSpec((), STRING),))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class File(Node):
+    """The records of one file."""
+
+    path: str
+    form: FileFormat
+    name: ClassVar[str] = "file"
+
+    @property
+    def spec(self) -> ElementSpec:
+        return BYTES
+
+    @property
+    def cardinality(self) -> int:
+        return UNKNOWN
+
+    def arguments(self) -> str:
+        return f"{self.path!r}, {self.form}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Files(Node):
+    """The records of the files that the input names.
+
+    Attributes:
+        form: how the files are read.
+        at_once: how many are read by turns; ``None`` for one after the other.
+    """
+
+    form: FileFormat
+    at_once: int | None
+    name: ClassVar[str] = "files"
+
+    @property
+    def spec(self) -> ElementSpec:
+        return BYTES
+
+    @property
+    def cardinality(self) -> int:
+        return 0 if self.input.cardinality == 0 else UNKNOWN
+
+    def arguments(self) -> str:
+        turns = "" if self.at_once is None else f", {self.at_once} by turns"
+        return f"{self.form}{turns}"

@@ -1,0 +1,133 @@
+"""Datasets of files' records, as ``tf.data`` names them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from drumline.data import construct
+from drumline.data.dataset import Dataset
+from drumline.data.files.file_format import CHUNK, FileFormat, checked_compression
+from drumline.data.files.listing import as_paths
+from drumline.data.methods.arguments import AUTOTUNE, count_of
+from drumline.data.methods.planned import named
+from drumline.data.plan.files import BYTES, Files
+
+PARALLEL_READS = 4
+"""What ``AUTOTUNE`` stands for: it decides the order, which is to be the same everywhere."""
+
+
+def TFRecordDataset(
+    filenames: Any,
+    compression_type: str | None = None,
+    buffer_size: int | None = None,
+    num_parallel_reads: int | None = None,
+    name: str | None = None,
+) -> Dataset:
+    """The records of TFRecord files, as ``bytes``.
+
+    Lengths and checksums are checked. A damaged or truncated record, and a file that cannot be
+    opened, raise in their place; the next file follows.
+
+    Args:
+        filenames: a path, a list of paths, or a dataset of them. Paths with a scheme (``gs://``,
+            ``memory://``) are read by fsspec, with the package it needs for the scheme.
+        compression_type: ``None``, ``""``, ``"GZIP"`` or ``"ZLIB"``.
+        buffer_size: how many bytes to read at once; ``None`` and 0 leave it to drumline.
+        num_parallel_reads: reads so many files at once, each ahead by a thread, one record of each
+            by turns, in the same order every time; ``AUTOTUNE`` is 4. ``None``: one file after the
+            other.
+        name: shown by ``explain()``.
+
+    Raises:
+        TypeError: ``filenames`` are no paths.
+        ValueError: the compression is none of these, or a number is out of range.
+        DataLossError: while iterating, for what is no whole record. It names the file, the byte
+            and the record.
+        OSError: while iterating, for a file that cannot be read.
+    """
+    form = FileFormat("tfrecord", *_options("TFRecordDataset", compression_type, buffer_size))
+    return _dataset("TFRecordDataset", filenames, form, num_parallel_reads, name)
+
+
+def TextLineDataset(
+    filenames: Any,
+    compression_type: str | None = None,
+    buffer_size: int | None = None,
+    num_parallel_reads: int | None = None,
+    name: str | None = None,
+) -> Dataset:
+    r"""The lines of text files, as ``bytes`` without their ends.
+
+    Lines end with ``\n``; the last one may do without. As in ``tf.data`` every ``\r`` is dropped.
+    Arguments and errors are those of ``TFRecordDataset``.
+    """
+    form = FileFormat("lines", *_options("TextLineDataset", compression_type, buffer_size))
+    return _dataset("TextLineDataset", filenames, form, num_parallel_reads, name)
+
+
+def FixedLengthRecordDataset(
+    filenames: Any,
+    record_bytes: int,
+    header_bytes: int | None = None,
+    footer_bytes: int | None = None,
+    buffer_size: int | None = None,
+    compression_type: str | None = None,
+    num_parallel_reads: int | None = None,
+    name: str | None = None,
+) -> Dataset:
+    """Records of one length, as ``bytes``.
+
+    Args:
+        filenames: as of ``TFRecordDataset``, like the arguments that are not described here.
+        record_bytes: the length of a record.
+        header_bytes: how many bytes at the start of each file to leave out.
+        footer_bytes: how many at its end.
+        buffer_size: as of ``TFRecordDataset``.
+        compression_type: as of ``TFRecordDataset``.
+        num_parallel_reads: as of ``TFRecordDataset``.
+        name: shown by ``explain()``.
+
+    Raises:
+        DataLossError: while iterating, after a file's whole records, if bytes are left over.
+    """
+    operation = "FixedLengthRecordDataset"
+    sizes = (
+        count_of(record_bytes, operation, "record_bytes", least=1),
+        count_of(header_bytes or 0, operation, "header_bytes", least=0),
+        count_of(footer_bytes or 0, operation, "footer_bytes", least=0),
+    )
+    form = FileFormat("fixed", *_options(operation, compression_type, buffer_size), sizes)
+    return _dataset(operation, filenames, form, num_parallel_reads, name)
+
+
+def _options(
+    operation: str, compression_type: str | None, buffer_size: int | None
+) -> tuple[str, int]:
+    compression = checked_compression(compression_type, operation)
+    size = count_of(buffer_size or 0, operation, "buffer_size", least=0)
+    return compression, size or CHUNK
+
+
+def _dataset(
+    operation: str, filenames: Any, form: FileFormat, parallel: int | None, name: str | None
+) -> Dataset:
+    names = _names(filenames, operation)
+    if parallel == AUTOTUNE:
+        parallel = PARALLEL_READS
+    elif parallel is not None:
+        parallel = count_of(parallel, operation, "num_parallel_reads", least=1)
+    return Dataset(named(Files((names._plan,), form, parallel), name), names.options())
+
+
+def _names(filenames: Any, operation: str) -> Dataset:
+    if not isinstance(filenames, Dataset):
+        paths = np.array(as_paths(filenames, operation), dtype=object)
+        return Dataset(construct.slices(paths))
+    if filenames.element_spec != BYTES.tree():
+        raise TypeError(
+            f"{operation}: a dataset of filenames has one path per element, a scalar of bytes; "
+            f"this one has {filenames.element_spec}"
+        )
+    return filenames

@@ -1,0 +1,5 @@
+"""Errors, as ``tf.errors``."""
+
+from drumline.data.errors import DataLossError
+
+__all__ = ["DataLossError"]
