@@ -164,12 +164,13 @@ def test_heartbeats_may_begin_before_the_server_knows_the_lane(
     handlers: Handlers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_way("flight", monkeypatch)
-    server = TransportServer("127.0.0.1:0", handlers.table(), token=TOKEN, heartbeat_seconds=0.5)
+    server = TransportServer("127.0.0.1:0", handlers.table(), token=TOKEN, heartbeat_seconds=1)
     server._lanes = SlowLanes()
     server.start()
-    with contextlib.closing(server), Connection(server.address, token=TOKEN) as connection:
+    connected = Connection(server.address, token=TOKEN, heartbeat_seconds=1)
+    with contextlib.closing(server), connected as connection:
         waiting = connection.submit("wait", {})
-        time.sleep(1.7)  # the server looks twice a second whether a client is silent
+        time.sleep(2.2)  # the server looks twice a second whether a client is silent
         handlers.gate.set()
         assert waiting.result(20).header == connection.call("wait", {}).header
 
