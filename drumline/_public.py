@@ -20,7 +20,7 @@ from drumline import (  # noqa: E402
     nn,
     train,
 )
-from drumline.data import TensorSpec  # noqa: E402
+from drumline.data import RaggedArray, RaggedTensorSpec, TensorSpec  # noqa: E402
 from drumline.distribute import (  # noqa: E402
     Variable,
     VariableAggregation,
@@ -41,6 +41,8 @@ keras.install()
 
 __all__ = [
     "GradientTape",
+    "RaggedArray",
+    "RaggedTensorSpec",
     "TensorSpec",
     "UnconnectedGradients",
     "Variable",

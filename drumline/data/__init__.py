@@ -8,6 +8,8 @@ from drumline.data.iterator import DatasetIterator
 from drumline.data.methods.arguments import AUTOTUNE
 from drumline.data.options import AutotuneOptions, OptimizationOptions, Options, ThreadingOptions
 from drumline.data.readers import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
+from drumline.data.ragged import RaggedArray
+from drumline.data.ragged_spec import RaggedTensorSpec
 from drumline.data.spec import TensorSpec
 
 __all__ = [
@@ -21,6 +23,8 @@ __all__ = [
     "OptimizationOptions",
     "Options",
     "TFRecordDataset",
+    "RaggedArray",
+    "RaggedTensorSpec",
     "TensorSpec",
     "TextLineDataset",
     "ThreadingOptions",

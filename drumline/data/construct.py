@@ -11,6 +11,9 @@ import numpy as np
 
 from drumline.data.leaves import as_array, is_array_literal
 from drumline.data.plan.sources import Generator, Range, Slices
+from drumline.data.ragged import RaggedArray, objects
+from drumline.data.ragged_spec import spec_of
+from drumline.data.rows import single, spec_of_leaf
 from drumline.data.spec import ElementSpec, TensorSpec, as_dtype
 from drumline.data.structure import LEAF, Structure, flatten
 
@@ -24,27 +27,45 @@ def slices(tensors: Any) -> Slices:
                 f"from_tensor_slices: leaf {i} is a scalar ({column!r:.40}) and cannot be sliced; "
                 "use from_tensors, or give every leaf a first dimension"
             )
+    spec, columns = ragged_columns(columns)
     lengths = {len(column) for column in columns}
     if len(lengths) > 1:
         found = ", ".join(f"leaf {i}: {len(column)}" for i, column in enumerate(columns))
         raise ValueError(f"from_tensor_slices: first dimensions differ ({found})")
-    leaves = tuple(TensorSpec(column.shape[1:], column.dtype) for column in columns)
-    return Slices((), ElementSpec(structure, leaves), tuple(columns), lengths.pop())
+    return Slices((), ElementSpec(structure, spec), tuple(columns), lengths.pop())
 
 
 def tensors(value: Any) -> Slices:
     """One element."""
     columns, structure = _columns(value, "from_tensors")
-    leaves = tuple(TensorSpec(column.shape, column.dtype) for column in columns)
-    return Slices((), ElementSpec(structure, leaves), tuple(c[None] for c in columns), 1)
+    spec = tuple(spec_of_leaf(column, static=True) for column in columns)
+    rows = [single(c) if isinstance(c, RaggedArray) else c for c in columns]
+    return Slices((), ElementSpec(structure, spec), tuple(row[None] for row in rows), 1)
 
 
-def _columns(value: Any, operation: str) -> tuple[list[np.ndarray], Any]:
+def ragged_columns(columns: list[Any]) -> tuple[tuple[TensorSpec, ...], list[Any]]:
+    """The specs of rows of ``columns``, and the columns; rows that are ragged become objects."""
+    specs: list[TensorSpec] = []
+    made: list[Any] = []
+    for column in columns:
+        if isinstance(column, RaggedArray) and column.ragged_rank > 1:
+            specs.append(spec_of(column).row())
+            made.append(objects(column))
+        else:
+            specs.append(TensorSpec(column.shape[1:], column.dtype))
+            made.append(column)
+    return tuple(specs), made
+
+
+def _columns(value: Any, operation: str) -> tuple[list[Any], Any]:
     leaves, structure = flatten(value, is_array_literal)
     if not leaves:
         raise ValueError(f"{operation}: {value!r:.60} has no arrays in it")
-    columns = []
+    columns: list[Any] = []
     for i, leaf in enumerate(leaves):
+        if isinstance(leaf, RaggedArray):
+            columns.append(leaf)
+            continue
         try:
             columns.append(
                 np.ascontiguousarray(as_array(leaf)) if np.ndim(leaf) else as_array(leaf)

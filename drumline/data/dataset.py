@@ -16,12 +16,13 @@ from drumline.data.methods.keeping import Keeping
 from drumline.data.methods.nesting import Nesting
 from drumline.data.methods.observing import Observing
 from drumline.data.methods.ordering import Ordering
+from drumline.data.methods.padding import Padding
 from drumline.data.options import Options
 from drumline.data.plan import batching
 from drumline.data.plan.node import Node
 
 
-class Dataset(Creating, Functions, Batches, Ordering, Combining, Nesting, Keeping, Observing):
+class Dataset(Creating, Functions, Padding, Batches, Ordering, Combining, Nesting, Keeping, Observing):
     """A sequence of elements described by a plan; iterating runs it.
 
     Follows ``tf.data.Dataset``: every method returns a new dataset. Elements are the nested

@@ -21,6 +21,7 @@ from drumline.data.plan.buffering import Cache, Prefetch
 from drumline.data.plan.function_nodes import Map
 from drumline.data.plan.node import Node
 from drumline.data.plan.seeding import seed_of
+from drumline.data.ragged_spec import RaggedTensorSpec, empty
 from drumline.data.rewrite.optimize import optimize
 from drumline.data.rewrite.shard_hints import resolve_shard_hints
 from drumline.data.rows import single
@@ -64,7 +65,7 @@ class Epochs:
             caches = [store.blocks is not None for store in stores]
         filled = {store for store, serve in zip(stores, caches, strict=True) if serve}
         fill(self.optimized, filled)
-        stage = Lowering(self.optimized, filled, self.runtime).stage(epoch)
+        stage = Lowering(self.optimized, filled, self.runtime).stage(epoch, ragged=True)
         if self._tunes:
             self.runtime.tune(stage)
         return stage, caches
@@ -120,6 +121,8 @@ def _first_blocks(plan: Node, count: int) -> list[Block]:
 def _zero(leaf: TensorSpec) -> np.ndarray:
     if isinstance(leaf, DatasetSpec):
         return single(as_dataset(held_rows([], leaf.element)))[None]
+    if isinstance(leaf, RaggedTensorSpec):
+        return single(empty(leaf))[None]
     dims = tuple(dim or 0 for dim in leaf.shape)
     if leaf.is_string:
         return np.full((1, *dims), b"", leaf.dtype)

@@ -10,6 +10,8 @@ import numpy as np
 from drumline.data.dataset_spec import DatasetSpec, merged_element
 from drumline.data.leaves import as_array
 from drumline.data.methods.planned import Planned
+from drumline.data.ragged import RaggedArray
+from drumline.data.ragged_spec import RaggedTensorSpec, spec_of
 from drumline.data.spec import STRING, ElementSpec, TensorSpec
 
 
@@ -30,6 +32,8 @@ def conform(leaves: Sequence[Any], spec: ElementSpec, promise: str) -> list[np.n
 def _conformed(value: Any, spec: TensorSpec, leaf: int, promise: str) -> np.ndarray:
     if isinstance(spec, DatasetSpec):
         return _dataset(value, spec, leaf, promise)
+    if isinstance(spec, RaggedTensorSpec) or isinstance(value, RaggedArray):
+        return _ragged(value, spec, leaf, promise)
     array = as_array(value)
     if array.dtype != spec.dtype:
         array = _cast(array, spec, leaf, promise)
@@ -56,6 +60,13 @@ def _dataset(value: Any, spec: DatasetSpec, leaf: int, promise: str) -> np.ndarr
     return single(value)
 
 
+def _ragged(value: Any, spec: TensorSpec, leaf: int, promise: str) -> np.ndarray:
+    if not isinstance(value, RaggedArray) or spec_of(value).merged(spec) != spec:
+        found = spec_of(value) if isinstance(value, RaggedArray) else f"a {type(value).__name__}"
+        raise TypeError(f"leaf {leaf} is {found}, {promise} says {spec}")
+    return single(value)
+
+
 def single(value: Any) -> np.ndarray:
     """``value`` as an array of dtype object and rank 0."""
     array = np.empty((), object)
@@ -71,6 +82,8 @@ def spec_of_leaf(value: Any, static: bool) -> TensorSpec:
     """
     if isinstance(value, Planned):
         return DatasetSpec(value._plan.spec)
+    if isinstance(value, RaggedArray):
+        return spec_of(value, static)
     array = as_array(value)
     return TensorSpec(array.shape if static else [None] * array.ndim, array.dtype)
 
@@ -87,9 +100,11 @@ def stack(rows: Sequence[Sequence[np.ndarray]], spec: ElementSpec) -> list[np.nd
     """One column per leaf; the rows' shapes agree. Without rows, empty columns of the spec."""
     columns = []
     for i, leaf in enumerate(spec.leaves):
-        shape = rows[0][i].shape if rows else tuple(dim or 0 for dim in leaf.shape)
-        column = np.empty((len(rows), *shape), leaf.dtype)
+        ragged = isinstance(leaf, RaggedTensorSpec)
+        dtype, dims = (STRING, ()) if ragged else (leaf.dtype, leaf.shape)
+        shape = rows[0][i].shape if rows else tuple(dim or 0 for dim in dims)
+        column = np.empty((len(rows), *shape), dtype)
         for r, row in enumerate(rows):
-            column[r] = row[i][()] if leaf.dtype == STRING and not shape else row[i]
+            column[r] = row[i][()] if dtype == STRING and not shape else row[i]
         columns.append(column)
     return columns

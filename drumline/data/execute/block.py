@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from drumline.data.execute.columns import concatenated
+
 
 class Block:
     """``n`` elements as one array per leaf, each with a leading axis of length ``n``.
 
-    All elements of a block have the same shapes; a stage whose elements vary in shape emits a new
-    block where the shape changes. ``error`` is raised after the ``n`` elements were delivered: it
+    All elements of a block have the same shapes, or a column is a ``RaggedArray`` for stages that
+    take those; a stage whose elements vary in shape emits a new block where the shape changes. ``error`` is raised after the ``n`` elements were delivered: it
     stands for one further element which could not be made.
     """
 
@@ -48,5 +50,5 @@ def concat(blocks: Sequence[Block]) -> Block:
     """One block with the elements of all; shapes must agree and no block may carry an error."""
     if len(blocks) == 1:
         return blocks[0]
-    columns = [np.concatenate(parts) for parts in zip(*(b.columns for b in blocks), strict=True)]
+    columns = [concatenated(parts) for parts in zip(*(b.columns for b in blocks), strict=True)]
     return Block(columns, sum(block.n for block in blocks))

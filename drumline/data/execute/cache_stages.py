@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from drumline.data.execute.block import Block
+from drumline.data.execute.columns import concatenated
 from drumline.data.execute.stage import Stage, State
+from drumline.data.ragged import RaggedArray
 
 
 class CacheStore:
@@ -81,6 +83,7 @@ class ReplayStage(Stage):
         self._blocks = blocks
         self._starts = np.cumsum([0] + [block.n for block in blocks])
         self._position = 0
+        self.ragged = any(isinstance(c, RaggedArray) for block in blocks for c in block.columns)
 
     def next(self, limit: int) -> Block | None:
         if self._position >= self._starts[-1]:
@@ -120,7 +123,7 @@ def _joined(blocks: list[Block]) -> list[Block]:
 def _concatenated(run: list[Block]) -> Block:
     columns = []
     for leaf in range(len(run[0].columns)):
-        column = np.concatenate([block.columns[leaf] for block in run])
+        column = concatenated([block.columns[leaf] for block in run])
         column.flags.writeable = False
         columns.append(column)
     return Block(columns, sum(block.n for block in run))

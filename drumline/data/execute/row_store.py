@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from drumline.data.execute.block import Block
+from drumline.data.execute.columns import concatenated
 from drumline.data.execute.pool import BufferPool
 from drumline.data.execute.sources import Gather
 from drumline.data.spec import ElementSpec
@@ -103,7 +104,7 @@ class _LooseRows:
             if [part.shape for part in self._rows[number]] != shapes:
                 break
             rows.append(self._rows.pop(number))
-        return Block([np.concatenate(parts) for parts in zip(*rows, strict=True)], len(rows))
+        return Block([concatenated(parts) for parts in zip(*rows, strict=True)], len(rows))
 
     def drop(self, numbers: Sequence[int]) -> None:
         for number in numbers:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from drumline.data.execute.block import Block
 from drumline.data.execute.stage import Stage, State
+from drumline.data.ragged import RaggedArray
 
 
 class ShardStage(Stage):
@@ -35,7 +37,7 @@ class ShardStage(Stage):
 
     def _kept(self, block: Block, first: int) -> Block:
         rows = range(first, block.n, self.num_shards)
-        columns = [np.ascontiguousarray(c[first :: self.num_shards]) for c in block.columns]
+        columns = [_strided(c, first, self.num_shards) for c in block.columns]
         failed = (block.n - first) % self.num_shards == 0
         return Block(columns, len(rows), block.error if failed else None)
 
@@ -51,3 +53,8 @@ class ShardStage(Stage):
 
     def describe(self) -> str:
         return f"shard {self.index} of {self.num_shards}"
+
+
+def _strided(column: Any, first: int, step: int) -> Any:
+    rows = column[first::step]
+    return rows if isinstance(rows, RaggedArray) else np.ascontiguousarray(rows)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from drumline.data.execute.copying import gather
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.order import Index
 from drumline.data.execute.pool import BufferPool
+from drumline.data.ragged import RaggedArray
 
 
 class Columns(Indexed):
@@ -19,7 +21,8 @@ class Columns(Indexed):
     def __init__(self, columns: Sequence[np.ndarray], length: int, pool: BufferPool):
         self.columns = [_read_only(column) for column in columns]
         self.length = length
-        self._gathers = [Gather(column, pool) for column in self.columns]
+        self.ragged = any(isinstance(column, RaggedArray) for column in self.columns)
+        self._gathers = [_gather(column, pool) for column in self.columns]
 
     def rows(self, index: Index) -> Block:
         if isinstance(index, range):
@@ -96,7 +99,13 @@ class Integers(Indexed):
         return f"integers ({self.length} elements)"
 
 
-def _read_only(column: np.ndarray) -> np.ndarray:
+def _gather(column: Any, pool: BufferPool) -> Callable[[np.ndarray], Any]:
+    return column.take if isinstance(column, RaggedArray) else Gather(column, pool)
+
+
+def _read_only(column: Any) -> Any:
+    if isinstance(column, RaggedArray):
+        return column
     view = column.view()
     view.flags.writeable = False
     return view

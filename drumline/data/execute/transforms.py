@@ -11,6 +11,7 @@ from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.order import Index
 from drumline.data.execute.stage import Described
 from drumline.data.functions.call import BlockFunction
+from drumline.data.ragged import RaggedArray, joined
 
 
 class Window(Indexed):
@@ -146,6 +147,10 @@ class Concatenated(Indexed):
             return None
         columns = []
         for x, y in zip(a.columns, b.columns, strict=True):
+            if isinstance(x, RaggedArray):
+                places = np.argsort(np.concatenate([np.flatnonzero(early), np.flatnonzero(late)]))
+                columns.append(joined([x, y]).take(places))
+                continue
             column = np.empty((len(index), *x.shape[1:]), x.dtype)
             column[early], column[late] = x, y
             column.flags.writeable = False

@@ -15,6 +15,7 @@ from drumline.data.functions.python_function import PythonFunction, spec_of_resu
 from drumline.data.functions.shaped import ShapedFunction
 from drumline.data.functions.trace import NotTraceable, trace
 from drumline.data.functions.user_function import UserFunction
+from drumline.data.ragged_spec import has_ragged
 from drumline.data.spec import ElementSpec
 
 
@@ -56,6 +57,8 @@ def build(
     try:
         if has_datasets(source):
             raise NotTraceable("it takes a dataset")
+        if has_ragged(source):
+            raise NotTraceable("it takes a ragged array")
         if all(leaf.is_static for leaf in source.leaves):
             traced = trace(user, source)
             return BuiltFunction(traced.spec, CompiledFunction(user, source, traced), True)

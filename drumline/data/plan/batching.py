@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from drumline.data.cardinality import UNKNOWN, is_known
 from drumline.data.plan.node import Node
-from drumline.data.spec import ElementSpec, TensorSpec
+from drumline.data.ragged_spec import row_spec
+from drumline.data.spec import ElementSpec
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -44,7 +45,7 @@ class Unbatch(Node):
     @property
     def spec(self) -> ElementSpec:
         inner = self.input.spec
-        return inner.with_leaves([TensorSpec(leaf.shape[1:], leaf.dtype) for leaf in inner.leaves])
+        return inner.with_leaves([row_spec(leaf) for leaf in inner.leaves])
 
     @property
     def cardinality(self) -> int:

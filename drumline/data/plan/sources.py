@@ -43,7 +43,7 @@ class Slices(Node):
     """Rows of arrays."""
 
     element: ElementSpec
-    columns: tuple[np.ndarray, ...]
+    columns: tuple[Any, ...]
     length: int
     name: ClassVar[str] = "from_tensor_slices"
 

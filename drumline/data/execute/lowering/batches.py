@@ -5,9 +5,12 @@ from __future__ import annotations
 from drumline.data.execute.batch_stage import BatchStage
 from drumline.data.execute.lowering.lower import Lowering
 from drumline.data.execute.lowering.rules import Pass, Trail, runs_as
+from drumline.data.execute.padded_batch_stage import PaddedBatchStage
+from drumline.data.execute.ragged_batch_stage import RaggedBatchStage
+from drumline.data.execute.rebatch_stage import RebatchStage
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.unbatch_stage import UnbatchStage
-from drumline.data.plan import batching
+from drumline.data.plan import batching, padding
 
 
 @runs_as(batching.Batch)
@@ -18,4 +21,23 @@ def batch(lowering: Lowering, node: batching.Batch, trail: Trail, run: Pass) -> 
 
 @runs_as(batching.Unbatch)
 def unbatch(lowering: Lowering, node: batching.Unbatch, trail: Trail, run: Pass) -> Stage:
-    return UnbatchStage(lowering.input(node, trail, run))
+    return UnbatchStage(lowering.input(node, trail, run), node.input.spec)
+
+
+@runs_as(padding.PaddedBatch)
+def padded_batch(lowering: Lowering, node: padding.PaddedBatch, trail: Trail, run: Pass) -> Stage:
+    return PaddedBatchStage(lowering.input(node, trail, run, ragged=True), node)
+
+
+@runs_as(padding.RaggedBatch)
+def ragged_batch(lowering: Lowering, node: padding.RaggedBatch, trail: Trail, run: Pass) -> Stage:
+    source = lowering.input(node, trail, run, ragged=True)
+    return RaggedBatchStage(source, node.spec, node.size, node.drop_remainder)
+
+
+@runs_as(padding.Rebatch)
+def rebatch(lowering: Lowering, node: padding.Rebatch, trail: Trail, run: Pass) -> Stage:
+    source = lowering.input(node, trail, run)
+    if len(set(node.sizes)) == 1:
+        return BatchStage(source, node.sizes[0], node.drop_remainder, lowering.pool)
+    return RebatchStage(source, node.sizes, node.drop_remainder, lowering.pool)

@@ -10,6 +10,7 @@ from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_a
 from drumline.data.execute.slice_stages import EnumerateStage
 from drumline.data.execute.stage import Stage
 from drumline.data.plan import combining
+from drumline.data.plan.node import Node
 
 
 @indexed_as(combining.Enumerate)
@@ -40,14 +41,18 @@ def concatenated(
 def enumerate_stage(
     lowering: Lowering, node: combining.Enumerate, trail: Trail, run: Pass
 ) -> Stage:
-    return EnumerateStage(lowering.input(node, trail, run), node.start)
+    return EnumerateStage(lowering.input(node, trail, run, ragged=True), node.start)
 
 
 @runs_as(combining.Zip)
 def zip_stage(lowering: Lowering, node: combining.Zip, trail: Trail, run: Pass) -> Stage:
-    return ZipStage([lowering.input(node, trail, run, i) for i in range(len(node.inputs))])
+    return ZipStage(_inputs(lowering, node, trail, run))
 
 
 @runs_as(combining.Concatenate)
 def concatenate(lowering: Lowering, node: combining.Concatenate, trail: Trail, run: Pass) -> Stage:
-    return ConcatenateStage([lowering.input(node, trail, run, i) for i in range(2)])
+    return ConcatenateStage(_inputs(lowering, node, trail, run))
+
+
+def _inputs(lowering: Lowering, node: Node, trail: Trail, run: Pass) -> list[Stage]:
+    return [lowering.input(node, trail, run, i, ragged=True) for i in range(len(node.inputs))]

@@ -24,7 +24,7 @@ def mapped(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: Pass
 
 @runs_as(function_nodes.Map)
 def map_stage(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: Pass) -> Stage:
-    source = lowering.input(node, trail, run)
+    source = lowering.input(node, trail, run, ragged=node.function.is_python)
     function = node.function.run
     if node.function.reorderable and isinstance(source, WalkStage | ParallelWalkStage):
         walk = source if isinstance(source, WalkStage) else source.walk
@@ -41,4 +41,5 @@ def map_stage(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: P
 
 @runs_as(function_nodes.Filter)
 def filter_stage(lowering: Lowering, node: function_nodes.Filter, trail: Trail, run: Pass) -> Stage:
-    return FilterStage(lowering.input(node, trail, run), node.function.run)
+    source = lowering.input(node, trail, run, ragged=node.function.is_python)
+    return FilterStage(source, node.function.run)

@@ -25,12 +25,12 @@ def cache(lowering: Lowering, node: buffering.Cache, trail: Trail, run: Pass) ->
     if node.store in lowering.filled and node.store.blocks is not None:
         return ReplayStage(node.store.blocks)
     # What a cache holds must not depend on the epoch in which it was filled.
-    return FillStage(lowering.input(node, trail, (0,)), node.store)
+    return FillStage(lowering.input(node, trail, (0,), ragged=True), node.store)
 
 
 @runs_as(buffering.Prefetch)
 def prefetch(lowering: Lowering, node: buffering.Prefetch, trail: Trail, run: Pass) -> Stage:
-    source = lowering.input(node, trail, run)
+    source = lowering.input(node, trail, run, ragged=True)
     nbytes = min(AUTO_BYTES, lowering.runtime.nbytes // 4)
     slack = bool(lowering.runtime.options.experimental_slack) and not trail
     return PrefetchStage(source, node.size, node.spec.row_nbytes(), nbytes, slack)

@@ -7,6 +7,7 @@ from collections import Counter
 
 from drumline.data.autotune.number import AUTOTUNE
 from drumline.data.execute.cache_stages import CacheStore
+from drumline.data.execute.dense_stage import DenseStage, may_be_ragged
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.lowering.rules import Pass, Trail, random_access, stages
 from drumline.data.execute.order import Sequential
@@ -41,13 +42,23 @@ class Lowering:
         )
         self.occurrences = _shuffle_occurrences(root)
 
-    def stage(self, epoch: int) -> Stage:
-        """The stage that yields the plan's elements in the given epoch."""
-        return self._stage(self._root, (), (epoch,))
+    def stage(self, epoch: int, ragged: bool = False) -> Stage:
+        """The stage that yields the plan's elements in the given epoch.
 
-    def input(self, node: Node, trail: Trail, run: Pass, which: int = 0) -> Stage:
-        """The stage of one of a node's inputs."""
-        return self._stage(node.inputs[which], (*trail, which), run)
+        Args:
+            epoch: shuffles differ between epochs.
+            ragged: whether its blocks may hold rows that differ in length.
+        """
+        return self._allowing(ragged, self._stage(self._root, (), (epoch,)))
+
+    def input(
+        self, node: Node, trail: Trail, run: Pass, which: int = 0, ragged: bool = False
+    ) -> Stage:
+        """The stage of one of a node's inputs; its blocks may be ``ragged`` only if so."""
+        return self._allowing(ragged, self._stage(node.inputs[which], (*trail, which), run))
+
+    def _allowing(self, ragged: bool, stage: Stage) -> Stage:
+        return stage if ragged or not may_be_ragged(stage) else DenseStage(stage)
 
     def indexed(self, node: Node, trail: Trail, run: Pass) -> Indexed | None:
         """A node's elements by position, ``None`` if they come in one order only."""
@@ -86,7 +97,7 @@ class Lowering:
         """The stage of a dataset that an operation of this one has made, not observed by itself."""
         inner = Lowering(plan, filled, self.runtime.unobserved())
         inner.pool = self.pool
-        return inner._stage(plan, (), run)
+        return inner._allowing(False, inner._stage(plan, (), run))
 
     def _stage(self, node: Node, trail: Trail, run: Pass) -> Stage:
         indexed = self.indexed(node, trail, run)
@@ -101,7 +112,7 @@ def fill(plan: Node, stores: set[CacheStore]) -> None:
     """Runs the inputs of those caches of the plan that are among ``stores`` and still empty."""
     for node in plan.walk():
         if isinstance(node, buffering.Cache) and node.store in stores and not node.store.full:
-            stage = Lowering(node, stores - {node.store}).stage(0)
+            stage = Lowering(node, stores - {node.store}).stage(0, ragged=True)
             while stage.next(MAX_ELEMENTS) is not None:
                 continue
             stage.close()

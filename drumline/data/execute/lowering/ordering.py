@@ -44,17 +44,17 @@ def sharded(lowering: Lowering, node: ordering.Shard, trail: Trail, run: Pass) -
 
 @runs_as(ordering.Take)
 def take(lowering: Lowering, node: ordering.Take, trail: Trail, run: Pass) -> Stage:
-    return TakeStage(lowering.input(node, trail, run), node.count)
+    return TakeStage(lowering.input(node, trail, run, ragged=True), node.count)
 
 
 @runs_as(ordering.Skip)
 def skip(lowering: Lowering, node: ordering.Skip, trail: Trail, run: Pass) -> Stage:
-    return SkipStage(lowering.input(node, trail, run), node.count)
+    return SkipStage(lowering.input(node, trail, run, ragged=True), node.count)
 
 
 @runs_as(ordering.Shard)
 def shard(lowering: Lowering, node: ordering.Shard, trail: Trail, run: Pass) -> Stage:
-    return ShardStage(lowering.input(node, trail, run), node.num_shards, node.index)
+    return ShardStage(lowering.input(node, trail, run, ragged=True), node.num_shards, node.index)
 
 
 @runs_as(ordering.Shuffle)
@@ -66,7 +66,7 @@ def shuffle(lowering: Lowering, node: ordering.Shuffle, trail: Trail, run: Pass)
     indexed = lowering.indexed(node.input, (*trail, 0), run)
     if indexed is not None:
         return WalkStage(indexed, Shuffled(indexed.length, node.buffer_size, key))
-    source = lowering.input(node, trail, run)
+    source = lowering.input(node, trail, run, ragged=True)
     return ShuffleStage(source, node.buffer_size, key, node.spec, lowering.pool)
 
 
@@ -83,6 +83,7 @@ def repeat(lowering: Lowering, node: ordering.Repeat, trail: Trail, run: Pass) -
             ]
         served = {store for store, serve in zip(stores, caches, strict=True) if serve}
         fill(node, served)
-        return lowering.serving(served).input(node, trail, (*run, number)), caches
+        source = lowering.serving(served).input(node, trail, (*run, number), ragged=True)
+        return source, caches
 
     return RepeatStage(make, node.count)

@@ -1,0 +1,39 @@
+"""Columns of blocks: numpy arrays, or rows of different lengths as a ``RaggedArray``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from drumline.data.ragged import RaggedArray, joined, uniform
+
+
+def concatenated(parts: Sequence[Any], out: np.ndarray | None = None) -> Any:
+    """The rows of all columns, one after the other; ragged if one of them is.
+
+    Args:
+        parts: at least one.
+        out: where to write dense rows.
+    """
+    if any(isinstance(part, RaggedArray) for part in parts):
+        return joined([p if isinstance(p, RaggedArray) else uniform(p) for p in parts])
+    return np.concatenate(parts, out=out)
+
+
+def row_lengths(column: Any) -> np.ndarray:
+    """The first dimension of each row: int64 (n,)."""
+    if isinstance(column, RaggedArray):
+        return column.row_lengths()
+    return np.full(len(column), column.shape[1], np.int64)
+
+
+def dense(column: Any) -> np.ndarray:
+    """Rows that are all as long as the first, as an array."""
+    if not isinstance(column, RaggedArray):
+        array: np.ndarray = column
+        return array
+    length = len(column[0]) if len(column) else 0
+    values = column.values
+    return np.asarray(values.reshape(len(column), length, *values.shape[1:]))

@@ -1,0 +1,178 @@
+"""Methods that batch elements of different shapes, and batches anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from drumline.data.dataset_spec import DatasetSpec
+from drumline.data.leaves import as_array
+from drumline.data.methods.arguments import count_of
+from drumline.data.methods.batches import Batches
+from drumline.data.plan import padding
+from drumline.data.ragged import fill_value
+from drumline.data.ragged_spec import RaggedTensorSpec
+from drumline.data.spec import STRING, TensorSpec
+from drumline.data.structure import LEAF, Structure
+
+Shape = tuple[int | None, ...]
+
+
+class Padding(Batches):
+    """``padded_batch``, ``ragged_batch`` and ``rebatch``."""
+
+    def padded_batch(
+        self,
+        batch_size: int,
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> Self:
+        """Fills elements up at the ends of their dimensions and stacks ``batch_size`` of them.
+
+        Args:
+            batch_size: how many elements make one.
+            padded_shapes: a shape for each leaf, in the structure of the elements; ``None`` or -1
+                in it is as long as the longest of the batch. By default the shapes of the spec.
+            padding_values: what to fill up with: a number or string for all leaves, or one for each
+                in their structure, where ``None`` is 0, false or ``b""``.
+            drop_remainder: whether a last, shorter batch is left out.
+            name: shown by ``explain()``.
+
+        Raises:
+            ValueError: a shape has another number of dimensions than its leaf, or a known dimension
+                is longer. A longer element raises when its batch is asked for.
+            TypeError: a padding value is not of its leaf's type, or a leaf cannot be filled up.
+        """
+        size = count_of(batch_size, "padded_batch", "batch_size", least=1)
+        spec = self._plan.spec
+        check_arrays(spec.leaves, "padded_batch")
+        shapes = [leaf.shape for leaf in spec.leaves]
+        if padded_shapes is not None:
+            shapes = _per_leaf(spec.structure, padded_shapes, _shape_of, "padded_shapes")
+        if padding_values is None or (np.ndim(padding_values) == 0 and _is_scalar(padding_values)):
+            values = [padding_values] * len(shapes)
+        else:
+            values = _per_leaf(spec.structure, padding_values, lambda v: v, "padding_values")
+        pairs = enumerate(zip(spec.leaves, shapes, values, strict=True))
+        for i, (leaf, shape, value) in pairs:
+            _check_shape(leaf, shape, i)
+            values[i] = _filler(leaf, value, i)
+        plan = self._plan
+        made = padding.PaddedBatch(
+            (plan,), size, bool(drop_remainder), tuple(shapes), tuple(values)
+        )
+        return self._with(made, name)
+
+    def ragged_batch(
+        self,
+        batch_size: int,
+        drop_remainder: bool = False,
+        row_splits_dtype: Any = np.int64,
+        name: str | None = None,
+    ) -> Self:
+        """Stacks ``batch_size`` elements; leaves that vary in shape become `RaggedArray`.
+
+        Args:
+            batch_size: how many elements make one.
+            drop_remainder: whether a last, shorter batch is left out.
+            row_splits_dtype: int64; splits have no other type.
+            name: shown by ``explain()``.
+        """
+        size = count_of(batch_size, "ragged_batch", "batch_size", least=1)
+        check_arrays(self._plan.spec.leaves, "ragged_batch")
+        if np.dtype(row_splits_dtype) != np.int64:
+            raise ValueError(f"ragged_batch: row splits are int64, not {row_splits_dtype!r}")
+        return self._with(padding.RaggedBatch((self._plan,), size, bool(drop_remainder)), name)
+
+    def rebatch(
+        self, batch_size: Any, drop_remainder: bool = False, name: str | None = None
+    ) -> Self:
+        """Takes batches apart and makes batches of other sizes of their rows.
+
+        Args:
+            batch_size: how many rows make one; several numbers take turns.
+            drop_remainder: whether a last, shorter batch is left out.
+            name: shown by ``explain()``.
+
+        Raises:
+            ValueError: a size is not positive, or elements cannot be taken apart (see ``unbatch``).
+        """
+        sizes = [batch_size] if np.ndim(batch_size) == 0 else list(batch_size)
+        if not sizes:
+            raise ValueError("rebatch: batch_size must be a number, or at least one in a list")
+        counts = tuple(count_of(size, "rebatch", "batch_size", least=1) for size in sizes)
+        rows = self.unbatch()
+        return rows._with(padding.Rebatch((rows._plan,), counts, bool(drop_remainder)), name)
+
+
+def check_arrays(leaves: Sequence[TensorSpec], operation: str) -> None:
+    """Rejects leaves that are no arrays of one shape.
+
+    Raises:
+        TypeError: one is a dataset or a ragged array.
+    """
+    for i, leaf in enumerate(leaves):
+        if isinstance(leaf, DatasetSpec | RaggedTensorSpec):
+            raise TypeError(f"{operation} takes arrays; leaf {i} is {leaf!r}")
+
+
+def _is_scalar(value: Any) -> bool:
+    return not isinstance(value, dict | tuple | list)
+
+
+def _per_leaf(structure: Structure, value: Any, leaf: Callable[[Any], Any], what: str) -> list[Any]:
+    """A value for each leaf of ``structure``, out of the same structure of values."""
+    if structure.kind == LEAF:
+        return [leaf(value)]
+    keyed = structure.kind == "dict"
+    keys: Any = structure.keys if keyed else range(len(structure.children))
+    fits = (
+        isinstance(value, dict) and set(value) == set(keys)
+        if keyed
+        else (isinstance(value, tuple | list) and len(value) == len(keys))
+    )
+    if not fits:
+        raise ValueError(f"padded_batch: {what} {value!r:.80} has not the structure {structure}")
+    pairs = zip(keys, structure.children, strict=True)
+    return [item for key, child in pairs for item in _per_leaf(child, value[key], leaf, what)]
+
+
+def _shape_of(value: Any) -> Shape:
+    if not isinstance(value, tuple | list | np.ndarray):
+        raise ValueError(f"padded_batch: a shape is a tuple or a list, not {value!r:.60}")
+    return tuple(None if dim is None or int(dim) == -1 else int(dim) for dim in value)
+
+
+def _check_shape(leaf: TensorSpec, shape: Shape, i: int) -> None:
+    if len(shape) != len(leaf.shape):
+        raise ValueError(f"padded_batch: leaf {i} is {leaf}; {shape} has not as many dimensions")
+    for mine, wanted in zip(leaf.shape, shape, strict=True):
+        if wanted is not None and (wanted < 0 or (mine is not None and mine > wanted)):
+            raise ValueError(f"padded_batch: leaf {i} is {leaf}, which does not fit into {shape}")
+
+
+def _filler(leaf: TensorSpec, value: Any, i: int) -> Any:
+    if value is None:
+        return fill_value(leaf.dtype)
+    given = as_array(value)
+    same = (
+        leaf.dtype == given.dtype
+        if STRING in (leaf.dtype, given.dtype)
+        else (isinstance(value, bool) == (leaf.dtype == np.bool_) or isinstance(value, np.generic))
+    )
+    if (
+        not same
+        or given.ndim
+        or not (given.dtype == leaf.dtype or np.can_cast(given.dtype, leaf.dtype, "same_kind"))
+    ):
+        raise TypeError(f"padded_batch: {value!r} cannot fill up leaf {i}, which is {leaf}")
+    if leaf.dtype == STRING:
+        return given[()]
+    filler = given.astype(leaf.dtype)
+    if leaf.dtype.kind in "iu" and filler != given:
+        raise TypeError(f"padded_batch: {value!r} does not fit {leaf.dtype} of leaf {i}")
+    return filler[()]
