@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -14,7 +13,7 @@ from drumline.data.dataset_spec import merged_element
 from drumline.data.execute.class_stages import ratios
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.methods.functions import Functions
-from drumline.data.methods.planned import Planned, named
+from drumline.data.methods.planned import Planned, merged_options, named
 from drumline.data.options import Options
 from drumline.data.plan import choosing
 from drumline.data.plan.function_nodes import Map
@@ -144,7 +143,7 @@ class Choosing(Functions):
                 return self._with(thinned if share == 0.0 else original, name)
             weights = (share, 1.0 - share)
         sampled = choosing.Sample(inputs, original.spec, True, weights, drawn, False)
-        return type(self)(named(sampled, name), self._options)
+        return type(self)(named(sampled, name), self._given_options)
 
 
 def _with_class(dataset: Functions, class_func: Callable[..., Any]) -> Node:
@@ -163,7 +162,7 @@ def _with_class(dataset: Functions, class_func: Callable[..., Any]) -> Node:
     return dataclasses.replace(plan, label=label) if isinstance(plan, Map) else plan
 
 
-def _alike(datasets: Sequence[Any], operation: str) -> tuple[ElementSpec, Options]:
+def _alike(datasets: Sequence[Any], operation: str) -> tuple[ElementSpec, Options | None]:
     """The spec of the elements of all, and their options."""
     if not len(datasets):
         raise ValueError(f"{operation} needs at least one dataset")
@@ -179,7 +178,7 @@ def _alike(datasets: Sequence[Any], operation: str) -> tuple[ElementSpec, Option
                 f"has {datasets[0].element_spec}, dataset {i} {dataset.element_spec}"
             )
         element = merged
-    return element, functools.reduce(Options.merged, (d._options for d in datasets))
+    return element, merged_options(datasets)
 
 
 def _weights(weights: Any, count: int) -> tuple[float, ...]:

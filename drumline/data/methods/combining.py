@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from typing import Any, Self
 
-from drumline.data.methods.planned import Planned, named
-from drumline.data.options import Options
+from drumline.data.methods.planned import Planned, merged_options, named
 from drumline.data.plan import combining
 from drumline.data.spec import ElementSpec, merge_leaf
 from drumline.data.structure import flatten
@@ -34,7 +32,7 @@ class Combining(Planned):
                 raise TypeError(f"zip takes datasets, got {type(leaf).__name__}")
         if not leaves:
             raise ValueError("zip needs at least one dataset")
-        options = functools.reduce(Options.merged, (dataset._options for dataset in leaves))
+        options = merged_options(leaves)
         plan = combining.Zip(tuple(d._plan for d in leaves), structure)
         return cls(named(plan, name), options)
 
@@ -49,7 +47,7 @@ class Combining(Planned):
             TypeError: structures, dtypes or ranks differ.
         """
         spec = merged_spec(self._plan.spec, dataset._plan.spec)
-        options = self._options.merged(dataset._options)
+        options = merged_options((self, dataset))
         plan = combining.Concatenate((self._plan, dataset._plan), spec)
         return type(self)(named(plan, name), options)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Iterable
 from typing import Any, Self
 
 from drumline.data.options import Options
@@ -14,7 +16,14 @@ class Planned:
 
     def __init__(self, plan: Node, options: Options | None = None):
         self._plan = plan
-        self._options = options if options is not None else Options()
+        self._given_options = options
+
+    @property
+    def _options(self) -> Options:
+        """Made when they are asked for: functions make many datasets whose options nobody reads."""
+        if self._given_options is None:
+            self._given_options = Options()
+        return self._given_options
 
     @property
     def element_spec(self) -> Any:
@@ -22,7 +31,13 @@ class Planned:
         return self._plan.spec.tree()
 
     def _with(self, plan: Node, name: str | None = None) -> Self:
-        return type(self)(named(plan, name), self._options)
+        return type(self)(named(plan, name), self._given_options)
+
+
+def merged_options(datasets: Iterable[Planned]) -> Options | None:
+    """The options of all, later ones first in force; ``None`` if none has any."""
+    given = [d._given_options for d in datasets if d._given_options is not None]
+    return functools.reduce(Options.merged, given) if given else None
 
 
 def named(plan: Node, name: str | None) -> Node:

@@ -13,7 +13,7 @@ from drumline.data.execute.lowering.rules import Pass, Trail, runs_as
 from drumline.data.execute.openings import Open, Openings
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.window_stage import WindowStage
-from drumline.data.plan import buffering, nesting
+from drumline.data.plan import buffering, nesting, ordering
 from drumline.data.plan.node import Node
 from drumline.data.rewrite.shard_hints import resolve_shard_hints
 
@@ -24,13 +24,17 @@ def opener(lowering: Lowering) -> Open:
     def open_(
         plan: Node, place: Sequence[int], caches: list[bool] | None
     ) -> tuple[Stage, list[bool]]:
-        whole = resolve_shard_hints(plan, 1, 0)
-        stores = [node.store for node in whole.walk() if isinstance(node, buffering.Cache)]
+        nodes = list(plan.walk())
+        if any(isinstance(node, ordering.Shard) for node in nodes):
+            plan = resolve_shard_hints(plan, 1, 0)
+        stores = [node.store for node in nodes if isinstance(node, buffering.Cache)]
+        if not stores:
+            return lowering.inside(plan, set(), tuple(place)), []
         if caches is None:
             caches = [store.blocks is not None for store in stores]
         filled = {store for store, serve in zip(stores, caches, strict=True) if serve}
-        fill(whole, filled)
-        return lowering.inside(whole, filled, tuple(place)), caches
+        fill(plan, filled)
+        return lowering.inside(plan, filled, tuple(place)), caches
 
     return open_
 
