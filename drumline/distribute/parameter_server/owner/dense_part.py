@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,6 +15,10 @@ from drumline.distribute.parameter_server.owner.held_array import HeldArray
 from drumline.distribute.parameter_server.owner.part import Part
 from drumline.distribute.parameter_server.owner.part_snapshot import ArraysSnapshot, Snapshot
 from drumline.distribute.parameter_server.owner.rule import Rule, Slot
+
+_SMALL = 16 << 10
+
+Shared = Callable[[tuple[int, ...], np.dtype], np.ndarray | None]
 
 
 class DensePart(Part):
@@ -60,16 +65,45 @@ class DensePart(Part):
         self._value.replace(np.asarray(np.add(self.value, value, dtype=self.dtype)))
         self.changed()
 
+    def pull(self, shared: Shared) -> np.ndarray:
+        """The value for a reply: copied to memory that its receiver sees, if there is such memory.
+
+        Args:
+            shared: gives that memory, or None.
+        """
+        operand = self._value.operand
+        if operand.nbytes < _SMALL:
+            return np.array(operand)
+        out = shared(self.shape, self.dtype)
+        if out is None:
+            return self.value
+        self._value.copy_to(out)
+        return out
+
     def attach(self, rule: Rule) -> None:
         super().attach(rule)
+        if rule.formula is not None:
+            return
         # Memory of JAX's own, which the first update can use again.
         for held in (self._value, *self._slots.values()):
             if isinstance(held.operand, np.ndarray):
                 held.replace(memory.on_cpu(held.operand))
 
     def update(self, gradient: np.ndarray, rule: Rule) -> None:
+        if rule.formula is not None:
+            held = [self._value, *(self._slots[slot.name] for slot in rule.slots)]
+            arrays = [each.writable().reshape(-1) for each in held]
+            flat = np.require(gradient, requirements=["C", "A"]).reshape(-1)
+            rate = float(rule.learning_rate)
+            rule.formula.update_whole([(arrays, flat, self.iteration)], rate)
+        else:
+            self._compute(gradient, rule)
+        self.iteration += 1
+        self.changed()
+
+    def _compute(self, gradient: np.ndarray, rule: Rule) -> None:
         held = [self._value, *self._slots.values()]
-        donated = tuple(i for i, each in enumerate(held) if each.is_unseen)
+        donated = tuple(i for i, each in enumerate(held) if each.is_spare)
         operands = [each.operand for each in held]
         update = rule.compiled(donated)
         try:
@@ -80,8 +114,6 @@ class DensePart(Part):
             raise
         for each, result in zip(held, results, strict=True):
             each.replace(result)
-        self.iteration += 1
-        self.changed()
 
     def _check_not_lost(self, operands: list[Any], error: Exception) -> None:
         if any(isinstance(each, jax.Array) and each.is_deleted() for each in operands):

@@ -11,6 +11,7 @@ import numpy as np
 
 from drumline._core import TableRows
 from drumline.distribute.parameter_server.owner.applied import AppliedPushes
+from drumline.distribute.parameter_server.owner.dense_part import DensePart
 from drumline.distribute.parameter_server.owner.errors import PartMismatchError
 from drumline.distribute.parameter_server.owner.part import Part, locked
 from drumline.distribute.parameter_server.owner.parts import Parts
@@ -96,7 +97,7 @@ class Exchange:
                 versions.append(pull.part.version)
                 changed.append(pull.part.version != pull.version)
                 if changed[-1]:
-                    arrays.append(pull.part.read(0, pull.part.rows))
+                    arrays.append(self._pulled(pull.part))
         self._stats.read(self._gathers_rows, arrays, time.perf_counter() - started)
         header: dict[str, Any] = {
             "versions": versions,
@@ -108,6 +109,12 @@ class Exchange:
     @property
     def _gathers_rows(self) -> int:
         return sum(len(gather.rows) for gather in self._gathers)
+
+    def _pulled(self, part: Part) -> np.ndarray:
+        lane = self._request.lane
+        if isinstance(part, DensePart) and lane is not None:
+            return part.pull(lane.shared)
+        return part.read(0, part.rows)
 
     def _gathered(self) -> list[np.ndarray]:
         lane = self._request.lane

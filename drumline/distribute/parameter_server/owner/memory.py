@@ -53,27 +53,37 @@ def resident_bytes() -> int:
 
 
 class Alias:
-    """The memory of a JAX array on the CPU, as numpy sees it; the JAX array lives as long.
+    """The memory of an array, as numpy sees it; the array lives as long, and this as its views.
 
     Args:
-        array: computed, on one CPU device.
+        array: of numpy, or of JAX: computed, on one CPU device.
         shape: that of the view.
         dtype: that of the view.
-        writable: whether numpy may write. Nobody else may hold the JAX array then.
+        writable: whether numpy may write. Nobody else may hold a JAX array then.
     """
 
     __slots__ = ("__array_interface__", "__weakref__", "_array")
 
     def __init__(
-        self, array: jax.Array, shape: tuple[int, ...], dtype: np.dtype, writable: bool
+        self,
+        array: jax.Array | np.ndarray,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        writable: bool,
     ) -> None:
         self._array = array
         self.__array_interface__: dict[str, Any] = {
             "shape": shape,
             "typestr": dtype.str,
-            "data": (array.unsafe_buffer_pointer(), not writable),
+            "data": (_address(array), not writable),
             "version": 3,
         }
+
+
+def _address(array: jax.Array | np.ndarray) -> int:
+    if isinstance(array, np.ndarray):
+        return int(array.__array_interface__["data"][0])
+    return int(array.unsafe_buffer_pointer())
 
 
 def writable_bytes(array: jax.Array, rows: int, width: int) -> np.ndarray:

@@ -89,6 +89,10 @@ class LocalLink:
         """See `Connection.empty`."""
         return aligned_empty(tuple(shape), np.dtype(dtype))
 
+    def shared(self, shape: Sequence[int], dtype: Any) -> np.ndarray | None:
+        """See `Lane.shared`: arrays are handed over as they are."""
+        return None
+
     def close(self) -> None:
         """See `Connection.close`."""
         self._end("this side has closed the connection", LEFT)

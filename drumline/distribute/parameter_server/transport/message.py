@@ -24,6 +24,9 @@ class Lane(Protocol):
     def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
         """An uninitialised, 64-byte aligned array that can be replied without a copy."""
 
+    def shared(self, shape: Sequence[int], dtype: Any) -> np.ndarray | None:
+        """The same in memory that both sides see; None if there is none, or no room in it."""
+
 
 @dataclasses.dataclass(slots=True)
 class Message:

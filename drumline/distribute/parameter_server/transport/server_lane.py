@@ -80,6 +80,10 @@ class ServerLane:
         """See `Lane.empty`."""
         return self._memory.empty(shape, dtype)
 
+    def shared(self, shape: Sequence[int], dtype: Any) -> np.ndarray | None:
+        """See `Lane.shared`."""
+        return self._memory.shared(shape, dtype)
+
     def serve(self) -> None:
         """Serve the client until it leaves, or breaks the protocol."""
         watch.add(self)

@@ -94,9 +94,14 @@ class SharedMemory:
 
     def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
         """An array to be filled and sent, without a copy where there is room."""
-        form, kind = tuple(map(int, shape)), np.dtype(dtype)
-        made = self._own.empty(form, kind) if self._own is not None and self._confirmed else None
-        return aligned_empty(form, kind) if made is None else made
+        made = self.shared(shape, dtype)
+        return aligned_empty(tuple(shape), np.dtype(dtype)) if made is None else made
+
+    def shared(self, shape: Sequence[int], dtype: Any) -> np.ndarray | None:
+        """The same, or None if there is no room."""
+        if self._own is None or not self._confirmed:
+            return None
+        return self._own.empty(tuple(map(int, shape)), np.dtype(dtype))
 
     def trim(self) -> None:
         """Give memory back that was not used for a while."""

@@ -6,6 +6,8 @@ import keras
 import numpy as np
 import pytest
 
+from drumline.distribute.parameter_server.transport.message import Message
+
 OPTIMIZERS = {
     "sgd": lambda: keras.optimizers.SGD(0.1),
     "nesterov": lambda: keras.optimizers.SGD(0.1, momentum=0.9, nesterov=True),
@@ -17,14 +19,15 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_updates_are_those_of_keras(client, name):
+def test_updates_are_those_of_keras(client, name, known):
     rng = np.random.default_rng(0)
     value = rng.normal(size=(5, 3)).astype("float32")
     variable, optimizer = keras.Variable(value), OPTIMIZERS[name]()
     optimizer.build([variable])
     client.create("v/0", value)
-    client.attach("v/0", OPTIMIZERS[name]())
+    client.attach("v/0", OPTIMIZERS[name](), formula=known)
     for step in range(4):
         gradient = rng.normal(size=(5, 3)).astype("float32")
         if step != 2:  # a read makes the next update leave the old value's memory alone
@@ -34,6 +37,38 @@ def test_updates_are_those_of_keras(client, name):
         client.push("v/0", "dense", gradient)
         np.testing.assert_allclose(client.read("v/0"), np.asarray(variable.value), rtol=2e-6)
         np.testing.assert_array_equal(kept, before)
+
+
+class SharedLane:
+    """A connection both of whose sides see its memory."""
+
+    number, peer = 1, "a test"
+
+    def __init__(self):
+        self.made = []
+
+    def empty(self, shape, dtype):
+        return np.empty(shape, dtype)
+
+    def shared(self, shape, dtype):
+        self.made.append(np.empty(shape, dtype))
+        return self.made[-1]
+
+
+@pytest.mark.parametrize("size", [10, 20_000])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_pulled_value_is_that_of_its_version(client, known, size):
+    client.create("v/0", np.zeros(size, "float32"))
+    client.attach("v/0", keras.optimizers.SGD(1.0), formula=known)
+    lane, pulled = SharedLane(), []
+    header = {"push": [{"name": "v/0", "kind": "dense"}], "pull": [{"name": "v/0", "version": -1}]}
+    for _ in range(4):
+        gradient = np.full(size, -1, "float32")
+        (value,) = client.owner.exchange(Message(header, [gradient], lane)).arrays
+        pulled.append(value)
+    for updates, value in enumerate(pulled, 1):
+        np.testing.assert_array_equal(value, np.full(size, updates))
+    assert len(lane.made) == (4 if size * 4 > 16384 else 0)  # others travel with the message
 
 
 def test_a_learning_rate_holds_for_the_updates_after_it(client):

@@ -63,16 +63,39 @@ def test_initial_values_are_computed_on_the_server(client, table, rows):
         client.ask("create", {**header, "name": "u/0", "shape": [3, 8], "program": 0}, [program])
 
 
-def test_memory_is_used_again_only_when_nobody_reads_it():
+def test_memory_of_jax_is_used_again_only_when_nobody_reads_it():
     held = HeldArray(np.zeros(8, "float32"))
-    assert not held.is_unseen  # numpy's memory
+    assert not held.is_spare  # numpy's memory
     held.replace(memory.on_cpu(np.ones(8, "float32")))
-    assert held.is_unseen
+    assert held.is_spare
     view = held.view[2:4]
-    assert not held.is_unseen
+    assert not held.is_spare
     assert not view.flags.writeable
     del view
-    assert held.is_unseen
+    assert held.is_spare
+
+
+@pytest.mark.parametrize("of_jax", [False, True])
+def test_a_value_is_changed_where_it_is_unless_somebody_reads_it(of_jax):
+    held = HeldArray(np.zeros(8, "float32"))
+    if of_jax:
+        held.replace(memory.on_cpu(np.zeros(8, "float32")))
+    first = held.writable()
+    first += 1
+    assert held.writable() is first
+    part = held.view[2:4]
+    second = held.writable()
+    second += 1
+    np.testing.assert_array_equal(part, [1, 1])
+    np.testing.assert_array_equal(held.view, np.full(8, 2))
+    assert held.writable() is second
+    del part
+    whole = held.view
+    third = held.writable()
+    assert third is first  # whose readers are gone
+    third += 1
+    np.testing.assert_array_equal(whole, np.full(8, 2))
+    np.testing.assert_array_equal(held.view, np.full(8, 3))
 
 
 def test_values_given_to_a_server_are_copied(client):
