@@ -9,7 +9,6 @@ from drumline.data.autotune.controller import Controller, Sample
 from drumline.data.autotune.model import Budget
 from drumline.data.autotune.rooms import Asked, next_room
 from drumline.data.execute.stage import Stage
-from drumline.data.execute.workers import MOST_WORKERS
 from drumline.data.observe.meter import Clock, Counts
 from drumline.data.observe.stations import Placed, placed
 
@@ -117,7 +116,6 @@ def _workers(stages: Sequence[Placed], changes: Sequence[Counts]) -> Iterator[Sa
         if not stage.workers:
             continue
         cpu = change.work_cpu_seconds if stage.workers_may_wait else change.work_seconds
-        automatic = stage.pool is not None and stage.pool.automatic
         nbytes = 2 * change.nbytes // max(1, change.tasks)
-        most = MOST_WORKERS if automatic else 1
+        most = stage.pool.most if stage.pool is not None and stage.pool.automatic else 1
         yield Sample(id(stage.meter), change.work_seconds, cpu, stage.workers, most, nbytes)

@@ -14,9 +14,13 @@ from drumline.data.autotune.model import Budget
 from drumline.data.autotune.number import AUTOTUNE
 from drumline.data.autotune.tuner import Tuner
 from drumline.data.execute.stage import Stage
-from drumline.data.execute.workers import MOST_WORKERS, Workers
+from drumline.data.execute.workers import MOST_WORKERS, DaemonThreads, Workers
+from drumline.data.functions.call import BlockFunction
+from drumline.data.functions.python_function import PythonFunction
 from drumline.data.observe.observation import Observation
 from drumline.data.options import Options
+from drumline.data.plan.function_nodes import Map
+from drumline.data.processes.process_function import ProcessFunction
 
 _THREADS = "drumline-map"
 
@@ -36,6 +40,7 @@ class Runtime:
             observation = statistics.observation
         self.observation = observation
         self.decisions: list[str] = []
+        self._process_functions: dict[PythonFunction, ProcessFunction] = {}
         self._threads: ThreadPoolExecutor | None = None
 
     @property
@@ -84,6 +89,23 @@ class Runtime:
             return Workers(self._shared(shared), min(width, shared), automatic, owned=False)
         most = MOST_WORKERS if automatic else width
         return Workers(ThreadPoolExecutor(most, _THREADS), width, automatic)
+
+    def processes(self, node: Map) -> tuple[BlockFunction, Workers[Any]] | None:
+        """The map's function as worker processes run it, and a thread to wait for each of these.
+
+        ``None`` if threads are to run it.
+        """
+        function = node.function.run
+        if self.options.python_workers != "processes" or node.workers is None:
+            return None
+        if not isinstance(function, PythonFunction):
+            return None
+        if function not in self._process_functions:
+            self._process_functions[function] = ProcessFunction(function)
+        automatic = node.workers == AUTOTUNE and self.tuned
+        width = self.cores if node.workers == AUTOTUNE else node.workers
+        pool: Workers[Any] = Workers(DaemonThreads(), width, automatic, most=self.cores)
+        return self._process_functions[function], pool
 
     def _first_width(self) -> int:
         """All cores if it stays so; if it changes, one less, which the consumer needs."""

@@ -5,13 +5,37 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Generic, TypeVar
+from concurrent.futures import Future
+from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
 MOST_WORKERS = 64
 """The most threads that a number left to drumline may become; what waits needs many."""
+
+
+class Threads(Protocol):
+    """Where tasks run: a ``ThreadPoolExecutor``, or ``DaemonThreads``."""
+
+    def submit(self, fn: Callable[[], None], /) -> Any:
+        """Has ``fn()`` called by a thread."""
+
+    def shutdown(self, wait: bool, *, cancel_futures: bool) -> None:
+        """Ends the threads."""
+
+
+class DaemonThreads:
+    """A thread for each task, which the end of the program does not wait for.
+
+    For threads that only wait for other processes: a computation that is torn down with the
+    interpreter would crash it.
+    """
+
+    def submit(self, fn: Callable[[], None], /) -> None:
+        threading.Thread(target=fn, name="drumline-process", daemon=True).start()
+
+    def shutdown(self, wait: bool, *, cancel_futures: bool) -> None:
+        """There is nothing to end: each thread ends with its task."""
 
 
 class Workers(Generic[T]):
@@ -21,12 +45,19 @@ class Workers(Generic[T]):
         threads: where tasks run; other stages may use them too.
         width: how many tasks may run at once.
         automatic: whether the width is left to drumline.
+        most: what width it may choose.
         owned: whether to end the threads in ``close``.
     """
 
     def __init__(
-        self, threads: ThreadPoolExecutor, width: int, automatic: bool = False, owned: bool = True
+        self,
+        threads: Threads,
+        width: int,
+        automatic: bool = False,
+        owned: bool = True,
+        most: int = MOST_WORKERS,
     ):
+        self.most = most
         self.automatic = automatic
         self._threads = threads
         self._owned = owned

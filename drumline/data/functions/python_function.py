@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,26 @@ class PythonFunction:
 
     def __init__(self, function: UserFunction, source: ElementSpec, spec: ElementSpec, why: str):
         self._function = function
+        self._source = source
         self._split = splitter(source.structure)
         self._spec = spec
         self._static = all(leaf.is_static for leaf in spec.leaves)
         self._why = why
         self._limit = 1
+
+    @property
+    def user(self) -> Callable[..., Any]:
+        """The user's function."""
+        return self._function.function
+
+    @property
+    def where(self) -> str:
+        """The operation with the function, for messages."""
+        return self._function.where
+
+    def arguments(self) -> tuple[UserFunction, ElementSpec, ElementSpec, str]:
+        """What makes an equal one, in another process perhaps."""
+        return self._function, self._source, self._spec, self._why
 
     def limit(self, wanted: int) -> int:
         return min(wanted, self._limit) if self._static else 1
@@ -48,7 +64,7 @@ class PythonFunction:
                 error = at_element(outcome, position(row), self._function.where)
                 break
             rows.append(outcome)
-        self._adapt(len(rows), time.perf_counter() - started)
+        self.adapt(len(rows), time.perf_counter() - started)
         return Block(stack(rows, self._spec), len(rows), error)
 
     def _outcome(self, element: Any) -> list[np.ndarray] | Exception:
@@ -63,7 +79,8 @@ class PythonFunction:
             leaves = self._spec.structure.flatten(result)
         return owned(conform(leaves, self._spec, "the dataset's element_spec"))
 
-    def _adapt(self, rows: int, elapsed: float) -> None:
+    def adapt(self, rows: int, elapsed: float) -> None:
+        """Hears that so many elements took so many seconds."""
         if rows:
             self._limit = max(1, min(2 * self._limit, int(rows * _PATIENCE / max(elapsed, 1e-9))))
 

@@ -67,13 +67,24 @@ class Event:
 
 
 class _Frames(threading.local):
-    """For each meter that is running in a thread, the seconds spent in the stages it called."""
+    """What a thread is in.
+
+    Attributes:
+        inner: for each meter that is running, the seconds spent in the stages it called.
+        charged: processor seconds that others spent for the thread.
+    """
 
     def __init__(self) -> None:
         self.inner: list[float] = []
+        self.charged = 0.0
 
 
 _frames = _Frames()
+
+
+def charge_cpu(seconds: float) -> None:
+    """Counts processor time that another process spent for the task that this thread is in."""
+    _frames.charged += seconds
 
 
 class Meter:
@@ -134,12 +145,12 @@ class Meter:
 
     def task(self, work: Callable[..., Any], *args: Any) -> Any:
         """``work(*args)``, done for the stage by another thread, measured."""
-        started, cpu = self._clock(), time.thread_time()
+        started, cpu = self._clock(), time.thread_time() + _frames.charged
         try:
             return work(*args)
         finally:
             elapsed = self._clock() - started
-            spent = time.thread_time() - cpu
+            spent = time.thread_time() + _frames.charged - cpu
             with self._lock:
                 self.counts.work_seconds += elapsed
                 self.counts.work_cpu_seconds += spent

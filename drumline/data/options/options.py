@@ -19,6 +19,12 @@ def _statistics(name: str, value: Any) -> Statistics | None:
     return value
 
 
+def _workers(name: str, value: Any) -> str:
+    if value not in ("threads", "processes"):
+        raise ValueError(f"{name} must be 'threads' or 'processes', got {value!r:.40}")
+    return str(value)
+
+
 @dataclasses.dataclass
 class Options(Group):
     """Options of a dataset, given by ``Dataset.with_options``; the last given value holds.
@@ -33,6 +39,12 @@ class Options(Group):
             took elements before it makes more, so as not to compete with the start of a step. The
             plan must end with ``prefetch``.
         experimental_statistics: counts what the dataset's stages do.
+        python_workers: what calls Python functions of maps with ``num_parallel_calls``. By default
+            ``"threads"``, which serve where the function waits, or computes in numpy or another
+            library that lets go of Python's lock. ``"processes"`` are fresh interpreters, started
+            when they are first needed and kept for later epochs; arrays travel in shared memory.
+            The function is pickled, with all it refers to; what it changes stays in the worker.
+            Not in tf.data.
         threading: how many threads work.
     """
 
@@ -46,12 +58,14 @@ class Options(Group):
     )
     experimental_slack: bool | None = None
     experimental_statistics: Statistics | None = None
+    python_workers: str = "threads"
     threading: ThreadingOptions = dataclasses.field(default_factory=ThreadingOptions)
 
     checks = {  # noqa: RUF012
         "deterministic": switch,
         "experimental_slack": switch,
         "experimental_statistics": _statistics,
+        "python_workers": _workers,
     }
     refused = {  # noqa: RUF012
         "dataset_name": "name the statistics, as in experimental_statistics",

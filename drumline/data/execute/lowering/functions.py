@@ -30,6 +30,8 @@ def map_stage(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: P
         walk = source if isinstance(source, WalkStage) else source.walk
         source.close()
         return lowering.shared(walk.then(function), node)
+    if processes := lowering.runtime.processes(node):
+        return ParallelMapStage(source, *processes, may_wait=True)
     # A function that is compiled is padded to whole blocks: where the input must not be read ahead,
     # there are none to share.
     if node.workers in (None, 1) or not (node.function.is_python or source.eager):
