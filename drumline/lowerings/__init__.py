@@ -18,6 +18,8 @@ Anything else raises ``ValueError``. The names are
 - ``weight_gradient``: weight gradients of larger kernels, as matrix products over blocks of the
   batch that fit the caches;
 - ``few_channels``: forward convolutions of few channels as one matrix product;
+- ``pooled_convolution``: convolution, bias, relu and pooling without overlap in one kernel, and
+  their gradients;
 - ``eigen_convolution``: the other convolutions by Eigen instead of YNNPACK, where jaxlib would
   take the latter.
 

@@ -31,7 +31,7 @@ def form(call: ConvolutionCall, program: Program) -> Computation | None:
         return None
     if not _is_plain(call) or call.out_features < FEWEST_FEATURES:
         return None
-    if _is_forward(call):
+    if is_forward(call):
         return functools.partial(_forward, call)
     if _is_weight_gradient(call):
         return functools.partial(_weight_gradient, call)
@@ -48,10 +48,15 @@ def _is_plain(call: ConvolutionCall) -> bool:
     )
 
 
-def _is_forward(call: ConvolutionCall) -> bool:
-    """Whether channels are last and the kernel has several elements, none of them dilated."""
+def is_forward(call: ConvolutionCall) -> bool:
+    """Whether the kernels compute this as a layer's forward pass.
+
+    Channels are last, and the kernel has several elements, none of them dilated.
+    """
     return (
-        call.lhs_spec == (0, 3, 1, 2)
+        _is_plain(call)
+        and call.out_features >= FEWEST_FEATURES
+        and call.lhs_spec == (0, 3, 1, 2)
         and call.out_spec == (0, 3, 1, 2)
         and call.rhs_spec in (_HWIO, _HWOI)
         and call.rhs_dilation == (1, 1)

@@ -13,13 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
-from jax._src import compiler
-from jax._src.interpreters import mlir
+from jax._src import compiler, core
+from jax._src.interpreters import mlir, partial_eval
 from jax._src.lax.convolution import conv_general_dilated_p
 from jax._src.lax.windowed_reductions import select_and_scatter_add_p
 
+from drumline.lowerings.program import Program
+
 Rule = Callable[..., Sequence[Any]]
 Override = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+Rewrite = Callable[[Any, Program], Any]
 
 CONVOLUTION = conv_general_dilated_p
 """The primitive of ``jax.lax.conv_general_dilated`` and of its gradients."""
@@ -62,13 +65,22 @@ def lower(function: Callable[..., Any], context: Any, *operands: Any) -> Sequenc
 
 def static_shapes(context: Any) -> bool:
     """Whether all shapes are known; a program being exported may have symbolic ones."""
-    avals = (*context.avals_in, *context.avals_out)
+    return static((*context.avals_in, *context.avals_out))
+
+
+def static(avals: Sequence[Any]) -> bool:
+    """Whether all shapes are known."""
     return all(isinstance(size, int) for aval in avals for size in aval.shape)
 
 
 def explicitly_sharded(context: Any) -> bool:
     """Whether the types of operands or results carry the axes of a mesh."""
-    shardings = [getattr(a, "sharding", None) for a in (*context.avals_in, *context.avals_out)]
+    return explicit((*context.avals_in, *context.avals_out))
+
+
+def explicit(avals: Sequence[Any]) -> bool:
+    """Whether any of the types carries the axes of a mesh."""
+    shardings = [getattr(aval, "sharding", None) for aval in avals]
     return any(bool(s.mesh.explicit_axes) for s in shardings if s is not None)
 
 
@@ -77,7 +89,11 @@ def partitioned(context: Any) -> bool:
 
     False on one device, and inside ``shard_map``, where each device has its own program.
     """
-    axes = context.module_context.axis_context
+    return _partitioned(context.module_context)
+
+
+def _partitioned(module: Any) -> bool:
+    axes = module.axis_context
     devices = getattr(axes, "num_devices", None)
     if devices is not None:
         return bool(devices > 1)
@@ -89,6 +105,88 @@ def partitioned(context: Any) -> bool:
 def exported(context: Any) -> bool:
     """Whether ``jax.export`` writes this program down for other processes."""
     return bool(context.module_context.lowering_parameters.for_export)
+
+
+_lower_program: Callable[..., Any] = mlir.jaxpr_subcomp
+
+
+def rewrite_programs(rewrite: Rewrite | None) -> None:
+    """Passes every traced program that is lowered for the CPU alone through ``rewrite``.
+
+    The bodies of loops, calls and maps over devices are programs of their own. ``None`` leaves
+    them as they are again.
+    """
+    hook: Any = _lower_program if rewrite is None else _rewriting(rewrite)
+    mlir.jaxpr_subcomp = hook
+
+
+def _rewriting(rewrite: Rewrite) -> Callable[..., Any]:
+    @functools.wraps(_lower_program)
+    def jaxpr_subcomp(module: Any, traced: Any, *args: Any, **kwargs: Any) -> Any:
+        if tuple(module.platforms) == ("cpu",):
+            exports = bool(module.lowering_parameters.for_export)
+            traced = rewrite(traced, Program(_partitioned(module), exports))
+        return _lower_program(module, traced, *args, **kwargs)
+
+    return jaxpr_subcomp
+
+
+def new_primitive(name: str, function: Callable[..., Sequence[Any]]) -> Any:
+    """A primitive for the equations of rewritten programs, computed by ``function``."""
+    primitive = core.Primitive(name)
+    primitive.multiple_results = True
+    mlir.register_lowering(primitive, mlir.lower_fun(function, multiple_results=True))
+    return primitive
+
+
+def equation(
+    primitive: Any, operands: Sequence[Any], results: Sequence[Any], like: Any, **params: Any
+) -> Any:
+    """An equation that stands where ``like`` stood."""
+    return core.new_jaxpr_eqn(
+        list(operands),
+        list(results),
+        primitive,
+        params,
+        core.no_effects,
+        like.source_info,
+        like.ctx,
+    )
+
+
+def new_variable(shape: Sequence[int], dtype: str) -> Any:
+    """A value of a program."""
+    return core.Var(core.ShapedArray(tuple(shape), jax.dtypes.canonicalize_dtype(dtype)))
+
+
+def is_variable(atom: Any) -> bool:
+    """Whether an operand of an equation is a value, and not a constant written into it."""
+    return isinstance(atom, core.Var)
+
+
+def is_literal(atom: Any) -> bool:
+    """Whether an operand of an equation is a constant written into it."""
+    return isinstance(atom, core.Literal)
+
+
+def called_program(equation: Any, names: Sequence[str]) -> Any | None:
+    """The traced program that an equation of a primitive called one of ``names`` calls."""
+    if equation.primitive.name not in names:
+        return None
+    program = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
+    return getattr(program, "jaxpr", program)
+
+
+def without_dead_code(traced: Any) -> Any:
+    """The traced program without what its outputs do not need; all inputs stay."""
+    used = [True] * len(traced.outvars)
+    alive, _ = partial_eval.dce_jaxpr(traced, used, instantiate=True)
+    return alive
+
+
+def with_equations(traced: Any, equations: Sequence[Any]) -> Any:
+    """The traced program with other equations."""
+    return traced.replace(eqns=list(equations))
 
 
 _compile_options = compiler.get_compile_options

@@ -60,8 +60,8 @@ def convolution(
     """
     features = weights.shape[2 if transposed else 3]
     channels = images.shape[3]
-    packed = math.prod(weights.shape[:2]) * channels * _tiled(features)
-    results = (_floats(images.shape[0], *counts, features), _floats(packed))
+    packed = math.prod(weights.shape[:2]) * channels * tiled(features)
+    results = (floats(images.shape[0], *counts, features), floats(packed))
     call = jax.ffi.ffi_call("drumline_convolution", results)
     out: jax.Array = call(
         images, weights, window=_integers(*strides, *origin), transposed=_integers(transposed)
@@ -88,18 +88,25 @@ def weight_gradient(
         (*kernel, channels, features).
     """
     shape = (*kernel, images.shape[3], gradient.shape[3])
-    size = math.prod(shape[:3]) * _tiled(shape[3])
-    blocks = max(1, min(images.shape[0], MOST_BLOCKS, MOST_BYTES // (4 * size)))
-    call = jax.ffi.ffi_call("drumline_weight_gradient", (_floats(*shape), _floats(blocks, size)))
+    size = math.prod(shape[:3]) * tiled(shape[3])
+    sums = floats(blocks(images.shape[0], size), size)
+    call = jax.ffi.ffi_call("drumline_weight_gradient", (floats(*shape), sums))
     out: jax.Array = call(images, gradient, window=_integers(*strides, *origin))[0]
     return out
 
 
-def _tiled(features: int) -> int:
+def blocks(images: int, size: int) -> int:
+    """Into how many blocks of images a weight gradient with ``size`` sums is cut."""
+    return max(1, min(images, MOST_BLOCKS, MOST_BYTES // (4 * size)))
+
+
+def tiled(features: int) -> int:
+    """How many features the widest tiles have that hold ``features``."""
     return -(-features // _WIDEST_TILE) * _WIDEST_TILE
 
 
-def _floats(*shape: int) -> jax.ShapeDtypeStruct:
+def floats(*shape: int) -> jax.ShapeDtypeStruct:
+    """A result of float32."""
     return jax.ShapeDtypeStruct(shape, "float32")
 
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from drumline.lowerings import convolution_library, jax_internals, kernels, max_pool_gradient
+from drumline.lowerings import (
+    convolution_library,
+    jax_internals,
+    kernels,
+    max_pool_gradient,
+    pooled_convolution,
+)
 from drumline.lowerings.convolution import FORMS, convolution_rule
 from drumline.lowerings.selection import VARIABLE, select
 
-KNOWN = ("max_pool_gradient", *FORMS, "eigen_convolution")
+KNOWN = ("max_pool_gradient", *FORMS, "pooled_convolution", "eigen_convolution")
 
 _installed: tuple[str, ...] = ()
 _replaced: dict[Any, Any | None] = {}
@@ -22,8 +28,9 @@ def install(names: tuple[str, ...] | None = None) -> tuple[str, ...]:
 
     Args:
         names: those to install, of ``max_pool_gradient``, ``pointwise_convolution``,
-            ``direct_convolution``, ``weight_gradient``, ``few_channels`` and
-            ``eigen_convolution``; by default what ``DRUMLINE_CPU_LOWERINGS`` asks for.
+            ``direct_convolution``, ``weight_gradient``, ``few_channels``,
+            ``pooled_convolution`` and ``eigen_convolution``; by default what
+            ``DRUMLINE_CPU_LOWERINGS`` asks for.
 
     Raises:
         ValueError: if a name, given or in the environment, is none of these.
@@ -38,8 +45,10 @@ def install(names: tuple[str, ...] | None = None) -> tuple[str, ...]:
         original = _replace(jax_internals.MAX_POOL_GRADIENT)
         rule = max_pool_gradient.rule(original)
         jax_internals.register(jax_internals.MAX_POOL_GRADIENT, rule)
-    if "direct_convolution" in chosen:
+    if "direct_convolution" in chosen or "pooled_convolution" in chosen:
         kernels.register()
+    if "pooled_convolution" in chosen:
+        jax_internals.rewrite_programs(pooled_convolution.rewrite)
     forms = tuple(FORMS[name] for name in chosen if name in FORMS)
     if forms:
         original = _replace(jax_internals.CONVOLUTION)
@@ -57,6 +66,7 @@ def uninstall() -> None:
     for primitive, entry in _replaced.items():
         jax_internals.restore(primitive, entry)
     _replaced.clear()
+    jax_internals.rewrite_programs(None)
     convolution_library.use_default()
     _installed = ()
 

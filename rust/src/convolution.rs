@@ -9,6 +9,7 @@ pub mod forward;
 pub mod geometry;
 pub mod instructions;
 mod lanes;
+pub mod pooled;
 mod scratch;
 #[cfg(test)]
 mod tests;

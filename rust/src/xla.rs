@@ -4,6 +4,7 @@
 mod c_api;
 mod call;
 mod handlers;
+mod pooled_handlers;
 pub mod threads;
 
 pub use handlers::HANDLERS;

@@ -40,3 +40,23 @@ pads = st.one_of(
     st.sampled_from(["SAME", "VALID"]),
     st.tuples(*[st.tuples(st.integers(-1, 2), st.integers(-1, 2))] * 2),
 )
+
+
+def pooled(x, w, b, *, pool=(2, 2), **options):
+    """A layer of convolution, bias, relu and max pooling; without bias if b is None."""
+    y = convolve(x, w, **options)
+    y = jax.nn.relu(y if b is None else y + b.reshape(1, 1, 1, -1))
+    windows = (1, *pool, 1)
+    return lax.reduce_window(y, -jnp.inf, lax.max, windows, windows, "VALID")
+
+
+def pooled_with_gradients(x, w, b, **options):
+    """Such a layer and the gradients of its operands, for a fixed cotangent of small integers."""
+    y, pull = jax.vjp(functools.partial(pooled, **options), x, w, b)
+    cotangent = (jnp.arange(y.size) % 7 - 3).astype(y.dtype).reshape(y.shape)
+    return (y, *pull(cotangent + 0 * jnp.nan_to_num(y)))
+
+
+def integers(*shape, seed=0, most=2):
+    """Small integers, whose sums are exact and which tie often."""
+    return jnp.asarray(np.random.default_rng(seed).integers(-most, most + 1, shape), jnp.float32)

@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 from jax.sharding import NamedSharding, PartitionSpec
 
 from drumline.lowerings import kernels
-from tests.lowerings.layers import assert_close, convolve, normal, pads, with_gradients
+from tests.lowerings.layers import (
+    assert_close,
+    convolve,
+    normal,
+    pads,
+    pooled_with_gradients,
+    with_gradients,
+)
 from tests.lowerings.toggled import both, compiled_text, only
 
 NAME = "direct_convolution"
@@ -128,18 +135,21 @@ def test_leaves_what_it_does_not_cover(options, w_shape, dtype):
     assert calls(function, x, w) == [0, 0, 1]
 
 
-def operands():
-    return normal(9, 13, 13, 32), normal(3, 3, 32, 64, seed=1)
+def results():
+    """Of the tutorial's second layer, with and without what is around it."""
+    x, w, b = normal(9, 13, 13, 32), normal(3, 3, 32, 64, seed=1), normal(64, seed=2)
+    alone = jax.jit(lambda x, w: with_gradients(x, w))(x, w)
+    return (*alone, *jax.jit(lambda *a: pooled_with_gradients(*a))(x, w, b))
 
 
 ON_ONE_CPU = f"""
 import os, sys
 os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
-import jax, numpy
+import numpy
 from drumline import lowerings
-from tests.lowerings.test_direct_convolution import operands, with_gradients
-lowerings.install(("{NAME}",))
-numpy.savez(sys.argv[1], *jax.jit(with_gradients)(*operands()))
+from tests.lowerings.test_direct_convolution import results
+lowerings.install(("{NAME}", "pooled_convolution"))
+numpy.savez(sys.argv[1], *results())
 """
 
 
@@ -148,8 +158,8 @@ def test_results_do_not_depend_on_the_number_of_threads(tmp_path):
     path = tmp_path / "one.npz"
     command = [sys.executable, "-c", ON_ONE_CPU, str(path)]
     subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
-    with only(NAME):
-        here = jax.jit(lambda x, w: with_gradients(x, w))(*operands())
+    with only(NAME, "pooled_convolution"):
+        here = results()
     with np.load(path) as alone:
         for ours, theirs in zip(here, alone.values(), strict=True):
             np.testing.assert_array_equal(ours, theirs)

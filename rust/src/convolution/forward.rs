@@ -10,8 +10,8 @@ use std::ops::Range;
 /// Products that are summed in one go; longer sums are sums of such, which round less.
 const LONGEST_SUM: usize = 2048;
 
-/// `out[n, h, q, f] = sum over i, j, c of images[n, h * s + i, q * s + j, c] * weights[i, j, c, f]`.
-pub struct Forward {
+/// What a convolution multiplies.
+pub struct Operands {
     pub geometry: Geometry,
     pub images: *const f32,
     pub weights: *const f32,
@@ -19,39 +19,62 @@ pub struct Forward {
     pub transposed: bool,
     /// Room for the weights in tiles, see `packed_len`.
     pub packed: *mut f32,
+}
+
+/// `out[n, h, q, f] = sum over i, j, c of images[n, h * s + i, q * s + j, c] * weights[i, j, c, f]`.
+pub struct Forward {
+    pub operands: Operands,
     pub out: *mut f32,
 }
 
-// SAFETY: items write disjoint parts of `out`, after others wrote disjoint parts of `packed`.
+/// Where a tile of features of a row of the output goes.
+#[derive(Clone, Copy)]
+pub(super) struct Destination {
+    pub to: *mut f32,
+    /// From one pixel to the next.
+    pub pixel: usize,
+}
+
+// SAFETY: nobody writes to what is read, but for disjoint parts of `packed` before it is read.
+unsafe impl Sync for Operands {}
+// SAFETY: items write disjoint parts of `out`.
 unsafe impl Sync for Forward {}
 
 impl Forward {
-    /// How many numbers `packed` has room for.
-    pub fn packed_len(geometry: &Geometry) -> usize {
-        let features = geometry.features.next_multiple_of(WIDEST);
-        geometry.kernel_height * geometry.run() * features
-    }
-
     /// Computes `out`.
     ///
     /// # Safety
     /// The pointers lead to what the geometry says, `packed` and `out` to memory of their own, and
     /// the processor has the instructions.
     pub unsafe fn run(&self, instructions: Instructions, threads: &Threads) {
-        let g = &self.geometry;
-        let tile = instructions.tile();
-        let packing = threads.for_work(Self::packed_len(g));
-        packing.for_each(g.features.div_ceil(tile) * g.kernel_height, |item| {
-            self.pack(item / g.kernel_height, item % g.kernel_height, tile);
-        });
+        self.operands.pack(instructions, threads);
+        let g = &self.operands.geometry;
         let threads = threads.for_work(g.products());
         threads.for_each(g.images * g.chunks(), |item| {
             instructions.compute(self, item);
         });
     }
+}
+
+impl Operands {
+    /// How many numbers `packed` has room for.
+    pub fn packed_len(geometry: &Geometry) -> usize {
+        let features = geometry.features.next_multiple_of(WIDEST);
+        geometry.kernel_height * geometry.run() * features
+    }
+
+    /// Lays the kernel out in tiles of features.
+    pub(super) unsafe fn pack(&self, instructions: Instructions, threads: &Threads) {
+        let g = &self.geometry;
+        let tile = instructions.tile();
+        let packing = threads.for_work(Self::packed_len(g));
+        packing.for_each(g.features.div_ceil(tile) * g.kernel_height, |item| {
+            self.pack_row(item / g.kernel_height, item % g.kernel_height, tile);
+        });
+    }
 
     /// Lays out one row of the kernel for one tile of features, zeros where there are none.
-    unsafe fn pack(&self, number: usize, i: usize, tile: usize) {
+    unsafe fn pack_row(&self, number: usize, i: usize, tile: usize) {
         let g = &self.geometry;
         let from = number * tile;
         let width = (g.features - from).min(tile);
@@ -74,9 +97,32 @@ impl Forward {
             row[width..].fill(0.0);
         }
     }
-}
 
-impl Forward {
+    /// Computes a tile of features of row `h` of an image's output.
+    #[inline(always)]
+    pub(super) unsafe fn row<V: Lanes>(
+        &self,
+        (image, h): (usize, usize),
+        number: usize,
+        out: Destination,
+    ) {
+        let g = &self.geometry;
+        let kernel_rows = g.kernel_rows(h);
+        let most = kernel_rows.len().min(LONGEST_SUM / g.run()).max(1);
+        for group in groups(g.columns, V::ROWS) {
+            let mut start = kernel_rows.start;
+            loop {
+                let end = kernel_rows.end.min(start + most);
+                let part = (start..end, start == kernel_rows.start);
+                self.group::<V>((image, h), &group, number, part, out);
+                start = end;
+                if start == kernel_rows.end {
+                    break;
+                }
+            }
+        }
+    }
+
     /// Computes a tile of features of the outputs in columns `group` of row `h` of an image, from
     /// some rows of the kernel, which are added to what is there unless they are the first.
     ///
@@ -89,6 +135,7 @@ impl Forward {
         group: &Range<usize>,
         number: usize,
         (kernel_rows, first): (Range<usize>, bool),
+        out: Destination,
     ) {
         let g = &self.geometry;
         let tile = 2 * V::COUNT;
@@ -100,13 +147,10 @@ impl Forward {
             .packed
             .add((number * g.kernel_height + kernel_rows.start) * g.run() * tile);
         let width = (g.features - number * tile).min(tile);
-        let out = self
-            .out
-            .add((image * g.rows + h) * g.columns * g.features + number * tile);
         let whole = g.is_between_sides(group);
         if first && !whole {
             for q in group.clone() {
-                out.add(q * g.features).write_bytes(0, width);
+                out.to.add(q * out.pixel).write_bytes(0, width);
             }
         }
         let mut j = 0;
@@ -134,8 +178,8 @@ impl Forward {
                 step: g.run() * tile,
             };
             let product = Product {
-                to: out.add(outputs.start * g.features),
-                row: g.features,
+                to: out.to.add(outputs.start * out.pixel),
+                row: out.pixel,
                 width,
                 add: !first || !whole,
             };
@@ -147,24 +191,17 @@ impl Forward {
 impl Work for Forward {
     #[inline(always)]
     unsafe fn item<V: Lanes>(&self, item: usize) {
-        let g = &self.geometry;
+        let g = &self.operands.geometry;
         let (image, chunk) = (item / g.chunks(), g.chunk(item % g.chunks()));
-        for number in 0..g.features.div_ceil(2 * V::COUNT) {
+        let tile = 2 * V::COUNT;
+        for number in 0..g.features.div_ceil(tile) {
             for h in chunk.clone() {
-                let kernel_rows = g.kernel_rows(h);
-                let most = kernel_rows.len().min(LONGEST_SUM / g.run()).max(1);
-                for group in groups(g.columns, V::ROWS) {
-                    let mut start = kernel_rows.start;
-                    loop {
-                        let end = kernel_rows.end.min(start + most);
-                        let part = (start..end, start == kernel_rows.start);
-                        self.group::<V>((image, h), &group, number, part);
-                        start = end;
-                        if start == kernel_rows.end {
-                            break;
-                        }
-                    }
-                }
+                let pixels = (image * g.rows + h) * g.columns;
+                let out = Destination {
+                    to: self.out.add(pixels * g.features + number * tile),
+                    pixel: g.features,
+                };
+                self.operands.row::<V>((image, h), number, out);
             }
         }
     }

@@ -85,6 +85,17 @@ impl Geometry {
         meeting(self.height, self.top, self.stride_down, i, outputs)
     }
 
+    /// The output columns at which column `j` of the kernel lies in the image.
+    pub fn columns_at(&self, j: usize) -> Range<usize> {
+        meeting(
+            self.width,
+            self.left,
+            self.stride_right,
+            j,
+            &(0..self.columns),
+        )
+    }
+
     /// Whether the kernel lies between the image's sides at all of a range of output columns.
     pub fn is_between_sides(&self, outputs: &Range<usize>) -> bool {
         let end = (outputs.end - 1) * self.stride_right + self.kernel_width;

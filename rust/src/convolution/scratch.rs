@@ -15,7 +15,7 @@ pub struct Buffer(Vec<Line>);
 
 impl Buffer {
     /// Room for `len` numbers, of any value.
-    fn room(&mut self, len: usize) -> *mut f32 {
+    pub fn room(&mut self, len: usize) -> *mut f32 {
         let lines = len.div_ceil(16);
         if self.0.len() < lines {
             self.0.resize(lines, Line([0.0; 16]));
@@ -24,11 +24,12 @@ impl Buffer {
     }
 }
 
-/// What a thread keeps from item to item: rows of images, and of gradients.
+/// What a thread keeps from item to item: rows of images, of gradients, and unpooled gradients.
 #[derive(Default)]
 pub struct Scratch {
     pub images: Buffer,
     pub gradients: Buffer,
+    pub unpooled: Buffer,
 }
 
 thread_local! {

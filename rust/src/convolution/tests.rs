@@ -1,13 +1,13 @@
 //! The kernels against sums in double precision, for every instruction set of this processor.
 
-use super::forward::Forward;
+use super::forward::{Forward, Operands};
 use super::geometry::Geometry;
 use super::instructions::Instructions;
-use super::weight_gradient::WeightGradient;
+use super::weight_gradient::{Gradient, WeightGradient};
 use crate::rng::mix64;
 use crate::xla::threads::Threads;
 
-fn available() -> Vec<Instructions> {
+pub(super) fn available() -> Vec<Instructions> {
     let mut sets = vec![Instructions::Portable];
     #[cfg(target_arch = "x86_64")]
     if Instructions::detect() != Instructions::Portable {
@@ -19,13 +19,13 @@ fn available() -> Vec<Instructions> {
     sets
 }
 
-fn numbers(len: usize, seed: u64) -> Vec<f32> {
+pub(super) fn numbers(len: usize, seed: u64) -> Vec<f32> {
     (0..len as u64)
         .map(|i| (mix64(i, seed) >> 40) as f32 / (1 << 23) as f32 - 1.0)
         .collect()
 }
 
-fn geometry(
+pub(super) fn geometry(
     [images, height, width, channels]: [usize; 4],
     [kernel_height, kernel_width, features]: [usize; 3],
     [stride_down, stride_right]: [usize; 2],
@@ -65,7 +65,7 @@ fn geometries() -> Vec<Geometry> {
 }
 
 /// Calls `visit` with the positions in images, kernel and output of every product.
-fn each_product(g: &Geometry, mut visit: impl FnMut(usize, usize, usize)) {
+pub(super) fn each_product(g: &Geometry, mut visit: impl FnMut(usize, usize, usize)) {
     for place in 0..g.images * g.rows * g.columns * g.kernel_height * g.kernel_width {
         let (place, j) = (place / g.kernel_width, place % g.kernel_width);
         let (pixel, i) = (place / g.kernel_height, place % g.kernel_height);
@@ -88,7 +88,7 @@ fn each_product(g: &Geometry, mut visit: impl FnMut(usize, usize, usize)) {
     }
 }
 
-fn assert_close(found: &[f32], expected: &[f64], context: &str) {
+pub(super) fn assert_close(found: &[f32], expected: &[f64], context: &str) {
     let scale = expected.iter().fold(1e-30, |m: f64, v| m.max(v.abs()));
     for (i, (a, b)) in found.iter().zip(expected).enumerate() {
         assert!(
@@ -114,15 +114,19 @@ fn outputs_are_the_sums() {
                 } else {
                     weights.clone()
                 };
-                let mut packed = vec![f32::NAN; Forward::packed_len(&g)];
+                let mut packed = vec![f32::NAN; Operands::packed_len(&g)];
                 let mut out = vec![f32::NAN; expected.len()];
-                let job = Forward {
+                let operands = Operands {
                     geometry: g,
                     images: images.as_ptr(),
                     weights: given.as_ptr(),
                     transposed,
                     packed: packed.as_mut_ptr(),
-                    out: out.as_mut_ptr(),
+                };
+                let out_data = out.as_mut_ptr();
+                let job = Forward {
+                    operands,
+                    out: out_data,
                 };
                 unsafe { job.run(instructions, &Threads::none()) };
                 assert_close(&out, &expected, &format!("{instructions:?} {g:?}"));
@@ -157,7 +161,7 @@ fn weight_gradients_are_the_sums_in_any_number_of_blocks() {
                 let job = WeightGradient {
                     geometry: g,
                     images: images.as_ptr(),
-                    gradient: gradient.as_ptr(),
+                    gradient: Gradient::Whole(gradient.as_ptr()),
                     sums: sums.as_mut_ptr(),
                     blocks,
                     out: out.as_mut_ptr(),

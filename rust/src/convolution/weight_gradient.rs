@@ -6,15 +6,24 @@
 use super::geometry::{groups, Geometry};
 use super::instructions::{Instructions, Work};
 use super::lanes::Lanes;
+use super::pooled::gradient::PooledGradient;
 use super::scratch::{self, channel_tile, ImageRows, Scratch};
 use super::tile::{multiply, Left, Product, Right, WIDEST};
 use crate::xla::threads::Threads;
+
+/// The gradient of a convolution's outputs.
+pub enum Gradient {
+    /// All of it, where it lies.
+    Whole(*const f32),
+    /// What the pooling of the outputs makes it.
+    Pooled(PooledGradient),
+}
 
 /// `out[i, j, c, f] = sum over n, h, q of images[n, h * s + i, q * s + j, c] * gradient[n, h, q, f]`.
 pub struct WeightGradient {
     pub geometry: Geometry,
     pub images: *const f32,
-    pub gradient: *const f32,
+    pub gradient: Gradient,
     /// `blocks` times `sums_len` numbers: by block, tile of features, and row of the kernel.
     pub sums: *mut f32,
     pub blocks: usize,
@@ -87,10 +96,17 @@ impl WeightGradient {
     ) {
         let g = &self.geometry;
         let tile = 2 * V::COUNT;
+        let whole = match &self.gradient {
+            Gradient::Whole(gradient) => gradient.add(image * g.output_len()),
+            Gradient::Pooled(gradient) => {
+                let room = scratch.unpooled.room(g.output_len());
+                gradient.unpool((g.rows, g.columns, g.features), image, room);
+                room
+            }
+        };
         for chunk in (0..g.chunks()).map(|number| g.chunk(number)) {
             let gradient = channel_tile(
-                self.gradient
-                    .add(image * g.output_len() + chunk.start * g.columns * g.features),
+                whole.add(chunk.start * g.columns * g.features),
                 chunk.len() * g.columns,
                 g.features,
                 (features.0, features.1, tile),

@@ -9,6 +9,7 @@ pub const STAGE_EXECUTE: c_int = 3;
 pub const BUFFER: c_int = 1;
 pub const ARRAY: c_int = 1;
 pub const S64: c_int = 5;
+pub const U8: c_int = 6;
 pub const F32: c_int = 11;
 pub const INVALID_ARGUMENT: c_int = 3;
 pub const INTERNAL: c_int = 13;

@@ -2,16 +2,33 @@
 
 use super::c_api::{self, CallFrame, Values};
 use super::threads::Threads;
-use std::ffi::CString;
+use std::ffi::{c_int, c_void, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-/// A float32 array of XLA's.
+/// An array of XLA's, of float32 or bytes.
 pub struct Tensor<'a> {
-    pub data: *mut f32,
+    data: *mut c_void,
+    dtype: c_int,
     pub dims: &'a [i64],
 }
 
 impl Tensor<'_> {
+    /// The numbers of an array of float32.
+    pub fn floats(&self) -> Result<*mut f32, String> {
+        match self.dtype {
+            c_api::F32 => Ok(self.data.cast()),
+            _ => Err(format!("an array of {:?} is not float32", self.dims)),
+        }
+    }
+
+    /// The numbers of an array of unsigned bytes.
+    pub fn bytes(&self) -> Result<*mut u8, String> {
+        match self.dtype {
+            c_api::U8 => Ok(self.data.cast()),
+            _ => Err(format!("an array of {:?} is not uint8", self.dims)),
+        }
+    }
+
     /// The sizes of an array of `N` axes.
     pub fn sizes<const N: usize>(&self) -> Result<[usize; N], String> {
         let sizes: Vec<usize> = self.dims.iter().map(|&n| n as usize).collect();
@@ -76,15 +93,15 @@ unsafe fn tensors<'a, const N: usize>(
             return Err(format!("{name}[{i}] is no buffer"));
         }
         let buffer = &*(*values.values.add(i)).cast::<c_api::Buffer>();
-        if buffer.dtype != c_api::F32 {
-            return Err(format!("{name}[{i}] is not float32"));
-        }
         let dims = match buffer.rank {
             0 => &[],
             rank => std::slice::from_raw_parts(buffer.dims, rank as usize),
         };
-        let data = buffer.data.cast();
-        found.push(Tensor { data, dims });
+        found.push(Tensor {
+            data: buffer.data,
+            dtype: buffer.dtype,
+            dims,
+        });
     }
     let count = found.len();
     found

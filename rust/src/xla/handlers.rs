@@ -2,15 +2,21 @@
 
 use super::c_api::{CallFrame, Error, Handler};
 use super::call::{answer, Call, Tensor};
-use crate::convolution::forward::Forward;
+use super::pooled_handlers as pooled;
+use crate::convolution::forward::{Forward, Operands};
 use crate::convolution::geometry::Geometry;
 use crate::convolution::instructions::Instructions;
-use crate::convolution::weight_gradient::WeightGradient;
+use crate::convolution::weight_gradient::{Gradient, WeightGradient};
 
 /// Names and functions.
-pub const HANDLERS: [(&str, Handler); 2] = [
+pub const HANDLERS: [(&str, Handler); 7] = [
     ("drumline_convolution", convolution),
     ("drumline_weight_gradient", weight_gradient),
+    ("drumline_pooled_convolution", pooled::convolution),
+    ("drumline_pooled_bias_gradient", pooled::bias_gradient),
+    ("drumline_pooled_weight_gradient", pooled::weight_gradient),
+    ("drumline_pooled_input_gradient", pooled::input_gradient),
+    ("drumline_unpooling", pooled::unpooling),
 ];
 
 unsafe extern "C" fn convolution(frame: *mut CallFrame) -> *mut Error {
@@ -22,15 +28,17 @@ unsafe extern "C" fn convolution(frame: *mut CallFrame) -> *mut Error {
         if transposed == 1 {
             kernel.swap(2, 3);
         }
-        let geometry = geometry(call, &images, kernel, &out)?;
-        expect("packed", &packed, [Forward::packed_len(&geometry)])?;
+        let geometry = geometry(call, images.sizes()?, kernel, out.sizes()?)?;
+        expect("packed", &packed, [Operands::packed_len(&geometry)])?;
         let job = Forward {
-            geometry,
-            images: images.data,
-            weights: weights.data,
-            transposed: transposed == 1,
-            packed: packed.data,
-            out: out.data,
+            operands: Operands {
+                geometry,
+                images: images.floats()?,
+                weights: weights.floats()?,
+                transposed: transposed == 1,
+                packed: packed.floats()?,
+            },
+            out: out.floats()?,
         };
         job.run(Instructions::detect(), &call.threads());
         Ok(())
@@ -41,42 +49,40 @@ unsafe extern "C" fn weight_gradient(frame: *mut CallFrame) -> *mut Error {
     answer(frame, "drumline_weight_gradient", |call| {
         let [images, gradient] = call.arguments()?;
         let [out, sums] = call.results()?;
-        let geometry = geometry(call, &images, out.sizes()?, &gradient)?;
+        let geometry = geometry(call, images.sizes()?, out.sizes()?, gradient.sizes()?)?;
         let [blocks, _] = sums.sizes()?;
         let blocks = blocks.clamp(1, geometry.images);
         expect("sums", &sums, [blocks, WeightGradient::sums_len(&geometry)])?;
         let job = WeightGradient {
             geometry,
-            images: images.data,
-            gradient: gradient.data,
-            sums: sums.data,
+            images: images.floats()?,
+            gradient: Gradient::Whole(gradient.floats()?),
+            sums: sums.floats()?,
             blocks,
-            out: out.data,
+            out: out.floats()?,
         };
         job.run(Instructions::detect(), &call.threads());
         Ok(())
     })
 }
 
-/// What the shapes of images, kernel and output, and the attribute `window`, describe.
-fn geometry(
+/// What the sizes of images, kernel and output, and the attribute `window`, describe.
+pub(super) fn geometry(
     call: &Call,
-    images: &Tensor,
+    images: [usize; 4],
     [kernel_height, kernel_width, channels, features]: [usize; 4],
-    out: &Tensor,
+    out: [usize; 4],
 ) -> Result<Geometry, String> {
-    let [count, height, width, image_channels] = images.sizes()?;
-    let [out_count, rows, columns, out_features] = out.sizes()?;
+    let [count, height, width, image_channels] = images;
+    let [out_count, rows, columns, out_features] = out;
     let [down, right, top, left] = call.integers("window")?;
     if count != out_count || channels != image_channels || features != out_features {
         return Err(format!(
-            "images {:?}, kernel {:?} and output {:?} do not belong together",
-            images.dims,
+            "images {images:?}, kernel {:?} and output {out:?} do not belong together",
             [kernel_height, kernel_width, channels, features],
-            out.dims
         ));
     }
-    let positive = [images.dims, out.dims].concat().iter().all(|&n| n > 0);
+    let positive = [images, out].concat().iter().all(|&n| n > 0);
     if !positive
         || down < 1
         || right < 1
@@ -85,8 +91,8 @@ fn geometry(
         || kernel_height * kernel_width == 0
     {
         return Err(format!(
-            "strides {down}, {right} and padding {top}, {left} for images {:?} and output {:?}",
-            images.dims, out.dims
+            "strides {down}, {right} and padding {top}, {left} for images {images:?} and output \
+             {out:?}"
         ));
     }
     Ok(Geometry {
@@ -106,7 +112,11 @@ fn geometry(
     })
 }
 
-fn expect<const N: usize>(name: &str, found: &Tensor, needed: [usize; N]) -> Result<(), String> {
+pub(super) fn expect<const N: usize>(
+    name: &str,
+    found: &Tensor,
+    needed: [usize; N],
+) -> Result<(), String> {
     if found.sizes::<N>()? == needed {
         return Ok(());
     }
