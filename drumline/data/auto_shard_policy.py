@@ -13,7 +13,8 @@ class AutoShardPolicy(enum.IntEnum):
 
     Attributes:
         OFF: every process reads all elements.
-        AUTO: by file where the dataset reads files, else by element.
+        AUTO: by file where the dataset reads at least as many files as there are processes and no
+            operation counts elements, else by element.
         FILE: each process reads its own files.
         DATA: each process reads all elements and keeps its share.
         HINT: the dataset is sharded where the user says.

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from weakref import WeakKeyDictionary
 
 from drumline.data.dataset import Dataset
+from drumline.data.execute.lowering import Lowering
 from drumline.data.plan.buffering import Cache, CacheStore
 from drumline.data.plan.node import Node
 from drumline.data.plan.seeding import seed_of, with_seed
+from drumline.data.rewrite.shard_files import filenames, keeps_elements, shard_files
 from drumline.data.rewrite.shard_hints import has_shard_hints, resolve_shard_hints
 
 
@@ -53,6 +56,66 @@ def set_next_epoch(dataset: Dataset, epoch: int) -> None:
     dataset._next_epoch = epoch
 
 
+def files_read(dataset: Dataset, most: int) -> int | None:
+    """How many files the dataset reads, counted up to ``most``.
+
+    Where it reads files in several places, the fewest of one place; ``None`` if not all of its
+    elements come from files.
+    """
+    named = filenames(dataset._plan)
+    return None if named is None else min(_length(names, most) for names in named)
+
+
+def divides_by_file(dataset: Dataset, num_shards: int) -> bool:
+    """Whether its files give each of ``num_shards`` processes some of the elements, once."""
+    if not keeps_elements(dataset._plan):
+        return False
+    files = files_read(dataset, num_shards)
+    return files is not None and files >= num_shards
+
+
+def file_share(dataset: Dataset, num_shards: int, index: int) -> Dataset:
+    """What one of `num_shards` processes has of an epoch: the records of every so many-th file.
+
+    Raises:
+        ValueError: if it reads no files, or fewer than there are processes.
+    """
+    files = files_read(dataset, num_shards)
+    if files is None:
+        raise ValueError(
+            "AutoShardPolicy.FILE divides the files that a dataset reads, and this one reads none, "
+            f"or has other elements as well: {dataset!r}. Choose AutoShardPolicy.DATA, or make a "
+            "dataset of each process's files with strategy.distribute_datasets_from_function."
+        )
+    if files < num_shards:
+        raise ValueError(
+            f"AutoShardPolicy.FILE: there are not enough files for each process to have one "
+            f"({files} for {num_shards} processes). Split the input into more files, or choose "
+            "AutoShardPolicy.DATA or OFF."
+        )
+    shares = _file_shares.setdefault(dataset._plan, {})
+    place = (num_shards, index)
+    if place not in shares:
+        # One plan for all epochs, since it may hold a cache.
+        shares[place] = shard_files(dataset._plan, *place)
+    return _share(dataset, shares[place])
+
+
+_file_shares: WeakKeyDictionary[Node, dict[tuple[int, int], Node]] = WeakKeyDictionary()
+
+
+def _length(plan: Node, most: int) -> int:
+    """The number of elements; an infinite or unknown one is counted, up to ``most``."""
+    if plan.cardinality >= 0:
+        return plan.cardinality
+    stage = Lowering(resolve_shard_hints(plan, 1, 0), set()).stage(0)
+    count = 0
+    while count < most and (block := stage.next(most - count)) is not None:
+        count += block.n
+    stage.close()
+    return count
+
+
 def hinted_share(dataset: Dataset, num_shards: int, index: int) -> Dataset:
     """The share that one of `num_shards` processes has of an epoch, where the hint says.
 
@@ -65,7 +128,12 @@ def hinted_share(dataset: Dataset, num_shards: int, index: int) -> Dataset:
             "SHARD_HINT, dl.data.experimental.SHARD_HINT)` on the dataset at that place, or choose "
             "AutoShardPolicy.DATA."
         )
-    share = dataset._with(resolve_shard_hints(dataset._plan, num_shards, index))
+    return _share(dataset, resolve_shard_hints(dataset._plan, num_shards, index))
+
+
+def _share(dataset: Dataset, plan: Node) -> Dataset:
+    """What this process has of the next epoch of ``dataset``, by ``plan``."""
+    share = dataset._with(plan)
     share._next_epoch = dataset._next_epoch
     dataset._next_epoch += 1
     return share

@@ -11,6 +11,9 @@ import numpy as np
 from drumline.data import Dataset
 from drumline.data.experimental import AutoShardPolicy
 from drumline.data.sharing import (
+    divides_by_file,
+    file_share,
+    files_read,
     hinted_share,
     next_epoch,
     set_next_epoch,
@@ -30,10 +33,10 @@ if TYPE_CHECKING:
 def steps_of(dataset: Iterable[Any], strategy: Strategy) -> tuple[Any, Iterator[Any]]:
     """The dataset's own iterator, and what is used for each step.
 
-    Under `AutoShardPolicy.DATA`, which AUTO stands for, all processes go through the same global
-    batches, of which each brings its share to its devices: a step is such a batch. So do processes
-    that are given anything else than a `Dataset`, which must be the same in all of them. Otherwise
-    each process goes through batches of its own, and a step is a `Step`.
+    Under `AutoShardPolicy.DATA` all processes go through the same global batches, of which each
+    brings its share to its devices: a step is such a batch. So do processes that are given anything
+    else than a `Dataset`, which must be the same in all of them. Otherwise each process goes
+    through batches of its own, and a step is a `Step`. AUTO is FILE where enough files are read.
 
     Raises:
         ValueError: for a policy that the dataset does not allow.
@@ -41,19 +44,16 @@ def steps_of(dataset: Iterable[Any], strategy: Strategy) -> tuple[Any, Iterator[
     if not isinstance(dataset, Dataset):
         source = iter(dataset)
         return source, source
-    policy = dataset.options().experimental_distribute.auto_shard_policy
+    processes = strategy.num_processes
+    policy = policy_of(dataset, processes)
     if policy is not AutoShardPolicy.OFF:
         agree_on_order(dataset, strategy)
-    if not has_own_steps(dataset):
+        agree_on_files(dataset, policy, strategy)
+    if policy is AutoShardPolicy.DATA:
         source = iter(dataset)
         return source, source
     if policy is AutoShardPolicy.FILE:
-        raise ValueError(
-            "AutoShardPolicy.FILE divides the files that a dataset reads, and this one reads none: "
-            f"{dataset!r}. Choose AutoShardPolicy.DATA, or make a dataset of each process's files "
-            "with strategy.distribute_datasets_from_function."
-        )
-    processes = strategy.num_processes
+        dataset = file_share(dataset, processes, strategy.process_index)
     if policy is AutoShardPolicy.HINT:
         dataset = hinted_share(dataset, processes, strategy.process_index)
     parts = Parts(iter(dataset), strategy)
@@ -69,6 +69,26 @@ def agree_on_order(dataset: Dataset, strategy: Strategy) -> None:
         epoch, *seeds = map(int, agreed)
         set_shuffle_seeds(dataset, seeds)
         set_next_epoch(dataset, epoch)
+
+
+def agree_on_files(dataset: Dataset, policy: AutoShardPolicy, strategy: Strategy) -> None:
+    """Make sure that all processes divide the same number of files, or none of them divides any.
+
+    Raises:
+        ValueError: if another process reads other files than the first.
+    """
+    files = files_read(dataset, strategy.num_processes)
+    if files is None:
+        return
+    own = np.array([policy, files], np.int64)
+    first = first_process(strategy, own)
+    if (own != first).any():
+        raise ValueError(
+            f"This process's dataset reads {files} files and is divided by {policy.name}, that of "
+            f"the first process reads {first[1]} and is divided by "
+            f"{AutoShardPolicy(first[0]).name}. Let all processes read the same files, or choose "
+            "AutoShardPolicy.OFF for files of their own."
+        )
 
 
 def placed_step(strategy: Strategy, step: Step) -> Any:
@@ -112,12 +132,20 @@ def global_batch(step: Step, strategy: Strategy, change: Callable[[Any], Any]) -
     )
 
 
-def has_own_steps(dataset: Iterable[Any]) -> bool:
+def policy_of(dataset: Dataset, processes: int) -> AutoShardPolicy:
+    """The policy by which a dataset is divided, never AUTO."""
+    policy = dataset.options().experimental_distribute.auto_shard_policy
+    if policy is not AutoShardPolicy.AUTO:
+        return policy
+    by_file = divides_by_file(dataset, processes)
+    return AutoShardPolicy.FILE if by_file else AutoShardPolicy.DATA
+
+
+def has_own_steps(dataset: Iterable[Any], processes: int) -> bool:
     """Whether each process goes through batches of its own; see `steps_of`."""
     if not isinstance(dataset, Dataset):
         return False
-    policy = dataset.options().experimental_distribute.auto_shard_policy
-    return policy not in (AutoShardPolicy.AUTO, AutoShardPolicy.DATA)
+    return policy_of(dataset, processes) is not AutoShardPolicy.DATA
 
 
 def rowless_batch(dataset: Any) -> Any:

@@ -93,8 +93,11 @@ class DatasetAdapter(private.DataAdapter):
     @property
     def _own_steps(self) -> bool:
         """Whether a step is not a batch of the dataset."""
-        spans = has_strategy() and get_strategy().spans_processes
-        return self._distributed is not None or (spans and has_own_steps(self._dataset))
+        if self._distributed is not None:
+            return True
+        if not has_strategy() or not get_strategy().spans_processes:
+            return False
+        return has_own_steps(self._dataset, get_strategy().num_processes)
 
     @property
     def has_partial_batch(self) -> bool | None:

@@ -12,6 +12,7 @@ from drumline.data.functions.notes import at_element
 from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.methods.planned import Planned
+from drumline.data.plan.files import Files
 from drumline.data.plan.node import Node
 from drumline.data.plan.sources import Generator
 from drumline.data.seeds import SeedsFor, draw_seed
@@ -27,12 +28,14 @@ class DatasetFunction:
         spec: of the elements of all datasets that it makes.
         seed: from which the seeds of operations inside it follow; ``None`` if it draws none.
         eager: whether the datasets may be read ahead: none of them runs a generator.
+        reads_files: whether they are records of files that an element names.
     """
 
     function: UserFunction
     spec: ElementSpec
     seed: int | None
     eager: bool
+    reads_files: bool
 
     @property
     def label(self) -> str:
@@ -92,7 +95,8 @@ def dataset_function(
             raise
         spec = _with_varying(plan.spec, user, others)
     eager = not any(isinstance(node, Generator) for node in plan.walk())
-    return DatasetFunction(user, spec, draw_seed() if seeds.drawn else None, eager)
+    reads_files = any(isinstance(node, Files) for node in plan.walk())
+    return DatasetFunction(user, spec, draw_seed() if seeds.drawn else None, eager, reads_files)
 
 
 def _with_varying(
@@ -105,7 +109,7 @@ def _with_varying(
             other = _plan_of(user(element), user).spec
         except Exception:
             # It is raised again, with its position, when that element's turn has come.
-            return spec
+            continue
         spec = merged_element(spec, other) or spec
     return spec
 

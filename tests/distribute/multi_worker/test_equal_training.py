@@ -97,6 +97,18 @@ def test_each_element_is_used_once(clusters: dict[str, list[dict[str, Any]]]) ->
         assert {number % 2 for number in hinted[0]} == {0, 1}
 
 
+def test_each_process_reads_its_own_files(clusters: dict[str, list[dict[str, Any]]]) -> None:
+    for facts in clusters["2x2"]:
+        for case in ("FILE 3 files", "AUTO 2 files"):
+            steps = facts["policies"][case]
+            assert sorted(itertools.chain(*steps)) == list(range(trainings.ROWS))
+            # In a step each process brings elements of files of its own, which lie apart.
+            first = sorted(steps[0])
+            assert max(b - a for a, b in itertools.pairwise(first)) > trainings.BATCH
+        one = facts["policies"]["AUTO 1 files"]
+        assert one[0] == list(range(trainings.BATCH))
+
+
 def test_without_sharding_each_process_uses_all(
     clusters: dict[str, list[dict[str, Any]]],
 ) -> None:

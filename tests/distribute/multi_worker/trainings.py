@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -187,6 +188,19 @@ def _ids(strategy: dl.distribute.Strategy, distributed: Any) -> list[list[int]]:
     return steps
 
 
+def _lines_of(folder: Path, files: int, policy: Policy) -> dl.data.Dataset:
+    """The numbers below ROWS, read in batches from files of different lengths."""
+    edges = [0, *(ROWS // 2 + 5 * i for i in range(files - 1)), ROWS]
+    for i in range(files):
+        text = "".join(f"{number}\n" for number in range(edges[i], edges[i + 1]))
+        (folder / str(i)).write_text(text)
+    options = dl.data.Options()
+    options.experimental_distribute.auto_shard_policy = policy
+    names = dl.data.Dataset.list_files(str(folder / "*"))
+    numbers = dl.data.TextLineDataset(names).map(lambda line: np.int64(int(line)))
+    return numbers.batch(BATCH).with_options(options)
+
+
 def policies(strategy: dl.distribute.Strategy) -> dict[str, Any]:
     """Which elements are used under each policy, and how an unsuitable one is refused."""
     numbers = dl.data.Dataset.range(ROWS)
@@ -198,6 +212,11 @@ def policies(strategy: dl.distribute.Strategy) -> dict[str, Any]:
         dataset = numbers.shard(hint, hint) if policy is Policy.HINT else numbers
         dataset = dataset.batch(BATCH).with_options(options)
         found[policy.name] = _ids(strategy, strategy.experimental_distribute_dataset(dataset))
+    for policy, files in ((Policy.FILE, 3), (Policy.AUTO, 2), (Policy.AUTO, 1)):
+        with tempfile.TemporaryDirectory() as folder:
+            dataset = _lines_of(Path(folder), files, policy)
+            distributed = strategy.experimental_distribute_dataset(dataset)
+            found[f"{policy.name} {files} files"] = _ids(strategy, distributed)
     for policy in (Policy.FILE, Policy.HINT):
         try:
             iter(strategy.experimental_distribute_dataset(in_order(policy)))
