@@ -16,9 +16,11 @@ class RoundRobin:
     Args:
         num_servers: how many parameter servers there are.
         partitioner: into how many parts variables are cut; None leaves each whole.
+        prefix: what the variables' keys begin with.
     """
 
-    def __init__(self, num_servers: int, partitioner: Partitioner | None) -> None:
+    def __init__(self, num_servers: int, partitioner: Partitioner | None, prefix: str = "") -> None:
+        self._prefix = prefix
         self._num_servers = num_servers
         self._partitioner = partitioner
         self._variables = itertools.count()
@@ -34,7 +36,7 @@ class RoundRobin:
         shape = tuple(shape)
         cuts = _even_cuts(shape[0] if shape else 1, self._shards(path, shape, dtype))
         with self._lock:
-            key = f"{next(self._variables)}:{path}"
+            key = f"{self._prefix}{next(self._variables)}:{path}"
             parts = tuple(
                 Part((self._next + index) % self._num_servers, index, start, stop)
                 for index, (start, stop) in enumerate(cuts)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
+import hashlib
+import json
 import threading
 from typing import Any
 
+import jax
 import numpy as np
 
 from drumline.distribute import scope
 from drumline.distribute.parameter_server.layout import Layout, Part
 from drumline.distribute.parameter_server.programs import export_update, formula_of
+from drumline.distribute.parameter_server.programs.container import unsealed
+from drumline.distribute.parameter_server.programs.exporting import digest_of
 from drumline.distribute.parameter_server.servers import Servers
 
 
@@ -23,7 +27,7 @@ class Rules:
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
-        self._numbers = itertools.count()
+        self._ordinals: dict[int, int] = {}
         self._optimizers: dict[int, Any] = {}
         self._exported: dict[Any, tuple[str, bytes, Any]] = {}
         self._sent: dict[int, set[tuple[int, str]]] = {}
@@ -64,7 +68,9 @@ class Rules:
                     program, slots = export_update(
                         optimizer, shape, layout.dtype, sparse, whole=whole, variable=variable
                     )
-                self._exported[key] = (f"rule {next(self._numbers)}", program, slots)
+                number = self._ordinals.setdefault(id(optimizer), len(self._ordinals))
+                rule = _name_of(number, program, slots)
+                self._exported[key] = (rule, program, slots)
             rule, program, slots = self._exported[key]
             before = self._attached.get(name)
             if before == (rule, id(optimizer)):
@@ -170,3 +176,13 @@ def _count_of(optimizer: Any) -> Any:
 
 def _rate_of(optimizer: Any) -> float:
     return float(optimizer.learning_rate)
+
+
+def _name_of(optimizer: int, program: bytes, slots: Any) -> str:
+    """Equal for a chief that starts again with the same optimizer, and for no other rule.
+
+    Optimizers of one chief may have equal programs; each has a learning rate of its own.
+    """
+    exported = jax.export.deserialize(bytearray(unsealed(program)))
+    text = f"{digest_of(exported)} {json.dumps(slots)}"
+    return f"rule {optimizer} {hashlib.sha256(text.encode()).hexdigest()[:20]}"

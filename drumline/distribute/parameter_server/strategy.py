@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import collections
 import logging
 import math
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -91,7 +93,8 @@ class ParameterServerStrategy(Strategy):
         for op in ("serve chief", "begin"):
             self.servers.ask_all(op, {})
         self.rules = Rules(self.servers)
-        self._placement = RoundRobin(len(server_addresses), variable_partitioner)
+        prefix = _prefix_of(server_addresses)
+        self._placement = RoundRobin(len(server_addresses), variable_partitioner, prefix)
         self.layouts: dict[str, Layout] = {}
         self._tables: set[str] = set()
         self.coordinator: Any = None
@@ -243,6 +246,21 @@ class ParameterServerStrategy(Strategy):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.num_workers} workers, {len(self.servers)} ps)"
+
+
+_strategies: collections.Counter[tuple[str, ...]] = collections.Counter()
+_counting = threading.Lock()
+
+
+def _prefix_of(server_addresses: list[str]) -> str:
+    """What distinguishes the variables of this program's strategies over the same servers.
+
+    A program that is started again makes them in the same order, and finds their variables.
+    """
+    with _counting:
+        number = _strategies[tuple(server_addresses)]
+        _strategies[tuple(server_addresses)] += 1
+    return f"strategy {number}:" if number else ""
 
 
 def _close_if_alive(reference: weakref.ref[ParameterServerStrategy]) -> None:

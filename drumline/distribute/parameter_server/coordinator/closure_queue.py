@@ -104,9 +104,6 @@ class ClosureQueue:
 
     def failed(self, closure: Closure, error: BaseException) -> None:
         """Note that a closure has failed, and cancel those that wait."""
-        with self._changed:
-            self._running.discard(closure)
-            self._gate.ended(closure)
         self._fail(error, [closure])
 
     def fail(self, error: BaseException) -> None:
@@ -115,9 +112,13 @@ class ClosureQueue:
 
     def _fail(self, error: BaseException, failed: Sequence[Closure]) -> None:
         with self._changed:
+            for each in failed:
+                self._running.discard(each)
+                self._gate.ended(each)
             if self._error is None:
                 self._error = error
             cancelled, self._waiting = list(self._waiting), deque()
+            self._flushing = 0
             abandoned = self._gate.cancelled(list(self._running), failed)
             self._changed.notify_all()
         for each in cancelled:

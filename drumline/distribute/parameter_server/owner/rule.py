@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,10 +20,9 @@ from drumline.distribute.parameter_server.owner.errors import (
 from drumline.distribute.parameter_server.owner.requests import dtype_of, field
 from drumline.distribute.parameter_server.owner.row_update import RowUpdate
 from drumline.distribute.parameter_server.programs.container import unsealed
-from drumline.distribute.parameter_server.programs.exporting import load_program
+from drumline.distribute.parameter_server.programs.exporting import digest_of, load_program
 
 LEARNING_RATE = "learning_rate"
-_PLACE = re.compile(r" loc\((?:[^()]|\([^()]*\))*\)")
 
 
 @dataclass(frozen=True)
@@ -102,7 +99,7 @@ class Rule:
         self._value = exported.in_avals[0]
         if formula is not None:
             self._check_formula(formula)
-        self._digest = _digest(str(exported.mlir_module()))
+        self._digest = digest_of(exported)
         self._reads_rate = len(exported.in_avals) - 1 in exported.module_kept_var_idx
         self._learning_rate: np.float32 | None = None
         self._lock = threading.Lock()
@@ -190,9 +187,3 @@ class Rule:
             with self._lock:
                 function = self._compiled.setdefault(donated, load_program(self._program, donated))
         return function
-
-
-def _digest(text: str) -> bytes:
-    """Of a program without the places in the source, which differ from export to export."""
-    lines = [line for line in text.splitlines() if not line.startswith("#loc")]
-    return hashlib.sha256(_PLACE.sub("", "\n".join(lines)).encode()).digest()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +14,8 @@ from drumline.distribute.parameter_server.programs.errors import ProgramError
 
 PLATFORMS = ("cpu", "tpu", "cuda")
 """What a program can run on, by default."""
+
+_PLACE = re.compile(r" loc\((?:[^()]|\([^()]*\))*\)")
 
 
 def export_function(
@@ -85,3 +89,13 @@ def _check(exported: jax.export.Exported) -> None:
             f"runs on {platform}. Set JAX_PLATFORMS=cpu for this task, or give the platform when "
             "the program is made."
         )
+
+
+def digest_of(exported: jax.export.Exported) -> str:
+    """Equal for programs that do the same: without the places in the source.
+
+    These differ from export to export.
+    """
+    lines = str(exported.mlir_module()).splitlines()
+    text = "\n".join(line for line in lines if not line.startswith("#loc"))
+    return hashlib.sha256(_PLACE.sub("", text).encode()).hexdigest()
