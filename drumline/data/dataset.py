@@ -9,11 +9,13 @@ from drumline.data.epochs import Epochs
 from drumline.data.explain import explain
 from drumline.data.iterator import DatasetIterator
 from drumline.data.methods.batches import Batches
+from drumline.data.methods.bucketing import Bucketing
+from drumline.data.methods.choosing import Choosing
 from drumline.data.methods.combining import Combining
 from drumline.data.methods.creating import Creating
+from drumline.data.methods.files import FindingFiles
 from drumline.data.methods.functions import Functions
 from drumline.data.methods.keeping import Keeping
-from drumline.data.methods.nesting import Nesting
 from drumline.data.methods.observing import Observing
 from drumline.data.methods.ordering import Ordering
 from drumline.data.methods.padding import Padding
@@ -22,7 +24,19 @@ from drumline.data.plan import batching
 from drumline.data.plan.node import Node
 
 
-class Dataset(Creating, Functions, Padding, Batches, Ordering, Combining, Nesting, Keeping, Observing):
+class Dataset(
+    Creating,
+    FindingFiles,
+    Choosing,
+    Functions,
+    Padding,
+    Batches,
+    Ordering,
+    Combining,
+    Bucketing,
+    Keeping,
+    Observing,
+):
     """A sequence of elements described by a plan; iterating runs it.
 
     Follows ``tf.data.Dataset``: every method returns a new dataset. Elements are the nested

@@ -11,10 +11,10 @@ from drumline.data.autotune.number import AUTOTUNE
 from drumline.data.dataset_spec import DatasetSpec
 from drumline.data.execute.block import Block
 from drumline.data.execute.elements import splitter
+from drumline.data.execute.held_rows import held_rows
 from drumline.data.execute.lowering import Lowering, fill
 from drumline.data.execute.runtime import Runtime
 from drumline.data.execute.stage import Stage
-from drumline.data.execute.window_stage import held_rows
 from drumline.data.observe.observation import Observation
 from drumline.data.options import Options
 from drumline.data.plan.buffering import Cache, Prefetch

@@ -9,9 +9,9 @@ import numpy as np
 from drumline.data.execute.block import Block
 from drumline.data.execute.carry import Carry
 from drumline.data.execute.groups import Keyed, Part, Selection, Source, Waiting, positions
+from drumline.data.execute.held_rows import held_rows
 from drumline.data.execute.openings import Open
 from drumline.data.execute.stage import Stage, State
-from drumline.data.execute.window_stage import held_rows
 from drumline.data.plan.nesting import GroupByWindow
 from drumline.data.rows import stack
 from drumline.data.wrapping import as_dataset

@@ -10,10 +10,9 @@ import numpy as np
 
 from drumline.data.execute.block import Block, concat
 from drumline.data.execute.carry import Carry
+from drumline.data.execute.held_rows import held_rows
 from drumline.data.execute.stage import Stage, State
-from drumline.data.plan.nesting import Rows, Window
-from drumline.data.plan.node import Node
-from drumline.data.plan.sources import Slices
+from drumline.data.plan.nesting import Window
 from drumline.data.rows import stack
 from drumline.data.spec import ElementSpec
 from drumline.data.structure import LEAF_STRUCTURE
@@ -163,14 +162,3 @@ def _strided(block: Block, start: int, stop: int, stride: int) -> Block:
     if block.error is not None and stop > block.n and (block.n - start) % stride == 0:
         rows.error = block.error
     return rows
-
-
-def held_rows(blocks: Sequence[Block], element: ElementSpec) -> Node:
-    """A plan of rows at hand, without errors."""
-    blocks = [block for block in blocks if block.n]
-    if not blocks:
-        return Slices((), element, tuple(stack([], element)), 0)
-    if all(block.same_shapes(blocks[0]) for block in blocks):
-        whole = concat(blocks)
-        return Slices((), element, tuple(whole.columns), whole.n)
-    return Rows((), element, tuple(blocks))

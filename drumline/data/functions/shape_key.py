@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from drumline.data.execute.block import Block
@@ -10,9 +12,10 @@ from drumline.data.functions.build import BuiltFunction
 from drumline.data.functions.call import Position
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.routes import Constant
-from drumline.data.functions.shaped import Shapes, with_unknown
+from drumline.data.functions.shaped import with_unknown
 from drumline.data.functions.trace import NotTraceable, trace
 from drumline.data.functions.user_function import UserFunction
+from drumline.data.ragged import RaggedArray
 from drumline.data.rows import spec_of_leaf, stack
 from drumline.data.spec import ElementSpec
 from drumline.data.structure import LEAF_STRUCTURE
@@ -29,28 +32,41 @@ class ShapeFunction:
         self._function = function
         self._split = splitter(source.structure)
         self._spec = spec
-        self._known: dict[Shapes, np.ndarray] = {}
+        self._known: dict[Any, np.ndarray] = {}
 
     def limit(self, wanted: int) -> int:
         return wanted
 
     def __call__(self, block: Block, position: Position) -> Block:
-        shapes = tuple(column.shape[1:] for column in block.columns)
-        value = self._known.get(shapes)
-        if value is None and block.n:
-            try:
-                value = self._first(block)
-            except Exception as error:
-                at_element(error, position(0), self._function.where)
-                return Block(stack([], self._spec), 0, error)
-            self._known[shapes] = value
-        if value is None:
+        if not block.n:
             return Block(stack([], self._spec), 0, block.error)
-        return Block([np.full(block.n, value)], block.n, block.error)
+        lengths = [c.row_lengths() for c in block.columns if isinstance(c, RaggedArray)]
+        if not lengths:
+            first, which = np.zeros(1, np.int64), np.zeros(block.n, np.int64)
+        else:
+            _, first, which = np.unique(
+                np.stack(lengths, axis=1), axis=0, return_index=True, return_inverse=True
+            )
+        values = np.zeros(len(first), self._spec.leaves[0].dtype)
+        for i in np.argsort(first).tolist():
+            row = int(first[i])
+            try:
+                values[i] = self._value(block, row)
+            except Exception as error:
+                at_element(error, position(row), self._function.where)
+                return Block([values[which[:row]]], row, error)
+        return Block([values[which.reshape(-1)]], block.n, block.error)
 
-    def _first(self, block: Block) -> np.ndarray:
-        (element,) = self._split([column[:1] for column in block.columns])
-        return np.asarray(self._function(element), self._spec.leaves[0].dtype)
+    def _value(self, block: Block, row: int) -> np.ndarray:
+        columns = [column[row : row + 1] for column in block.columns]
+        (element,) = self._split(columns)
+        shapes = tuple(
+            tuple(column.row_lengths()) if isinstance(column, RaggedArray) else column.shape[1:]
+            for column in columns
+        )
+        if shapes not in self._known:
+            self._known[shapes] = np.asarray(self._function(element), self._spec.leaves[0].dtype)
+        return self._known[shapes]
 
     def describe(self) -> str:
         return f"{self._function.name}: by shape ({len(self._known)} so far)"

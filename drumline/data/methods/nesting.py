@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from drumline.data.dataset_spec import has_datasets
 from drumline.data.epochs import first_block, first_element, first_elements
-from drumline.data.execute.window_stage import held_rows
+from drumline.data.execute.held_rows import held_rows
 from drumline.data.functions.build import BuiltFunction, build
 from drumline.data.functions.dataset_function import DatasetFunction, WindowSize, dataset_function
 from drumline.data.functions.shape_key import by_shape_alone
@@ -134,9 +134,25 @@ class Nesting(Planned):
                 something else than a dataset.
         """
         size = _window_size(window_size, window_size_func)
+        return self._grouped(key_func, reduce_func, size, (), name)
+
+    def _grouped(
+        self,
+        key_func: Callable[..., Any],
+        reduce_func: Callable[[Any, Any], Any],
+        size: WindowSize,
+        other_keys: Sequence[int],
+        name: str | None,
+    ) -> Self:
+        """``group_by_window``; keys whose datasets may differ in shape are tried as well."""
         key = self._integer(key_func, "group_by_window")
-        first = self._first_window(key)
-        function = dataset_function(reduce_func, "group_by_window", first, lambda: [])
+        first, window = self._first_window(key)
+        function = dataset_function(
+            reduce_func,
+            "group_by_window",
+            (first, window),
+            lambda: [(np.int64(other), window) for other in other_keys],
+        )
         return self._with(nesting.GroupByWindow((self._plan,), function, key, size), name)
 
     def _function(self, function: Callable[..., Any], operation: str) -> DatasetFunction:

@@ -52,11 +52,11 @@ class Padding(Batches):
         check_arrays(spec.leaves, "padded_batch")
         shapes = [leaf.shape for leaf in spec.leaves]
         if padded_shapes is not None:
-            shapes = _per_leaf(spec.structure, padded_shapes, _shape_of, "padded_shapes")
+            shapes = per_leaf(spec.structure, padded_shapes, shape_of, "padded_shapes")
         if padding_values is None or (np.ndim(padding_values) == 0 and _is_scalar(padding_values)):
             values = [padding_values] * len(shapes)
         else:
-            values = _per_leaf(spec.structure, padding_values, lambda v: v, "padding_values")
+            values = per_leaf(spec.structure, padding_values, lambda v: v, "padding_values")
         pairs = enumerate(zip(spec.leaves, shapes, values, strict=True))
         for i, (leaf, shape, value) in pairs:
             _check_shape(leaf, shape, i)
@@ -124,7 +124,7 @@ def _is_scalar(value: Any) -> bool:
     return not isinstance(value, dict | tuple | list)
 
 
-def _per_leaf(structure: Structure, value: Any, leaf: Callable[[Any], Any], what: str) -> list[Any]:
+def per_leaf(structure: Structure, value: Any, leaf: Callable[[Any], Any], what: str) -> list[Any]:
     """A value for each leaf of ``structure``, out of the same structure of values."""
     if structure.kind == LEAF:
         return [leaf(value)]
@@ -138,10 +138,15 @@ def _per_leaf(structure: Structure, value: Any, leaf: Callable[[Any], Any], what
     if not fits:
         raise ValueError(f"padded_batch: {what} {value!r:.80} has not the structure {structure}")
     pairs = zip(keys, structure.children, strict=True)
-    return [item for key, child in pairs for item in _per_leaf(child, value[key], leaf, what)]
+    return [item for key, child in pairs for item in per_leaf(child, value[key], leaf, what)]
 
 
-def _shape_of(value: Any) -> Shape:
+def shape_of(value: Any) -> Shape:
+    """A shape that a user wrote, -1 as ``None``.
+
+    Raises:
+        ValueError: it is no tuple or list.
+    """
     if not isinstance(value, tuple | list | np.ndarray):
         raise ValueError(f"padded_batch: a shape is a tuple or a list, not {value!r:.60}")
     return tuple(None if dim is None or int(dim) == -1 else int(dim) for dim in value)

@@ -13,6 +13,7 @@ from drumline.data.execute.lowering.rules import Pass, Trail, runs_as
 from drumline.data.execute.openings import Open, Openings
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.window_stage import WindowStage
+from drumline.data.functions.shape_key import ShapeFunction
 from drumline.data.plan import buffering, nesting, ordering
 from drumline.data.plan.node import Node
 from drumline.data.rewrite.shard_hints import resolve_shard_hints
@@ -72,7 +73,9 @@ def interleave(lowering: Lowering, node: nesting.Interleave, trail: Trail, run: 
 def group_by_window(
     lowering: Lowering, node: nesting.GroupByWindow, trail: Trail, run: Pass
 ) -> Stage:
-    return GroupStage(lowering.input(node, trail, run), node, opener(lowering), run)
+    ragged = node.key.is_python or isinstance(node.key.run, ShapeFunction)
+    source = lowering.input(node, trail, run, ragged=ragged)
+    return GroupStage(source, node, opener(lowering), run)
 
 
 def _openings(
