@@ -13,6 +13,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -56,7 +57,7 @@ def outcome(
     """Runs a command once for each environment, together; returns what rank 0 wrote.
 
     Their standard error is this process's. When one fails, all are ended; with `first_ends_all`
-    also when rank 0 is done.
+    also when rank 0 has written its line, as some libraries take a minute to end by themselves.
 
     Raises:
         RuntimeError: one failed; the message names the first.
@@ -74,9 +75,12 @@ def outcome(
             ending.enter_context(process)
             ending.callback(process.kill)
             ranks.append(process)
-        _wait(ranks, first_ends_all)
-        assert ranks[0].stdout is not None
-        return ranks[0].stdout.read()
+        written = _Line(ranks[0])
+        ending.callback(written.join)
+        ending.callback(ranks[0].kill)
+        _wait(ranks, written if first_ends_all else None)
+        written.join()
+        return written.text
 
 
 def tf_config(processes: int) -> list[Environment]:
@@ -117,9 +121,28 @@ def free_ports(count: int) -> list[int]:
         return ports
 
 
-def _wait(ranks: Sequence[subprocess.Popen[str]], first_ends_all: bool) -> None:
+class _Line(threading.Thread):
+    """Reads the line that a process writes, while others are waited for."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        super().__init__(daemon=True)
+        assert process.stdout is not None
+        self._stdout = process.stdout
+        self.text = ""
+        self.start()
+
+    def run(self) -> None:
+        self.text = self._stdout.readline()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it was written to its end."""
+        return self.text.endswith("\n")
+
+
+def _wait(ranks: Sequence[subprocess.Popen[str]], result: _Line | None) -> None:
     left = dict(enumerate(ranks))
-    while left and not (first_ends_all and 0 not in left):
+    while left and not (result is not None and (result.is_there or 0 not in left)):
         for rank, process in list(left.items()):
             code = process.poll()
             if code is None:

@@ -1,6 +1,7 @@
 import json
 import os
 import sys
+import time
 
 import pytest
 
@@ -86,3 +87,15 @@ def test_when_rank_0_is_done_servers_are_ended(tmp_path):
     )
     assert ranks.outcome(python(code), [{}, {}], first_ends_all=True) == "done\n"
     assert gone(int((tmp_path / "1").read_text()))
+
+
+def test_a_first_rank_that_takes_long_to_end_is_ended_when_it_has_written() -> None:
+    code = (
+        "import os, time\n"
+        "if os.environ['BENCHMARKS_RANK'] == '0':\n"
+        "    print('done', flush=True)\n"
+        "time.sleep(40)"
+    )
+    before = time.monotonic()
+    assert ranks.outcome(python(code), [{}, {}], first_ends_all=True) == "done\n"
+    assert time.monotonic() - before < 30
