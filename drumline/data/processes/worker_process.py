@@ -14,8 +14,8 @@ from drumline.data.execute.block import Block
 from drumline.data.processes.channel import Channel
 from drumline.data.processes.shared_buffer import SharedBuffer
 
-# Finding the command's package loaded, drumline leaves JAX and Keras to functions that need them.
-_PROGRAM = "import drumline_command; from drumline.data.processes.worker import main; main()"
+# It leaves JAX and Keras to functions that need them.
+_PROGRAM = "from drumline_command.map_worker import main; main()"
 
 
 class WorkerDied(RuntimeError):
