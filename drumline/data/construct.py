@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from drumline.data.leaves import as_array, is_array_literal
-from drumline.data.plan.sources import Generator, Range, Slices
+from drumline.data.plan.sources import Generator, Items, Range, Slices
 from drumline.data.ragged import RaggedArray, objects
 from drumline.data.ragged_spec import spec_of
 from drumline.data.rows import single, spec_of_leaf
@@ -132,18 +132,39 @@ def generator(
             f"from_generator: expected a callable that returns an iterable, got "
             f"{type(factory).__name__}; pass the generator function itself, not a generator"
         )
-    leaves, structure = flatten(output_signature)
-    for leaf in leaves:
-        if not isinstance(leaf, TensorSpec):
-            raise TypeError(
-                f"from_generator: output_signature holds {leaf!r:.60}, not a TensorSpec"
-            )
-    if not leaves:
-        raise ValueError("from_generator: output_signature has no TensorSpec in it")
+    element = _signed(output_signature, "from_generator")
     name = getattr(factory, "__qualname__", type(factory).__name__).split("<locals>.")[-1]
     arguments = [as_array(argument) for argument in args]
     if arguments:
         factory = functools.partial(factory, *arguments)
         digest = hashlib.sha256(repr([a.tolist() for a in arguments]).encode()).hexdigest()[:8]
         name = f"{name}, args {digest}"
-    return Generator((), ElementSpec(structure, tuple(leaves)), factory, name)
+    return Generator((), element, factory, name)
+
+
+def items(sequence: Sequence[Any], output_signature: Any) -> Items:
+    """What ``sequence`` gives for the indices from 0 up to its length."""
+    kind = type(sequence).__name__
+    if not hasattr(sequence, "__getitem__") or not hasattr(sequence, "__len__"):
+        raise TypeError(
+            f"from_sequence: {kind} has no length or no indices; use from_generator for what can "
+            "only be iterated over"
+        )
+    length = len(sequence)
+    if output_signature is not None:
+        return Items((), _signed(output_signature, "from_sequence"), sequence, length, kind)
+    if not length:
+        raise ValueError(f"from_sequence: {kind} is empty: give an output_signature")
+    leaves, structure = flatten(sequence[0], is_array_literal)
+    specs = tuple(spec_of_leaf(leaf, static=True) for leaf in leaves)
+    return Items((), ElementSpec(structure, specs), sequence, length, kind)
+
+
+def _signed(output_signature: Any, operation: str) -> ElementSpec:
+    leaves, structure = flatten(output_signature)
+    for leaf in leaves:
+        if not isinstance(leaf, TensorSpec):
+            raise TypeError(f"{operation}: output_signature holds {leaf!r:.60}, not a TensorSpec")
+    if not leaves:
+        raise ValueError(f"{operation}: output_signature has no TensorSpec in it")
+    return ElementSpec(structure, tuple(leaves))

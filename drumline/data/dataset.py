@@ -15,6 +15,7 @@ from drumline.data.methods.combining import Combining
 from drumline.data.methods.creating import Creating
 from drumline.data.methods.files import FindingFiles
 from drumline.data.methods.functions import Functions
+from drumline.data.methods.importing import Importing
 from drumline.data.methods.keeping import Keeping
 from drumline.data.methods.observing import Observing
 from drumline.data.methods.ordering import Ordering
@@ -26,6 +27,7 @@ from drumline.data.plan.node import Node
 
 class Dataset(
     Creating,
+    Importing,
     FindingFiles,
     Choosing,
     Functions,

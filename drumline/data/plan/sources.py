@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -79,3 +79,26 @@ class Generator(Node):
 
     def arguments(self) -> str:
         return f"{self.label}, {', '.join(map(str, self.element.leaves))}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Items(Node):
+    """What a sequence gives for each index."""
+
+    element: ElementSpec
+    sequence: Sequence[Any]
+    length: int
+    label: str
+    name: ClassVar[str] = "from_sequence"
+
+    @property
+    def spec(self) -> ElementSpec:
+        return self.element
+
+    @property
+    def cardinality(self) -> int:
+        return self.length
+
+    def arguments(self) -> str:
+        leaves = ", ".join(map(str, self.element.leaves))
+        return f"{self.label}, {self.length} x {self.element.structure}: {leaves}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from drumline.data.execute.generator_stage import GeneratorStage
 from drumline.data.execute.indexed import Indexed
+from drumline.data.execute.items import Items
 from drumline.data.execute.lowering.lower import Lowering
 from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
 from drumline.data.execute.sources import Columns, Integers
@@ -19,6 +20,11 @@ def integers(lowering: Lowering, node: sources.Range, trail: Trail, run: Pass) -
 @indexed_as(sources.Slices)
 def slices(lowering: Lowering, node: sources.Slices, trail: Trail, run: Pass) -> Indexed:
     return Columns(node.columns, node.length, lowering.pool)
+
+
+@indexed_as(sources.Items)
+def items(lowering: Lowering, node: sources.Items, trail: Trail, run: Pass) -> Indexed:
+    return Items(node.sequence, node.length, node.spec, node.label)
 
 
 @runs_as(sources.Generator)

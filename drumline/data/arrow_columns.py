@@ -1,0 +1,99 @@
+"""Columns of Arrow tables as numpy columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from drumline.data.ragged import RaggedArray
+from drumline.data.spec import STRING
+
+
+def arrow_columns(table: Any) -> dict[str, Any]:
+    """The columns of a table by name, without a copy where Arrow holds one run of numbers.
+
+    Args:
+        table: a ``pyarrow.Table``, or anything that exports itself by ``__arrow_c_stream__``
+            (https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html): data
+            frames of pandas and Polars, DuckDB relations, record batch readers.
+
+    Raises:
+        TypeError: it is no table, or a column has a type that no dataset column has.
+        ValueError: a column has nulls, or there are no columns.
+    """
+    if not isinstance(table, pa.Table):
+        if not hasattr(table, "__arrow_c_stream__"):
+            raise TypeError(
+                f"from_arrow takes a pyarrow.Table or an object with __arrow_c_stream__ (a data "
+                f"frame of pandas 2.2 or Polars), got {type(table).__name__}"
+            )
+        table = pa.table(table)
+    if not table.num_columns:
+        raise ValueError("from_arrow: the table has no columns")
+    repeated = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"from_arrow: several columns are called {', '.join(repeated)}")
+    return {name: _column(table[name], name) for name in table.column_names}
+
+
+def _column(column: pa.ChunkedArray, path: str) -> Any:
+    chunks = column.chunks or [pa.array([], column.type)]
+    joined = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+    return _values(joined, path)
+
+
+def _values(array: pa.Array, path: str) -> Any:
+    if array.null_count:
+        raise ValueError(
+            f"from_arrow: column {path!r} has {array.null_count} nulls, and a dataset has none: "
+            "drop those rows (table.drop_null()) or fill them (pyarrow.compute.fill_null)"
+        )
+    if isinstance(array, pa.ExtensionArray):
+        return _extension(array, path)
+    kind = array.type
+    if kinds.is_boolean(kind) or kinds.is_integer(kind) or kinds.is_floating(kind):
+        return array.to_numpy(zero_copy_only=False)
+    if kinds.is_dictionary(kind):
+        return _values(array.dictionary_decode(), path)
+    if _is_text(kind):
+        return _bytes(array)
+    if kinds.is_fixed_size_list(kind):
+        inner = _values(array.flatten(), path)
+        return inner.reshape(len(array), kind.list_size, *inner.shape[1:])
+    if kinds.is_list(kind) or kinds.is_large_list(kind):
+        splits = array.offsets.to_numpy().astype(np.int64)
+        return RaggedArray(_values(array.flatten(), path), splits - splits[0])
+    if kinds.is_struct(kind):
+        parts = zip(kind, array.flatten(), strict=True)
+        return {field.name: _values(part, f"{path}.{field.name}") for field, part in parts}
+    raise TypeError(
+        f"from_arrow: column {path!r} has type {kind}; a dataset column holds numbers, bools, "
+        "strings or lists of these: cast it (a timestamp to int64, a decimal to float64) or "
+        "leave it out"
+    )
+
+
+def _extension(array: pa.ExtensionArray, path: str) -> Any:
+    if isinstance(array, pa.FixedShapeTensorArray):
+        return array.to_numpy_ndarray()
+    return _values(array.storage, path)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return (
+        kinds.is_string(kind)
+        or kinds.is_large_string(kind)
+        or kinds.is_binary(kind)
+        or kinds.is_large_binary(kind)
+        or kinds.is_fixed_size_binary(kind)
+        or kind in (pa.string_view(), pa.binary_view())
+    )
+
+
+def _bytes(array: pa.Array) -> np.ndarray:
+    column = np.empty(len(array), STRING)
+    column[:] = array.cast(pa.large_binary()).to_pylist()
+    return column
