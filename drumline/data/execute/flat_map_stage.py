@@ -13,6 +13,7 @@ from drumline.data.spec import ElementSpec
 
 _PATIENCE = 0.002
 _LARGE = 1 << 16
+_MANY = 512
 
 
 class FlatMapStage(Stage):
@@ -44,7 +45,7 @@ class FlatMapStage(Stage):
                 rows += part.n
             if part.error is not None:
                 return self._joined(parts, part.error)
-            if _nbytes(part) > _LARGE or time.perf_counter() > deadline:
+            if part.n >= _MANY or _nbytes(part) > _LARGE or time.perf_counter() > deadline:
                 break
         return self._joined(parts, None) if parts else None
 
