@@ -164,3 +164,19 @@ def test_a_number_that_was_given_stays() -> None:
     assert not run.stages["prefetch"].automatic_room
     with pytest.raises(NotImplementedError):
         run.root.resize(3)
+
+
+def test_waiting_for_a_processor_asks_for_no_workers() -> None:
+    run = Running(Dataset.range(10).map(python, num_parallel_calls=AUTOTUNE).batch(2), Budget(8))
+    stage = run.stages["map"]
+    assert stage.pool is not None
+    stage.pool.width = 1
+    computing = {"work_seconds": 1.0, "work_cpu_seconds": 0.2, "work_delay_seconds": 0.8}
+    busy = {
+        "batch": {"elements": 50, "seconds": 0.1, "calls": 50},
+        "map": {"seconds": 0.85, "tasks": 100, **computing},
+    }
+    run.window(**busy)
+    run.window(**busy)
+    # 0.2 s of work for the consumer's 0.15 s: two workers.
+    assert stage.pool.width == 2

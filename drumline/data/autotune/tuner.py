@@ -115,7 +115,8 @@ def _workers(stages: Sequence[Placed], changes: Sequence[Counts]) -> Iterator[Sa
         stage = item.stage
         if not stage.workers:
             continue
-        cpu = change.work_cpu_seconds if stage.workers_may_wait else change.work_seconds
+        work = max(change.work_cpu_seconds, change.work_seconds - change.work_delay_seconds)
+        cpu = change.work_cpu_seconds if stage.workers_may_wait else work
         nbytes = 2 * change.nbytes // max(1, change.tasks)
         most = stage.pool.most if stage.pool is not None and stage.pool.automatic else 1
-        yield Sample(id(stage.meter), change.work_seconds, cpu, stage.workers, most, nbytes)
+        yield Sample(id(stage.meter), work, cpu, stage.workers, most, nbytes)

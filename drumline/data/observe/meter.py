@@ -12,6 +12,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from drumline.data.observe.run_delay import run_delay
+
 Clock = Callable[[], float]
 
 BUCKETS = tuple(2.0**exponent for exponent in range(-20, 7))
@@ -32,6 +34,7 @@ class Counts:
             in it and in the stages it pulls from.
         work_seconds: in tasks that other threads or processes did for the stage, summed over them.
         work_cpu_seconds: processor time of these tasks.
+        work_delay_seconds: for how long these threads waited for a processor.
         tasks: how many they were.
         queue_fill: sum over calls of how full the queue was, 0 to 1.
         queue_empty: how many calls found it empty.
@@ -44,6 +47,7 @@ class Counts:
     outer_cpu_seconds: float = 0.0
     work_seconds: float = 0.0
     work_cpu_seconds: float = 0.0
+    work_delay_seconds: float = 0.0
     tasks: int = 0
     queue_fill: float = 0.0
     queue_empty: int = 0
@@ -145,7 +149,7 @@ class Meter:
 
     def task(self, work: Callable[..., Any], *args: Any) -> Any:
         """``work(*args)``, done for the stage by another thread, measured."""
-        started, cpu = self._clock(), time.thread_time() + _frames.charged
+        started, cpu, delay = self._clock(), time.thread_time() + _frames.charged, run_delay()
         try:
             return work(*args)
         finally:
@@ -154,6 +158,7 @@ class Meter:
             with self._lock:
                 self.counts.work_seconds += elapsed
                 self.counts.work_cpu_seconds += spent
+                self.counts.work_delay_seconds += run_delay() - delay
                 self.counts.tasks += 1
             self._note(started, elapsed, 0)
 
