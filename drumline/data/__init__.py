@@ -4,6 +4,7 @@ from drumline.data import experimental
 from drumline.data.cardinality import INFINITE as INFINITE_CARDINALITY
 from drumline.data.cardinality import UNKNOWN as UNKNOWN_CARDINALITY
 from drumline.data.dataset import Dataset
+from drumline.data.dataset_spec import DatasetSpec
 from drumline.data.iterator import DatasetIterator
 from drumline.data.methods.arguments import AUTOTUNE
 from drumline.data.options import AutotuneOptions, OptimizationOptions, Options, ThreadingOptions
@@ -19,6 +20,7 @@ __all__ = [
     "AutotuneOptions",
     "Dataset",
     "DatasetIterator",
+    "DatasetSpec",
     "FixedLengthRecordDataset",
     "OptimizationOptions",
     "Options",

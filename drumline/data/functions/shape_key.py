@@ -58,7 +58,7 @@ class ShapeFunction:
         return Block([values[which.reshape(-1)]], block.n, block.error)
 
     def _value(self, block: Block, row: int) -> np.ndarray:
-        columns = [column[row : row + 1] for column in block.columns]
+        columns: list[Any] = [column[row : row + 1] for column in block.columns]
         (element,) = self._split(columns)
         shapes = tuple(
             tuple(column.row_lengths()) if isinstance(column, RaggedArray) else column.shape[1:]

@@ -74,12 +74,11 @@ class Bucketing(Nesting):
                 shapes = self._up_to_boundary(padded_shapes, boundaries, int(bucket))
             return elements.padded_batch(size, shapes, padding_values, drop_remainder)
 
-        others = range(len(boundaries)) if pad_to_bucket_boundary else ()
         return self._grouped(
             _Bucket(element_length_func, boundaries),
             _Titled(batch, f"batches below {boundaries}"),
             WindowSize(_Titled(lambda bucket: sizes[int(bucket)], str(sizes))),
-            others,
+            range(len(sizes)),
             name,
         )
 
