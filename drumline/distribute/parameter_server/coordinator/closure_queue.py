@@ -13,6 +13,8 @@ from drumline.distribute.parameter_server.coordinator.gates import Gate
 MOST_CLOSURES = 256 * 1024
 """How many closures wait at most, as in TensorFlow; scheduling more waits."""
 
+_ALL = 1 << 30
+
 _FAILED = "Another scheduled function had failed before. Schedule it again."
 _STOPPED = "The coordinator was closed."
 
@@ -47,7 +49,9 @@ class ClosureQueue:
         self._running: set[Closure] = set()
         self._error: BaseException | None = None
         self._stopped = False
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._idle = threading.Condition(self._lock)
         self.completed = 0
         self.repeated = 0
 
@@ -66,7 +70,7 @@ class ClosureQueue:
             if self._stopped:
                 raise RuntimeError(f"{_STOPPED} Nothing more can be scheduled.")
             self._waiting.append(closure)
-            self._changed.notify()
+            self._changed.notify(_ALL if self._gate.depends_on_others else 1)
 
     def take(
         self, most: int, timeout_seconds: float | None = None, worker: int = 0
@@ -87,11 +91,13 @@ class ClosureQueue:
                 self._changed.wait(left)
             if self._stopped:
                 return []
+            was_full = len(self._waiting) >= self._most
             taken = [self._waiting.popleft() for _ in range(min(most, self._may_start(worker)))]
             self._gate.started(worker, taken)
             self._running.update(taken)
             self._flushing = max(0, self._flushing - len(taken))
-            self._changed.notify_all()
+            if was_full or self._gate.depends_on_others:
+                self._changed.notify_all()
             return taken
 
     def finished(self, closure: Closure) -> None:
@@ -100,7 +106,9 @@ class ClosureQueue:
             self._running.discard(closure)
             self._gate.ended(closure)
             self.completed += 1
-            self._changed.notify_all()
+            if self._gate.depends_on_others:
+                self._changed.notify_all()
+            self._notify_if_idle()
 
     def failed(self, closure: Closure, error: BaseException) -> None:
         """Note that a closure has failed, and cancel those that wait."""
@@ -121,6 +129,7 @@ class ClosureQueue:
             self._flushing = 0
             abandoned = self._gate.cancelled(list(self._running), failed)
             self._changed.notify_all()
+            self._notify_if_idle()
         for each in cancelled:
             each.result.cancel(_FAILED)
         if abandoned is not None and self._abandon is not None:
@@ -136,6 +145,7 @@ class ClosureQueue:
             if error is None:
                 self._waiting.extendleft(reversed(closures))
             self._changed.notify_all()
+            self._notify_if_idle()
         if error is not None:
             self._fail(error, closures)
             for each in closures:
@@ -167,7 +177,7 @@ class ClosureQueue:
         with self._changed:
             self._flush()
             while self._waiting or self._running:
-                self._changed.wait()
+                self._idle.wait()
             self._raise_error()
 
     def stop(self) -> None:
@@ -182,6 +192,7 @@ class ClosureQueue:
                     f"{_STOPPED} {len(cancelled)} scheduled function(s) had not ended."
                 )
             self._changed.notify_all()
+            self._notify_if_idle()
         for each in cancelled:
             each.result.cancel(_STOPPED)
 
@@ -203,11 +214,16 @@ class ClosureQueue:
     def _may_start(self, worker: int) -> int:
         return self._gate.most(worker, len(self._waiting), len(self._running), self._flushing > 0)
 
+    def _notify_if_idle(self) -> None:
+        """Wake who waits for the end, and not at every closure: that would cost more than it."""
+        if not self._running:
+            self._idle.notify_all()
+
     def _raise_error(self) -> None:
         if self._error is None:
             return
         while self._running:
-            self._changed.wait()
+            self._idle.wait()
         error, self._error = self._error, None
         if error is not None:
             raise error

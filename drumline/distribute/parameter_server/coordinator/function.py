@@ -47,10 +47,11 @@ class ScheduledFunctions:
     def __init__(self, tracing: Tracing) -> None:
         self._tracing = tracing
         self._functions: OrderedDict[Hashable, ScheduledFunction] = OrderedDict()
+        self._last: tuple[tuple[Any, ...], Arguments] | None = None
 
     def call(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
         """The function, traced if it can be now, and its arguments."""
-        arguments = opened(args, kwargs)
+        arguments = self._opened(args, kwargs)
         key = (recognized(fn) or fn, arguments.form)
         function = self._functions.get(key)
         if function is None:
@@ -60,6 +61,15 @@ class ScheduledFunctions:
                 self._functions.popitem(last=False)
         self._functions.move_to_end(key)
         return Call(function, arguments.arrays, _numbers(arguments.iterators))
+
+    def _opened(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
+        """A call's arguments taken apart; a loop calls with the same iterators again and again."""
+        if kwargs or not all(isinstance(each, PerWorkerIterator) for each in args):
+            return opened(args, kwargs)
+        last = self._last
+        if last is None or list(map(id, last[0])) != list(map(id, args)):
+            last = self._last = (tuple(args), opened(args, kwargs))
+        return last[1]
 
 
 class ScheduledFunction:

@@ -10,7 +10,13 @@ if TYPE_CHECKING:
 
 
 class Gate:
-    """Lets closures start as soon as a worker has room."""
+    """Lets closures start as soon as a worker has room.
+
+    Attributes:
+        depends_on_others: whether a closure that starts or ends lets others start.
+    """
+
+    depends_on_others = False
 
     def most(self, worker: int, waiting: int, running: int, flushing: bool) -> int:
         """How many closures a worker may start.
@@ -59,6 +65,8 @@ class Staleness(Gate):
         most_missed: updates.
     """
 
+    depends_on_others = True
+
     def __init__(self, most_missed: int) -> None:
         self._most = most_missed
         self._missed: dict[Closure, int] = {}
@@ -90,6 +98,8 @@ class Rounds(Gate):
     Args:
         size: how many closures a round has.
     """
+
+    depends_on_others = True
 
     def __init__(self, size: int) -> None:
         self._size = size

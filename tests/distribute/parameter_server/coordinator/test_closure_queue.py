@@ -1,5 +1,6 @@
 """Closures are each given out, finished, given back or cancelled, and none is lost."""
 
+import contextlib
 import threading
 
 import pytest
@@ -221,3 +222,62 @@ def test_a_closed_queue_says_so_to_all_who_wait():
     queue.wait()
     with pytest.raises(RuntimeError, match="Nothing more can be scheduled"):
         queue.put(made[0])
+
+
+def woken_by(action):
+    """Whether a thread that waits for the end, or for the error before it, is woken by `action`."""
+    queue, made = filled(2)
+    queue.take(2)
+    ended = threading.Event()
+
+    def wait():
+        with contextlib.suppress(RuntimeError):
+            queue.wait()
+        ended.set()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    queue.finished(made[0])
+    assert not ended.wait(0.05)
+    action(queue, made[1])
+    return ended.wait(60)
+
+
+def test_whoever_waits_is_woken_by_the_last_closure_however_it_ends():
+    assert woken_by(lambda queue, last: queue.finished(last))
+    assert woken_by(lambda queue, last: queue.failed(last, RuntimeError("failed")))
+    assert woken_by(lambda queue, last: queue.stop())
+
+    def lost_after_an_error(queue, last):
+        queue.fail(RuntimeError("failed"))
+        queue.give_back([last])
+
+    assert woken_by(lost_after_an_error)
+
+
+def test_whoever_waits_for_room_is_woken_when_some_is_taken():
+    queue = ClosureQueue(most=2)
+    first, second, third = closures(3)
+    queue.put(first)
+    queue.put(second)
+    thread = threading.Thread(target=queue.put, args=(third,), daemon=True)
+    thread.start()
+    assert queue.take(1) == [first]
+    thread.join(60)
+    assert queue.take(2, 60.0) == [second, third]
+
+
+def test_the_end_of_a_closure_lets_the_next_start_where_it_has_to_wait():
+    queue = ClosureQueue(gate=Staleness(0))
+    first, second = closures(2)
+    queue.put(first)
+    queue.put(second)
+    queue.take(2)
+    taken = []
+    thread = threading.Thread(target=lambda: taken.extend(queue.take(1)), daemon=True)
+    thread.start()
+    thread.join(0.05)
+    assert not taken
+    queue.finished(first)
+    thread.join(60)
+    assert taken == [second]
