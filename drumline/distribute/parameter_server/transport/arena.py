@@ -10,10 +10,13 @@ the array: this side sets it when it sends, and the other clears it when the arr
 
 from __future__ import annotations
 
+import bisect
+import collections
 import dataclasses
 import fcntl
 import math
 import mmap
+import operator
 import os
 import secrets
 import threading
@@ -40,6 +43,8 @@ SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 _PAGE = 4096
 _LARGEST_SHARE = 4
 _IDLE_SECONDS = 10.0
+_LOOKED_AT = 4
+_start = operator.attrgetter("start")
 
 
 @dataclasses.dataclass(slots=True)
@@ -87,6 +92,7 @@ class Arena:
         self._address = address_of(np.frombuffer(self._memory, np.uint8))
         self._lock = threading.Lock()
         self._slots: list[_Slot] = []
+        self._by_length: dict[int, collections.deque[_Slot]] = {}
         self._numbers = list(reversed(range(MOST_SLOTS)))
         self._closed = False
 
@@ -134,6 +140,7 @@ class Arena:
                 self._closed = True
                 os.close(self.descriptor)
                 self._slots.clear()
+                self._by_length.clear()
 
     @property
     def held_bytes(self) -> int:
@@ -149,18 +156,18 @@ class Arena:
         offset = address_of(array) - self._address
         if not 0 <= offset < self.nbytes or offset % 64 or not array.flags.c_contiguous:
             return None
-        for slot in self._slots:
-            if slot.start <= offset < slot.stop and not self._memory[_flag(slot.number)]:
-                self._memory[_flag(slot.number)] = 1
-                return slot.number, offset
-        return None
+        before = bisect.bisect_right(self._slots, offset, key=_start)
+        slot = self._slots[before - 1] if before else None
+        if slot is None or offset >= slot.stop or self._memory[_flag(slot.number)]:
+            return None
+        self._memory[_flag(slot.number)] = 1
+        return slot.number, offset
 
     def _take(self, nbytes: int) -> _Slot | None:
         if not 0 < nbytes <= self.nbytes // _LARGEST_SHARE:
             return None
         length = _rounded(nbytes)
-        fitting = [s for s in self._free() if length <= s.length <= 2 * length]
-        slot = min(fitting, key=lambda s: s.length, default=None) or self._new(length)
+        slot = self._free_of(length) or self._fitting(length) or self._new(length)
         if slot is None:
             self._drop(self._free())
             slot = self._new(length)
@@ -168,6 +175,20 @@ class Arena:
             slot.used_at = time.monotonic()
             slot.local = None
         return slot
+
+    def _free_of(self, length: int) -> _Slot | None:
+        """A slot of that length, of the first few: those that were taken longest ago."""
+        slots = self._by_length.get(length, collections.deque())
+        for _ in range(min(len(slots), _LOOKED_AT)):
+            slot = slots[0]
+            slots.rotate(-1)
+            if self._is_free(slot):
+                return slot
+        return None
+
+    def _fitting(self, length: int) -> _Slot | None:
+        fitting = [s for s in self._free() if length <= s.length <= 2 * length]
+        return min(fitting, key=lambda s: s.length, default=None)
 
     def _free(self) -> list[_Slot]:
         return [slot for slot in self._slots if self._is_free(slot)]
@@ -185,8 +206,8 @@ class Arena:
         except OSError:  # memory is short: the array goes by the network
             return None
         slot = _Slot(self._numbers.pop(), start, length)
-        self._slots.append(slot)
-        self._slots.sort(key=lambda each: each.start)
+        bisect.insort(self._slots, slot, key=_start)
+        self._by_length.setdefault(length, collections.deque()).append(slot)
         return slot
 
     def _gaps(self) -> Iterator[tuple[int, int]]:
@@ -199,6 +220,7 @@ class Arena:
     def _drop(self, slots: Any) -> None:
         for slot in list(slots):
             self._slots.remove(slot)
+            self._by_length[slot.length].remove(slot)
             self._numbers.append(slot.number)
             self._memory.madvise(mmap.MADV_REMOVE, slot.start, slot.length)
 
