@@ -121,10 +121,13 @@ class TransportServer:
         if wishes.get("stream") == "requests":
             self._new_lane(stream, wishes, peer).serve()
         elif wishes.get("stream") == "heartbeats":
+            number = wishes.get("lane", 0)
+            if not isinstance(number, int):
+                raise ProtocolError("a client's heartbeats are for no lane")
             tell(stream, {"seconds": self._heartbeat_seconds})
             while stream.read() is not None:
                 # The lane may have come after this stream.
-                if beating := self._lanes.get(wishes.get("lane", 0)):
+                if beating := self._lanes.get(number):
                     beating.heard()
                 with stream.lock:
                     stream.write(b"+")
