@@ -17,9 +17,11 @@ from drumline.data.methods.files import FindingFiles
 from drumline.data.methods.functions import Functions
 from drumline.data.methods.importing import Importing
 from drumline.data.methods.keeping import Keeping
+from drumline.data.methods.numbering import Numbering
 from drumline.data.methods.observing import Observing
 from drumline.data.methods.ordering import Ordering
 from drumline.data.methods.padding import Padding
+from drumline.data.methods.recurring import Recurring
 from drumline.data.options import Options
 from drumline.data.plan import batching
 from drumline.data.plan.node import Node
@@ -32,6 +34,8 @@ class Dataset(
     Choosing,
     Functions,
     Padding,
+    Recurring,
+    Numbering,
     Batches,
     Ordering,
     Combining,

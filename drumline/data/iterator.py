@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
+from drumline.data.execute.block import Block
 from drumline.data.execute.elements import splitter
 from drumline.data.execute.ramp import Ramp
 from drumline.data.execute.stage import Stage, State
@@ -134,6 +135,27 @@ class DatasetIterator(Generic[T]):
         self._stage.restore(state["at"])
         self._stage.advance(state["used"])
         self._before = self._stage.state()
+
+    def blocks(self, granule: int) -> Iterator[Block]:
+        """The rest of the elements in blocks, for who needs no single ones.
+
+        Args:
+            granule: how many elements it takes at once at the least cost; no more are read ahead of
+                the one that fails.
+
+        Raises:
+            Exception: what making an element raised, after the block before it.
+        """
+        while True:
+            wanted = max(granule, self._stage.granule)
+            limit = self._ramp.start(wanted) if self._stage.eager else granule
+            block = self._stage.next(limit)
+            self._ramp.stop()
+            if block is None:
+                return
+            yield block
+            if block.error is not None:
+                raise block.error
 
     def close(self) -> None:
         """Stops the threads behind the iterator; it yields nothing more."""

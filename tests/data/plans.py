@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,12 @@ def python_map(a: Any, b: Any) -> Any:
     return np.asarray(a) + np.float32(1), np.int64(int(b) + 1)
 
 
+def python_scan(s: Any, e: Any) -> Any:
+    return np.int64(int(s) + int(e[1]) % 7), (np.asarray(e[0]), np.int64(int(e[1]) + int(s)))
+
+
 small = st.integers(0, 9)
+small1 = st.integers(1, 5)
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("map")),
@@ -44,6 +50,12 @@ steps = st.lists(
         st.tuples(st.just("shard"), st.integers(1, 5), st.integers(0, 4)),
         st.tuples(st.just("prefetch"), st.integers(1, 5)),
         st.tuples(st.just("cache")),
+        st.tuples(st.just("take_while"), st.integers(1, 64)),
+        st.tuples(st.just("python_scan")),
+        st.tuples(st.just("padded_unbatch"), st.integers(1, 7)),
+        st.tuples(st.just("ragged_unbatch"), st.integers(1, 7)),
+        st.tuples(st.just("rebatch"), st.integers(1, 7), st.lists(small1, min_size=1, max_size=3)),
+        st.tuples(st.just("ignore_errors")),
         st.tuples(st.just("shuffle"), st.integers(1, 60), st.integers(0, 3)),
     ),
     max_size=5,
@@ -73,6 +85,18 @@ def apply_step(ds: Dataset, step: Step) -> Dataset:
             return ds.shard(n, index % n)
         case ("cache",):
             return ds.cache()
+        case ("take_while", k):
+            return ds.take_while(lambda a, b: b % 64 < k)
+        case ("python_scan",):
+            return ds.scan(np.int64(1), python_scan)
+        case ("padded_unbatch", n):
+            return ds.padded_batch(n).unbatch()
+        case ("ragged_unbatch", n):
+            return ds.ragged_batch(n).unbatch()
+        case ("rebatch", n, sizes):
+            return ds.batch(n).rebatch(sizes).unbatch()
+        case ("ignore_errors",):
+            return ds.ignore_errors()
         case ("shuffle", n, seed):
             return ds.shuffle(n, seed=seed)
         case (name, n):
@@ -100,6 +124,11 @@ def apply_to_list(items: list[Any], step: Step) -> list[Any]:
             return items[index % n :: n]
         case ("take", n):
             return items[:n]
+        case ("take_while", k):
+            return list(itertools.takewhile(lambda e: e[1] % 64 < k, items))
+        case ("python_scan",):
+            sums = itertools.accumulate((int(b) % 7 for _, b in items), initial=1)
+            return [(a, np.int64(int(b) + s)) for (a, b), s in zip(items, sums, strict=False)]
         case ("skip", n):
             return items[n:]
         case ("repeat", n):

@@ -6,6 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plans import apply_to_list, base_list, bits, build, lengths, options, steps
 
+BY_POSITION = (
+    "take",
+    "skip",
+    "shard",
+    "zip",
+    "enumerate",
+    "batch_unbatch",
+    "take_while",
+    "python_scan",
+)
+
 
 @given(lengths, steps)
 def test_like_lists(n, plan):
@@ -13,9 +24,7 @@ def test_like_lists(n, plan):
     for step in plan:
         expected = apply_to_list(expected, step)
     shuffled = any(step[0] == "shuffle" for step in plan)
-    if shuffled and any(
-        step[0] in ("take", "skip", "shard", "zip", "enumerate", "batch_unbatch") for step in plan
-    ):
+    if shuffled and any(step[0] in BY_POSITION for step in plan):
         return
     found, wanted = bits(list(build(n, plan))), bits(expected)
     if shuffled:

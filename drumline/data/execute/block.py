@@ -13,8 +13,9 @@ class Block:
     """``n`` elements as one array per leaf, each with a leading axis of length ``n``.
 
     All elements of a block have the same shapes, or a column is a ``RaggedArray`` for stages that
-    take those; a stage whose elements vary in shape emits a new block where the shape changes. ``error`` is raised after the ``n`` elements were delivered: it
-    stands for one further element which could not be made.
+    take those; a stage whose elements vary in shape emits a new block where the shape changes.
+    ``error`` is raised after the ``n`` elements were delivered: it stands for one further element
+    which could not be made.
     """
 
     __slots__ = ("columns", "error", "n")

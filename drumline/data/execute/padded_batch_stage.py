@@ -37,9 +37,9 @@ class PaddedBatchStage(StackStage):
     def _too_long(self, leaf: int, longest: tuple[int, ...], rows: int) -> ValueError:
         first = self._position - rows
         return ValueError(
-            f"padded_batch({self.size}): leaf {leaf} of elements {first} to {self._position - 1} is "
-            f"up to {longest} long, more than its padded shape {self.shapes[leaf]}; cut it in a "
-            "map before, or give None for dimensions that may be of any length"
+            f"padded_batch({self.size}): leaf {leaf} of elements {first} to {self._position - 1} "
+            f"is up to {longest} long, more than its padded shape {self.shapes[leaf]}; cut it "
+            "in a map before, or give None for dimensions that may be of any length"
         )
 
     def describe(self) -> str:

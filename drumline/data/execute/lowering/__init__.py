@@ -2,6 +2,7 @@
 
 from drumline.data.execute.lowering import (
     batches,
+    checking,
     choosing,
     combining,
     files,
@@ -13,6 +14,17 @@ from drumline.data.execute.lowering import (
 )
 from drumline.data.execute.lowering.lower import Lowering, fill
 
-RULES = (batches, choosing, combining, files, functions, keeping, nesting, ordering, sources)
+RULES = (
+    batches,
+    checking,
+    choosing,
+    combining,
+    files,
+    functions,
+    keeping,
+    nesting,
+    ordering,
+    sources,
+)
 
 __all__ = ["RULES", "Lowering", "fill"]

@@ -1,0 +1,171 @@
+"""From a user's function of a state and an element to something that runs on blocks."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from drumline.data.dataset_spec import has_datasets
+from drumline.data.execute.block import Block
+from drumline.data.functions.call import Position
+from drumline.data.functions.compiled_recurrence import CompiledRecurrence, compiled_program
+from drumline.data.functions.notes import at_element
+from drumline.data.functions.purity import random_states_kept
+from drumline.data.functions.python_recurrence import PythonRecurrence
+from drumline.data.functions.trace import NotTraceable, trace
+from drumline.data.functions.user_function import UserFunction
+from drumline.data.leaves import is_array_literal
+from drumline.data.ragged_spec import has_ragged
+from drumline.data.rows import spec_of_leaf
+from drumline.data.spec import ElementSpec
+from drumline.data.structure import flatten, tuple_of
+
+
+class Recurrence(Protocol):
+    """A function that carries a state from element to element.
+
+    Attributes:
+        state: the leaves of the state after the elements so far.
+    """
+
+    state: list[np.ndarray]
+
+    @property
+    def block_length(self) -> int:
+        """The number of elements for which a call costs the least per element."""
+
+    def limit(self, wanted: int) -> int:
+        """How many elements to pass at once when ``wanted`` are asked for."""
+
+    def __call__(self, block: Block, position: Position) -> Block:
+        """The results for the rows of ``block``: all, or those before the first that failed."""
+
+    def describe(self) -> str:
+        """How it runs, for ``explain()``."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BuiltRecurrence:
+    """A function of a state and an element, ready to run.
+
+    Attributes:
+        state: the spec of the state; ``None`` in a shape where it varies.
+        spec: of the results, beside the new state; without leaves for ``reduce``.
+        start: makes it anew, with the initial state.
+        is_python: whether it runs as Python.
+    """
+
+    state: ElementSpec
+    spec: ElementSpec
+    start: Callable[[], Recurrence]
+    is_python: bool
+
+
+def build_recurrence(
+    function: Callable[..., Any],
+    operation: str,
+    initial: Sequence[np.ndarray],
+    state: ElementSpec,
+    source: ElementSpec,
+    first_element: Callable[[], Any],
+) -> BuiltRecurrence:
+    """Traces ``function(state, element)``, or arranges for it to run as Python.
+
+    Args:
+        function: the user's; for ``scan`` it returns the new state and a result, for ``reduce`` the
+            new state.
+        operation: ``"scan"`` or ``"reduce"``.
+        initial: the leaves of the initial state.
+        state: their spec.
+        source: the spec of the elements.
+        first_element: returns one, in case the function cannot be traced.
+
+    Raises:
+        TypeError: the new state has another structure or other dtypes than the initial one.
+        Exception: what the function itself raises on the first element.
+    """
+    user = UserFunction(function, operation)
+    both = ElementSpec(
+        tuple_of([state.structure, source.structure]), (*state.leaves, *source.leaves)
+    )
+    try:
+        _check_traceable(both, state)
+        traced = trace(user, both)
+        after, spec = _parted(traced.spec, state, user)
+        if after != state:
+            raise NotTraceable("the shape of its state changes", traced.spec)
+        program = compiled_program(user, traced, state, source)
+        return BuiltRecurrence(
+            state, spec, lambda: CompiledRecurrence(program, list(initial)), is_python=False
+        )
+    except NotTraceable as reason:
+        result = _example(user, state, initial, first_element())
+        after, spec = _parted(result, state, user)
+        merged = state.with_leaves(
+            [a.merged(b) or a for a, b in zip(state.leaves, after.leaves, strict=True)]
+        )
+        why = str(reason)
+        return BuiltRecurrence(
+            merged,
+            spec,
+            lambda: PythonRecurrence(user, source, merged, spec, list(initial), why),
+            is_python=True,
+        )
+
+
+def _check_traceable(both: ElementSpec, state: ElementSpec) -> None:
+    if has_datasets(both) or has_ragged(both):
+        raise NotTraceable("it takes a dataset or a ragged array")
+    if not all(leaf.is_static for leaf in both.leaves):
+        raise NotTraceable("elements vary in shape")
+    if any(leaf.is_string for leaf in state.leaves):
+        raise NotTraceable("its state holds strings")
+
+
+def _example(
+    user: UserFunction, state: ElementSpec, initial: Sequence[np.ndarray], element: Any
+) -> ElementSpec:
+    before = state.structure.unflatten([leaf[()] for leaf in initial])
+    with random_states_kept():
+        try:
+            leaves, structure = flatten(user((before, element)), is_array_literal)
+        except Exception as error:
+            at_element(error, 0, user.where)
+            raise
+    return ElementSpec(structure, tuple(spec_of_leaf(leaf, False) for leaf in leaves))
+
+
+def _parted(
+    result: ElementSpec, state: ElementSpec, user: UserFunction
+) -> tuple[ElementSpec, ElementSpec]:
+    """The specs of the new state and of what comes beside it.
+
+    Raises:
+        TypeError: there are no such parts, or the state's dtypes differ.
+    """
+    structure, count = result.structure, state.structure.num_leaves
+    nothing = ElementSpec(tuple_of([]), ())
+    if user.operation == "reduce":
+        after, rest = result, nothing
+    elif structure.kind == "tuple" and len(structure.children) == 2:
+        first, second = structure.children
+        split = first.num_leaves
+        after = ElementSpec(first, result.leaves[:split])
+        rest = ElementSpec(second, result.leaves[split:])
+    else:
+        raise TypeError(f"{user.where} must return (new state, result), it returns {structure}")
+    if after.structure != state.structure or len(after.leaves) != count:
+        raise TypeError(
+            f"{user.where} returns a state of structure {after.structure}, the initial state has "
+            f"{state.structure}"
+        )
+    for i, (new, old) in enumerate(zip(after.leaves, state.leaves, strict=True)):
+        if new.dtype != old.dtype or len(new.shape) != len(old.shape):
+            raise TypeError(
+                f"{user.where} makes leaf {i} of the state {new}, the initial state has {old}; give "
+                f"an initial state of that type, such as np.{new.dtype}(...)"
+            )
+    return after, rest

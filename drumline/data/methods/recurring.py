@@ -1,0 +1,97 @@
+"""Methods with a state that goes from element to element."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+
+from drumline.data.cardinality import INFINITE
+from drumline.data.epochs import first_element
+from drumline.data.functions.recurrence import BuiltRecurrence, build_recurrence
+from drumline.data.functions.user_function import UserFunction
+from drumline.data.leaves import as_array, is_array_literal
+from drumline.data.methods.checking import Checking
+from drumline.data.plan import recurring
+from drumline.data.spec import ElementSpec, TensorSpec
+from drumline.data.structure import flatten
+
+
+class Recurring(Checking):
+    """``scan`` and ``reduce``."""
+
+    def scan(
+        self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None
+    ) -> Self:
+        """Applies a function of a state and each element, which returns a new state and a result.
+
+        The function is compiled as a loop over blocks of elements where it can be traced; else it
+        runs as Python, and ``explain()`` says why. The state is part of ``iterator.state()``.
+
+        Args:
+            initial_state: a nested structure of arrays.
+            scan_func: ``scan_func(state, element)`` returns ``(new_state, result)``; the new state
+                has the structure and the dtypes of the initial one.
+            name: shown by ``explain()``.
+
+        Raises:
+            TypeError: the new state has others.
+        """
+        initial, state, built = self._recurrence(initial_state, scan_func, "scan")
+        label = UserFunction(scan_func, "scan").name
+        texts = [f"{leaf.dtype}{leaf.tolist()}" for leaf in initial]
+        digest = hashlib.sha256(f"{state.structure}{texts}".encode()).hexdigest()[:8]
+        return self._with(recurring.Scan((self._plan,), built, label, digest), name)
+
+    def reduce(
+        self, initial_state: Any, reduce_func: Callable[..., Any], name: str | None = None
+    ) -> Any:
+        """The state after all elements, which ``reduce_func`` takes one after the other.
+
+        Args:
+            initial_state: a nested structure of arrays.
+            reduce_func: ``reduce_func(state, element)`` returns the new state, of the structure and
+                the dtypes of the initial one; compiled as ``scan``'s is.
+            name: accepted as in ``tf.data``.
+
+        Returns:
+            The state, with numpy leaves.
+
+        Raises:
+            TypeError: the new state has another structure or other dtypes.
+            ValueError: the dataset never ends.
+        """
+        if self._plan.cardinality == INFINITE:
+            raise ValueError("reduce never ends over an infinite dataset; take(n) of it first")
+        _, state, built = self._recurrence(initial_state, reduce_func, "reduce")
+        run = built.start()
+        iterator = iter(self)
+        position = 0
+        try:
+            for block in iterator.blocks(run.block_length):
+                start = position
+                done = run(block, lambda row, start=start: start + row)
+                position += block.n
+                if done.error is not None:
+                    raise done.error
+        finally:
+            iterator.close()
+        return state.structure.unflatten([leaf[()] for leaf in run.state])
+
+    def _recurrence(
+        self, initial_state: Any, function: Callable[..., Any], operation: str
+    ) -> tuple[list[np.ndarray], ElementSpec, BuiltRecurrence]:
+        leaves, structure = flatten(initial_state, is_array_literal)
+        if not leaves:
+            raise ValueError(
+                f"{operation}: initial_state {initial_state!r:.60} has no arrays in it"
+            )
+        initial = [np.array(as_array(leaf)) for leaf in leaves]
+        state = ElementSpec(structure, tuple(TensorSpec(x.shape, x.dtype) for x in initial))
+        plan = self._plan
+        built = build_recurrence(
+            function, operation, initial, state, plan.spec, lambda: first_element(plan)
+        )
+        return initial, state, built
