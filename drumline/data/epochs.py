@@ -42,8 +42,6 @@ class Epochs:
                 f"with {self.optimized.name}"
             )
         self._tunes = self.runtime.tuned and any(_left_open(node) for node in plan.walk())
-        if self._tunes and self.runtime.observation is None:
-            self.runtime.observation = Observation()
 
     def fingerprint(self) -> str:
         """A digest of the operations, their arguments and seeds."""
@@ -65,16 +63,15 @@ class Epochs:
             caches = [store.blocks is not None for store in stores]
         filled = {store for store, serve in zip(stores, caches, strict=True) if serve}
         fill(self.optimized, filled)
-        stage = Lowering(self.optimized, filled, self.runtime).stage(epoch, ragged=True)
+        runtime = self.runtime.observed_anew() if self._tunes else self.runtime
+        stage = Lowering(self.optimized, filled, runtime).stage(epoch, ragged=True)
         if self._tunes:
-            self.runtime.tune(stage)
+            runtime.tune(stage)
         return stage, caches
 
 
 def _left_open(node: Node) -> bool:
-    """Whether a number of the operation was left to drumline."""
-    if isinstance(node, Prefetch):
-        return node.size is None
+    """Whether the number of the operation's workers was left to drumline."""
     return isinstance(node, Map) and node.workers == AUTOTUNE
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from drumline.data import AUTOTUNE, Dataset, Options
 from drumline.data.autotune.memory import _group, _machine, default_budget
 from drumline.data.autotune.model import Budget
-from drumline.data.autotune.rooms import Asked, next_room
+from drumline.data.autotune.rooms import AutomaticRoom
 from drumline.data.autotune.tuner import Tuner
 from drumline.data.epochs import Epochs
+from drumline.data.execute.generator_stage import GeneratorStage
+from drumline.data.execute.prefetch_stage import PrefetchStage
 from drumline.data.execute.stage import Stage
 from drumline.data.observe.observation import Observation
 from drumline.data.observe.stations import placed
@@ -84,30 +86,51 @@ def test_compiled_work_counts_as_computing() -> None:
     assert stage.pool.width == 3
 
 
-def test_prefetches_grow_where_bursts_empty_them() -> None:
-    dataset = Dataset.range(10).map(python).prefetch(AUTOTUNE)
-    run = Running(dataset, Budget(4, nbytes=1e9))
-    stage = run.stages["prefetch"]
-    room = 100
-    stage.resize(room)
-    asked = {"prefetch": {"elements": 50, "calls": 50, "queue_fill": 40.0, "queue_empty": 3}}
-    run.window(**asked)
-    run.window(**asked)
-    assert stage.room == 200
-    assert run.decisions == ["after 50 elements (2.00 s), prefetch: 100 -> 200 elements ahead"]
-    never_full = {"prefetch": {"elements": 50, "calls": 50, "queue_fill": 2.0, "queue_empty": 40}}
-    run.window(**never_full)
-    assert stage.room == 200
+def test_a_buffer_doubles_when_it_was_full_and_is_empty() -> None:
+    said: list[str] = []
+    room = AutomaticRoom(3500, said.append)
+    assert room.next(8, 0, 100) == 8
+    assert room.next(8, 8, 100) == 8
+    assert room.next(8, 3, 100) == 8
+    assert room.next(8, 0, 100) == 16
+    assert room.next(16, 0, 100) == 16
+    assert room.next(16, 16, 100) == 16
+    assert room.next(16, 0, 100) == 32
+    assert room.next(32, 32, 100) == 32
+    assert room.next(32, 0, 100) == 35
+    assert room.next(99, 99, 100) == 99
+    assert room.next(99, 0, 100) == 99
+    assert said == [
+        "prefetch: 8 -> 16 elements ahead",
+        "prefetch: 16 -> 32 elements ahead",
+        "prefetch: 32 -> 35 elements ahead",
+    ]
 
 
-def test_rooms() -> None:
-    bursts = Asked(calls=10, empty=1, fill=5.0)
-    assert next_room(8, bursts, 100, 1e6) == 16
-    assert next_room(8, bursts, 100, 350) == 11
-    assert next_room(8, bursts, 100, -50) == 8
-    assert next_room(1 << 16, bursts, 1, 1e9) == 1 << 16
-    assert next_room(8, Asked(calls=10, empty=0, fill=10.0), 100, 1e6) == 8
-    assert next_room(8, Asked(calls=0, empty=0, fill=0.0), 100, 1e6) == 8
+def test_a_prefetch_grows_by_bursts() -> None:
+    gate = threading.Semaphore(0)
+
+    def gated() -> Any:
+        for i in range(40):
+            assert gate.acquire(timeout=30)
+            yield i
+
+    said: list[str] = []
+    spec = Dataset.range(1)._plan.spec
+    source = GeneratorStage(gated, spec, "gated")
+    stage = PrefetchStage(source, None, 1 << 20, AutomaticRoom(64 << 20, said.append))
+    assert stage.room == 4
+    gate.release(5)
+    assert stage.next(1) is not None
+    while stage.queue()[0] < 4:
+        time.sleep(0.001)
+    for _ in range(4):
+        assert stage.next(1) is not None
+    threading.Timer(0.05, gate.release, (35,)).start()
+    while stage.next(1) is not None:
+        pass
+    assert said[0] == "prefetch: 4 -> 8 elements ahead"
+    stage.close()
 
 
 def test_autotuning_runs_with_the_dataset_and_is_seen() -> None:
@@ -127,11 +150,11 @@ def tuning(**values: Any) -> Options:
     return options
 
 
-def widths(options: Options) -> tuple[int, int | None, bool]:
+def widths(options: Options) -> tuple[int, int, bool]:
     dataset = Dataset.range(9).map(python, num_parallel_calls=AUTOTUNE).prefetch(AUTOTUNE)
-    iterator = iter(dataset.with_options(options))
-    source = iterator.stage.inputs()[0]
-    return source.workers, iterator.stage.room, iterator.stage.meter is not None
+    stage = iter(dataset.with_options(options)).stage
+    assert isinstance(stage, PrefetchStage)
+    return stage.source.workers, stage.room, stage.meter is not None
 
 
 def test_options_of_autotuning() -> None:
@@ -139,7 +162,7 @@ def test_options_of_autotuning() -> None:
     assert widths(tuning()) == (max(1, cores - 1), (4 << 20) // 4, True)
     assert widths(tuning(enabled=False)) == (cores, (4 << 20) // 4, False)
     assert widths(tuning(cpu_budget=7))[0] == 6
-    assert widths(tuning(ram_budget=4000))[1] == 250
+    assert widths(tuning(ram_budget=8000))[1] == 1000
 
 
 def test_memory(tmp_path: Path) -> None:
@@ -161,9 +184,6 @@ def test_a_number_that_was_given_stays() -> None:
     run = Running(with_auto, Budget(64))
     fixed = [p.stage for p in placed(run.root) if p.stage.pool is not None]
     assert [stage.pool.automatic for stage in fixed if stage.pool] == [False, True]
-    assert not run.stages["prefetch"].automatic_room
-    with pytest.raises(NotImplementedError):
-        run.root.resize(3)
 
 
 def test_waiting_for_a_processor_asks_for_no_workers() -> None:

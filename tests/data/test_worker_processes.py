@@ -187,7 +187,8 @@ def test_a_busy_worker_ends_when_its_parent_is_killed() -> None:
 
 
 INTERRUPTED = """
-    import os, time
+    import os, signal, time
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     import drumline as dl
     from drumline.data.processes import process_function
 
@@ -224,10 +225,14 @@ def test_an_interrupt_ends_everything_at_once() -> None:
         text=True,
     )
     assert program.stdout is not None
-    pids = [int(pid) for pid in program.stdout.readline().split()]
-    assert len(pids) == 2
-    program.send_signal(signal.SIGINT)
-    _, errors = program.communicate(timeout=PATIENCE)
+    with program:
+        pids = [int(pid) for pid in program.stdout.readline().split()]
+        assert len(pids) == 2
+        program.send_signal(signal.SIGINT)
+        try:
+            _, errors = program.communicate(timeout=PATIENCE)
+        finally:
+            program.kill()
     assert program.returncode == -signal.SIGINT
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert errors.count("Traceback") == 1

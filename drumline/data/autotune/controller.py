@@ -83,7 +83,7 @@ class Controller:
         self._tried: tuple[float, Mapping[Hashable, int]] | None = None
 
     def decide(
-        self, samples: Sequence[Sample], elements: float, seconds: float, nbytes: float = 0.0
+        self, samples: Sequence[Sample], elements: float, seconds: float
     ) -> dict[Hashable, int]:
         """The widths that should change, by station.
 
@@ -91,7 +91,6 @@ class Controller:
             samples: of all stations; what they did in the window.
             elements: how many left the pipeline in it, more than none.
             seconds: how long it was.
-            nbytes: how much of the budget others use.
         """
         changed = [self._note(sample, elements) for sample in samples]
         rate = elements / seconds
@@ -100,9 +99,7 @@ class Controller:
         if undone:
             return undone
         stations = [self._station(sample) for sample in samples]
-        room = max(0.0, self.budget.nbytes - nbytes)
-        budget = dataclasses.replace(self.budget, nbytes=room)
-        found = widths_for(stations, budget)
+        found = widths_for(stations, self.budget)
         wanted = {
             sample.key: width
             for sample, width in zip(samples, found, strict=True)

@@ -13,6 +13,8 @@ def default_budget() -> int:
 
 
 def _machine(meminfo: Path) -> int:
+    if not meminfo.exists():
+        return 1 << 62
     lines = (line.split() for line in meminfo.read_text().splitlines())
     return next(int(line[1]) * 1024 for line in lines if line[0] == "MemAvailable:")
 

@@ -3,41 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
-_SOMETIMES_FULL = 0.25
 MOST_ELEMENTS = 1 << 16
 
 
-@dataclasses.dataclass(frozen=True)
-class Asked:
-    """How a prefetch's buffer was found in one window.
+@dataclasses.dataclass
+class AutomaticRoom:
+    """The number of elements of a buffer whose size was left to drumline.
+
+    A buffer that was full and is then found empty meets bursts larger than itself: it doubles, as
+    in tf.data. One that is never full has a slow producer, which more room does not help.
 
     Attributes:
-        calls: how often its consumer asked.
-        empty: how often it found nothing.
-        fill: sum over the calls of how full the buffer was, 0 to 1.
+        most_nbytes: what the buffer may hold.
+        said: hears of each change.
     """
 
-    calls: int
-    empty: int
-    fill: float
+    most_nbytes: float
+    said: Callable[[str], None]
+    _was_full: bool = False
 
+    def next(self, room: int, held: int, row_nbytes: float) -> int:
+        """The number from now on.
 
-def next_room(room: int, asked: Asked, row_nbytes: float, free_nbytes: float) -> int:
-    """The number of elements a prefetch should hold next.
-
-    One that was well filled in between and yet found empty meets bursts larger than itself: it
-    doubles, as in tf.data. One that is always empty has a slow producer, which more room does not
-    help.
-
-    Args:
-        room: the present number.
-        asked: what happened with it.
-        row_nbytes: of an element.
-        free_nbytes: how much more memory may be used.
-    """
-    bursts = asked.empty > 0 and asked.calls > 0 and asked.fill / asked.calls > _SOMETIMES_FULL
-    if not bursts:
-        return room
-    affordable = room + int(free_nbytes // max(1.0, row_nbytes))
-    return max(room, min(2 * room, affordable, MOST_ELEMENTS))
+        Args:
+            room: the present one.
+            held: how many elements there are as one is asked for.
+            row_nbytes: of an element, about.
+        """
+        if held >= room:
+            self._was_full = True
+        if held > 0 or not self._was_full:
+            return room
+        self._was_full = False
+        affordable = int(self.most_nbytes // max(1.0, row_nbytes))
+        wider = max(room, min(2 * room, affordable, MOST_ELEMENTS))
+        if wider != room:
+            self.said(f"prefetch: {room} -> {wider} elements ahead")
+        return wider

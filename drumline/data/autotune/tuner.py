@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from drumline.data.autotune.controller import Controller, Sample
 from drumline.data.autotune.model import Budget
-from drumline.data.autotune.rooms import Asked, next_room
 from drumline.data.execute.stage import Stage
 from drumline.data.observe.meter import Clock, Counts
 from drumline.data.observe.stations import Placed, placed
@@ -27,7 +26,6 @@ class Tuner:
 
     def __init__(self, budget: Budget, clock: Clock, decisions: list[str]):
         self._controller = Controller(budget)
-        self._budget = budget
         self._clock = clock
         self._decisions = decisions
         self._started = self._opened = clock()
@@ -59,30 +57,13 @@ class Tuner:
     def _decide(
         self, stages: Sequence[Placed], changes: Sequence[Counts], elements: int, seconds: float
     ) -> None:
-        buffered = self._resize_buffers(stages, changes)
         samples = [*_threads(stages, changes, seconds), *_workers(stages, changes)]
-        found = self._controller.decide(samples, elements, seconds, buffered)
+        found = self._controller.decide(samples, elements, seconds)
         for item in stages:
             width = found.get(id(item.stage.meter))
             if width is not None and item.stage.pool is not None:
                 self._say(item.stage, f"{item.stage.workers} -> {width} workers")
                 item.stage.pool.width = width
-
-    def _resize_buffers(self, stages: Sequence[Placed], changes: Sequence[Counts]) -> float:
-        """Gives prefetches the room they need; returns the bytes of all of them."""
-        sizes = [c.nbytes / c.elements if c.elements else 0.0 for c in changes]
-        buffers = [(p.stage, s, c) for p, s, c in zip(stages, sizes, changes, strict=True)]
-        used = sum(stage.room * size for stage, size, _ in buffers if stage.room is not None)
-        for stage, size, change in buffers:
-            if stage.room is None or not stage.automatic_room:
-                continue
-            asked = Asked(change.calls, change.queue_empty, change.queue_fill)
-            room = next_room(stage.room, asked, size, self._budget.nbytes - used)
-            if room != stage.room:
-                used += (room - stage.room) * size
-                self._say(stage, f"{stage.room} -> {room} elements ahead")
-                stage.resize(room)
-        return used
 
     def _say(self, stage: Stage, change: str) -> None:
         assert stage.meter is not None

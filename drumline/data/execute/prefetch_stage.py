@@ -9,6 +9,7 @@ import weakref
 from collections import deque
 from collections.abc import Sequence
 
+from drumline.data.autotune.rooms import AutomaticRoom
 from drumline.data.execute.block import Block
 from drumline.data.execute.ramp import Ramp
 from drumline.data.execute.stage import Stage, State
@@ -39,7 +40,8 @@ class PrefetchStage(Stage):
     Args:
         size: in elements; ``None`` leaves it to drumline.
         row_nbytes: estimated bytes of an element.
-        nbytes: how much a buffer holds at first whose size is left to drumline.
+        automatic: finds the size of a buffer that is left to drumline; without it that holds
+            ``AUTO_BYTES``.
         slack: whether the thread rests a little after an element was taken from a full buffer.
     """
 
@@ -50,16 +52,16 @@ class PrefetchStage(Stage):
         source: Stage,
         size: int | None,
         row_nbytes: int,
-        nbytes: int = AUTO_BYTES,
+        automatic: AutomaticRoom | None = None,
         slack: bool = False,
     ):
         self.source = source
         self.size = size
         self.eager = source.eager
         self.granule = source.granule
-        self.automatic_room = size is None
-        room = size if size is not None else max(2, nbytes // row_nbytes)
-        self._producer = _Producer(source, room, row_nbytes, slack)
+        first = AUTO_BYTES if automatic is None else min(AUTO_BYTES, automatic.most_nbytes)
+        room = size if size is not None else max(2, int(first // row_nbytes))
+        self._producer = _Producer(source, room, row_nbytes, slack, automatic)
         self._current: Block | None = None
         self._current_state: State = {}
         self._used = 0
@@ -67,11 +69,9 @@ class PrefetchStage(Stage):
         self._finalizer = weakref.finalize(self, self._producer.stop)
 
     @property
-    def room(self) -> int:  # type: ignore[override]
+    def room(self) -> int:
+        """How many elements may be ready."""
         return self._producer.room
-
-    def resize(self, room: int) -> None:
-        self._producer.resize(room)
 
     def next(self, limit: int) -> Block | None:
         if self._current is None:
@@ -105,7 +105,8 @@ class PrefetchStage(Stage):
         return [self.source]
 
     def describe(self) -> str:
-        return f"prefetch {'as memory allows' if self.size is None else self.size} (one thread)"
+        size = f"{self.room} (AUTOTUNE: at present)" if self.size is None else str(self.size)
+        return f"prefetch {size} (one thread)"
 
     def close(self) -> None:
         self._finalizer.detach()
@@ -113,7 +114,14 @@ class PrefetchStage(Stage):
 
 
 class _Producer:
-    def __init__(self, source: Stage, room: int, row_nbytes: int, slack: bool):
+    def __init__(
+        self,
+        source: Stage,
+        room: int,
+        row_nbytes: int,
+        slack: bool,
+        automatic: AutomaticRoom | None,
+    ):
         self.position = source.state()
         self._source = source
         self.room = room
@@ -127,6 +135,8 @@ class _Producer:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._slack = slack
+        self._automatic = automatic
+        self._row_nbytes = row_nbytes
         self._taken_at = time.monotonic()
         self._rest_until = 0.0
 
@@ -138,6 +148,8 @@ class _Producer:
                 )
                 _running.add(self)
                 self._thread.start()
+            if self._automatic is not None and not self._ended:
+                self.room = self._automatic.next(self.room, self.held, self._row_nbytes)
             while not (self._ready or self._ended or self._failure or self._stopping):
                 self._changed.wait()
             if self._ready:
@@ -157,12 +169,6 @@ class _Producer:
         if self.held >= self.room:
             self._rest_until = now + SLACK * (now - self._taken_at)
         self._taken_at = now
-
-    def resize(self, room: int) -> None:
-        """Lets the buffer hold another number of elements."""
-        with self._changed:
-            self.room = room
-            self._changed.notify_all()
 
     def next_state(self) -> State:
         with self._changed:

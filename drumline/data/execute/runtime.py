@@ -12,6 +12,7 @@ from typing import Any
 from drumline.data.autotune.memory import default_budget
 from drumline.data.autotune.model import Budget
 from drumline.data.autotune.number import AUTOTUNE
+from drumline.data.autotune.rooms import AutomaticRoom
 from drumline.data.autotune.tuner import Tuner
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.workers import MOST_WORKERS, DaemonThreads, Workers
@@ -19,7 +20,9 @@ from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.python_function import PythonFunction
 from drumline.data.observe.observation import Observation
 from drumline.data.options import Options
+from drumline.data.plan.buffering import Prefetch
 from drumline.data.plan.function_nodes import Map
+from drumline.data.plan.node import Node
 from drumline.data.processes.process_function import ProcessFunction
 
 _THREADS = "drumline-map"
@@ -41,7 +44,10 @@ class Runtime:
         self.observation = observation
         self.decisions: list[str] = []
         self._process_functions: dict[PythonFunction, ProcessFunction] = {}
-        self._threads: ThreadPoolExecutor | None = None
+        size = self.options.threading.private_threadpool_size
+        self._private = ThreadPoolExecutor(size, _THREADS) if size else None
+        if self._private is not None:
+            weakref.finalize(self, self._private.shutdown, False, cancel_futures=True)
 
     @property
     def tuned(self) -> bool:
@@ -58,13 +64,28 @@ class Runtime:
         """How many bytes buffers may hold together whose sizes are left to drumline."""
         return self.options.autotune.ram_budget or default_budget()
 
+    def room(self, plan: Node) -> AutomaticRoom | None:
+        """What finds the size of one of a plan's prefetches, ``None`` if it is to stay."""
+        if not self.tuned:
+            return None
+        sharing = sum(isinstance(node, Prefetch) and node.size is None for node in plan.walk())
+        return AutomaticRoom(self.nbytes / 2 / max(1, sharing), self.decisions.append)
+
     def tune(self, stage: Stage) -> None:
-        """Has everything that was left to drumline below ``stage`` chosen while it runs."""
+        """Has the number of workers found that was left to drumline below ``stage``."""
         observation = self.observation
         assert observation is not None
-        budget = Budget(self.cores, self.nbytes, strict=self.cores < (os.cpu_count() or 1))
-        tuner = Tuner(budget, observation.clock, self.decisions)
-        observation.after(stage, tuner.tick)
+        strict = self.cores < (os.cpu_count() or 1)
+        budget = Budget(self.cores, self.nbytes / 2, strict)
+        observation.after(stage, Tuner(budget, observation.clock, self.decisions).tick)
+
+    def observed_anew(self) -> Runtime:
+        """The same for one iterator, whose measurements must not mix with others'."""
+        if self.observation is not None:
+            return self
+        inner = copy.copy(self)
+        inner.observation = Observation()
+        return inner
 
     def made(self, stage: Stage, name: str, trail: tuple[int, ...]) -> Stage:
         """The stage of the operation ``name``, measured if somebody observes."""
@@ -84,9 +105,9 @@ class Runtime:
         """Threads for one stage: ``wanted`` of them, or a number that may change."""
         automatic = wanted == AUTOTUNE and self.tuned
         width = self._first_width() if wanted == AUTOTUNE else wanted
-        shared = self.options.threading.private_threadpool_size
-        if shared:
-            return Workers(self._shared(shared), min(width, shared), automatic, owned=False)
+        if self._private is not None:
+            size = self.options.threading.private_threadpool_size or 1
+            return Workers(self._private, min(width, size), automatic, owned=False, most=size)
         most = MOST_WORKERS if automatic else width
         return Workers(ThreadPoolExecutor(most, _THREADS), width, automatic)
 
@@ -110,9 +131,3 @@ class Runtime:
     def _first_width(self) -> int:
         """All cores if it stays so; if it changes, one less, which the consumer needs."""
         return max(1, self.cores - 1) if self.tuned else self.cores
-
-    def _shared(self, size: int) -> ThreadPoolExecutor:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(size, _THREADS)
-            weakref.finalize(self, self._threads.shutdown, False, cancel_futures=True)
-        return self._threads

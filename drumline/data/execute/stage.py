@@ -51,12 +51,6 @@ class Stage(Described):
     pool: Workers[Any] | None = None
     """Its workers, if they are threads of this process or wait for others."""
 
-    room: int | None = None
-    """How many elements it may make ahead, for a stage that keeps a number of them."""
-
-    automatic_room: bool = False
-    """Whether ``room`` is left to drumline, which changes it by ``resize``."""
-
     meter: Meter | None = None
     """What measures it while the dataset is observed."""
 
@@ -89,10 +83,6 @@ class Stage(Described):
     def queue(self) -> tuple[int, int] | None:
         """How much was made ahead and how much may be, ``None`` for a stage without a queue."""
         return None
-
-    def resize(self, room: int) -> None:
-        """Sets ``room``, for a stage that has one."""
-        raise NotImplementedError
 
     def inputs(self) -> Sequence[Stage]:
         """The stages this one pulls from."""

@@ -6,7 +6,7 @@ from drumline.data.execute.cache_stages import FillStage, ReplayStage
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.lowering.lower import Lowering
 from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
-from drumline.data.execute.prefetch_stage import AUTO_BYTES, PrefetchStage
+from drumline.data.execute.prefetch_stage import PrefetchStage
 from drumline.data.execute.sources import Columns
 from drumline.data.execute.stage import Stage
 from drumline.data.plan import buffering
@@ -31,6 +31,6 @@ def cache(lowering: Lowering, node: buffering.Cache, trail: Trail, run: Pass) ->
 @runs_as(buffering.Prefetch)
 def prefetch(lowering: Lowering, node: buffering.Prefetch, trail: Trail, run: Pass) -> Stage:
     source = lowering.input(node, trail, run, ragged=True)
-    nbytes = min(AUTO_BYTES, lowering.runtime.nbytes // 4)
+    room = lowering.runtime.room(lowering.root) if node.size is None else None
     slack = bool(lowering.runtime.options.experimental_slack) and not trail
-    return PrefetchStage(source, node.size, node.spec.row_nbytes(), nbytes, slack)
+    return PrefetchStage(source, node.size, node.spec.row_nbytes(), room, slack)

@@ -27,6 +27,7 @@ class Lowering:
     random-access source stays random-access, and a shuffle over it is a permutation of positions.
 
     Attributes:
+        root: the plan.
         filled: the caches to serve elements from; others are filled on the way.
         pool: where stages take their buffers from.
         runtime: the options that hold, and who observes the stages.
@@ -34,7 +35,7 @@ class Lowering:
     """
 
     def __init__(self, root: Node, filled: set[CacheStore], runtime: Runtime | None = None):
-        self._root = root
+        self.root = root
         self.filled = filled
         self.runtime = runtime if runtime is not None else Runtime()
         self.pool = BufferPool(
@@ -49,7 +50,7 @@ class Lowering:
             epoch: shuffles differ between epochs.
             ragged: whether its blocks may hold rows that differ in length.
         """
-        return self._allowing(ragged, self._stage(self._root, (), (epoch,)))
+        return self._allowing(ragged, self._stage(self.root, (), (epoch,)))
 
     def input(
         self, node: Node, trail: Trail, run: Pass, which: int = 0, ragged: bool = False
