@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
+import itertools
 import json
 import threading
+import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -27,8 +31,9 @@ class Rules:
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
-        self._ordinals: dict[int, int] = {}
-        self._optimizers: dict[int, Any] = {}
+        self._ordinals: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._numbers = itertools.count()
+        self._optimizers: dict[int, weakref.ref[Any]] = {}
         self._exported: dict[Any, tuple[str, bytes, Any]] = {}
         self._sent: dict[int, set[tuple[int, str]]] = {}
         self._attached: dict[str, tuple[str, int]] = {}
@@ -57,30 +62,30 @@ class Rules:
         shape = layout.part_shape(part)
         name = layout.part_name(part)
         with self._lock:
-            self._optimizers[id(optimizer)] = optimizer
+            number = self._number_of(optimizer)
             whole = len(layout.parts) == 1
             # Some variables may be excluded from weight decay: each has its own rule then.
             own = layout.key if getattr(optimizer, "weight_decay", None) else None
             kind = (shape[1:] if sparse else shape, layout.dtype, sparse, whole, own)
-            key = (id(optimizer), *kind)
+            key = (number, *kind)
             if key not in self._exported:
                 with scope.left():
                     program, slots = export_update(
                         optimizer, shape, layout.dtype, sparse, whole=whole, variable=variable
                     )
-                number = self._ordinals.setdefault(id(optimizer), len(self._ordinals))
                 rule = _name_of(number, program, slots)
                 self._exported[key] = (rule, program, slots)
             rule, program, slots = self._exported[key]
             before = self._attached.get(name)
-            if before == (rule, id(optimizer)):
+            if before == (rule, number):
                 return rule
-            if before is not None and before[1] != id(optimizer):
+            other = None if before is None or before[1] == number else before[1]
+            if other is not None and self._lives(other):
                 raise ValueError(
                     f"Variable {layout.path!r} is already updated by another optimizer than "
                     f"{optimizer.name!r}. Its optimizer state on the servers belongs to that one."
                 )
-            sent = self._sent.setdefault(id(optimizer), set())
+            sent = self._sent.setdefault(number, set())
             if (part.server, rule) not in sent:
                 formula = formula_of(optimizer, layout.dtype)
                 header = {"rule": rule, "sparse": sparse, "slots": slots, "formula": formula}
@@ -88,11 +93,16 @@ class Rules:
                 sent.add((part.server, rule))
                 self._send_rate(part.server, rule, _rate_of(optimizer))
             updates = _count_of(optimizer)
-            self._counted.setdefault(id(optimizer), updates)
-            header = {"name": name, "rule": rule, "iteration": int(updates)}
+            self._counted.setdefault(number, updates)
+            header = {
+                "name": name,
+                "rule": rule,
+                "iteration": int(updates),
+                "anew": other is not None,
+            }
             self._servers.ask(part.server, "attach", header)
-            self._attached[name] = (rule, id(optimizer))
-            self._updated.setdefault(id(optimizer), set()).add((part.server, name))
+            self._attached[name] = (rule, number)
+            self._updated.setdefault(number, set()).add((part.server, name))
             if self.has_slots(layout):
                 for slot, value in self._early.pop(layout.key, {}).items():
                     self._servers.write_slot(layout, slot, value)
@@ -137,12 +147,12 @@ class Rules:
     def counted(self) -> None:
         """The optimizers' ``iterations`` say what the servers have counted themselves."""
         with self._lock:
-            for number, optimizer in self._optimizers.items():
+            for number, optimizer in self._living():
                 self._counted[number] = _count_of(optimizer)
 
     def send_iterations(self) -> None:
         """Tell the servers the ``iterations`` that were assigned on the chief."""
-        for number, optimizer in list(self._optimizers.items()):
+        for number, optimizer in self._living():
             current = _count_of(optimizer)
             if self._counted.get(number) is current:
                 continue
@@ -154,7 +164,7 @@ class Rules:
 
     def send_learning_rates(self) -> None:
         """Tell the servers the learning rates that have changed on the chief."""
-        for number, optimizer in list(self._optimizers.items()):
+        for number, optimizer in self._living():
             held = getattr(optimizer, "_learning_rate", None)
             current = getattr(held, "_value", held)
             if self._rates.get(number) is current:
@@ -164,6 +174,46 @@ class Rules:
                 rate = _rate_of(optimizer)
                 for server, rule in self._sent.get(number, ()):
                     self._send_rate(server, rule, rate)
+
+    def forget(self, layouts: Iterable[Layout]) -> list[tuple[int, str]]:
+        """Know nothing more of variables that have died, and of optimizers that have.
+
+        Returns:
+            The rules that nobody uses any more, with their servers.
+        """
+        with self._lock:
+            for layout in layouts:
+                self._early.pop(layout.key, None)
+                self._restored.discard(layout.key)
+                for part in layout.parts:
+                    name = layout.part_name(part)
+                    _, number = self._attached.pop(name, (None, -1))
+                    self._updated.get(number, set()).discard((part.server, name))
+            unused: list[tuple[int, str]] = []
+            for number in [n for n, optimizer in self._optimizers.items() if optimizer() is None]:
+                unused += self._sent.pop(number, ())
+                for known in (self._optimizers, self._rates, self._counted, self._updated):
+                    known.pop(number, None)
+                self._exported = {k: v for k, v in self._exported.items() if k[0] != number}
+            return unused
+
+    def _number_of(self, optimizer: Any) -> int:
+        number = self._ordinals.get(optimizer)
+        if number is None:
+            number = self._ordinals[optimizer] = next(self._numbers)
+            self._optimizers[number] = weakref.ref(optimizer)
+        return number
+
+    def _living(self) -> list[tuple[int, Any]]:
+        found = [(number, optimizer()) for number, optimizer in list(self._optimizers.items())]
+        return [(number, optimizer) for number, optimizer in found if optimizer is not None]
+
+    def _lives(self, number: int) -> bool:
+        """Whether an optimizer is there, and not only waits to be collected."""
+        optimizer = self._optimizers.get(number)
+        if optimizer is not None and optimizer() is not None:
+            gc.collect()
+        return optimizer is not None and optimizer() is not None
 
     def _send_rate(self, server: int, rule: str, rate: float) -> None:
         self._servers.ask(server, "hyper", {"rule": rule, "values": {"learning_rate": rate}})

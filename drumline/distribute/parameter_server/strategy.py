@@ -6,6 +6,7 @@ import atexit
 import collections
 import logging
 import math
+import secrets
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ from drumline.distribute.input import InputContext
 from drumline.distribute.input_options import InputOptions
 from drumline.distribute.parameter_server import dataset_functions, peers
 from drumline.distribute.parameter_server.checkpoint import ServersKeeper
+from drumline.distribute.parameter_server.discarded import Discarded
 from drumline.distribute.parameter_server.layout import Layout
 from drumline.distribute.parameter_server.partitioners import Partitioner
 from drumline.distribute.parameter_server.placement import RoundRobin
@@ -90,13 +92,15 @@ class ParameterServerStrategy(Strategy):
         self.synchronous = synchronous
         self.timeout_seconds = timeout_seconds
         self.servers = Servers(peers.connector(timeout_seconds), server_addresses)
-        for op in ("serve chief", "begin"):
-            self.servers.ask_all(op, {})
+        self.session = secrets.token_hex(8)
+        self.servers.ask_all("serve chief", {})
+        self.servers.ask_all("begin", {"session": self.session})
         self.rules = Rules(self.servers)
         prefix = _prefix_of(server_addresses)
         self._placement = RoundRobin(len(server_addresses), variable_partitioner, prefix)
         self.layouts: dict[str, Layout] = {}
         self._tables: set[str] = set()
+        self._discarded = Discarded()
         self.coordinator: Any = None
         atexit.register(_close_if_alive, weakref.ref(self))
         self.keeper = ServersKeeper(self.servers, self.rules, self._settle)
@@ -132,6 +136,7 @@ class ParameterServerStrategy(Strategy):
             value = np.asarray(initial, dtype)
         elif size <= INITIAL_VALUE_BYTES:
             value = np.asarray(initial(shape, dtype=dtype))
+        self.forget_discarded()
         asked = []
         for part in layout.parts:
             header = {
@@ -156,8 +161,26 @@ class ParameterServerStrategy(Strategy):
         move_to_servers(variable, layout, self.servers)
         set_owner(variable, self)
         self.layouts[layout.key] = layout
+        self._discarded.watch(variable, layout.key)
         if table:
             self._tables.add(layout.key)
+
+    def forget_discarded(self) -> None:
+        """Let the servers go of variables that this program cannot use any more."""
+        gone = [self.layouts.pop(key) for key in self._discarded.take() if key in self.layouts]
+        if not gone:
+            return
+        self._tables.difference_update(layout.key for layout in gone)
+        names: dict[int, list[str]] = collections.defaultdict(list)
+        rules: dict[int, list[str]] = collections.defaultdict(list)
+        for layout in gone:
+            for part in layout.parts:
+                names[part.server].append(layout.part_name(part))
+        for server, rule in self.rules.forget(gone):
+            rules[server].append(rule)
+        for server in {*names, *rules}:
+            header = {"names": names[server], "rules": rules[server]}
+            self.servers.submit(server, "forget", header)
 
     def run(
         self,

@@ -75,7 +75,23 @@ def test_steps_are_cancelled_with_their_epoch(still: Any, examples: Any) -> None
     assert coordinator.counts()["completed"] == before + 18
 
 
-def test_learning_rates_reach_the_servers(still: Any, examples: Any) -> None:
+@pytest.mark.parametrize(
+    ("callback", "first", "rates"),
+    [
+        (
+            lambda: keras.callbacks.LearningRateScheduler(lambda epoch: 0.5 * (epoch == 1)),
+            *(0.0, [0.0, 0.5, 0.0]),
+        ),
+        (
+            lambda: keras.callbacks.ReduceLROnPlateau("loss", 0.0, patience=1, min_delta=99.0),
+            *(0.5, [0.5, 0.5, 0.0]),
+        ),
+    ],
+    ids=["LearningRateScheduler", "ReduceLROnPlateau"],
+)
+def test_learning_rates_reach_the_servers(
+    still: Any, examples: Any, callback: Any, first: float, rates: list[float]
+) -> None:
     model, _ = still
     before = model.get_weights()
     tables = [before[0]]
@@ -84,13 +100,13 @@ def test_learning_rates_reach_the_servers(still: Any, examples: Any) -> None:
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             tables.append(self.model.get_weights()[0])
 
-    schedule = keras.callbacks.LearningRateScheduler(lambda epoch: 0.5 * (epoch == 1))
-    callbacks = [schedule, Tables()]
-    history = model.fit(*examples, epochs=3, verbose=0, callbacks=callbacks).history
+    model.optimizer.learning_rate = first
+    history = model.fit(*examples, epochs=3, verbose=0, callbacks=[callback(), Tables()]).history
+    model.optimizer.learning_rate = 0.0
     model.set_weights(before)
-    assert history["learning_rate"] == [0.0, 0.5, 0.0]
+    assert history["learning_rate"] == rates
     changed = [bool(np.any(a != b)) for a, b in itertools.pairwise(tables)]
-    assert changed == [False, True, False]
+    assert changed == [rate > 0 for rate in rates]
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")

@@ -29,7 +29,10 @@ class Applied:
         if not closure.function.writes:
             return
         with self._lock:
-            for optimizer, times in closure.function.applied:
+            for reference, times in closure.function.applied:
+                optimizer = reference()
+                if optimizer is None:
+                    continue
                 _, before = self._updates.get(id(optimizer), (optimizer, 0))
                 self._updates[id(optimizer)] = (optimizer, before + times)
             self._names.append(closure.name)

@@ -29,6 +29,7 @@ class Closure:
         iterators: the numbers of the per-worker iterators among them.
         round: in synchronous training, the number and the size of the round it belongs to.
         result: where the result goes.
+        needs: what has to live until it has run.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Closure:
     iterators: Sequence[int] = ()
     round: tuple[int, int] | None = None
     result: RemoteValue = field(default_factory=RemoteValue)
+    needs: Any = None
 
     def header(self) -> dict[str, Any]:
         """What the worker is told."""

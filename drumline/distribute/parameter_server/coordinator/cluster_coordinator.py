@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -29,6 +28,7 @@ from drumline.distribute.parameter_server.coordinator.remote_value import Remote
 from drumline.distribute.parameter_server.coordinator.tracing import Tracing
 from drumline.distribute.parameter_server.coordinator.worker_handle import WorkerHandle
 from drumline.distribute.parameter_server.dataset_functions import SentFunction, made
+from drumline.distribute.parameter_server.discarded import Discarded
 from drumline.distribute.parameter_server.errors import ParameterServerLostError
 from drumline.distribute.parameter_server.strategy import ParameterServerStrategy
 from drumline.distribute.parameter_server.transport import Connection
@@ -64,10 +64,11 @@ class ClusterCoordinator:
 
     def _start(self, strategy: ParameterServerStrategy) -> None:
         self._strategy = strategy
-        self.session = secrets.token_hex(8)
+        self.session = strategy.session
         self.queue = ClosureQueue(gate=_gate_of(strategy), abandon=self._abandon_round)
         self.orders = Orders()
-        self._functions = ScheduledFunctions(Tracing(strategy))
+        self._discarded = Discarded()
+        self._functions = ScheduledFunctions(Tracing(strategy), self._discarded)
         self._applied = Applied(strategy.servers)
         self._numbers = itertools.count()
         self._background = ThreadPoolExecutor(1, thread_name_prefix="drumline coordinator")
@@ -103,7 +104,10 @@ class ClusterCoordinator:
         call = self._functions.call(fn, args or (), kwargs or {})
         self._strategy.rules.send_learning_rates()
         self._strategy.rules.send_iterations()
-        closure = Closure(next_name(self.session), call.function, call.arrays, call.iterators)
+        closure = Closure(
+            next_name(self.session), call.function, call.arrays, call.iterators, needs=call.needs
+        )
+        self._forget_discarded()
         closure.result.hurry = self.queue.flush
         self.queue.put(closure)
         return closure.result
@@ -121,6 +125,7 @@ class ClusterCoordinator:
             self._strategy.rules.send_iterations()
             self._applied.count_updates()
             self._strategy.rules.counted()
+            self._forget_discarded()
 
     def done(self) -> bool:
         """Whether all scheduled functions have run.
@@ -161,14 +166,18 @@ class ClusterCoordinator:
         number = next(self._numbers)
         header = {"dataset": number, "workers": workers}
         self._order(("dataset", number), "dataset", header, SentFunction(dataset_fn))
-        return PerWorkerDataset(self, number, dataset.element_spec)
+        made_on_workers = PerWorkerDataset(self, number, dataset.element_spec)
+        self._discarded.watch(made_on_workers, ("dataset", number))
+        return made_on_workers
 
     def iterate(self, dataset: PerWorkerDataset) -> PerWorkerIterator:
         """Start going through a dataset on every worker; the same as ``iter(dataset)``."""
         number = next(self._numbers)
         header = {"iterator": number, "dataset": dataset.number}
         self._order(("iterator", number), "iterator", header)
-        return PerWorkerIterator(number, dataset)
+        iterator = PerWorkerIterator(number, dataset)
+        self._discarded.watch(iterator, ("iterator", number))
+        return iterator
 
     def counts(self) -> dict[str, Any]:
         """How many closures were completed, in all and by worker, and how many run again."""
@@ -226,6 +235,15 @@ class ClusterCoordinator:
         except BaseException:
             self.orders.remove(key)
             raise
+
+    def _forget_discarded(self) -> None:
+        """Let workers and servers go of what the program cannot use any more."""
+        keys = self._discarded.take()
+        if keys:
+            self.orders.remove(*keys)
+            for worker in self._workers:
+                worker.forget(keys)
+        self._strategy.forget_discarded()
 
     def _abandon_round(self, number: int) -> None:
         servers = self._strategy.servers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,11 @@ import numpy as np
 from drumline.distribute.made_anew import recognized
 from drumline.distribute.parameter_server.coordinator.calls import Arguments, Place, opened
 from drumline.distribute.parameter_server.coordinator.closure import next_number
+from drumline.distribute.parameter_server.coordinator.kept_functions import (
+    InUse,
+    WeakFunction,
+    WhileUsed,
+)
 from drumline.distribute.parameter_server.coordinator.per_worker import (
     NeedsMoreDraws,
     PerWorkerIterator,
@@ -21,6 +27,7 @@ from drumline.distribute.parameter_server.coordinator.per_worker import (
 )
 from drumline.distribute.parameter_server.coordinator.reached_worker import Order
 from drumline.distribute.parameter_server.coordinator.tracing import Tracing
+from drumline.distribute.parameter_server.discarded import Discarded
 from drumline.distribute.parameter_server.scheduled import scheduling
 from drumline.distribute.parameter_server.worker.forms import Form, form_from_json
 
@@ -30,46 +37,69 @@ MOST_FUNCTIONS = 256
 
 @dataclass(frozen=True)
 class Call:
-    """A function and what it is called with this time."""
+    """A function and what it is called with this time.
+
+    Attributes:
+        function: what is called.
+        arrays: the arrays among its arguments.
+        iterators: the numbers of the iterators among them.
+        needs: what has to live until it has run.
+    """
 
     function: ScheduledFunction
     arrays: Sequence[np.ndarray]
     iterators: Sequence[int]
+    needs: Any
 
 
 class ScheduledFunctions:
     """What a coordinator has been given to schedule.
 
+    A function that nobody else has any more is forgotten, with the model that it closes over.
+
     Args:
         tracing: makes programs of functions.
+        discarded: notes ``("function", number)`` of what is forgotten.
     """
 
-    def __init__(self, tracing: Tracing) -> None:
+    def __init__(self, tracing: Tracing, discarded: Discarded) -> None:
         self._tracing = tracing
-        self._functions: OrderedDict[Hashable, ScheduledFunction] = OrderedDict()
-        self._last: tuple[tuple[Any, ...], Arguments] | None = None
+        self._discarded = discarded
+        self._functions: OrderedDict[tuple[Hashable, Hashable], ScheduledFunction] = OrderedDict()
+        self._last: weakref.ref[Arguments] | None = None
 
     def call(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
         """The function, traced if it can be now, and its arguments."""
         arguments = self._opened(args, kwargs)
-        key = (recognized(fn) or fn, arguments.form)
+        key = (recognized(fn) or WeakFunction(fn), arguments.form)
         function = self._functions.get(key)
-        if function is None:
+        in_use = None if function is None else function.in_use(fn)
+        if function is None or in_use is None:
             function = self._functions[key] = ScheduledFunction(fn, arguments, self._tracing)
-            function.trace_now(arguments)
-            if len(self._functions) > MOST_FUNCTIONS:
-                self._functions.popitem(last=False)
+            self._discarded.watch(function, ("function", function.number))
+            function.trace_now(fn, arguments)
+            self._forget_some()
+            in_use = function.in_use(fn)
         self._functions.move_to_end(key)
-        return Call(function, arguments.arrays, _numbers(arguments.iterators))
+        numbers = [iterator.number for iterator in arguments.iterators]
+        return Call(function, arguments.arrays, numbers, (in_use, arguments))
+
+    def _forget_some(self) -> None:
+        for key in list(self._functions):
+            if isinstance(key[0], WeakFunction) and key[0]() is None:
+                del self._functions[key]
+        if len(self._functions) > MOST_FUNCTIONS:
+            self._functions.popitem(last=False)
 
     def _opened(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
         """A call's arguments taken apart; a loop calls with the same iterators again and again."""
         if kwargs or not all(isinstance(each, PerWorkerIterator) for each in args):
             return opened(args, kwargs)
-        last = self._last
-        if last is None or list(map(id, last[0])) != list(map(id, args)):
-            last = self._last = (tuple(args), opened(args, kwargs))
-        return last[1]
+        last = None if self._last is None else self._last()
+        if last is None or list(map(id, last.iterators)) != list(map(id, args)):
+            last = opened(args, kwargs)
+            self._last = weakref.ref(last)  # which closures that run keep
+        return last
 
 
 class ScheduledFunction:
@@ -79,12 +109,14 @@ class ScheduledFunction:
         number: by which workers know it.
         draws: how many elements it draws from each of its iterators.
         writes: whether it writes variables.
-        applied: the optimizers that it applies, each with how often it does.
+        applied: references to the optimizers that it applies, each with how often it does.
     """
 
     def __init__(self, fn: Callable[..., Any], arguments: Arguments, tracing: Tracing) -> None:
         self.number = next_number()
-        self._fn = fn
+        self._fn = WeakFunction(fn)
+        self._name = getattr(fn, "__qualname__", "")
+        self._while_used = WhileUsed()
         self._form = arguments.form
         # The same iterator given twice is one, from which the function draws in turn.
         self._places = list(dict.fromkeys(arguments.places))
@@ -95,9 +127,13 @@ class ScheduledFunction:
         self._lock = threading.Lock()
         self.draws = [1] * len(self._places)
         self.writes = False
-        self.applied: list[tuple[Any, int]] = []
+        self.applied: list[tuple[weakref.ref[Any], int]] = []
 
-    def trace_now(self, arguments: Arguments) -> None:
+    def in_use(self, fn: Callable[..., Any]) -> InUse | None:
+        """What its runs need; None if that has died, as a model that a global name had."""
+        return self._while_used.get(fn)
+
+    def trace_now(self, fn: Callable[..., Any], arguments: Arguments) -> None:
         """Trace it here if the elements' shapes are known, so that its errors are raised here."""
         specs = [spec for place in self._places for spec in place.specs]
         if not all(spec.is_static and not spec.is_string for spec in specs):
@@ -139,6 +175,8 @@ class ScheduledFunction:
     def _traced(self, form: Form) -> list[Order]:
         specs = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in form]
         drawn = list(self.draws)
+        fn = self._fn()
+        assert fn is not None, self._name  # its caller, or a closure of it, has it
 
         def step(*leaves: Any) -> Any:
             arrays, elements = leaves[: self._arrays], list(leaves[self._arrays :])
@@ -154,14 +192,12 @@ class ScheduledFunction:
                 (args, kwargs),
             )
             with scheduling():
-                return self._fn(*args, **kwargs)
+                return fn(*args, **kwargs)
 
-        traced = self._tracing.trace(step, specs, getattr(self._fn, "__qualname__", ""))
+        traced = self._tracing.trace(step, specs, self._name)
         self._finish = traced.finish
+        self._while_used.needs([*traced.variables.values(), *traced.optimizers])
         self.writes = any(o.kind not in ("result", "state") for o in traced.program.outputs)
-        self.applied = list(zip(traced.optimizers, traced.program.applied, strict=True))
+        optimizers = map(weakref.ref, traced.optimizers)
+        self.applied = list(zip(optimizers, traced.program.applied, strict=True))
         return self._tracing.orders(traced, self.number, form)
-
-
-def _numbers(iterators: Sequence[PerWorkerIterator]) -> list[int]:
-    return [iterator.number for iterator in iterators]

@@ -24,10 +24,11 @@ class Orders:
         with self._lock:
             self._orders[key] = order
 
-    def remove(self, key: Any) -> None:
-        """It need not be made any more."""
+    def remove(self, *keys: Any) -> None:
+        """These need not be made any more."""
         with self._lock:
-            self._orders.pop(key, None)
+            for key in keys:
+                self._orders.pop(key, None)
 
     def bring_up(self, worker: ReachedWorker, ready: Callable[[], None]) -> None:
         """Have a worker make all that it lacks.
@@ -39,8 +40,10 @@ class Orders:
         while True:
             with self._lock:
                 lacking = [make for key, make in self._orders.items() if key not in worker.known]
+                gone = worker.known - self._orders.keys()
                 if not lacking:
                     ready()
-                    return
+                    break
             for make in lacking:
                 worker.tell(make(worker.connection))
+        worker.forget(gone)

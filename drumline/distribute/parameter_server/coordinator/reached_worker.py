@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,3 +49,18 @@ class ReachedWorker:
                 header = {**header, "session": self._session}
                 self.connection.call(op, header, arrays, timeout_seconds=MAKE_SECONDS)
                 self.known.add(key)
+
+    def forget(self, keys: Collection[Any]) -> None:
+        """Have it let go of what it was told to make, by their names; it is not waited for.
+
+        ``("function", number)`` names all programs of a function.
+        """
+        numbers: dict[str, list[int]] = {"dataset": [], "iterator": [], "function": []}
+        for kind, number, *_ in keys:
+            numbers[kind].append(number)
+        if any(numbers.values()):
+            self.known.difference_update(keys)
+            for key in [key for key in self.known if key[0] == "program"]:
+                if key[1] in numbers["function"]:
+                    self.known.discard(key)
+            self.connection.submit("forget", {**numbers, "session": self._session})

@@ -6,7 +6,7 @@ import functools
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +84,15 @@ class WorkerHandle:
             reached.tell(order(reached.connection))
         except PeerUnavailableError as error:
             self._lose_if(reached, error)
+
+    def forget(self, keys: Collection[Any]) -> None:
+        """Have the worker let go of what it was told to make."""
+        reached = self._reached
+        if reached is not None and self._lost is None:
+            try:
+                reached.forget(keys)
+            except PeerUnavailableError as error:
+                self._lose_if(reached, error)
 
     def _serve(self) -> None:
         queue = self._coordinator.queue

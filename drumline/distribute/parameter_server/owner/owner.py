@@ -10,6 +10,7 @@ from typing import Any
 from drumline.distribute.parameter_server.owner import memory
 from drumline.distribute.parameter_server.owner.applied import AppliedPushes
 from drumline.distribute.parameter_server.owner.choosing import Wanted, key_of, restore_chosen
+from drumline.distribute.parameter_server.owner.errors import RequestError
 from drumline.distribute.parameter_server.owner.exchange import Exchange
 from drumline.distribute.parameter_server.owner.initial_value import run_initializer
 from drumline.distribute.parameter_server.owner.parts import Parts
@@ -48,6 +49,7 @@ class Owner:
         self._stats = Stats()
         self._rounds = Rounds(self._applied)
         self._saving = threading.Lock()
+        self._session: str | None = None
 
     def handlers(self) -> Mapping[str, Handler]:
         """What it does, by the name of the operation."""
@@ -67,6 +69,7 @@ class Owner:
             "restore": self.restore,
             "stats": self.stats,
             "finished": self.finished,
+            "forget": self.forget,
         }
 
     def create(self, request: Message) -> Message:
@@ -116,11 +119,14 @@ class Owner:
         """Have a rule update a part.
 
         Fields: ``name`` of the part, ``rule``, ``iteration`` (optional: how many updates there were
-        before, for a part that no rule has updated yet).
+        before, for a part that no rule has updated yet), ``anew`` (optional: whether the part is to
+        be as if no rule had updated it).
         """
         part = self._parts.get(field(request.header, "name", str))
         rule = self._rules.get(field(request.header, "rule", str))
         with part.lock:
+            if request.header.get("anew", False):
+                part.detach()
             is_first = part.rule_name is None
             part.attach(rule)
             if is_first:
@@ -155,15 +161,31 @@ class Owner:
         Reply: ``applied`` (for each push whether it was now), ``versions`` and ``changed`` (for
         each pull). Arrays: each gather's rows; the value of each pull that has changed.
         """
+        self._require_session(request.header.get("closure"))
         exchange = Exchange(request, self._parts, self._applied, self._stats)
         sync = request.header.get("sync")
         if sync is not None:
             return self._rounds.join(exchange, sync)
         return exchange.reply(exchange.apply())
 
+    def _require_session(self, closure: Any) -> None:
+        session = self._session
+        if session is not None and closure is not None:
+            if not str(closure).startswith(f"{session}:"):
+                raise RequestError(
+                    f"The closure {closure!r} is of a chief that another one has followed, which "
+                    "may have restored the variables meanwhile. Nothing was changed."
+                )
+
     def begin(self, request: Message) -> Message:
-        """A chief begins: synchronous rounds of a former one are abandoned."""
+        """A chief begins: synchronous rounds of a former one are abandoned.
+
+        Field: ``session`` (optional): what its closures' names begin with, before a colon. Those of
+        others push nothing any more.
+        """
         self._rounds.reset()
+        session = request.header.get("session")
+        self._session = None if session is None else str(session)
         return Message({})
 
     def abandon(self, request: Message) -> Message:
@@ -262,6 +284,15 @@ class Owner:
     def finished(self, request: Message) -> Message:
         """Forget what closures pushed: they push nothing any more. Field: ``closures``."""
         self._applied.finish(str(name) for name in field(request.header, "closures", list))
+        return Message({})
+
+    def forget(self, request: Message) -> Message:
+        """Keep parts, or know rules, no more: the chief has nothing any more that uses them.
+
+        Fields: ``names`` of parts, ``rules``.
+        """
+        self._parts.forget(map(str, field(request.header, "names", list)))
+        self._rules.forget(map(str, field(request.header, "rules", list)))
         return Message({})
 
     def stats(self, request: Message) -> Message:

@@ -101,6 +101,12 @@ class Part(ABC):
         self._rules[rule.name] = rule
         self.rule_name = rule.name
 
+    def detach(self) -> None:
+        """Have no rule update the part."""
+        self._rules = {}
+        self.rule_name = None
+        self.reset_slots(())
+
     def reset_slots(self, slots: tuple[Slot, ...]) -> None:
         """Have these slots, with their initial values, as before the first update."""
         self.slot_list = slots

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -52,6 +52,12 @@ class Parts:
                 "create all variables again or restore a checkpoint."
             )
         return part
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Keep these parts no more; nothing of those that are not here."""
+        with self._creation:
+            for name in names:
+                self._parts.pop(name, None)
 
     def create(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 
 from drumline.distribute.parameter_server.owner.errors import RuleMismatchError, UnknownRuleError
 from drumline.distribute.parameter_server.owner.rule import Rule
@@ -28,6 +29,12 @@ class Rules:
                 f"There is another rule {rule.name!r}; send this one under another name."
             )
         return known
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Know these rules no more, except where they are attached."""
+        with self._lock:
+            for name in names:
+                self._rules.pop(name, None)
 
     def get(self, name: str) -> Rule:
         """The rule of a name.

@@ -23,18 +23,15 @@ class TracedStep:
         program: what they are sent.
         variables: those that it uses or has gradients of, by their keys.
         optimizers: whose updates the gradients are for, by the number that outputs name.
+        finish: what the step returns, from the arrays of the program's results in their order.
         trained: the variables that each of them is given, also those without a gradient.
     """
 
     program: StepProgram
     variables: Mapping[str, Any]
     optimizers: Sequence[Any]
-    _results: Any
+    finish: Callable[[Sequence[Any]], Any]
     trained: Sequence[Sequence[Any]]
-
-    def finish(self, results: Sequence[Any]) -> Any:
-        """What the step returns, from the arrays of the program's results in their order."""
-        return unwrap(jax.tree.unflatten(self._results, list(results)), lambda leaf: leaf)
 
 
 def trace_step(
@@ -81,4 +78,8 @@ def trace_step(
     program = split.program(tuple(platforms))
     used = [*step.variables, *(update.variable for update in step.updates)]
     variables = {key_of(variable): variable for variable in used}
-    return TracedStep(program, variables, step.optimizers, step.results, step.trained)
+    return TracedStep(program, variables, step.optimizers, _finish(step.results), step.trained)
+
+
+def _finish(structure: Any) -> Callable[[Sequence[Any]], Any]:
+    return lambda results: unwrap(jax.tree.unflatten(structure, list(results)), lambda leaf: leaf)

@@ -75,9 +75,10 @@ class SharedMemory:
 
     def put(self, array: np.ndarray) -> Place | None:
         """Send `array`: its place, or None if it has to travel."""
-        if self._own is None or not self._confirmed:
+        own = self._own  # which another thread may close
+        if own is None or not self._confirmed:
             return None
-        place = self._own.put(array)
+        place = own.put(array)
         if place is None:
             self._tell(f"an array of {array.nbytes} bytes found no room")
         return place
@@ -99,20 +100,22 @@ class SharedMemory:
 
     def shared(self, shape: Sequence[int], dtype: Any) -> np.ndarray | None:
         """The same, or None if there is no room."""
-        if self._own is None or not self._confirmed:
+        own = self._own
+        if own is None or not self._confirmed:
             return None
-        return self._own.empty(tuple(map(int, shape)), np.dtype(dtype))
+        return own.empty(tuple(map(int, shape)), np.dtype(dtype))
 
     def trim(self) -> None:
         """Give memory back that was not used for a while."""
-        if self._own is not None:
-            self._own.trim()
+        own = self._own
+        if own is not None:
+            own.trim()
 
     def close(self) -> None:
         """Use it no more."""
-        if self._own is not None:
-            self._own.close()
-            self._own = None
+        own, self._own = self._own, None
+        if own is not None:
+            own.close()
 
     def _tell(self, what: str) -> None:
         if not self._told:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import Protocol
+
+_log = logging.getLogger("drumline")
 
 TICK_SECONDS = 0.5
 _SUSPENDED_SECONDS = 1.0
@@ -64,7 +67,10 @@ class Watch:
                 self._lost += now - before
             before = now
             for member in members:
-                member.check(self.now())
+                try:
+                    member.check(self.now())
+                except Exception:  # whatever one has, the others are to be watched
+                    _log.exception("A connection could not be checked")
 
 
 watch = Watch()

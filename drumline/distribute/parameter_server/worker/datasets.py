@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
@@ -25,12 +25,17 @@ class Datasets:
         """Start going through a dataset."""
         self._iterators[number] = iter(self._datasets[dataset])
 
+    def forget(self, datasets: Iterable[int], iterators: Iterable[int]) -> None:
+        """Let go of datasets and iterators."""
+        for number in datasets:
+            self._datasets.pop(number, None)
+        for number in iterators:
+            _close(self._iterators.pop(number, None))
+
     def close(self) -> None:
         """End all iterators, and the threads behind them."""
         for iterator in self._iterators.values():
-            close = getattr(iterator, "close", None)
-            if close is not None:
-                close()
+            _close(iterator)
 
     def draw(self, number: int) -> list[Any]:
         """The leaves of an iterator's next element.
@@ -45,3 +50,9 @@ class Datasets:
                 "The dataset of this worker has ended. Repeat it (`dataset.repeat()`), or "
                 "schedule fewer steps."
             ) from None
+
+
+def _close(iterator: Any) -> None:
+    close = getattr(iterator, "close", None)
+    if close is not None:
+        close()

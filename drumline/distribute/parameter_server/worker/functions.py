@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from drumline.distribute.parameter_server.layout import Layout
@@ -46,6 +46,11 @@ class Functions:
             return self._functions[number, form]
         except KeyError:
             raise NeedsForm(form) from None
+
+    def forget(self, numbers: Collection[int]) -> None:
+        """Let go of functions."""
+        for key in [key for key in list(self._functions) if key[0] in numbers]:
+            self._functions.pop(key, None)
 
     def hold(self, closure: Closure) -> None:
         """Keep a closure with the batch it has drawn until the chief sends its program."""

@@ -68,6 +68,7 @@ class Worker:
             "program": self._program,
             "run": self._run,
             "resume": self._resume,
+            "forget": self._forget,
         }
 
     def close(self) -> None:
@@ -143,6 +144,14 @@ class Worker:
         for closure in closures:
             closure.iterators = request.header["iterators"][closure.name]
         return self._submit(session, closures)
+
+    def _forget(self, request: Message) -> Message:
+        """Let go of what no closure uses: ``{dataset, iterator, function}``, each numbers."""
+        header = request.header
+        session = self._of(header)
+        session.datasets.forget(header["dataset"], header["iterator"])
+        session.functions.forget(header["function"])
+        return Message({}, [])
 
     def _submit(self, session: Session, closures: list[Closure]) -> Future[Message]:
         answer: Future[Message] = Future()

@@ -123,6 +123,25 @@ def test_an_abandoned_round_fails_and_changes_nothing(parts):
     assert parts.read("n/0") == 2
 
 
+def test_what_comes_late_to_a_round_that_is_given_up_is_refused(parts):
+    assert parts.ask("abandon", {"round": 3, "over": True}).header["waiting"] == 0
+    with pytest.raises(errors.RoundError, match="Round 3 is over"):
+        push(parts, "s:1", 3, 2)
+    push(parts, "s:1", 4, 2)
+
+
+def test_a_former_chiefs_closures_change_nothing(parts):
+    parts.ask("begin", {"session": "s"})
+    push(parts, "s:1", 0, 1)
+    before = parts.read("v/0")
+    parts.ask("begin", {"session": "t"})
+    with pytest.raises(errors.RequestError, match="another one has followed"):
+        push(parts, "s:2", 1, 1)
+    np.testing.assert_array_equal(parts.read("v/0"), before)
+    push(parts, "t:1", 0, 1)
+    assert (parts.read("v/0") != before).all()
+
+
 def test_rounds_that_do_not_take_a_push_say_so(parts):
     push(parts, "s:1", 0, 1)
     with pytest.raises(errors.RoundError, match="Round 0 is over without the closure 's:2'"):
