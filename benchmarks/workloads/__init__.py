@@ -3,10 +3,13 @@
 from benchmarks.harness.workload import Workload
 from benchmarks.workloads import (
     all_reduce,
+    bucket_sequences,
     convnet_fit,
     convnet_mirrored,
     custom_loop,
     function_epoch,
+    group_by_window,
+    interleave_arrays,
     launch,
     map_batch,
     multi_worker_step,
@@ -20,6 +23,7 @@ from benchmarks.workloads import (
     record_reading,
     resnet_fit,
     run_overhead,
+    sample_shuffled,
     shuffle_batch,
 )
 
@@ -29,6 +33,10 @@ WORKLOADS: dict[str, Workload] = {
         shuffle_batch.WORKLOAD,
         map_batch.WORKLOAD,
         range_filter.WORKLOAD,
+        sample_shuffled.WORKLOAD,
+        interleave_arrays.WORKLOAD,
+        group_by_window.WORKLOAD,
+        bucket_sequences.WORKLOAD,
         python_map.WORKLOAD,
         *record_reading.WORKLOADS,
         convnet_fit.WORKLOAD,
