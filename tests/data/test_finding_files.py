@@ -130,6 +130,13 @@ def test_failed_ranges_are_asked_for_again():
         assert system.failures == {"size": 1}
 
 
+def test_a_file_of_unknown_length_is_an_error():
+    system = Flaky(b"a", 0)
+    system.size = lambda path: None
+    with pytest.raises(OSError, match="does not tell how long"):
+        everything(ReadAhead(system, "a"))
+
+
 def test_a_file_that_becomes_shorter_is_an_error():
     system = Flaky(b"a" * 100, 0)
     reader = ReadAhead(system, "a", 0, 32)

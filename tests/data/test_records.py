@@ -6,6 +6,7 @@ import gzip
 import os
 import pickle
 import random
+import time
 import zlib
 from typing import Any
 
@@ -240,6 +241,29 @@ def visits(files: list[list[bytes]], slots: int) -> list[bytes]:
     return found
 
 
+def test_a_damaged_file_among_files_read_by_turns(tmp_path):
+    """The order in which TensorFlow gives them."""
+    names = [
+        write(tmp_path / letter, [b"%s%d" % (letter.encode(), i) for i in range(n)])
+        for letter, n in (("b", 3), ("g", 5), ("h", 5))
+    ]
+    with open(names[0], "r+b") as file:
+        file.truncate(os.stat(names[0]).st_size - 2)
+    before, after = "b0 g0 b1 g1", "g2 g3 h0 g4 h1 h2 h3 h4"
+    dataset = TFRecordDataset(names, num_parallel_reads=2)
+    found = outcomes(dataset)
+    texts = [item.decode() if isinstance(item, bytes) else item[0] for item in found]
+    assert " ".join(texts) == f"{before} DataLossError {after}"
+    iterator = iter(dataset)
+    for _ in range(4):
+        next(iterator)
+    again = iter(TFRecordDataset(names, num_parallel_reads=2))
+    again.restore(iterator.state())
+    with pytest.raises(dl.errors.DataLossError):
+        next(again)
+    assert b" ".join(again).decode() == after
+
+
 contents = st.lists(st.sampled_from([0, 0, 1, 2, 3, 7, 40]), max_size=6)
 
 
@@ -292,6 +316,19 @@ def test_other_operations_over_records(tmp_path):
     turns = Dataset.from_tensor_slices(names).interleave(TFRecordDataset, cycle_length=3)
     assert list(turns) == list(TFRecordDataset(names, num_parallel_reads=3))
     assert len(list(TFRecordDataset(names, num_parallel_reads=dl.data.AUTOTUNE))) == 15
+
+
+@pytest.mark.parametrize("at_once", [None, 2])
+def test_large_records_are_read_ahead_by_their_size_not_their_number(tmp_path, at_once):
+    names = [write(tmp_path / str(i), [b"x" * 100_000] * 200) for i in range(2)]
+    iterator = iter(TFRecordDataset(names, num_parallel_reads=at_once).prefetch(dl.data.AUTOTUNE))
+    next(iterator)
+    held = [-1]
+    while held[-1] < 10 or held[-1] != held[-2]:
+        time.sleep(0.05)
+        held.append(iterator.stage.queue()[0])
+    assert held[-1] < 80
+    assert sum(1 for _ in iterator) == 399
 
 
 def test_damaged_files_end_in_records_and_errors(tmp_path):

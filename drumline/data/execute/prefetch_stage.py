@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from drumline.data.autotune.rooms import AutomaticRoom
 from drumline.data.execute.block import Block
+from drumline.data.execute.block_size import estimated_nbytes
 from drumline.data.execute.ramp import Ramp
 from drumline.data.execute.stage import Stage, State
 
@@ -62,6 +63,7 @@ class PrefetchStage(Stage):
         first = AUTO_BYTES if automatic is None else min(AUTO_BYTES, automatic.most_nbytes)
         room = size if size is not None else max(2, int(first // row_nbytes))
         self._producer = _Producer(source, room, row_nbytes, slack, automatic)
+        self._producer.by_bytes = size is None
         self._current: Block | None = None
         self._current_state: State = {}
         self._used = 0
@@ -136,9 +138,10 @@ class _Producer:
         self._thread: threading.Thread | None = None
         self._slack = slack
         self._automatic = automatic
-        self._row_nbytes = row_nbytes
+        self._row_nbytes: float = row_nbytes
         self._taken_at = time.monotonic()
         self._rest_until = 0.0
+        self.by_bytes = False
 
     def get(self) -> tuple[State, Block] | None:
         with self._changed:
@@ -202,6 +205,8 @@ class _Producer:
                 with self._changed:
                     if block is None:
                         break
+                    if self.by_bytes and block.n:
+                        self._learn(estimated_nbytes(block) / block.n)
                     self._ready.append((self.position, block))
                     self.held += block.events
                     self.position = after
@@ -218,6 +223,13 @@ class _Producer:
                 self._changed.notify_all()
             if stopped:
                 self._source.close()
+
+    def _learn(self, row_nbytes: float) -> None:
+        """Keeps the memory that was planned for when elements are larger than their spec tells."""
+        if row_nbytes > self._row_nbytes:
+            self.room = max(2, int(self.room * self._row_nbytes / row_nbytes))
+            self._row_nbytes = row_nbytes
+            self._ramp.learn(row_nbytes)
 
     def _resting(self) -> float:
         return self._rest_until - time.monotonic()

@@ -21,6 +21,10 @@ class Ramp:
         self._most = max(1, min(MAX_ELEMENTS, TARGET_BYTES // max(1, row_nbytes)))
         self._started = 0.0
 
+    def learn(self, row_nbytes: float) -> None:
+        """Asks for fewer elements at once, since they are larger than was known."""
+        self._most = max(1, min(self._most, int(TARGET_BYTES // row_nbytes)))
+
     def start(self, granule: int) -> int:
         """Notes the time and returns the number of elements to ask a stage of ``granule`` for."""
         self._started = time.perf_counter()

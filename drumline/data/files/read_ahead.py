@@ -75,7 +75,9 @@ class ReadAhead:
 
     def _ask(self) -> None:
         if self._end is None:
-            self._end = self._again(lambda: int(self._system.size(self._path)))
+            self._end = self._again(lambda: self._system.size(self._path))
+            if self._end is None:
+                raise OSError(f"{self._path}: its file system does not tell how long it is")
         while len(self._under_way) < AT_ONCE and self._next < self._end:
             start, stop = self._next, min(self._next + self._range, self._end)
             self._under_way.append(self._pool.submit(self._fetch, start, stop))

@@ -1,0 +1,26 @@
+"""How much memory a block takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from drumline.data.execute.block import Block
+from drumline.data.observe.meter import nbytes_of
+
+_SAMPLE = 32
+
+
+def estimated_nbytes(block: Block) -> int:
+    """Bytes of a block's elements; where they are objects, from a sample of them."""
+    return sum(map(_estimated, block.columns))
+
+
+def _estimated(column: np.ndarray | Sequence[Any]) -> int:
+    if not isinstance(column, np.ndarray) or column.dtype != object or column.size <= _SAMPLE:
+        return nbytes_of(column)
+    step = column.size // _SAMPLE
+    sample = column.reshape(-1)[::step]
+    return nbytes_of(sample) * column.size // len(sample)
