@@ -205,10 +205,10 @@ INTERRUPTED = """
     function = iterator.stage.function
 
     def tell():
-        while len(function._all) < 2:
+        while len(function.pids) < 2:
             time.sleep(0.01)
         time.sleep(0.2)
-        print(*[process.pid for process in function._all], flush=True)
+        print(*function.pids, flush=True)
 
     import threading
     threading.Thread(target=tell, daemon=True).start()

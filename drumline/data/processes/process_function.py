@@ -33,11 +33,9 @@ class ProcessFunction:
     def __init__(self, function: PythonFunction):
         self._function = function
         self._where = function.where
-        self._payload = dumps(function.arguments(), function.user, function.where)
-        self._idle: list[WorkerProcess] = []
-        self._all: list[WorkerProcess] = []
-        self._lock = threading.Lock()
-        self._finalizer = weakref.finalize(self, _stop, self._all)
+        payload = dumps(function.arguments(), function.user, function.where)
+        self._processes = _Processes(payload)
+        self._finalizer = weakref.finalize(self, self._processes.stop)
 
     def limit(self, wanted: int) -> int:
         return self._function.limit(wanted)
@@ -48,44 +46,28 @@ class ProcessFunction:
         rows = block.slice(0, block.n)
         while True:
             try:
-                out = self._run(rows, start)
+                out = self._run(rows, start) if rows.n else self._function(rows, position)
                 break
             except WorkerDied as died:
                 stopped = self._blame(died, start)
                 rows = rows.slice(0, died.row)
-                if not rows.n:
-                    out = self._function(rows, position)
-                    break
         if out.error is None:
             out.error = stopped if stopped is not None else block.error
         return out
 
     def _run(self, rows: Block, start: int) -> Block:
-        process = self._taken()
+        process = self._processes.take()
         started = time.perf_counter()
         try:
             out, cpu = process.run(rows, start)
         except BaseException:
             # It died, or this thread was interrupted: what it would answer belongs to this block.
-            with self._lock:
-                if process in self._all:
-                    self._all.remove(process)
-            process.stop()
+            self._processes.drop(process)
             raise
         charge_cpu(cpu)
         self._function.adapt(out.n, time.perf_counter() - started)
-        with self._lock:
-            self._idle.append(process)
+        self._processes.give_back(process)
         return out
-
-    def _taken(self) -> WorkerProcess:
-        with self._lock:
-            if self._idle:
-                return self._idle.pop()
-        process = WorkerProcess(self._payload)
-        with self._lock:
-            self._all.append(process)
-        return process
 
     def _blame(self, died: WorkerDied, start: int) -> Exception:
         error = RuntimeError(
@@ -93,14 +75,62 @@ class ProcessFunction:
         )
         return at_element(error, start + died.row, self._where)
 
-    def close(self) -> None:
-        """Ends the processes."""
-        self._finalizer()
+    @property
+    def pids(self) -> list[int]:
+        """The numbers of the processes that run."""
+        return self._processes.pids
 
     def describe(self) -> str:
         return f"{self._function.describe()}, in worker processes"
 
 
-def _stop(processes: list[WorkerProcess]) -> None:
-    for process in list(processes):
+class _Processes:
+    """Those of one function."""
+
+    def __init__(self, payload: bytes):
+        self._payload = payload
+        self._idle: list[WorkerProcess] = []
+        self._all: list[WorkerProcess] = []
+        self._stopped = False
+        self._lock = threading.Lock()
+
+    @property
+    def pids(self) -> list[int]:
+        """Their numbers."""
+        with self._lock:
+            return [process.pid for process in self._all]
+
+    def take(self) -> WorkerProcess:
+        """One that is idle, or a new one."""
+        with self._lock:
+            if self._stopped:
+                raise RuntimeError("the dataset's worker processes have been ended")
+            if self._idle:
+                return self._idle.pop()
+        process = WorkerProcess(self._payload)
+        with self._lock:
+            self._all.append(process)
+            late = self._stopped
+        if late:
+            process.stop()
+        return process
+
+    def give_back(self, process: WorkerProcess) -> None:
+        """It is idle again."""
+        with self._lock:
+            self._idle.append(process)
+
+    def drop(self, process: WorkerProcess) -> None:
+        """It is not to be used any more."""
+        with self._lock:
+            if process in self._all:
+                self._all.remove(process)
         process.stop()
+
+    def stop(self) -> None:
+        """Ends all, now and for good."""
+        with self._lock:
+            self._stopped = True
+            processes = list(self._all)
+        for process in processes:
+            process.stop()

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 
 import numpy as np
 
@@ -42,6 +43,7 @@ class WorkerProcess:
     """
 
     def __init__(self, payload: bytes):
+        self._stopping, self._stopped = threading.Lock(), False
         ours, theirs = socket.socketpair()
         read, self._life = os.pipe()
         self._requests, self._replies = SharedBuffer(), SharedBuffer()
@@ -110,9 +112,11 @@ class WorkerProcess:
         """Ends the process at once and waits for it; may be called again."""
         self._process.kill()
         self._process.wait()
-        if self._life >= 0:
-            os.close(self._life)
-            self._life = -1
-            self._channel.close()
-            self._requests.close()
-            self._replies.close()
+        with self._stopping:
+            if self._stopped:
+                return
+            self._stopped = True
+        os.close(self._life)
+        self._channel.close()
+        self._requests.close()
+        self._replies.close()
