@@ -20,7 +20,7 @@ from drumline import (  # noqa: E402
     nn,
     train,
 )
-from drumline.data import RaggedArray, RaggedTensorSpec, TensorSpec  # noqa: E402
+from drumline.data import RaggedArray, RaggedTensorSpec, TensorSpec, random  # noqa: E402
 from drumline.distribute import (  # noqa: E402
     Variable,
     VariableAggregation,
@@ -59,6 +59,7 @@ __all__ = [
     "keras",
     "lowerings",
     "nn",
+    "random",
     "train",
     "value_and_grad",
 ]

@@ -41,6 +41,7 @@ def build(
     operation: str,
     source: ElementSpec,
     first_element: Callable[[], Any],
+    seed: int | None = None,
 ) -> BuiltFunction:
     """Traces ``function`` for elements of ``source``, or arranges for it to run as Python.
 
@@ -49,11 +50,12 @@ def build(
         operation: ``"map"`` or ``"filter"``, for messages.
         source: the spec of the input's elements.
         first_element: returns one element of the input, in case the function cannot be traced.
+        seed: of what the function draws; elements then have a random key beside them.
 
     Raises:
         Exception: whatever the function itself raises on the first element.
     """
-    user = UserFunction(function, operation)
+    user = UserFunction(function, operation, seed)
     try:
         if has_datasets(source):
             raise NotTraceable("it takes a dataset")

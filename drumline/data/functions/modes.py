@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import jax
 from jax._src import config as jax_config
+from jax._src import core as jax_core
 
 from drumline._backend import cpu_device
 
@@ -41,3 +42,8 @@ def narrow() -> contextlib.AbstractContextManager[None]:
 def wide() -> contextlib.AbstractContextManager[None]:
     """64-bit types enabled, for what is computed from 64-bit columns."""
     return _mode(True)
+
+
+def is_tracing() -> bool:
+    """Whether JAX traces something in this thread."""
+    return not jax_core.trace_state_clean()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import warnings
 
@@ -25,7 +26,7 @@ class ShapedFunction:
     """Compiles the function, as it was when given, for each combination of shapes that comes."""
 
     def __init__(self, function: UserFunction, source: ElementSpec):
-        held = UserFunction(frozen(function.function), function.operation)
+        held = dataclasses.replace(function, function=frozen(function.function))
         self._function = held
         self._source = source
         self._compiled: dict[Shapes, CompiledFunction] = {}

@@ -6,16 +6,31 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from drumline.data.functions.draws import Draws
+
 
 @dataclasses.dataclass(frozen=True)
 class UserFunction:
-    """A user's function and the operation it was given to (``"map"`` or ``"filter"``)."""
+    """A user's function and the operation it was given to (``"map"`` or ``"filter"``).
+
+    Attributes:
+        seed: of what it draws by ``dl.random``. Then elements come with the key of their position
+            beside them; ``None`` if it draws nothing.
+    """
 
     function: Callable[..., Any]
     operation: str
+    seed: int | None = None
 
     def __call__(self, element: Any) -> Any:
         """Calls it with an element: a plain tuple is spread over the arguments, as in tf.data."""
+        if self.seed is None:
+            return self._call(element)
+        value, key = element
+        with Draws(key, self.seed):
+            return self._call(value)
+
+    def _call(self, element: Any) -> Any:
         if type(element) is tuple:
             return self.function(*element)
         return self.function(element)

@@ -7,10 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from drumline.data.epochs import first_element
-from drumline.data.functions.build import build
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.methods.arguments import check_deterministic, parallel_calls
+from drumline.data.methods.drawing import build_over, without_key
 from drumline.data.methods.planned import Planned
 from drumline.data.plan import function_nodes
 from drumline.data.spec import TensorSpec
@@ -47,8 +46,7 @@ class Functions(Planned):
         """
         check_deterministic(deterministic, "map")
         workers = parallel_calls(num_parallel_calls, "map")
-        plan = self._plan
-        built = build(map_func, "map", plan.spec, lambda: first_element(plan))
+        plan, built = build_over(self._plan, map_func, "map")
         label = UserFunction(map_func, "map").name
         return self._with(function_nodes.Map((plan,), built, label, workers), name)
 
@@ -58,9 +56,9 @@ class Functions(Planned):
         Raises:
             TypeError: it does not return one bool.
         """
-        plan = self._plan
-        built = build(predicate, "filter", plan.spec, lambda: first_element(plan))
+        plan, built = build_over(self._plan, predicate, "filter")
         label = UserFunction(predicate, "filter").name
         if built.spec.leaves != (TensorSpec((), np.bool_),) or built.spec.structure.kind != "leaf":
             raise TypeError(f"filter({label}) must return one bool, it returns {built.spec.tree()}")
-        return self._with(function_nodes.Filter((plan,), built, label), name)
+        kept = self._with(function_nodes.Filter((plan,), built, label), name)
+        return kept if plan is self._plan else kept.map(without_key)

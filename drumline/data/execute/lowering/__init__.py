@@ -10,6 +10,7 @@ from drumline.data.execute.lowering import (
     keeping,
     nesting,
     ordering,
+    randomness,
     sources,
 )
 from drumline.data.execute.lowering.lower import Lowering, fill
@@ -24,6 +25,7 @@ RULES = (
     keeping,
     nesting,
     ordering,
+    randomness,
     sources,
 )
 

@@ -18,6 +18,7 @@ from drumline.data.execute.stage import Stage
 from drumline.data.execute.walk_stage import ParallelWalkStage, WalkStage
 from drumline.data.plan import buffering, function_nodes, ordering
 from drumline.data.plan.node import Node
+from drumline.data.plan.random_keys import RandomKeys
 
 
 class Lowering:
@@ -31,7 +32,7 @@ class Lowering:
         filled: the caches to serve elements from; others are filled on the way.
         pool: where stages take their buffers from.
         runtime: the options that hold, and who observes the stages.
-        occurrences: for each shuffle, how many of the same seed come before it.
+        occurrences: for each shuffle or function that draws, how many of its seed come before it.
     """
 
     def __init__(self, root: Node, filled: set[CacheStore], runtime: Runtime | None = None):
@@ -41,7 +42,7 @@ class Lowering:
         self.pool = BufferPool(
             threads=self.runtime.options.threading.max_intra_op_parallelism or None
         )
-        self.occurrences = _shuffle_occurrences(root)
+        self.occurrences = _occurrences(root)
 
     def stage(self, epoch: int, ragged: bool = False) -> Stage:
         """The stage that yields the plan's elements in the given epoch.
@@ -119,15 +120,15 @@ def fill(plan: Node, stores: set[CacheStore]) -> None:
             stage.close()
 
 
-def _shuffle_occurrences(root: Node) -> dict[Trail, int]:
-    """How many shuffles of the same seed come before each: ``zip((a, a))`` gives two orders."""
+def _occurrences(root: Node) -> dict[Trail, int]:
+    """How many of its seed come before each: ``zip((a, a))`` gives two orders, and other draws."""
     seen: Counter[int] = Counter()
     found: dict[Trail, int] = {}
 
     def visit(node: Node, trail: Trail) -> None:
         for which, item in enumerate(node.inputs):
             visit(item, (*trail, which))
-        if isinstance(node, ordering.Shuffle):
+        if isinstance(node, ordering.Shuffle | RandomKeys):
             found[trail] = seen[node.seed]
             seen[node.seed] += 1
 

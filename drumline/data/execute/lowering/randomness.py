@@ -1,0 +1,33 @@
+"""How functions get the keys they draw by."""
+
+from __future__ import annotations
+
+from drumline._core import mix64
+from drumline.data.execute.indexed import Indexed
+from drumline.data.execute.lowering.lower import Lowering
+from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
+from drumline.data.execute.random_keys import Keyed, RandomKeysStage
+from drumline.data.execute.stage import Stage
+from drumline.data.plan.random_keys import RandomKeys
+
+
+@indexed_as(RandomKeys)
+def keys_by_position(
+    lowering: Lowering, node: RandomKeys, trail: Trail, run: Pass
+) -> Indexed | None:
+    inner = lowering.indexed_input(node, trail, run)
+    return None if inner is None else Keyed(inner, _key(lowering, node, trail, run))
+
+
+@runs_as(RandomKeys)
+def random_keys(lowering: Lowering, node: RandomKeys, trail: Trail, run: Pass) -> Stage:
+    source = lowering.input(node, trail, run, ragged=True)
+    return RandomKeysStage(source, _key(lowering, node, trail, run))
+
+
+def _key(lowering: Lowering, node: RandomKeys, trail: Trail, run: Pass) -> int:
+    """Which element is meant; the seed is the function's, which may use another one."""
+    key = lowering.occurrences[trail]
+    for part in run:
+        key = mix64(key, part)
+    return key

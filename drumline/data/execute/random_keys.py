@@ -1,0 +1,74 @@
+"""A random key beside each element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from drumline.data.execute.block import Block
+from drumline.data.execute.indexed import Indexed
+from drumline.data.execute.order import Index
+from drumline.data.execute.stage import Described, Stage, State
+from drumline.data.execute.uniform import bits
+
+
+def keyed(block: Block, key: int, positions: np.ndarray) -> Block:
+    """The block with one more column, the keys of its elements' positions: uint32 (n, 2)."""
+    column = bits(key, positions[: block.n]).view(np.uint32).reshape(block.n, 2)
+    column.flags.writeable = False
+    return Block([*block.columns, column], block.n, block.error)
+
+
+class Keyed(Indexed):
+    """Keys by position in the input."""
+
+    def __init__(self, inner: Indexed, key: int):
+        self.inner = inner
+        self.key = key
+        self.length = inner.length
+        self.granule = inner.granule
+
+    def rows(self, index: Index) -> Block:
+        return keyed(self.inner.rows(index), self.key, np.asarray(index, np.int64))
+
+    def parts(self) -> Sequence[Described]:
+        return [self.inner]
+
+    def describe(self) -> str:
+        return "random keys by position"
+
+
+class RandomKeysStage(Stage):
+    """Keys by position in the stream."""
+
+    def __init__(self, source: Stage, key: int):
+        self.source = source
+        self.key = key
+        self.eager = source.eager
+        self.granule = source.granule
+        self._position = 0
+
+    def next(self, limit: int) -> Block | None:
+        block = self.source.next(limit)
+        if block is None:
+            return None
+        start = self._position
+        self._position += block.events
+        return keyed(block, self.key, np.arange(start, start + block.n))
+
+    def expect(self, positions: int) -> None:
+        self.source.expect(positions)
+
+    def state(self) -> State:
+        return {"position": self._position, "input": self.source.state()}
+
+    def restore(self, state: State) -> None:
+        self._position = state["position"]
+        self.source.restore(state["input"])
+
+    def inputs(self) -> Sequence[Stage]:
+        return [self.source]
+
+    def describe(self) -> str:
+        return "random keys by position"

@@ -1,0 +1,37 @@
+"""Functions that draw random numbers: keys are put beside the elements they get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from drumline.data.epochs import first_element
+from drumline.data.functions.build import BuiltFunction, build
+from drumline.data.functions.draws import Draws
+from drumline.data.plan.node import Node
+from drumline.data.plan.random_keys import RandomKeys
+from drumline.data.seeds import draw_seed
+
+
+def build_over(
+    plan: Node, function: Callable[..., Any], operation: str
+) -> tuple[Node, BuiltFunction]:
+    """The function ready to run over the elements of a plan: of ``plan``, or of one with keys.
+
+    Raises:
+        Exception: what the function itself raises on the first element.
+    """
+    with Draws(np.zeros(2, np.uint32), 0) as probe:
+        built = build(function, operation, plan.spec, lambda: first_element(plan))
+    if not probe.count:
+        return plan, built
+    keyed = RandomKeys((plan,), draw_seed())
+    again = build(function, operation, keyed.spec, lambda: first_element(keyed), keyed.seed)
+    return keyed, again
+
+
+def without_key(element: Any, key: Any) -> Any:
+    """An element that had a key beside it."""
+    return element

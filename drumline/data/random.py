@@ -1,0 +1,115 @@
+"""Random numbers in functions of a dataset, as ``tf.random``: reproducible, element by element.
+
+In a function given to ``map`` or ``filter`` a draw depends on the seed, the operation, the epoch,
+the position of the element and how many draws the function made before: never on threads, timing
+or interruptions. Each operation has a seed of its own, drawn from Python's ``random`` when it is
+built (``keras.utils.set_random_seed`` seeds that); a ``seed`` given to a draw takes its place.
+Elsewhere draws are different each time. Inside of ``jax.lax`` loops, which trace their bodies
+once, draw before the loop, or `split` and use ``jax.random``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from drumline.data.functions.draws import drawn
+
+Shape = Sequence[int]
+
+__all__ = ["bernoulli", "normal", "shuffle", "split", "truncated_normal", "uniform"]
+
+
+def uniform(
+    shape: Shape = (),
+    minval: Any = 0,
+    maxval: Any = None,
+    dtype: Any = np.float32,
+    seed: int | None = None,
+) -> Any:
+    """Numbers from ``minval`` (included) to ``maxval`` (excluded), as ``tf.random.uniform``.
+
+    Args:
+        shape: of the result.
+        minval: a number or an array that broadcasts to ``shape``.
+        maxval: likewise; 1 by default for floats.
+        dtype: a float or integer type.
+        seed: in place of the operation's.
+
+    Raises:
+        ValueError: integers are asked for without ``maxval``.
+    """
+    kind = jnp.dtype(dtype)
+    if not jnp.issubdtype(kind, jnp.integer):
+        high = 1 if maxval is None else maxval
+        draw = functools.partial(
+            _uniform, shape=tuple(shape), dtype=kind, minval=minval, maxval=high
+        )
+        return drawn(draw, seed)
+    if maxval is None:
+        raise ValueError(f"dl.random.uniform: give maxval for integers ({kind})")
+    whole = functools.partial(
+        jax.random.randint, shape=tuple(shape), minval=minval, maxval=maxval, dtype=kind
+    )
+    return drawn(whole, seed)
+
+
+def normal(
+    shape: Shape = (),
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = np.float32,
+    seed: int | None = None,
+) -> Any:
+    """Normally distributed numbers, as ``tf.random.normal``."""
+    kind = jnp.dtype(dtype)
+
+    def draw(key: Any) -> Any:
+        values = jax.random.normal(key, tuple(shape), kind)
+        return values * jnp.asarray(stddev, kind) + jnp.asarray(mean, kind)
+
+    return drawn(draw, seed)
+
+
+def truncated_normal(
+    shape: Shape = (),
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = np.float32,
+    seed: int | None = None,
+) -> Any:
+    """Normally distributed numbers within two ``stddev``, as ``tf.random.truncated_normal``."""
+    kind = jnp.dtype(dtype)
+
+    def draw(key: Any) -> Any:
+        values = jax.random.truncated_normal(key, -2.0, 2.0, tuple(shape), kind)
+        return values * jnp.asarray(stddev, kind) + jnp.asarray(mean, kind)
+
+    return drawn(draw, seed)
+
+
+def bernoulli(p: Any = 0.5, shape: Shape | None = None, seed: int | None = None) -> Any:
+    """Bools that are true with probability ``p``, a number or an array that gives the shape."""
+    size = None if shape is None else tuple(shape)
+    return drawn(lambda key: jax.random.bernoulli(key, p, size), seed)
+
+
+def shuffle(value: Any, seed: int | None = None) -> Any:
+    """The rows of ``value`` (n, ...) in random order, as ``tf.random.shuffle``."""
+    return drawn(lambda key: jax.random.permutation(key, jnp.asarray(value)), seed)
+
+
+def split(num: int = 2, seed: int | None = None) -> Any:
+    """Keys (num,) to use with ``jax.random``."""
+    return drawn(lambda key: jax.random.split(key, num), seed)
+
+
+def _uniform(key: Any, shape: Shape, dtype: Any, minval: Any, maxval: Any) -> Any:
+    return jax.random.uniform(
+        key, shape, dtype, minval=jnp.asarray(minval, dtype), maxval=jnp.asarray(maxval, dtype)
+    )
