@@ -350,9 +350,9 @@ class RecordReader:
         """Start at a place in a file, of which nothing is read yet if it is not compressed.
 
         Args:
-            source: a file descriptor, which is duplicated, or an object with ``read(size)``, which
-                returns bytes; such an object begins at `offset` already, unless `compression` is
-                named.
+            source: a file descriptor, which is duplicated and whose place in the file nobody else
+                may change, or an object with ``read(size)``, which returns bytes; such an object
+                begins at `offset` already, unless `compression` is named.
             format: ``"tfrecord"``; ``"lines"``, whose carriage returns are dropped; ``"fixed"``.
             compression: ``""``, ``"GZIP"`` or ``"ZLIB"``.
             chunk: how many bytes to read at once; longer records take more memory as they come.

@@ -17,6 +17,9 @@ from drumline.data.plan.files import BYTES, Files
 PARALLEL_READS = 4
 """What ``AUTOTUNE`` stands for: it decides the order, which is to be the same everywhere."""
 
+MOST_AT_ONCE = 1 << 30
+"""The largest ``buffer_size``: the memory is taken for each file that is open."""
+
 
 def TFRecordDataset(
     filenames: Any,
@@ -107,6 +110,8 @@ def _options(
 ) -> tuple[str, int]:
     compression = checked_compression(compression_type, operation)
     size = count_of(buffer_size or 0, operation, "buffer_size", least=0)
+    if size > MOST_AT_ONCE:
+        raise ValueError(f"{operation}: buffer_size must be at most {MOST_AT_ONCE}, got {size}")
     return compression, size or CHUNK
 
 

@@ -220,7 +220,12 @@ def test_arguments(tmp_path):
     for wrong in (Dataset.range(2), Dataset.from_tensors([path])):
         with pytest.raises(TypeError, match="one path per element"):
             TFRecordDataset(wrong)
-    for arguments in ({"num_parallel_reads": 0}, {"num_parallel_reads": -5}, {"buffer_size": -5}):
+    for arguments in (
+        {"num_parallel_reads": 0},
+        {"num_parallel_reads": -5},
+        {"buffer_size": -5},
+        {"buffer_size": 2**40},
+    ):
         with pytest.raises(ValueError, match=next(iter(arguments))):
             TFRecordDataset(path, **arguments)
     with pytest.raises(ValueError, match="compression_type must be"):
