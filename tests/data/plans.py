@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from nested_plans import STEPS as NESTED_STEPS
+from nested_plans import apply_nested, apply_nested_to_list
 
 from drumline.data import Dataset, Options
 
@@ -57,6 +59,7 @@ steps = st.lists(
         st.tuples(st.just("rebatch"), st.integers(1, 7), st.lists(small1, min_size=1, max_size=3)),
         st.tuples(st.just("ignore_errors")),
         st.tuples(st.just("shuffle"), st.integers(1, 60), st.integers(0, 3)),
+        *NESTED_STEPS,
     ),
     max_size=5,
 )
@@ -64,6 +67,9 @@ lengths = st.integers(0, 50)
 
 
 def apply_step(ds: Dataset, step: Step) -> Dataset:
+    nested = apply_nested(ds, step, base)
+    if nested is not None:
+        return nested
     match step:
         case ("map",):
             return ds.map(lambda a, b: (a * 2 + 1, b + 3))
@@ -105,6 +111,9 @@ def apply_step(ds: Dataset, step: Step) -> Dataset:
 
 
 def apply_to_list(items: list[Any], step: Step) -> list[Any]:
+    nested = apply_nested_to_list(items, step, base_list)
+    if nested is not None:
+        return nested
     match step:
         case ("map",):
             return [(a * 2 + 1, b + 3) for a, b in items]

@@ -15,7 +15,9 @@ BY_POSITION = (
     "batch_unbatch",
     "take_while",
     "python_scan",
+    "windows",
 )
+BY_CHANCE = ("shuffle", "sample")
 
 
 @given(lengths, steps)
@@ -23,7 +25,7 @@ def test_like_lists(n, plan):
     expected = base_list(n)
     for step in plan:
         expected = apply_to_list(expected, step)
-    shuffled = any(step[0] == "shuffle" for step in plan)
+    shuffled = any(step[0] in BY_CHANCE for step in plan)
     if shuffled and any(step[0] in BY_POSITION for step in plan):
         return
     found, wanted = bits(list(build(n, plan))), bits(expected)
