@@ -9,12 +9,15 @@ from drumline.data.iterator import DatasetIterator
 from drumline.data.methods.arguments import AUTOTUNE
 from drumline.data.options import AutotuneOptions, OptimizationOptions, Options, ThreadingOptions
 from drumline.data.readers import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
+from drumline.data.plan.ordering import GLOBAL
+from drumline.data.plan.packing import Packed
 from drumline.data.ragged import RaggedArray
 from drumline.data.ragged_spec import RaggedTensorSpec
 from drumline.data.spec import TensorSpec
 
 __all__ = [
     "AUTOTUNE",
+    "GLOBAL",
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
     "AutotuneOptions",
@@ -25,6 +28,7 @@ __all__ = [
     "OptimizationOptions",
     "Options",
     "TFRecordDataset",
+    "Packed",
     "RaggedArray",
     "RaggedTensorSpec",
     "TensorSpec",

@@ -20,10 +20,11 @@ from drumline.data.methods.keeping import Keeping
 from drumline.data.methods.numbering import Numbering
 from drumline.data.methods.observing import Observing
 from drumline.data.methods.ordering import Ordering
-from drumline.data.methods.padding import Padding
+from drumline.data.methods.packing import Packing
+from drumline.data.methods.placing import Placing
 from drumline.data.methods.recurring import Recurring
 from drumline.data.options import Options
-from drumline.data.plan import batching
+from drumline.data.plan import batching, packing, padding
 from drumline.data.plan.node import Node
 
 
@@ -33,7 +34,8 @@ class Dataset(
     FindingFiles,
     Choosing,
     Functions,
-    Padding,
+    Packing,
+    Placing,
     Recurring,
     Numbering,
     Batches,
@@ -80,7 +82,8 @@ class Dataset(
     @property
     def has_batches(self) -> bool:
         """Whether some operation of the plan batches."""
-        return any(isinstance(node, batching.Batch) for node in self._plan.walk())
+        kinds = (batching.Batch, padding.Rebatch, packing.Pack)
+        return any(isinstance(node, kinds) for node in self._plan.walk())
 
     def cardinality(self) -> int:
         """The number of elements, ``INFINITE_CARDINALITY`` or ``UNKNOWN_CARDINALITY``."""

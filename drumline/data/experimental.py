@@ -4,6 +4,7 @@ from drumline.data.auto_shard_policy import AutoShardPolicy
 from drumline.data.observe.statistics import Statistics
 from drumline.data.options import AutotuneOptions, DistributeOptions, OptimizationOptions
 from drumline.data.plan.ordering import SHARD_HINT
+from drumline.data.transformations import assert_cardinality, prefetch_to_device
 
 __all__ = [
     "SHARD_HINT",
@@ -12,4 +13,6 @@ __all__ = [
     "DistributeOptions",
     "OptimizationOptions",
     "Statistics",
+    "assert_cardinality",
+    "prefetch_to_device",
 ]

@@ -165,7 +165,7 @@ def _parted(
     for i, (new, old) in enumerate(zip(after.leaves, state.leaves, strict=True)):
         if new.dtype != old.dtype or len(new.shape) != len(old.shape):
             raise TypeError(
-                f"{user.where} makes leaf {i} of the state {new}, the initial state has {old}; give "
-                f"an initial state of that type, such as np.{new.dtype}(...)"
+                f"{user.where} makes leaf {i} of the state {new}, the initial state has {old}; "
+                f"give an initial state of that type, such as np.{new.dtype}(...)"
             )
     return after, rest

@@ -19,7 +19,7 @@ from drumline.data.spec import TensorSpec
 
 
 class Checking(Planned):
-    """``take_while``, ``unique``, ``ignore_errors``, ``assert_cardinality``, and the one element."""
+    """``take_while``, ``unique``, what concerns errors and numbers, and the one element."""
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Self:
         """The elements before the first for which ``predicate`` returns false.

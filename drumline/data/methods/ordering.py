@@ -8,6 +8,7 @@ from typing import Self
 from drumline.data.methods.arguments import count_of
 from drumline.data.methods.planned import Planned
 from drumline.data.plan import ordering
+from drumline.data.random_access import no_access, obstacle
 from drumline.data.seeds import draw_seed
 
 
@@ -16,7 +17,7 @@ class Ordering(Planned):
 
     def shuffle(
         self,
-        buffer_size: int,
+        buffer_size: int | str,
         seed: int | None = None,
         reshuffle_each_iteration: bool = True,
         name: str | None = None,
@@ -27,15 +28,25 @@ class Ordering(Planned):
 
         Args:
             buffer_size: in elements; one at least as large as the dataset gives a uniform order.
+                ``dl.data.GLOBAL`` permutes all elements of a random-access dataset by a formula,
+                without memory for them.
             seed: the order depends on it and on the epoch. ``None`` draws one now, from Python's
                 ``random``, which ``keras.utils.set_random_seed`` seeds.
             reshuffle_each_iteration: whether each epoch (and each pass of a ``repeat``) differs.
             name: shown by ``explain()``.
+
+        Raises:
+            TypeError: ``GLOBAL`` and no random access; the message names the operation that
+                prevents it.
         """
-        size = count_of(buffer_size, "shuffle", "buffer_size", least=1)
+        everything = buffer_size == ordering.GLOBAL
+        if everything and obstacle(self._plan) is not None:
+            raise TypeError(f"shuffle(GLOBAL): {no_access(self._plan)}")
+        size = 0 if everything else count_of(buffer_size, "shuffle", "buffer_size", least=1)
         drawn = draw_seed() if seed is None else operator.index(seed) % 2**64
         reshuffle = True if reshuffle_each_iteration is None else bool(reshuffle_each_iteration)
-        return self._with(ordering.Shuffle((self._plan,), size, drawn, reshuffle), name)
+        kind = ordering.GlobalShuffle if everything else ordering.Shuffle
+        return self._with(kind((self._plan,), size, drawn, reshuffle), name)
 
     def repeat(self, count: int | None = None, name: str | None = None) -> Self:
         """``count`` passes over the dataset; ``None`` or -1 never ends."""

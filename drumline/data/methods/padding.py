@@ -14,7 +14,7 @@ from drumline.data.methods.batches import Batches
 from drumline.data.plan import padding
 from drumline.data.ragged import fill_value
 from drumline.data.ragged_spec import RaggedTensorSpec
-from drumline.data.spec import STRING, TensorSpec
+from drumline.data.spec import STRING, ElementSpec, TensorSpec
 from drumline.data.structure import LEAF, Structure
 
 Shape = tuple[int | None, ...]
@@ -53,14 +53,9 @@ class Padding(Batches):
         shapes = [leaf.shape for leaf in spec.leaves]
         if padded_shapes is not None:
             shapes = per_leaf(spec.structure, padded_shapes, shape_of, "padded_shapes")
-        if padding_values is None or (np.ndim(padding_values) == 0 and _is_scalar(padding_values)):
-            values = [padding_values] * len(shapes)
-        else:
-            values = per_leaf(spec.structure, padding_values, lambda v: v, "padding_values")
-        pairs = enumerate(zip(spec.leaves, shapes, values, strict=True))
-        for i, (leaf, shape, value) in pairs:
+        for i, (leaf, shape) in enumerate(zip(spec.leaves, shapes, strict=True)):
             _check_shape(leaf, shape, i)
-            values[i] = _filler(leaf, value, i)
+        values = fillers(spec, padding_values, "padded_batch")
         plan = self._plan
         made = padding.PaddedBatch(
             (plan,), size, bool(drop_remainder), tuple(shapes), tuple(values)
@@ -120,6 +115,25 @@ def check_arrays(leaves: Sequence[TensorSpec], operation: str) -> None:
             raise TypeError(f"{operation} takes arrays; leaf {i} is {leaf!r}")
 
 
+def fillers(spec: ElementSpec, padding_values: Any, operation: str) -> list[Any]:
+    """What each leaf is filled up with.
+
+    Args:
+        spec: of the elements.
+        padding_values: one for all leaves, or one for each in their structure, or ``None``.
+        operation: for messages.
+
+    Raises:
+        TypeError: one is not of its leaf's type.
+        ValueError: they have another structure.
+    """
+    given = [padding_values] * len(spec.leaves)
+    if padding_values is not None and not _is_scalar(padding_values):
+        given = per_leaf(spec.structure, padding_values, lambda value: value, "padding_values")
+    pairs = enumerate(zip(spec.leaves, given, strict=True))
+    return [_filler(leaf, value, i, operation) for i, (leaf, value) in pairs]
+
+
 def _is_scalar(value: Any) -> bool:
     return not isinstance(value, dict | tuple | list)
 
@@ -160,7 +174,7 @@ def _check_shape(leaf: TensorSpec, shape: Shape, i: int) -> None:
             raise ValueError(f"padded_batch: leaf {i} is {leaf}, which does not fit into {shape}")
 
 
-def _filler(leaf: TensorSpec, value: Any, i: int) -> Any:
+def _filler(leaf: TensorSpec, value: Any, i: int, operation: str) -> Any:
     if value is None:
         return fill_value(leaf.dtype)
     given = as_array(value)
@@ -174,10 +188,10 @@ def _filler(leaf: TensorSpec, value: Any, i: int) -> Any:
         or given.ndim
         or not (given.dtype == leaf.dtype or np.can_cast(given.dtype, leaf.dtype, "same_kind"))
     ):
-        raise TypeError(f"padded_batch: {value!r} cannot fill up leaf {i}, which is {leaf}")
+        raise TypeError(f"{operation}: {value!r} cannot fill up leaf {i}, which is {leaf}")
     if leaf.dtype == STRING:
         return given[()]
     filler = given.astype(leaf.dtype)
     if leaf.dtype.kind in "iu" and filler != given:
-        raise TypeError(f"padded_batch: {value!r} does not fit {leaf.dtype} of leaf {i}")
+        raise TypeError(f"{operation}: {value!r} does not fit {leaf.dtype} of leaf {i}")
     return filler[()]

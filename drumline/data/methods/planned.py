@@ -9,12 +9,18 @@ from typing import Any, Self
 
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
+from drumline.data.plan.placing import PrefetchToDevice
 
 
 class Planned:
     """Holds an immutable plan; methods return another object over a larger plan."""
 
     def __init__(self, plan: Node, options: Options | None = None):
+        if any(isinstance(part, PrefetchToDevice) for part in plan.inputs):
+            raise ValueError(
+                f"{plan.name}: prefetch_to_device must be the last operation of a dataset; call it "
+                "after all others"
+            )
         self._plan = plan
         self._given_options = options
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from drumline.data.cardinality import INFINITE, UNKNOWN, is_known
 from drumline.data.plan.node import Node
@@ -23,6 +23,18 @@ class Shuffle(Node):
 
     def arguments(self) -> str:
         return f"{self.buffer_size}, reshuffle_each_iteration={self.reshuffle}"
+
+
+GLOBAL: Final = "global"
+"""A shuffle's buffer size that stands for all elements at once, without memory for them."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GlobalShuffle(Shuffle):
+    """A permutation of a random-access input."""
+
+    def arguments(self) -> str:
+        return f"GLOBAL, reshuffle_each_iteration={self.reshuffle}"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ import os
 from drumline.data.plan.buffering import Prefetch
 from drumline.data.plan.function_nodes import Filter, Map
 from drumline.data.plan.node import Node
+from drumline.data.plan.placing import PrefetchToDevice
 from drumline.data.plan.sources import Generator
 
 
@@ -16,12 +17,12 @@ def auto_prefetch(plan: Node) -> Node:
     A generator or a Python function must not be called before its element is asked for.
     """
     computes = any(isinstance(node, Map | Filter) for node in plan.walk())
-    if isinstance(plan, Prefetch) or not computes or (os.cpu_count() or 1) < 2:
+    made_ahead = isinstance(plan, Prefetch | PrefetchToDevice)
+    if made_ahead or not computes or (os.cpu_count() or 1) < 2:
         return plan
     return plan if any(_runs_python(node) for node in plan.walk()) else Prefetch((plan,), None)
 
 
 def _runs_python(node: Node) -> bool:
-    if isinstance(node, Map | Filter):
-        return node.function.is_python
-    return isinstance(node, Generator)
+    function = getattr(node, "function", None)
+    return isinstance(node, Generator) or getattr(function, "is_python", False)

@@ -10,6 +10,7 @@ from drumline.data.execute.lowering import (
     keeping,
     nesting,
     ordering,
+    placing,
     randomness,
     sources,
 )
@@ -25,6 +26,7 @@ RULES = (
     keeping,
     nesting,
     ordering,
+    placing,
     randomness,
     sources,
 )
