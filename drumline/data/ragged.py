@@ -315,7 +315,7 @@ def _as_bytes(array: np.ndarray) -> np.ndarray:
     return array.reshape(-1).view(np.uint8).reshape(len(array), width)
 
 
-def objects(rows: Sequence[Any]) -> np.ndarray:
+def objects(rows: Sequence[Any] | RaggedArray) -> np.ndarray:
     """An array (n,) of dtype object that holds ``rows``."""
     column = np.empty(len(rows), object)
     for i, row in enumerate(rows):

@@ -20,7 +20,7 @@ class RaggedTensorSpec(TensorSpec):
         ragged_rank: how many dimensions after the first vary in length.
     """
 
-    ragged_rank: int
+    ragged_rank: int = 1
 
     def __init__(
         self, shape: Sequence[int | None], dtype: Any = np.float32, ragged_rank: int | None = None

@@ -45,7 +45,7 @@ class CounterStage(_Numbers):
         start, steps = self._position, np.arange(room)
         self._position += room
         if self.dtype.kind == "f":
-            column = self.start + self.step * (start + steps.astype(np.float64))
+            column: np.ndarray = self.start + self.step * (start + steps.astype(np.float64))
         else:
             first, step = int(self.start) + int(self.step) * start, int(self.step)
             column = steps.astype(np.uint64) * np.uint64(step % 2**64) + np.uint64(first % 2**64)

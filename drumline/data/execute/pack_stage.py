@@ -60,7 +60,8 @@ class PackStage(CountingStage):
     def _packed(self) -> Block | None:
         """The rows of the next sequences; those before one that failed are packed without it."""
         parts: list[Block] = []
-        missing, error = self.node.lookahead, None
+        missing = self.node.lookahead
+        error: Exception | None = None
         while missing > 0 and error is None:
             part = self._carry.peek(missing)
             if part is None:

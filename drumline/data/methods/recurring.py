@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import operator
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -72,7 +74,7 @@ class Recurring(Checking):
         try:
             for block in iterator.blocks(run.block_length):
                 start = position
-                done = run(block, lambda row, start=start: start + row)
+                done = run(block, functools.partial(operator.add, start))
                 position += block.n
                 if done.error is not None:
                     raise done.error
