@@ -5,15 +5,22 @@ from __future__ import annotations
 import time
 
 FEWEST = 3
+PIPELINED = 5
+"""One whose gradients are on their way, one that computes, one that has its rows, one that asks for
+them in the message with those gradients, and one between the chief and the worker."""
+
 MOST = 512
 _ON_HAND_SECONDS = 0.01
+_PIPELINED_SECONDS = 0.1
 _WEIGHT = 0.2
 
 
 class Pace:
     """Keeps a worker busy for about 10 ms: few closures of long steps, many of short ones.
 
-    A worker that is slow is given few, so that the others run the rest.
+    Steps that are not long get as many as it takes to ask for rows without a message for that
+    alone, if they are done within 100 ms. A worker that is slow is given few, so that the others
+    run the rest.
     """
 
     def __init__(self) -> None:
@@ -23,7 +30,9 @@ class Pace:
     @property
     def on_hand(self) -> int:
         """How many closures the worker is to have."""
-        return max(FEWEST, min(MOST, int(_ON_HAND_SECONDS / max(self._seconds, 1e-7))))
+        seconds = max(self._seconds, 1e-7)
+        pipelined = min(PIPELINED, int(_PIPELINED_SECONDS / seconds))
+        return max(FEWEST, pipelined, min(MOST, int(_ON_HAND_SECONDS / seconds)))
 
     def started(self) -> None:
         """The worker gets closures after it had none."""

@@ -8,7 +8,7 @@ import pytest
 from drumline.distribute.parameter_server.coordinator.closure import Closure
 from drumline.distribute.parameter_server.coordinator.closure_queue import ClosureQueue
 from drumline.distribute.parameter_server.coordinator.gates import Rounds, Staleness
-from drumline.distribute.parameter_server.coordinator.pace import FEWEST, MOST, Pace
+from drumline.distribute.parameter_server.coordinator.pace import FEWEST, MOST, PIPELINED, Pace
 from drumline.distribute.parameter_server.errors import ClosureCancelledError
 
 
@@ -123,6 +123,10 @@ def test_fast_workers_are_given_many_closures_and_slow_ones_few():
         slow.finished(1)
     assert fast.on_hand == MOST
     assert slow.on_hand == FEWEST
+    for _ in range(100):
+        slow._last -= 0.015
+        slow.finished(1)
+    assert slow.on_hand == PIPELINED
 
 
 def test_staleness_bounds_what_a_closure_misses():
