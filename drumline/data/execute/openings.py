@@ -21,6 +21,10 @@ and takes these to start it once more."""
 
 _MOST_AT_ONCE = 64
 
+_FEW = 16
+_MANY = 1024
+_NBYTES = 1 << 20
+
 
 @dataclasses.dataclass(eq=False)
 class Opened:
@@ -114,17 +118,21 @@ class Openings:
         if item is None or isinstance(item, Exception):
             return item
         try:
-            return self._opened(number, before, item[0], None)
+            opened = self._opened(number, before, item[0], None)
         except Exception as error:
             return error
+        if isinstance(opened.elements.stage, PrefetchStage):
+            opened.elements.stage.start()
+        return opened
 
     def _opened(
         self, number: int, before: State, element: Any, caches: list[bool] | None
     ) -> Opened:
         place = (*self._run, number)
-        stage, served = self._open(self._function(element, place), place, caches)
+        plan = self._function(element, place)
+        stage, served = self._open(plan, place, caches)
         if self._read_ahead:
-            stage = PrefetchStage(stage, None, 1 << 10)
+            stage = PrefetchStage(stage, _room(plan.spec), plan.spec.row_nbytes())
         return Opened(number, before, Carry(stage), served)
 
     def _element(self) -> tuple[Any] | Exception | None:
@@ -182,6 +190,13 @@ class Openings:
             if isinstance(item, Opened):
                 item.elements.stage.close()
         self.source.close()
+
+
+def _room(spec: ElementSpec) -> int:
+    """How many elements of each dataset to read ahead; few if they may be of any size."""
+    if any(leaf.nbytes is None for leaf in spec.leaves):
+        return _FEW
+    return max(2, min(_MANY, _NBYTES // spec.row_nbytes()))
 
 
 def _first(pair: tuple[int, State]) -> int:

@@ -75,6 +75,10 @@ class PrefetchStage(Stage):
         """How many elements may be ready."""
         return self._producer.room
 
+    def start(self) -> None:
+        """Begins to read before the first element is asked for; not to be restored after that."""
+        self._producer.start()
+
     def next(self, limit: int) -> Block | None:
         if self._current is None:
             entry = self._producer.get()
@@ -143,7 +147,8 @@ class _Producer:
         self._rest_until = 0.0
         self.by_bytes = False
 
-    def get(self) -> tuple[State, Block] | None:
+    def start(self) -> None:
+        """Starts the thread, unless it was."""
         with self._changed:
             if self._thread is None and not self._stopping:
                 self._thread = threading.Thread(
@@ -151,6 +156,10 @@ class _Producer:
                 )
                 _running.add(self)
                 self._thread.start()
+
+    def get(self) -> tuple[State, Block] | None:
+        with self._changed:
+            self.start()
             if self._automatic is not None and not self._ended:
                 self.room = self._automatic.next(self.room, self.held, self._row_nbytes)
             while not (self._ready or self._ended or self._failure or self._stopping):

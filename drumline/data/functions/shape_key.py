@@ -40,7 +40,8 @@ class ShapeFunction:
     def __call__(self, block: Block, position: Position) -> Block:
         if not block.n:
             return Block(stack([], self._spec), 0, block.error)
-        lengths = [c.row_lengths() for c in block.columns if isinstance(c, RaggedArray)]
+        columns: list[Any] = list(block.columns)
+        lengths = [column.row_lengths() for column in columns if isinstance(column, RaggedArray)]
         if not lengths:
             first, which = np.zeros(1, np.int64), np.zeros(block.n, np.int64)
         else:
