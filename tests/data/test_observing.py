@@ -17,6 +17,7 @@ from drumline.data.epochs import Epochs
 from drumline.data.experimental import Statistics
 from drumline.data.observe.meter import BUCKETS, Meter, bucket, nbytes_of
 from drumline.data.observe.observation import Observation
+from drumline.data.ragged import RaggedArray
 
 
 class Clock:
@@ -162,6 +163,8 @@ def test_bytes_of_columns() -> None:
     strings = np.empty(2, object)
     strings[:] = [b"abc", b""]
     assert nbytes_of(strings) == 3
+    assert nbytes_of(RaggedArray.from_rows([[1.0, 2.0, 3.0], [4.0]])) == 4 * 4 + 3 * 8
+    assert nbytes_of(RaggedArray.from_rows([[b"aaa", b"b"], []])) == 4
 
 
 def test_an_error_in_a_stage_is_measured_and_passed_on() -> None:

@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -187,11 +187,20 @@ def bucket(seconds: float) -> int:
     return min(len(BUCKETS), power + 20)
 
 
-def nbytes_of(column: np.ndarray | Sequence[Any]) -> int:
-    """Bytes of a column's elements; of objects, those of what they hold."""
-    if isinstance(column, np.ndarray) and column.dtype != object:
-        return column.nbytes
-    return sum(_nbytes_of_object(item) for item in np.asarray(column, object).flat)
+def nbytes_of(column: Any) -> int:
+    """Bytes of a column's elements (an array, a list, a ``RaggedArray``); of objects, those of what
+    they hold.
+    """
+    dtype = getattr(column, "dtype", None)
+    if dtype is not None and dtype.kind != "O":
+        return int(column.nbytes)
+    return sum(_nbytes_of_object(item) for item in _flat(column))
+
+
+def _flat(column: Any) -> Iterable[Any]:
+    """The objects of a column; of one with rows of different lengths those of all rows."""
+    values = getattr(column, "flat_values", column)
+    return np.asarray(values, object).flat
 
 
 def _nbytes_of_object(item: Any) -> int:
