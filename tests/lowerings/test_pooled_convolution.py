@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
@@ -54,7 +54,9 @@ def pooled_by_numpy(x, w, b, *, pool, **options):
     return y.reshape(len(y), rows, pool[0], columns, pool[1], -1).max((2, 4))
 
 
-@settings(max_examples=6, phases=[Phase.explicit, Phase.generate])
+@example((2, 7, 8, 16), (3, 3), 33, (1, 1), "SAME", (2, 2), np.nan)
+@example((2, 7, 8, 16), (3, 3), 33, (1, 1), "SAME", (2, 2), None)
+@settings(max_examples=4, phases=[Phase.explicit, Phase.generate])
 @given(
     shape=st.tuples(
         st.integers(1, 3), st.integers(6, 9), st.integers(6, 9), st.sampled_from([1, 3, 16, 48])

@@ -12,6 +12,11 @@ pub trait Lanes: Copy {
     unsafe fn plus(self, other: Self) -> Self;
     /// `self + *factor * other`, the factor for all lanes.
     unsafe fn add_product(self, factor: *const f32, other: Self) -> Self;
+    unsafe fn all(value: f32) -> Self;
+    /// In each lane `(self, number)` if `self` is greater than the first of `best`, else `best`.
+    unsafe fn or_best(self, number: Self, best: (Self, Self)) -> (Self, Self);
+    /// Stores whole numbers below 256 as bytes.
+    unsafe fn store_bytes(self, to: *mut u8);
 }
 
 /// For processors without the instructions below; the compiler makes of it what it can.
@@ -41,6 +46,28 @@ impl Lanes for Portable {
     unsafe fn add_product(self, factor: *const f32, other: Self) -> Self {
         let factor = *factor;
         Self(std::array::from_fn(|i| self.0[i] + factor * other.0[i]))
+    }
+
+    #[inline(always)]
+    unsafe fn all(value: f32) -> Self {
+        Self([value; 4])
+    }
+
+    #[inline(always)]
+    unsafe fn or_best(self, number: Self, mut best: (Self, Self)) -> (Self, Self) {
+        for i in 0..Self::COUNT {
+            if self.0[i] > best.0 .0[i] {
+                best.0 .0[i] = self.0[i];
+                best.1 .0[i] = number.0[i];
+            }
+        }
+        best
+    }
+
+    #[inline(always)]
+    unsafe fn store_bytes(self, to: *mut u8) {
+        to.cast::<[u8; 4]>()
+            .write_unaligned(self.0.map(|v| v as u8));
     }
 }
 
@@ -76,6 +103,30 @@ pub mod x86 {
         unsafe fn add_product(self, factor: *const f32, other: Self) -> Self {
             Self(_mm256_fmadd_ps(_mm256_set1_ps(*factor), other.0, self.0))
         }
+
+        #[inline(always)]
+        unsafe fn all(value: f32) -> Self {
+            Self(_mm256_set1_ps(value))
+        }
+
+        #[inline(always)]
+        unsafe fn or_best(self, number: Self, best: (Self, Self)) -> (Self, Self) {
+            let greater = _mm256_cmp_ps::<_CMP_GT_OQ>(self.0, best.0 .0);
+            let value = _mm256_blendv_ps(best.0 .0, self.0, greater);
+            let number = _mm256_blendv_ps(best.1 .0, number.0, greater);
+            (Self(value), Self(number))
+        }
+
+        #[inline(always)]
+        unsafe fn store_bytes(self, to: *mut u8) {
+            let wide = _mm256_cvtps_epi32(self.0);
+            let (low, high) = (
+                _mm256_castsi256_si128(wide),
+                _mm256_extracti128_si256::<1>(wide),
+            );
+            let narrow = _mm_packus_epi32(low, high);
+            _mm_storel_epi64(to.cast(), _mm_packus_epi16(narrow, narrow));
+        }
     }
 
     /// AVX-512.
@@ -108,6 +159,25 @@ pub mod x86 {
         #[inline(always)]
         unsafe fn add_product(self, factor: *const f32, other: Self) -> Self {
             Self(_mm512_fmadd_ps(_mm512_set1_ps(*factor), other.0, self.0))
+        }
+
+        #[inline(always)]
+        unsafe fn all(value: f32) -> Self {
+            Self(_mm512_set1_ps(value))
+        }
+
+        #[inline(always)]
+        unsafe fn or_best(self, number: Self, best: (Self, Self)) -> (Self, Self) {
+            let greater = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(self.0, best.0 .0);
+            let value = _mm512_mask_mov_ps(best.0 .0, greater, self.0);
+            let number = _mm512_mask_mov_ps(best.1 .0, greater, number.0);
+            (Self(value), Self(number))
+        }
+
+        #[inline(always)]
+        unsafe fn store_bytes(self, to: *mut u8) {
+            let narrow = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(self.0));
+            _mm_storeu_si128(to.cast(), narrow);
         }
     }
 }

@@ -16,3 +16,5 @@ mod tests;
 pub mod unpooling;
 pub mod weight_gradient;
 pub mod windows;
+mod winners;
+mod wins;

@@ -24,12 +24,15 @@ impl Buffer {
     }
 }
 
-/// What a thread keeps from item to item: rows of images, of gradients, and unpooled gradients.
+/// What a thread keeps from item to item: rows of images and of gradients, unpooled gradients, and the
+/// wins of windows.
 #[derive(Default)]
 pub struct Scratch {
     pub images: Buffer,
     pub gradients: Buffer,
     pub unpooled: Buffer,
+    pub wins: Buffer,
+    pub counts: Buffer,
 }
 
 thread_local! {

@@ -7,6 +7,7 @@ use super::super::scratch;
 use super::super::tile::WIDEST;
 use super::windows::{Windows, NONE};
 use crate::xla::threads::Threads;
+use std::ops::Range;
 
 /// The greatest `max(0, out[n, h, q, f] + bias[f])` of each window of a convolution's outputs.
 ///
@@ -41,42 +42,117 @@ impl PooledForward {
     }
 
     /// Pools one window of a tile of outputs, the first of which is at `from`.
+    ///
+    /// Adds zero times what it finds to `probe`: what is not finite makes that NaN, and the result void.
     #[inline(always)]
-    unsafe fn pool<V: Lanes>(&self, from: *const f32, bias: &[f32; WIDEST], result: &mut Pooled) {
-        let tile = 2 * V::COUNT;
-        let row = self.operands.geometry.columns * tile;
-        let mut best = [f32::NEG_INFINITY; WIDEST];
-        let mut winners = [0u32; WIDEST];
-        let mut greatest = [0.0f32; WIDEST];
-        for number in 0..self.windows.area() {
-            let (down, right) = (number / self.windows.width, number % self.windows.width);
-            let outputs = from.add(down * row + right * tile);
-            for f in 0..tile {
-                let value = *outputs.add(f) + bias[f];
-                let rises = value > greatest[f] || value.is_nan();
-                greatest[f] = if rises { value } else { greatest[f] };
-                let value = if value > 0.0 || value.is_nan() {
-                    value
-                } else {
-                    0.0
-                };
-                let stays = best[f] >= value;
-                best[f] = if stays { best[f] } else { value };
-                winners[f] = if stays { winners[f] } else { number as u32 };
+    unsafe fn pool<V: Lanes>(&self, from: *const f32, tile: &Tile, probe: &mut V) -> Pooled {
+        let row = self.operands.geometry.columns * 2 * V::COUNT;
+        let mut pooled = Pooled::default();
+        for start in [0, V::COUNT] {
+            let bias = V::load(tile.bias.as_ptr().add(start));
+            let mut best = (V::all(0.0), V::all(f32::from(NONE)));
+            let mut number = 0u8;
+            for down in 0..self.windows.height {
+                let outputs = from.add(down * row + start);
+                for right in 0..self.windows.width {
+                    let value = V::load(outputs.add(right * 2 * V::COUNT)).plus(bias);
+                    *probe = probe.add_product(&0.0, value);
+                    best = value.or_best(V::all(f32::from(number)), best);
+                    number += 1;
+                }
             }
+            best.0.store(pooled.values.as_mut_ptr().add(start));
+            best.1.store_bytes(pooled.winners.as_mut_ptr().add(start));
         }
-        for f in 0..tile {
-            let winner = if best[f] > 0.0 {
-                winners[f]
-            } else {
-                u32::from(NONE)
-            };
-            result.values[f] = greatest[f];
-            result.winners[f] = winner as u8;
+        pooled
+    }
+
+    /// The same for numbers of all kinds.
+    #[cold]
+    #[inline(never)]
+    unsafe fn pool_any(&self, from: *const f32, tile: &Tile, lanes: usize) -> Pooled {
+        let row = self.operands.geometry.columns * 2 * lanes;
+        let mut pooled = Pooled::default();
+        for f in 0..tile.width {
+            let mut best = f32::NEG_INFINITY;
+            let mut greatest = 0.0f32;
+            let mut winner = NONE;
+            for number in 0..self.windows.area() {
+                let (down, right) = (number / self.windows.width, number % self.windows.width);
+                let value = *from.add(down * row + right * 2 * lanes + f) + tile.bias[f];
+                if value.is_nan() || greatest.is_nan() {
+                    greatest = f32::NAN;
+                } else {
+                    greatest = greatest.max(value);
+                }
+                let value = if value <= 0.0 { 0.0 } else { value };
+                // A NaN is not at least anything, so that it wins, and then loses to what follows.
+                #[allow(clippy::neg_cmp_op_on_partial_ord)]
+                if !(best >= value) {
+                    best = value;
+                    winner = number as u8;
+                }
+            }
+            pooled.values[f] = greatest;
+            pooled.winners[f] = if best > 0.0 { winner } else { NONE };
+        }
+        pooled
+    }
+
+    /// Writes the pooled values and the winners of a window.
+    #[inline(always)]
+    unsafe fn write<V: Lanes>(&self, pooled: &Pooled, at: usize, tile: &Tile) {
+        let (values, winners) = (self.pooled.add(at), self.winners.add(at));
+        // A copy of a known length is no call.
+        let width = if tile.width == 2 * V::COUNT {
+            2 * V::COUNT
+        } else {
+            tile.width
+        };
+        std::ptr::copy_nonoverlapping(pooled.values.as_ptr(), values, width);
+        std::ptr::copy_nonoverlapping(pooled.winners.as_ptr(), winners, width);
+    }
+
+    /// Pools a chunk of a tile of outputs.
+    #[inline(always)]
+    unsafe fn pool_chunk<V: Lanes>(
+        &self,
+        outputs: *const f32,
+        (image, chunk): (usize, &Range<usize>),
+        tile: &Tile,
+    ) {
+        let (g, w) = (&self.operands.geometry, &self.windows);
+        let mut probe = V::all(0.0);
+        for trial in 0..2 {
+            for window in chunk.start * w.columns..chunk.end * w.columns {
+                let (row, column) = (window / w.columns - chunk.start, window % w.columns);
+                let pixel = row * w.height * g.columns + column * w.width;
+                let from = outputs.add(pixel * 2 * V::COUNT);
+                let pooled = if trial == 0 {
+                    self.pool::<V>(from, tile, &mut probe)
+                } else {
+                    self.pool_any(from, tile, V::COUNT)
+                };
+                let at = (image * w.count() + window) * g.features + tile.first;
+                self.write::<V>(&pooled, at, tile);
+            }
+            let mut found = [0.0f32; WIDEST];
+            probe.store(found.as_mut_ptr());
+            if !found.iter().any(|value| value.is_nan()) {
+                return;
+            }
         }
     }
 }
 
+/// A tile of features.
+struct Tile {
+    first: usize,
+    width: usize,
+    bias: [f32; WIDEST],
+}
+
+#[derive(Default)]
 struct Pooled {
     values: [f32; WIDEST],
     winners: [u8; WIDEST],
@@ -105,24 +181,8 @@ impl Work for PooledForward {
             }
             let mut bias = [0.0f32; WIDEST];
             std::ptr::copy_nonoverlapping(self.bias.add(first), bias.as_mut_ptr(), width);
-            let mut result = Pooled {
-                values: [0.0; WIDEST],
-                winners: [0; WIDEST],
-            };
-            for window in chunk.start * w.columns..chunk.end * w.columns {
-                let (row, column) = (window / w.columns - chunk.start, window % w.columns);
-                let pixel = row * w.height * g.columns + column * w.width;
-                self.pool::<V>(outputs.add(pixel * tile), &bias, &mut result);
-                let at = (image * w.count() + window) * g.features + first;
-                let (values, winners) = (self.pooled.add(at), self.winners.add(at));
-                if width == tile {
-                    std::ptr::copy_nonoverlapping(result.values.as_ptr(), values, tile);
-                    std::ptr::copy_nonoverlapping(result.winners.as_ptr(), winners, tile);
-                } else {
-                    std::ptr::copy_nonoverlapping(result.values.as_ptr(), values, width);
-                    std::ptr::copy_nonoverlapping(result.winners.as_ptr(), winners, width);
-                }
-            }
+            let tile = Tile { first, width, bias };
+            self.pool_chunk::<V>(outputs, (image, &chunk), &tile);
         }
         scratch::give_back(scratch);
     }

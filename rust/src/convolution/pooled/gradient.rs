@@ -1,7 +1,6 @@
 //! The gradient of a convolution's outputs, as the gradient of what was pooled of them.
 
-use super::super::scratch::Buffer;
-use super::windows::{Windows, NONE};
+use super::windows::Windows;
 
 /// The gradient of pooled values, and the winners of their windows.
 #[derive(Clone, Copy)]
@@ -48,23 +47,6 @@ impl PooledGradient {
         }
     }
 
-    /// The values of one image, zero for windows without a winner.
-    ///
-    /// # Safety
-    /// The pointers lead to as many numbers.
-    #[inline(always)]
-    pub unsafe fn masked(&self, features: usize, image: usize, buffer: &mut Buffer) -> *const f32 {
-        let len = self.windows.count() * features;
-        let values = std::slice::from_raw_parts(self.values.add(image * len), len);
-        let winners = std::slice::from_raw_parts(self.winners.add(image * len), len);
-        let room = buffer.room(len);
-        let masked = std::slice::from_raw_parts_mut(room, len);
-        for i in 0..len {
-            masked[i] = if winners[i] == NONE { 0.0 } else { values[i] };
-        }
-        room
-    }
-
     /// Whether an output of an image, at a row and a column, won its window.
     ///
     /// # Safety
@@ -83,14 +65,5 @@ impl PooledGradient {
         let number = h % w.height * w.width + q % w.width;
         let at = image * w.count() + row * w.columns + column;
         usize::from(*self.winners.add(at * features + f)) == number
-    }
-
-    /// The winners of one image.
-    ///
-    /// # Safety
-    /// The pointers lead to as many numbers.
-    #[inline(always)]
-    pub unsafe fn winners_of(&self, features: usize, image: usize) -> *const u8 {
-        self.winners.add(image * self.windows.count() * features)
     }
 }

@@ -8,6 +8,7 @@ use super::gradient::PooledGradient;
 use super::padded_image::{is_padded, rows, zeros};
 use super::steps::{each_part, Parts, Steps};
 use super::weight_gradient::all_finite;
+use super::winners::Winners;
 use crate::xla::threads::Threads;
 use std::ops::Range;
 
@@ -18,7 +19,7 @@ pub struct PooledInputGradient {
     pub gradient: PooledGradient,
     /// `[i, j, c, f]`.
     pub weights: *const f32,
-    /// Room for the weights as `[f, i, j, c]`.
+    /// Room for the weights as `[register of c, f, i, j, c in it]`.
     pub packed: *mut f32,
     pub out: *mut f32,
 }
@@ -39,17 +40,30 @@ impl PooledInputGradient {
     /// their own, and the processor has the instructions.
     pub unsafe fn run(&self, instructions: Instructions, threads: &Threads) {
         let g = &self.geometry;
-        let places = g.kernel_len() / g.features;
-        for place in 0..places {
-            for f in 0..g.features {
-                *self.packed.add(f * places + place) = *self.weights.add(place * g.features + f);
-            }
-        }
+        self.pack(instructions.tile() / 2);
         threads
             .for_work(g.products() / self.gradient.windows.area())
             .for_each(g.images, |image| instructions.compute(self, image));
         if !all_finite(self.weights, g.kernel_len()) {
             (0..g.images).for_each(|image| self.add_zeros_times(image));
+        }
+    }
+
+    /// Lays the weights out so that those of one register, one feature and all elements lie together.
+    unsafe fn pack(&self, lanes: usize) {
+        let g = &self.geometry;
+        let taps = g.kernel_height * g.kernel_width;
+        for (place, weights) in std::slice::from_raw_parts(self.weights, g.kernel_len())
+            .chunks_exact(g.features)
+            .enumerate()
+        {
+            let (tap, c) = (place / g.channels, place % g.channels);
+            let first = (c / lanes * g.features * taps + tap) * lanes + c % lanes;
+            let mut to = self.packed.add(first);
+            for weight in weights {
+                *to = *weight;
+                to = to.wrapping_add(taps * lanes);
+            }
         }
     }
 
@@ -82,52 +96,55 @@ impl PooledInputGradient {
     }
 }
 
-/// What one image receives.
-struct Image<'a> {
+/// What one image receives from some windows.
+struct Part<'a> {
     geometry: &'a Geometry,
     steps: &'a Steps,
+    windows: Range<usize>,
     columns: usize,
+    area: usize,
     covered: *mut f32,
-    gradient: *const f32,
-    winners: *const u8,
+    winners: Winners,
     packed: *const f32,
 }
 
-impl Parts for Image<'_> {
+impl Parts for Part<'_> {
     #[inline(always)]
     unsafe fn part<V: Lanes, const TAPS: usize, const REGISTERS: usize>(
         &mut self,
         first_tap: usize,
         channel: usize,
-        rows: Range<usize>,
     ) {
         let g = self.geometry;
         let taps = self.steps.to_taps::<TAPS>(first_tap);
-        let places = g.kernel_len() / g.features;
-        for f in 0..g.features {
-            let from = self
-                .packed
-                .add(f * places + first_tap * g.channels + channel);
-            let mut kernel = [[V::load(from); REGISTERS]; TAPS];
-            for (t, registers) in kernel.iter_mut().enumerate() {
-                for (r, weights) in registers.iter_mut().enumerate() {
-                    *weights = V::load(from.add(t * g.channels + r * V::COUNT));
+        let step = g.kernel_height * g.kernel_width * V::COUNT;
+        let kernel = self
+            .packed
+            .add(channel / V::COUNT * g.features * step + first_tap * V::COUNT);
+        for number in 0..self.windows.len() {
+            let window = self.windows.start + number;
+            let (row, column) = (window / self.columns, window % self.columns);
+            let to_window = self.steps.to_window(row, column);
+            for output in 0..self.area {
+                let winners = self.winners.of(number, output);
+                if winners.is_empty() {
+                    continue;
                 }
-            }
-            for row in rows.clone() {
-                let mut to = self.covered.add(self.steps.to_row(row) + channel);
-                let first = row * self.columns * g.features + f;
-                for column in 0..self.columns {
-                    let at = first + column * g.features;
-                    let covered = to.add(self.steps.to_winner(*self.winners.add(at)));
-                    let factor = *self.gradient.add(at);
-                    for (tap, registers) in taps.iter().zip(&kernel) {
-                        for (r, weights) in registers.iter().enumerate() {
-                            let to = covered.add(tap + r * V::COUNT);
-                            V::load(to).add_product(&factor, *weights).store(to);
-                        }
+                let to = to_window + self.steps.to_winner(output as u8);
+                let to = self.covered.add(to as usize + channel);
+                let mut sums = [V::load(to); TAPS];
+                for (tap, sum) in taps.iter().zip(&mut sums) {
+                    *sum = V::load(to.add(*tap));
+                }
+                for winner in winners {
+                    let weights = kernel.add(winner.feature as usize * step);
+                    for (t, sum) in sums.iter_mut().enumerate() {
+                        let weights = V::load(weights.add(t * V::COUNT));
+                        *sum = sum.add_product(&winner.gradient, weights);
                     }
-                    to = to.add(self.steps.right);
+                }
+                for (tap, sum) in taps.iter().zip(&sums) {
+                    sum.store(to.add(*tap));
                 }
             }
         }
@@ -138,27 +155,31 @@ impl Work for PooledInputGradient {
     #[inline(always)]
     unsafe fn item<V: Lanes>(&self, image: usize) {
         let g = &self.geometry;
+        let w = &self.gradient.windows;
         let out = self.out.add(image * g.image_len());
         out.write_bytes(0, g.image_len());
-        let steps = Steps::new(g, &self.gradient.windows);
+        let steps = Steps::new(g, w);
         let mut scratch = scratch::take();
         let covered = if is_padded(g) {
             zeros(g, &mut scratch.images)
         } else {
             out
         };
-        let mut part = Image {
-            geometry: g,
-            steps: &steps,
-            columns: self.gradient.windows.columns,
-            covered,
-            gradient: self
-                .gradient
-                .masked(g.features, image, &mut scratch.gradients),
-            winners: self.gradient.winners_of(g.features, image),
-            packed: self.packed,
-        };
-        each_part::<V, _>(&steps, &mut part);
+        for windows in Winners::chunks(&self.gradient) {
+            let some = (image, windows.clone());
+            let buffers = (&mut scratch.wins, &mut scratch.counts);
+            let mut part = Part {
+                geometry: g,
+                steps: &steps,
+                windows,
+                columns: w.columns,
+                area: w.area(),
+                covered,
+                winners: Winners::list(&self.gradient, g.features, some, buffers),
+                packed: self.packed,
+            };
+            each_part::<V, _>(g, 1, &mut part);
+        }
         if is_padded(g) {
             for (inside, outside, len) in rows(g) {
                 std::ptr::copy_nonoverlapping(covered.add(outside), out.add(inside), len);

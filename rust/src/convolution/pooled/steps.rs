@@ -20,7 +20,7 @@ pub struct Steps {
     /// From the first output of a window to its winner; any, if there is none.
     to_winner: [u32; NONE as usize + 1],
     /// From one window to the next.
-    pub right: usize,
+    right: usize,
 }
 
 impl Steps {
@@ -40,19 +40,23 @@ impl Steps {
         }
     }
 
+    /// From what the first output of a window covers to what its winner does.
     #[inline(always)]
-    pub fn to_winner(&self, winner: u8) -> usize {
-        self.to_winner[usize::from(winner)] as usize
+    pub fn to_winner(&self, winner: u8) -> u32 {
+        self.to_winner[usize::from(winner)]
     }
 
-    /// From the first number covered to what the first window of a row covers.
+    /// From the first number covered to what the first output of a window covers.
     #[inline(always)]
-    pub fn to_row(&self, row: usize) -> usize {
-        row * self.windows.height * self.geometry.stride_down * self.stride
+    pub fn to_window(&self, row: usize, column: usize) -> u32 {
+        let down = row * self.windows.height * self.geometry.stride_down * self.stride;
+        (down + column * self.right) as u32
     }
 
     /// From what an output covers to what some elements of the kernel do.
-    #[inline(always)]
+    ///
+    /// Never inlined: a compiler that knows what these are made of adds it up again by element.
+    #[inline(never)]
     pub fn to_taps<const TAPS: usize>(&self, first: usize) -> [usize; TAPS] {
         let g = &self.geometry;
         let mut steps = [0; TAPS];
@@ -63,11 +67,22 @@ impl Steps {
         steps
     }
 
-    /// How many rows of windows are worked on at a time.
-    pub fn chunk_rows(&self, channels: usize) -> usize {
-        let pixels = self.stride / self.geometry.channels;
-        let row = self.windows.height * self.geometry.stride_down * pixels * channels;
-        (CHUNK_NUMBERS / row).clamp(1, self.windows.rows)
+    /// The rows of windows that are worked on at a time.
+    pub fn chunks<V: Lanes>(&self) -> impl Iterator<Item = Range<usize>> {
+        let g = &self.geometry;
+        let channels = g.channels.min(registers::<V>() * V::COUNT);
+        let pixels = self.stride / g.channels;
+        let row = self.windows.height * g.stride_down * pixels * channels;
+        groups(self.windows.rows, (CHUNK_NUMBERS / row).max(1))
+    }
+}
+
+/// How many registers of channels fit, besides `MOST_TAPS` elements of the kernel.
+pub fn registers<V: Lanes>() -> usize {
+    if V::ROWS > 6 {
+        2
+    } else {
+        1
     }
 }
 
@@ -79,29 +94,23 @@ pub trait Parts {
         &mut self,
         first_tap: usize,
         channel: usize,
-        rows: Range<usize>,
     );
 }
 
-/// Goes through the kernel by parts, for some rows of windows at a time.
+/// Goes through the kernel by parts, of at most `most` registers of channels.
 ///
 /// # Safety
 /// The channels fill registers, and what `work` does is safe.
 #[inline(always)]
-pub unsafe fn each_part<V: Lanes, W: Parts>(steps: &Steps, work: &mut W) {
-    let g = &steps.geometry;
-    let widest = if V::ROWS > 6 { 2 } else { 1 };
+pub unsafe fn each_part<V: Lanes, W: Parts>(g: &Geometry, most: usize, work: &mut W) {
     let mut channel = 0;
     while channel < g.channels {
-        let registers = ((g.channels - channel) / V::COUNT).min(widest);
-        let most = steps.chunk_rows(registers * V::COUNT);
-        for rows in groups(steps.windows.rows, most) {
-            for taps in groups(g.kernel_height * g.kernel_width, MOST_TAPS) {
-                if registers == 1 {
-                    by_taps::<V, W, 1>(work, taps, channel, rows.clone());
-                } else {
-                    by_taps::<V, W, 2>(work, taps, channel, rows.clone());
-                }
+        let registers = ((g.channels - channel) / V::COUNT).min(most);
+        for taps in groups(g.kernel_height * g.kernel_width, MOST_TAPS) {
+            if registers == 1 {
+                by_taps::<V, W, 1>(work, taps, channel);
+            } else {
+                by_taps::<V, W, 2>(work, taps, channel);
             }
         }
         channel += registers * V::COUNT;
@@ -113,19 +122,18 @@ unsafe fn by_taps<V: Lanes, W: Parts, const REGISTERS: usize>(
     work: &mut W,
     taps: Range<usize>,
     channel: usize,
-    rows: Range<usize>,
 ) {
     let first = taps.start;
     match taps.len() {
-        1 => work.part::<V, 1, REGISTERS>(first, channel, rows),
-        2 => work.part::<V, 2, REGISTERS>(first, channel, rows),
-        3 => work.part::<V, 3, REGISTERS>(first, channel, rows),
-        4 => work.part::<V, 4, REGISTERS>(first, channel, rows),
-        5 => work.part::<V, 5, REGISTERS>(first, channel, rows),
-        6 => work.part::<V, 6, REGISTERS>(first, channel, rows),
-        7 => work.part::<V, 7, REGISTERS>(first, channel, rows),
-        8 => work.part::<V, 8, REGISTERS>(first, channel, rows),
-        9 => work.part::<V, 9, REGISTERS>(first, channel, rows),
+        1 => work.part::<V, 1, REGISTERS>(first, channel),
+        2 => work.part::<V, 2, REGISTERS>(first, channel),
+        3 => work.part::<V, 3, REGISTERS>(first, channel),
+        4 => work.part::<V, 4, REGISTERS>(first, channel),
+        5 => work.part::<V, 5, REGISTERS>(first, channel),
+        6 => work.part::<V, 6, REGISTERS>(first, channel),
+        7 => work.part::<V, 7, REGISTERS>(first, channel),
+        8 => work.part::<V, 8, REGISTERS>(first, channel),
+        9 => work.part::<V, 9, REGISTERS>(first, channel),
         taps => unreachable!("{taps} elements of the kernel in a part of at most {MOST_TAPS}"),
     }
 }

@@ -51,26 +51,25 @@ fn expected_forward(
     let mut winners = Vec::new();
     for place in 0..g.images * w.count() * g.features {
         let (window, f) = (place / g.features, place % g.features);
-        let (best, winner) = (0..w.area())
-            .map(|number| {
-                let y = output(g, w, window, number);
-                (
-                    outputs[y * g.features + f] + f64::from(bias[f]),
-                    number as u8,
-                )
-            })
-            .fold(
-                (0.0, NONE),
-                |best, each| {
-                    if each.0 > best.0 {
-                        each
-                    } else {
-                        best
-                    }
-                },
-            );
-        pooled.push(best);
-        winners.push(winner);
+        let values: Vec<f64> = (0..w.area())
+            .map(|number| outputs[output(g, w, window, number) * g.features + f])
+            .map(|value| value + f64::from(bias[f]))
+            .map(|value| if value <= 0.0 { 0.0 } else { value })
+            .collect();
+        let winner = (1..w.area()).fold(0, |best, number| {
+            if values[best] >= values[number] {
+                best
+            } else {
+                number
+            }
+        });
+        let nan = values.iter().any(|value| value.is_nan());
+        pooled.push(if nan { f64::NAN } else { values[winner] });
+        winners.push(if values[winner] > 0.0 {
+            winner as u8
+        } else {
+            NONE
+        });
     }
     (pooled, winners)
 }
@@ -83,34 +82,63 @@ fn output(g: &Geometry, w: &Windows, window: usize, number: usize) -> usize {
     (image * g.rows + h) * g.columns + q
 }
 
+fn forward(
+    (g, w): &(Geometry, Windows),
+    instructions: Instructions,
+    [images, weights, bias]: [&[f32]; 3],
+) -> (Vec<f32>, Vec<u8>) {
+    let len = g.images * w.count() * g.features;
+    let mut packed = vec![f32::NAN; Operands::packed_len(g)];
+    let (mut pooled, mut winners) = (vec![f32::NAN; len], vec![7; len]);
+    let job = PooledForward {
+        operands: Operands {
+            geometry: w.covered(g),
+            images: images.as_ptr(),
+            weights: weights.as_ptr(),
+            transposed: false,
+            packed: packed.as_mut_ptr(),
+        },
+        windows: *w,
+        bias: bias.as_ptr(),
+        pooled: pooled.as_mut_ptr(),
+        winners: winners.as_mut_ptr(),
+    };
+    unsafe { job.run(instructions, &Threads::none()) };
+    (pooled, winners)
+}
+
 #[test]
 fn pooled_values_and_winners_are_those_of_the_sums() {
     for layer in layers() {
-        let (g, w) = layer;
+        let g = layer.0;
         let images = numbers(g.images * g.image_len(), 1);
         let weights = numbers(g.kernel_len(), 2);
         let bias = numbers(g.features, 3);
         let (expected, expected_winners) = expected_forward(&layer, &images, &weights, &bias);
         for instructions in available() {
-            let mut packed = vec![f32::NAN; Operands::packed_len(&g)];
-            let mut pooled = vec![f32::NAN; expected.len()];
-            let mut winners = vec![7; expected.len()];
-            let job = PooledForward {
-                operands: Operands {
-                    geometry: w.covered(&g),
-                    images: images.as_ptr(),
-                    weights: weights.as_ptr(),
-                    transposed: false,
-                    packed: packed.as_mut_ptr(),
-                },
-                windows: w,
-                bias: bias.as_ptr(),
-                pooled: pooled.as_mut_ptr(),
-                winners: winners.as_mut_ptr(),
-            };
-            unsafe { job.run(instructions, &Threads::none()) };
+            let (pooled, winners) = forward(&layer, instructions, [&images, &weights, &bias]);
             assert_close(&pooled, &expected, &format!("{instructions:?} {layer:?}"));
             assert_eq!(winners, expected_winners, "{instructions:?} {layer:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_finite_is_pooled_as_numbers_are_compared() {
+    let g = geometry([2, 12, 12, 16], [3, 3, 9], [1, 1], [1; 4]);
+    let layer = (g, Windows::new(g.rows, g.columns, 2, 2));
+    let mut images = numbers(g.images * g.image_len(), 1);
+    let weights = numbers(g.kernel_len(), 2);
+    let bias = numbers(g.features, 3);
+    images[3 * 16] = f32::NAN;
+    images[8 * 12 * 16 + 5] = f32::INFINITY;
+    let (expected, expected_winners) = expected_forward(&layer, &images, &weights, &bias);
+    for instructions in available() {
+        let (pooled, winners) = forward(&layer, instructions, [&images, &weights, &bias]);
+        assert_eq!(winners, expected_winners, "{instructions:?}");
+        for (a, b) in pooled.iter().zip(&expected) {
+            let finite = a.is_finite() && (f64::from(*a) - b).abs() < 1e-3;
+            assert!(finite || a.is_nan() == b.is_nan() && (*a > 0.0) == (*b > 0.0));
         }
     }
 }

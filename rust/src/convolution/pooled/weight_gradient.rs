@@ -6,7 +6,8 @@ use super::super::lanes::Lanes;
 use super::super::scratch;
 use super::gradient::PooledGradient;
 use super::padded_image::padded;
-use super::steps::{each_part, Parts, Steps};
+use super::steps::{each_part, registers, Parts, Steps};
+use super::wins::Wins;
 use crate::xla::threads::Threads;
 use std::ops::Range;
 
@@ -101,28 +102,26 @@ impl PooledWeightGradient {
     }
 }
 
-/// One image's part of a block's sums.
-struct Image<'a> {
+/// One image's part of a block's sums, from some rows of windows.
+struct Part<'a> {
     geometry: &'a Geometry,
     steps: &'a Steps,
-    columns: usize,
     covered: *const f32,
-    gradient: *const f32,
-    winners: *const u8,
+    wins: Wins,
     sums: *mut f32,
 }
 
-impl Parts for Image<'_> {
+impl Parts for Part<'_> {
     #[inline(always)]
     unsafe fn part<V: Lanes, const TAPS: usize, const REGISTERS: usize>(
         &mut self,
         first_tap: usize,
         channel: usize,
-        rows: Range<usize>,
     ) {
         let g = self.geometry;
         let taps = self.steps.to_taps::<TAPS>(first_tap);
         let places = g.kernel_len() / g.features;
+        let covered = self.covered.add(channel);
         for f in 0..g.features {
             let to = self.sums.add(f * places + first_tap * g.channels + channel);
             let mut sums = [[V::load(to); REGISTERS]; TAPS];
@@ -131,19 +130,13 @@ impl Parts for Image<'_> {
                     *sum = V::load(to.add(t * g.channels + r * V::COUNT));
                 }
             }
-            for row in rows.clone() {
-                let mut from = self.covered.add(self.steps.to_row(row) + channel);
-                let first = row * self.columns * g.features + f;
-                for column in 0..self.columns {
-                    let at = first + column * g.features;
-                    let covered = from.add(self.steps.to_winner(*self.winners.add(at)));
-                    for (tap, registers) in taps.iter().zip(&mut sums) {
-                        for (r, sum) in registers.iter_mut().enumerate() {
-                            let numbers = V::load(covered.add(tap + r * V::COUNT));
-                            *sum = sum.add_product(self.gradient.add(at), numbers);
-                        }
+            for win in self.wins.of(f) {
+                let from = covered.add(win.step as usize);
+                for (tap, registers) in taps.iter().zip(&mut sums) {
+                    for (r, sum) in registers.iter_mut().enumerate() {
+                        let numbers = V::load(from.add(tap + r * V::COUNT));
+                        *sum = sum.add_product(&win.gradient, numbers);
                     }
-                    from = from.add(self.steps.right);
                 }
             }
             for (t, registers) in sums.iter().enumerate() {
@@ -165,18 +158,19 @@ impl Work for PooledWeightGradient {
         let mut scratch = scratch::take();
         for image in block * g.images / self.blocks..(block + 1) * g.images / self.blocks {
             let from = self.images.add(image * g.image_len());
-            let mut part = Image {
-                geometry: g,
-                steps: &steps,
-                columns: self.gradient.windows.columns,
-                covered: padded(g, from, &mut scratch.images),
-                gradient: self
-                    .gradient
-                    .masked(g.features, image, &mut scratch.gradients),
-                winners: self.gradient.winners_of(g.features, image),
-                sums,
-            };
-            each_part::<V, _>(&steps, &mut part);
+            let covered = padded(g, from, &mut scratch.images);
+            for rows in steps.chunks::<V>() {
+                let buffers = (&mut scratch.wins, &mut scratch.counts);
+                let wins = Wins::list(&self.gradient, &steps, g.features, (image, rows), buffers);
+                let mut part = Part {
+                    geometry: g,
+                    steps: &steps,
+                    covered,
+                    wins,
+                    sums,
+                };
+                each_part::<V, _>(g, registers::<V>(), &mut part);
+            }
             if !all_finite(from, g.image_len()) {
                 self.add_zeros_times(image, sums);
             }
