@@ -12,6 +12,7 @@ from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.python_function import PythonFunction, spec_of_result
+from drumline.data.functions.reuse import reused
 from drumline.data.functions.shaped import ShapedFunction
 from drumline.data.functions.trace import NotTraceable, trace
 from drumline.data.functions.user_function import UserFunction
@@ -55,7 +56,17 @@ def build(
     Raises:
         Exception: whatever the function itself raises on the first element.
     """
-    user = UserFunction(function, operation, seed)
+    built: BuiltFunction = reused(
+        function,
+        (operation, source, seed),
+        lambda: _built(UserFunction(function, operation, seed), source, first_element),
+    )
+    return built
+
+
+def _built(
+    user: UserFunction, source: ElementSpec, first_element: Callable[[], Any]
+) -> BuiltFunction:
     try:
         if has_datasets(source):
             raise NotTraceable("it takes a dataset")

@@ -10,6 +10,7 @@ from typing import Any
 from drumline.data.dataset_spec import merged_element
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.purity import random_states_kept
+from drumline.data.functions.reuse import Reuse
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.methods.planned import Planned
 from drumline.data.plan.files import Files
@@ -29,6 +30,7 @@ class DatasetFunction:
         seed: from which the seeds of operations inside it follow; ``None`` if it draws none.
         eager: whether the datasets may be read ahead: none of them runs a generator.
         reads_files: whether they are records of files that an element names.
+        reuse: functions inside it that were compiled for another element.
     """
 
     function: UserFunction
@@ -36,6 +38,7 @@ class DatasetFunction:
     seed: int | None
     eager: bool
     reads_files: bool
+    reuse: Reuse = dataclasses.field(default_factory=Reuse, compare=False, repr=False)
 
     @property
     def label(self) -> str:
@@ -53,7 +56,7 @@ class DatasetFunction:
             Exception: what the function raises, with the position in a note.
         """
         try:
-            with SeedsFor(self.seed or 0, place):
+            with SeedsFor(self.seed or 0, place), self.reuse.in_force():
                 plan = _plan_of(self.function(element), self.function)
             if plan.spec != self.spec and merged_element(self.spec, plan.spec) != self.spec:
                 raise ValueError(

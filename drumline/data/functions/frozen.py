@@ -18,7 +18,7 @@ def frozen(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     if not isinstance(function, types.FunctionType):
         return function
-    names = set(_names(function.__code__))
+    names = set(names_in(function.__code__))
     bindings = {k: v for k, v in function.__globals__.items() if k in names or k.startswith("__")}
     cells = function.__closure__
     closure = None if cells is None else tuple(_copied(cell) for cell in cells)
@@ -31,11 +31,12 @@ def frozen(function: Callable[..., Any]) -> Callable[..., Any]:
     return copy
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
+def names_in(code: types.CodeType) -> Iterator[str]:
+    """All names that a function's code, and code inside it, looks up as globals or attributes."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _names(constant)
+            yield from names_in(constant)
 
 
 def _copied(cell: types.CellType) -> types.CellType:
