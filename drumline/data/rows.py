@@ -43,6 +43,8 @@ def _conformed(value: Any, spec: TensorSpec, leaf: int, promise: str) -> np.ndar
 
 
 def _cast(array: np.ndarray, spec: TensorSpec, leaf: int, promise: str) -> np.ndarray:
+    if not array.size:  # An empty list says nothing of its type.
+        return array.astype(spec.dtype)
     if STRING in (array.dtype, spec.dtype) or not np.can_cast(array.dtype, spec.dtype, "same_kind"):
         found = "string" if array.dtype == STRING else array.dtype.name
         raise TypeError(f"leaf {leaf} has dtype {found}, {promise} says {spec}")

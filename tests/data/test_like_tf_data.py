@@ -10,6 +10,12 @@ tf = pytest.importorskip("tensorflow", reason="compares with TensorFlow, which t
 ROWS = np.arange(24, dtype=np.float32).reshape(12, 2)
 IDS = np.arange(12) + 2**41
 
+
+def uneven(D):
+    rows = [list(range(n)) for n in (2, 0, 5, 1, 3, 4, 2)]
+    return D.from_generator(lambda: iter(rows), output_types=np.int32, output_shapes=(None,))
+
+
 PIPELINES = {
     "slices": lambda D: D.from_tensor_slices({"x": ROWS, "i": IDS}),
     "literals": lambda D: D.from_tensor_slices(([1, 2], [1.5, 2.5], ["a", "b"], [True, False])),
@@ -30,6 +36,19 @@ PIPELINES = {
     "range step": lambda D: D.range(10, 0, -3),
     "range type": lambda D: D.range(3, output_type=np.int32),
     "tensors": lambda D: D.from_tensors((ROWS, 3)).repeat(2),
+    "padded batch": lambda D: uneven(D).padded_batch(3, padding_values=-1),
+    "padded batch to a shape": lambda D: uneven(D).padded_batch(2, [9], None, True),
+    "padded batch of several": lambda D: D.from_tensor_slices(
+        {"x": ROWS, "s": ["a"] * 12}
+    ).padded_batch(5, {"x": [4], "s": []}, {"x": 2.0, "s": None}),
+    "take while": lambda D: D.range(20).take_while(lambda v: v % 7 < 5),
+    "scan": lambda D: D.range(9).scan(np.int64(3), lambda s, e: (s * 2 + e, s - e)),
+    "unique": lambda D: D.from_tensor_slices([3, 1, 3, 2, 1]).unique(),
+    "unique rows": lambda D: D.from_tensor_slices([["a", "b"], ["a", "b"], ["b", "a"]]).unique(),
+    "counter": lambda D: D.counter(5, -2, dtype="int32").take(4),
+    "counter of floats": lambda D: D.counter(0.5, 0.25, dtype="float32").take(4),
+    "rebatch": lambda D: D.range(8).filter(lambda v: v >= 0).batch(3).rebatch([2, 3]),
+    "rebatch drop": lambda D: D.range(8).filter(lambda v: v >= 0).batch(3).rebatch(3, True),
     "empty": lambda D: D.range(0).repeat().batch(3),
 }
 

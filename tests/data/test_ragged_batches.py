@@ -227,3 +227,13 @@ def test_ragged_sources_behave_as_generators_do(rows, names, last, size, stop):
         assert lists(again) == rest
         found.append(lists(head) + rest)
     assert found[0] == found[1]
+
+
+def test_an_empty_list_is_of_any_type():
+    rows = [[1], [], [2, 3]]
+    ds = Dataset.from_generator(lambda: iter(rows), output_types=np.int32, output_shapes=(None,))
+    assert [b.tolist() for b in ds.padded_batch(3)] == [[[1, 0], [0, 0], [2, 3]]]
+    words = Dataset.from_generator(
+        lambda: iter([[], ["a"]]), output_types=str, output_shapes=(None,)
+    )
+    assert [b.tolist() for b in words.padded_batch(2)] == [[[b""], [b"a"]]]
