@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from drumline._core import UpdateRule
 from drumline.distribute.parameter_server import programs
 
 O = keras.optimizers  # noqa: E741
@@ -199,3 +200,51 @@ def test_a_learning_rate_of_python_is_refused() -> None:
     optimizer = O.SGD(lambda: 0.1)
     with pytest.raises(programs.OptimizerError, match="Python function as its learning rate"):
         programs.export_update(optimizer, SHAPE, "float32", False)
+
+
+FORMULAS = {
+    **{name: OPTIMIZERS[name] for name in ("SGD", "momentum", "nesterov", "Adagrad", "Adam")},
+    **{name: OPTIMIZERS[name] for name in ("RMSprop", "Ftrl")},
+    "Ftrl with all": lambda: O.Ftrl(
+        0.1,
+        learning_rate_power=-0.4,
+        l1_regularization_strength=0.01,
+        l2_regularization_strength=0.02,
+        l2_shrinkage_regularization_strength=0.03,
+        beta=0.1,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_formulas_are_the_updates_of_keras(name: str) -> None:
+    optimizer = FORMULAS[name]()
+    formula = programs.formula_of(optimizer, "float32")
+    assert formula is not None
+    rule = UpdateRule(**formula)
+    served = Served(optimizer, np.linspace(-1, 1, 40, dtype="float32"), False)
+    arrays = [each.copy() for each in served.state]
+    for iteration in range(STEPS):
+        gradient = np.random.default_rng(iteration).normal(size=40).astype("float32")
+        served.apply(gradient, iteration)
+        rule.update_whole([(arrays, gradient, iteration)], 0.1)
+    for mine, theirs in zip(arrays, served.state, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
+class Louder(O.SGD):
+    """An optimizer of the user's own."""
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        super().update_step(2 * gradient, variable, learning_rate)
+
+
+def test_other_updates_have_no_formula(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = O.schedules.ExponentialDecay(0.1, 2, 0.5)
+    others = [O.Nadam(0.1), O.AdamW(0.1), O.SGD(schedule), O.SGD(0.1, weight_decay=0.1), Louder()]
+    assert [programs.formula_of(each, "float32") for each in others] == [None] * len(others)
+    assert programs.formula_of(O.SGD(0.1), "bfloat16") is None
+    # A later Keras may compute something else under the same name.
+    monkeypatch.setattr(O.Adagrad, "update_step", O.SGD(0.1).update_step.__func__)
+    monkeypatch.setattr(O.Adagrad, "momentum", 0, raising=False)
+    assert programs.formula_of(O.Adagrad(0.1, epsilon=3e-7), "float32") is None
