@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -122,7 +123,7 @@ class RaggedArray:
 
     def row_lengths(self) -> np.ndarray:
         """The length of each row: int64 (n,)."""
-        return np.diff(self._splits)
+        return np.asarray(self._splits[1:] - self._splits[:-1])
 
     def nrows(self) -> int:
         """The number of rows, as ``len``."""
@@ -311,7 +312,7 @@ def copy_rows(source: np.ndarray, out: np.ndarray, starts: Any, places: Any, len
 
 
 def _as_bytes(array: np.ndarray) -> np.ndarray:
-    width = array.dtype.itemsize * int(np.prod(array.shape[1:], dtype=np.int64))
+    width = array.dtype.itemsize * math.prod(array.shape[1:])
     return array.reshape(-1).view(np.uint8).reshape(len(array), width)
 
 
