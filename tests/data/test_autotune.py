@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from simulated import Pipeline, Work, best_static, steady_rate, tune
 
-from drumline.data.autotune.controller import Controller
+from drumline.data.autotune.controller import Controller, _History
 from drumline.data.autotune.model import Budget, Station, rate, widths_for
 
 MS = 1e-3
@@ -129,9 +129,14 @@ def test_a_budget_of_memory() -> None:
 
 def test_workers_that_do_not_help_are_taken_back() -> None:
     stations = [Work(always(2.0), most=64, one_at_a_time=True), Work(always(0.1))]
-    pipeline = Pipeline(stations, 8)
-    tune(pipeline, Controller(Budget(8)), until=6.0)
-    assert stations[0].width <= 8
+    pipeline, controller = Pipeline(stations, 8), Controller(Budget(8))
+    widths = []
+    for _ in range(60):
+        tune(pipeline, controller, until=pipeline.now + 0.05)
+        widths.append(stations[0].width)
+    # From time to time it tries again.
+    assert max(widths) > 1
+    assert widths.count(1) >= 50
     assert steady_rate(pipeline, 1.0) >= 0.9 * 500
 
 
@@ -139,6 +144,19 @@ def test_no_more_workers_than_the_consumer_needs() -> None:
     pipeline = Pipeline(slow_consumer(), 8)
     tune(pipeline, Controller(Budget(8)), until=3.0)
     assert [station.width for station in pipeline.stations] == [2, 1, 1]
+
+
+def test_what_an_element_costs_is_learned_from_the_best_window() -> None:
+    history = _History()
+    for width, work in enumerate((3.0, 1.25, 1.5), 1):
+        assert not history.add(work, 1.0, width)
+    assert history.work == 1.25
+    assert not history.add(1.5, 1.0, width=4)
+    assert not history.add(1.5, 1.0, width=4)
+    assert history.add(6.0, 1.0, width=4)
+    assert history.work == 6.0
+    assert not history.add(5.0, 1.0, width=4)
+    assert history.work == 5.0
 
 
 def test_the_model_by_itself() -> None:

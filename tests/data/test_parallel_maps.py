@@ -12,7 +12,11 @@ import numpy as np
 import pytest
 
 from drumline.data import AUTOTUNE, Dataset, Options
+from drumline.data.execute.block import Block
+from drumline.data.execute.order import Sequential
 from drumline.data.execute.parallel_map_stage import ParallelMapStage
+from drumline.data.execute.sources import Integers
+from drumline.data.execute.walk_stage import WalkStage
 from drumline.data.execute.workers import Workers
 
 PATIENCE = 30.0
@@ -56,6 +60,39 @@ def test_errors_come_in_their_place() -> None:
             found.append((str(error), error.element_index))
     assert found == [0, ("no 1", 1), 2, 3, 4, ("no 5", 5), 6, 7, 8, ("no 9", 9)]
     assert next(iterator, None) is None
+
+
+class FailsAtSevens:
+    """Doubles numbers, four at a time; has no result for 7, 17, ..."""
+
+    block_length = 1
+
+    def limit(self, wanted: int) -> int:
+        return 4
+
+    def __call__(self, block: Block, position: Any) -> Block:
+        numbers = block.columns[0]
+        bad = np.flatnonzero(numbers % 10 == 7)
+        if not len(bad):
+            return Block([numbers * 2], block.n, block.error)
+        return Block([numbers[: bad[0]] * 2], int(bad[0]), ValueError(str(position(int(bad[0])))))
+
+    def describe(self) -> str:
+        return "doubled"
+
+
+def test_what_follows_an_error_in_a_task_comes_next() -> None:
+    with ThreadPoolExecutor(3) as threads:
+        walk = WalkStage(Integers(0, 1, 40, np.dtype(np.int64)), Sequential(40))
+        pool: Workers[Block] = Workers(threads, 3, owned=False)
+        stage = ParallelMapStage(walk, FailsAtSevens(), pool, may_wait=True)
+        found: list[Any] = []
+        while (block := stage.next(3)) is not None:
+            found += block.columns[0].tolist()
+            if block.error is not None:
+                found.append(str(block.error))
+        stage.close()
+    assert found == [str(i) if i % 10 == 7 else 2 * i for i in range(40)]
 
 
 @pytest.mark.parametrize("stop", [0, 1, 7, 40])
@@ -157,6 +194,13 @@ def test_a_narrower_pool_runs_fewer_at_once() -> None:
         for future in [workers.submit(work) for _ in range(6)]:
             future.result(PATIENCE)
         assert max(most) == 1
+        workers.width = 4
+        most.clear()
+        futures = [workers.submit(work) for _ in range(16)]
+        workers.width = 1
+        for future in futures:
+            future.result(PATIENCE)
+        assert max(most[-6:]) == 1
         waiting = [workers.submit(work) for _ in range(5)]
         workers.close()
         assert waiting[-1].cancelled()

@@ -45,8 +45,10 @@ class _History:
 
     def add(self, work: float, cpu: float, width: int) -> bool:
         """Notes a window; tells whether the load has changed since the one before."""
-        last = self._costs[-1] if self._costs else None
-        changed = last is not None and last[2] == width and _differs(work, last[0])
+        # The window after a change of width still has tasks that began before it.
+        recent = list(self._costs)[-2:]
+        steady = bool(recent) and all(entry[2] == width for entry in recent)
+        changed = steady and _differs(work, recent[-1][0])
         if changed:
             self._costs.clear()
             self.cap = None

@@ -40,7 +40,6 @@ class TakeStage(Stage):
     def restore(self, state: State) -> None:
         self._taken = state["taken"]
         self.source.restore(state["input"])
-        self.source.expect(self.count - self._taken)
 
     def inputs(self) -> Sequence[Stage]:
         return [self.source]
