@@ -13,6 +13,21 @@ from drumline.data.execute.stage import Stage, State
 from drumline.data.ragged import RaggedArray
 
 
+class Recorder:
+    """Takes the elements of a pass that may become those of a cache."""
+
+    def add(self, block: Block) -> None:
+        """The next elements."""
+        raise NotImplementedError
+
+    def complete(self) -> None:
+        """The pass reached the end: the cache keeps what was added, unless it is full already."""
+        raise NotImplementedError
+
+    def drop(self) -> None:
+        """The pass will not reach the end."""
+
+
 class CacheStore:
     """What ``cache()`` remembers; shared by all iterators of the datasets made from it."""
 
@@ -30,12 +45,28 @@ class CacheStore:
         """Whether a pass reached the end."""
         return self._blocks is not None
 
+    def recorder(self) -> Recorder:
+        """What takes the elements of a pass."""
+        return _MemoryRecorder(self)
+
     def complete(self, blocks: list[Block]) -> None:
         """Keeps the elements of a complete pass, joined where their shapes agree."""
         joined = _joined(blocks)
         with self._lock:
             if self._blocks is None:
                 self._blocks = joined
+
+
+class _MemoryRecorder(Recorder):
+    def __init__(self, store: CacheStore):
+        self._store = store
+        self._blocks: list[Block] = []
+
+    def add(self, block: Block) -> None:
+        self._blocks.append(block)
+
+    def complete(self) -> None:
+        self._store.complete(self._blocks)
 
 
 class FillStage(Stage):
@@ -46,19 +77,29 @@ class FillStage(Stage):
         self.eager = source.eager
         self.granule = source.granule
         self._store = store
-        self._blocks: list[Block] | None = []
+        self._recorder: Recorder | None = None
+        self._whole = True
 
     def next(self, limit: int) -> Block | None:
         block = self.source.next(limit)
+        if not self._whole:
+            return block
+        if self._recorder is None:
+            self._recorder = self._store.recorder()
         if block is None:
-            if self._blocks is not None:
-                self._store.complete(self._blocks)
-                self._blocks = None
+            self._recorder.complete()
+            self._whole = False
         elif block.error is not None:
-            self._blocks = None
-        elif self._blocks is not None:
-            self._blocks.append(block)
+            self._give_up()
+        else:
+            self._recorder.add(block)
         return block
+
+    def _give_up(self) -> None:
+        self._whole = False
+        if self._recorder is not None:
+            self._recorder.drop()
+            self._recorder = None
 
     def state(self) -> State:
         return {"input": self.source.state()}
@@ -67,13 +108,18 @@ class FillStage(Stage):
         started = state["input"] == self.source.state()
         self.source.restore(state["input"])
         if not started:
-            self._blocks = None
+            self._give_up()
 
     def inputs(self) -> Sequence[Stage]:
         return [self.source]
 
     def describe(self) -> str:
         return "cache (filling: kept when this pass ends)"
+
+    def close(self) -> None:
+        if self._whole:
+            self._give_up()
+        super().close()
 
 
 class ReplayStage(Stage):

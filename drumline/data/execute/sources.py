@@ -1,4 +1,4 @@
-"""Indexed sources: arrays in memory and ranges of integers."""
+"""Indexed sources: arrays, in memory or mapped into it, and ranges of integers."""
 
 from __future__ import annotations
 
@@ -100,11 +100,11 @@ class Integers(Indexed):
 
 
 def _gather(column: Any, pool: BufferPool) -> Callable[[np.ndarray], Any]:
-    return column.take if isinstance(column, RaggedArray) else Gather(column, pool)
+    return Gather(column, pool) if isinstance(column, np.ndarray) else column.take
 
 
 def _read_only(column: Any) -> Any:
-    if isinstance(column, RaggedArray):
+    if not isinstance(column, np.ndarray):
         return column
     view = column.view()
     view.flags.writeable = False

@@ -11,10 +11,14 @@ from drumline.data.plan.node import Node
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cache(Node):
-    """Elements kept in memory from the first complete pass on."""
+    """Elements kept, in memory or in a directory, from the first complete pass on."""
 
     store: CacheStore
+    where: str = ""
     name: ClassVar[str] = "cache"
+
+    def arguments(self) -> str:
+        return self.where
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

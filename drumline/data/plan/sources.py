@@ -102,3 +102,25 @@ class Items(Node):
     def arguments(self) -> str:
         leaves = ", ".join(map(str, self.element.leaves))
         return f"{self.label}, {self.length} x {self.element.structure}: {leaves}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Stored(Node):
+    """What a directory holds, memory-mapped."""
+
+    element: ElementSpec
+    columns: tuple[Any, ...]
+    length: int
+    path: str
+    name: ClassVar[str] = "load"
+
+    @property
+    def spec(self) -> ElementSpec:
+        return self.element
+
+    @property
+    def cardinality(self) -> int:
+        return self.length
+
+    def arguments(self) -> str:
+        return f"{self.path!r}, {self.length} x {self.element.structure}"

@@ -22,6 +22,11 @@ def slices(lowering: Lowering, node: sources.Slices, trail: Trail, run: Pass) ->
     return Columns(node.columns, node.length, lowering.pool)
 
 
+@indexed_as(sources.Stored)
+def stored(lowering: Lowering, node: sources.Stored, trail: Trail, run: Pass) -> Indexed:
+    return Columns(node.columns, node.length, lowering.pool)
+
+
 @indexed_as(sources.Items)
 def items(lowering: Lowering, node: sources.Items, trail: Trail, run: Pass) -> Indexed:
     return Items(node.sequence, node.length, node.spec, node.label)

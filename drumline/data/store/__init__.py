@@ -1,0 +1,1 @@
+"""Elements in files, to be read again at any position."""

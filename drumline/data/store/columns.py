@@ -1,0 +1,137 @@
+"""One leaf of stored elements: how its column is written, and read at any position."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drumline.data.ragged import RaggedArray, splits_of
+from drumline.data.spec import STRING, TensorSpec
+from drumline.data.store.npy_file import NpyFile, stored_dtype
+
+
+class ColumnWriter:
+    """Files of a leaf: ``values``; for ``bytes`` their ``sizes``; ``lengths`` of rows that vary.
+
+    Args:
+        stem: the path that the files' names begin with.
+        leaf: what is written; only its first dimension may vary.
+    """
+
+    def __init__(self, stem: Path, leaf: TensorSpec):
+        self._varies = bool(leaf.shape) and leaf.shape[0] is None
+        self._string = leaf.is_string
+        row = tuple(dim or 0 for dim in leaf.shape[self._varies :])
+        self._files: dict[str, NpyFile] = {}
+        if self._string:
+            self._files["values"] = NpyFile(_named(stem, "values"), np.dtype(np.uint8))
+            self._files["sizes"] = NpyFile(_named(stem, "sizes"), np.dtype(np.int64))
+        else:
+            self._files["values"] = NpyFile(_named(stem, "values"), leaf.dtype, row)
+        if self._varies:
+            self._files["lengths"] = NpyFile(_named(stem, "lengths"), np.dtype(np.int64))
+
+    def append(self, column: Any) -> None:
+        """Writes a column: an array (n, ...) or a `RaggedArray` of n rows."""
+        rows = column
+        if self._varies:
+            ragged = isinstance(column, RaggedArray)
+            lengths = (
+                column.row_lengths() if ragged else np.full(len(column), column.shape[1], np.int64)
+            )
+            self._files["lengths"].append(lengths)
+            rows = column.values if ragged else column.reshape(-1, *column.shape[2:])
+        if not self._string:
+            self._files["values"].append(rows)
+            return
+        items = rows.reshape(-1).tolist()
+        self._files["values"].append(np.frombuffer(b"".join(items), np.uint8))
+        self._files["sizes"].append(np.fromiter(map(len, items), np.int64, len(items)))
+
+    def finish(self) -> None:
+        """Completes the files."""
+        for file in self._files.values():
+            file.finish()
+
+    def close(self) -> None:
+        """Closes the files as they are."""
+        for file in self._files.values():
+            file.close()
+
+
+class StoredStrings:
+    """A column of ``bytes`` that are made when asked for, from one memory-mapped array."""
+
+    dtype = STRING
+
+    def __init__(self, values: np.ndarray, sizes: np.ndarray):
+        self._values = memoryview(values)  # type: ignore[arg-type]
+        self._splits = splits_of(sizes)
+        self.nbytes = values.nbytes
+
+    def __len__(self) -> int:
+        return len(self._splits) - 1
+
+    def __getitem__(self, index: slice) -> np.ndarray:
+        return self.take(np.arange(len(self))[index])
+
+    def take(self, index: np.ndarray) -> np.ndarray:
+        """The items at ``index`` (k,): objects (k,)."""
+        starts, ends = self._splits[index].tolist(), self._splits[index + 1].tolist()
+        column = np.empty(len(index), STRING)
+        for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            column[row] = self._values[start:end].tobytes()
+        column.flags.writeable = False
+        return column
+
+
+def read_column(stem: Path, leaf: TensorSpec, length: int) -> Any:
+    """The column of ``length`` rows that a `ColumnWriter` wrote, memory-mapped.
+
+    Returns:
+        An array, a `RaggedArray` where rows vary, or `StoredStrings` for single ``bytes``.
+
+    Raises:
+        ValueError: files are missing, damaged or do not go together.
+    """
+    varies = bool(leaf.shape) and leaf.shape[0] is None
+    lengths = _array(stem, "lengths", np.dtype(np.int64), (length,)) if varies else None
+    rows = length if lengths is None else int(lengths.sum())
+    row = leaf.shape[1:] if varies else leaf.shape
+    shape = (rows, *(dim or 0 for dim in row))
+    if leaf.is_string:
+        strings = _strings(stem, int(np.prod(shape)))
+        if not leaf.shape:
+            return strings
+        values = strings[:].reshape(shape)
+    else:
+        values = _array(stem, "values", stored_dtype(leaf.dtype), shape).view(leaf.dtype)
+    if lengths is None:
+        return values
+    return RaggedArray(values, splits_of(np.asarray(lengths)))
+
+
+def _strings(stem: Path, count: int) -> StoredStrings:
+    sizes = np.asarray(_array(stem, "sizes", np.dtype(np.int64), (count,)))
+    values = _array(stem, "values", np.dtype(np.uint8), (int(sizes.sum()),))
+    return StoredStrings(values, sizes)
+
+
+def _array(stem: Path, what: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    path = _named(stem, what)
+    try:
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, EOFError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+    if found.dtype != dtype or found.shape != shape:
+        raise ValueError(
+            f"{path} holds {found.dtype} {found.shape}, the other files of its dataset say "
+            f"{dtype} {shape}: it was damaged or exchanged; store the dataset again"
+        )
+    return np.asarray(found)
+
+
+def _named(stem: Path, what: str) -> Path:
+    return stem.with_name(f"{stem.name}.{what}.npy")

@@ -1,0 +1,75 @@
+"""A cache in a directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from drumline.data.execute.block import Block
+from drumline.data.execute.cache_stages import CacheStore, Recorder
+from drumline.data.spec import ElementSpec
+from drumline.data.store.directory import (
+    DirectoryWriter,
+    StoredElements,
+    is_stored,
+    read_directory,
+)
+
+
+class FileStore(CacheStore):
+    """What ``cache(filename)`` remembers: also for later processes, and others at the same time."""
+
+    def __init__(self, path: Path, spec: ElementSpec):
+        super().__init__()
+        self._path = path
+        self._spec = spec
+        self._opened: StoredElements | None = None
+
+    @property
+    def full(self) -> bool:
+        return self._opened is not None or is_stored(self._path)
+
+    @property
+    def blocks(self) -> list[Block] | None:
+        """The elements as one block, memory-mapped.
+
+        Raises:
+            ValueError: the directory holds elements of another kind, or is damaged.
+        """
+        if not self.full:
+            return None
+        if self._opened is None:
+            self._opened = self._checked(read_directory(self._path))
+        return [Block(self._opened.columns, self._opened.length)]
+
+    def recorder(self) -> Recorder:
+        return _FileRecorder(self._path, self._spec)
+
+    def _checked(self, found: StoredElements) -> StoredElements:
+        if found.spec.leaves != self._spec.leaves or str(found.spec.structure) != str(
+            self._spec.structure
+        ):
+            raise ValueError(
+                f"cache({str(self._path)!r}) was filled with elements of {found.spec.tree()}, and "
+                f"those of this dataset are {self._spec.tree()}: delete the directory, or give "
+                "another"
+            )
+        return found
+
+
+class _FileRecorder(Recorder):
+    def __init__(self, path: Path, spec: ElementSpec):
+        self._writer: DirectoryWriter | None = DirectoryWriter(path, spec)
+
+    def add(self, block: Block) -> None:
+        if self._writer is not None:
+            self._writer.add(block)
+
+    def complete(self) -> None:
+        if self._writer is not None:
+            self._writer.finish(replace=False)
+            self._writer = None
+
+    def drop(self) -> None:
+        if self._writer is not None:
+            self._writer.drop()
+            self._writer = None
