@@ -203,6 +203,31 @@ def test_tables_of_one_rule_are_updated_at_once(client, known):
         np.testing.assert_allclose(client.read(names[number]), first * (number + 1), rtol=1e-5)
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_tables_of_one_exchange_take_each_push_once(client, known):
+    names = ["a/0", "b/0", "c/0"]
+    for name in names:
+        client.create(name, np.zeros((4, 2), "float32"), table=True)
+        client.attach(name, keras.optimizers.SGD(1.0, momentum=0.5), formula=known)
+
+    def push(closure, *pushed):
+        header = {"closure": closure, "push": [{"name": name, "kind": "rows"} for name in pushed]}
+        arrays = [each for _ in pushed for each in (np.array([2, 0]), np.ones((2, 2), "float32"))]
+        return client.ask("exchange", header, arrays).header["applied"]
+
+    assert push("s:1", "b/0", "a/0") == [True, True]
+    assert push("s:1", "c/0", "b/0") == [True, False]
+    assert push("s:1", "a/0", "b/0", "c/0") == [False] * 3
+    assert push("s:2", "b/0", "b/0", "c/0", "b/0") == [True] * 4
+    for name, updates in zip(names, (1, 4, 2), strict=True):
+        value, velocity = 0.0, 0.0
+        for _ in range(updates):
+            velocity = 0.5 * velocity - 1
+            value += velocity
+        np.testing.assert_array_equal(client.read(name)[:, 1], [value, 0, value, 0])
+        assert client.ask("slots", {"name": name}).header["iteration"] == updates
+
+
 def test_a_table_has_rows(client):
     with pytest.raises(errors.PartMismatchError, match="scalar"):
         client.create("t/0", np.float32(1), table=True)
