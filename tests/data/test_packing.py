@@ -68,6 +68,19 @@ def test_every_sequence_comes_once_and_states_are_exact(rows, lookahead, stop):
     assert list(map(repr, again)) == list(map(repr, found[stop:]))
 
 
+def test_states_within_the_rows_of_one_window():
+    ds = source([[n] * 4 for n in range(9)]).pack(6, padding_values=99)
+    found = list(map(repr, ds))
+    assert len(found) == 9
+    for stop in range(9):
+        iterator = iter(ds)
+        for _ in range(stop):
+            next(iterator)
+        again = iter(ds)
+        again.restore(json.loads(json.dumps(iterator.state())))
+        assert list(map(repr, again)) == found[stop:]
+
+
 def test_sequences_that_are_too_long():
     rows = [[1], [1, 2, 3, 4, 5], [2]]
     cut = source(rows).pack(2, overlong="truncate", padding_values=99)
