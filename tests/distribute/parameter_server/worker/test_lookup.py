@@ -1,0 +1,101 @@
+"""What a step looks up in a table of several parts, against numpy."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drumline.data.execute.pool import BufferPool
+from drumline.distribute.parameter_server.layout import Layout, Part
+from drumline.distribute.parameter_server.transport import Message
+from drumline.distribute.parameter_server.worker.lookup import Lookup
+from drumline.distribute.parameter_server.worker.messages import Exchange
+
+ROWS, WIDTH = 30, 3
+TABLE = np.random.default_rng(0).random((ROWS, WIDTH)).astype(np.float32)
+
+
+def layout_of(cuts: list[int]) -> Layout:
+    bounds = [0, *sorted(cuts), ROWS]
+    parts = [
+        Part(index % 2, index, start, stop)
+        for index, (start, stop) in enumerate(itertools.pairwise(bounds))
+    ]
+    return Layout("table", "table", TABLE.shape, "float32", tuple(parts))
+
+
+def new_exchanges() -> dict[int, Exchange]:
+    return {server: Exchange(lambda shape, dtype: np.full(shape, 7, dtype)) for server in (0, 1)}
+
+
+def answer(layout: Layout, exchanges: dict[int, Exchange]) -> int:
+    """Give the exchanges the rows that they ask for, as servers do; returns how many."""
+    starts = {layout.part_name(part): part.start for part in layout.parts}
+    asked = 0
+    for exchange in exchanges.values():
+        names = [each["name"] for each in exchange.header(None)["gather"]]
+        ids = [starts[name] + own for name, own in zip(names, exchange.arrays, strict=True)]
+        exchange.take(Message({"changed": [], "versions": []}, [TABLE[each] for each in ids]))
+        asked += sum(map(len, ids))
+    return asked
+
+
+def pushed(layout: Layout, exchanges: dict[int, Exchange]) -> np.ndarray:
+    """What the exchanges add to the table; every part is named once, no row of it twice."""
+    starts = {layout.part_name(part): part.start for part in layout.parts}
+    total, names = np.zeros_like(TABLE), []
+    for exchange in exchanges.values():
+        arrays = iter(exchange.arrays)
+        for each in exchange.header("closure")["push"]:
+            ids, gradient = next(arrays), next(arrays)
+            assert len(set(ids.tolist())) == len(ids) == len(gradient)
+            total[starts[each["name"]] + ids] += gradient
+            names.append(each["name"])
+    assert sorted(names) == sorted(starts)
+    return total
+
+
+IDS = st.lists(st.integers(0, ROWS - 1), max_size=20)
+
+
+@given(IDS, st.lists(st.integers(0, ROWS), max_size=3), st.booleans())
+def test_rows_and_gradients_are_those_of_numpy(
+    given_ids: list[int], cuts: list[int], by_id: bool
+) -> None:
+    ids, layout = np.array(given_ids, np.int32), layout_of(cuts)
+    gradient = np.arange(ids.size * WIDTH, dtype=np.float32).reshape(ids.size, WIDTH)
+    lookup, asking, pushing = Lookup(layout, ids, by_id), new_exchanges(), new_exchanges()
+    lookup.ask(asking)
+    answer(layout, asking)
+    rows = lookup.rows(BufferPool())
+    push: Callable[..., None]
+    if by_id:
+        push, found = lookup.push_by_id, rows
+    else:
+        # A program takes the row of each id, and sums, by the inverse.
+        push, found = lookup.push, rows[lookup.inverse]
+        sums = np.zeros_like(gradient)
+        np.add.at(sums, lookup.inverse, gradient)
+        gradient = sums
+    assert rows.shape == (ids.size, WIDTH)
+    np.testing.assert_array_equal(found, TABLE[ids])
+    push(gradient, pushing, str)
+    expected = np.zeros_like(TABLE)
+    np.add.at(expected, ids, np.arange(ids.size * WIDTH, dtype=np.float32).reshape(-1, WIDTH))
+    np.testing.assert_array_equal(pushed(layout, pushing), expected)
+
+
+@pytest.mark.parametrize(("repeated", "asked"), [(2, 20), (10, 10)])
+def test_rows_travel_twice_only_where_few_do(repeated: int, asked: int) -> None:
+    ids = np.arange(20, dtype=np.int32)
+    ids[:repeated] = ids[-repeated:]
+    exchanges = new_exchanges()
+    lookup = Lookup(layout_of([]), ids, by_id=True)
+    lookup.ask(exchanges)
+    assert answer(layout_of([]), exchanges) == asked
+    np.testing.assert_array_equal(lookup.rows(BufferPool()), TABLE[ids])
