@@ -99,8 +99,33 @@ def test_an_error_in_a_window_is_raised_in_its_place():
     windows = ds.window(2, shift=2).flat_map(lambda window: window)
     assert outcomes(iter(windows)) == [0, 1, "three", 4, 5, 6, 7]
     assert resumed(lambda: windows, 3) == [4, 5, 6, 7]
-    strided = ds.window(2, stride=2, shift=4).flat_map(lambda window: window)
-    assert outcomes(iter(strided)) == [0, 2, 4, 6]
+    strided = ds.window(3, shift=7, stride=2).flat_map(lambda window: window)
+    assert outcomes(iter(strided)) == [0, 2, 4, 7]
+    sparse = ds.window(2, shift=8, stride=5).flat_map(lambda window: window)
+    assert outcomes(iter(sparse)) == [0, 5]
+
+
+def test_a_state_of_a_longer_source_is_refused():
+    count = [5]
+
+    def make(nested):
+        ds = Dataset.from_generator(
+            lambda: iter(range(count[0])), output_signature=TensorSpec((), np.int64)
+        )
+        return nested(ds)
+
+    for nested in (
+        lambda ds: ds.flat_map(lambda n: Dataset.range(2)),
+        lambda ds: ds.group_by_window(lambda n: n, lambda key, window: window, 2),
+    ):
+        count[0] = 5
+        iterator = iter(make(nested))
+        for _ in range(5):
+            next(iterator)
+        state = iterator.state()
+        count[0] = 1
+        with pytest.raises(ValueError, match="its source is not what it was"):
+            iter(make(nested)).restore(state)
 
 
 def test_flat_map_of_windows():

@@ -195,7 +195,10 @@ class GroupStage(Stage):
             source = Source(self._position, self._carry.state())
             block = self._carry.pull(min(_MOST_AT_ONCE, state["to"] - self._position))
             if block is None:
-                break
+                raise ValueError(
+                    f"the state was taken after element {state['to'] - 1} of the grouped dataset, "
+                    f"which now has {self._position}: its source is not what it was"
+                )
             selection.look(block, source)
             self._position += block.events
         for (key, _), parts in zip(state["waiting"], selection.found, strict=False):

@@ -178,6 +178,11 @@ class Openings:
         while self._number < state["to"]:
             number, before = self._number, self._carry.state()
             item = self._element()
+            if item is None:
+                raise ValueError(
+                    f"the state was taken after element {state['to'] - 1} of the outer dataset, "
+                    f"which now has {number}: its source is not what it was"
+                )
             if number in wanted and isinstance(item, tuple):
                 saved = wanted[number]
                 found[number] = self._opened(number, before, item[0], saved["caches"])
