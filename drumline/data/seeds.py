@@ -18,6 +18,11 @@ def draw_seed() -> int:
     return random.getrandbits(63) if source is None else source.next()
 
 
+def seeds_are_given() -> bool:
+    """Whether seeds come from a ``SeedsFor``."""
+    return _source.get() is not None
+
+
 class SeedsFor:
     """Seeds that depend on nothing but where they are drawn, as a context.
 

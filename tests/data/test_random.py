@@ -152,3 +152,19 @@ def test_outside_of_datasets():
         jax.jit(lambda: dl.random.uniform())()
     with pytest.raises(ValueError, match="give maxval for integers"):
         dl.random.uniform((), dtype=np.int32)
+
+
+def test_functions_that_cannot_draw_say_so():
+    source = Dataset.range(4)
+    with pytest.raises(RuntimeError, match=r"cannot draw in scan\(.*draw in a map before it"):
+        source.scan(np.int64(0), lambda s, i: (s + i, dl.random.uniform()))
+    with pytest.raises(RuntimeError, match=r"cannot draw in take_while"):
+        source.take_while(lambda i: dl.random.bernoulli(0.5))
+
+    def sometimes(i):
+        return np.float32(0) if str(int(i)) == "0" else dl.random.uniform()
+
+    iterator = iter(source.map(sometimes))
+    assert next(iterator) == 0
+    with pytest.raises(RuntimeError, match="and for every element"):
+        next(iterator)

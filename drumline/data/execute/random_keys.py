@@ -13,9 +13,13 @@ from drumline.data.execute.stage import Described, Stage, State
 from drumline.data.execute.uniform import bits
 
 
-def keyed(block: Block, key: int, positions: np.ndarray) -> Block:
-    """The block with one more column, the keys of its elements' positions: uint32 (n, 2)."""
-    column = bits(key, positions[: block.n]).view(np.uint32).reshape(block.n, 2)
+def keyed(block: Block, keys: tuple[int, int], positions: np.ndarray) -> Block:
+    """The block with one more column: a key of each element's position for each of ``keys``.
+
+    It is uint32 (n, 4).
+    """
+    halves = [bits(key, positions[: block.n]) for key in keys]
+    column = np.stack(halves, axis=1).view(np.uint32)
     column.flags.writeable = False
     return Block([*block.columns, column], block.n, block.error)
 
@@ -23,14 +27,14 @@ def keyed(block: Block, key: int, positions: np.ndarray) -> Block:
 class Keyed(Indexed):
     """Keys by position in the input."""
 
-    def __init__(self, inner: Indexed, key: int):
+    def __init__(self, inner: Indexed, keys: tuple[int, int]):
         self.inner = inner
-        self.key = key
+        self.keys = keys
         self.length = inner.length
         self.granule = inner.granule
 
     def rows(self, index: Index) -> Block:
-        return keyed(self.inner.rows(index), self.key, np.asarray(index, np.int64))
+        return keyed(self.inner.rows(index), self.keys, np.asarray(index, np.int64))
 
     def parts(self) -> Sequence[Described]:
         return [self.inner]
@@ -42,9 +46,9 @@ class Keyed(Indexed):
 class RandomKeysStage(Stage):
     """Keys by position in the stream."""
 
-    def __init__(self, source: Stage, key: int):
+    def __init__(self, source: Stage, keys: tuple[int, int]):
         self.source = source
-        self.key = key
+        self.keys = keys
         self.eager = source.eager
         self.granule = source.granule
         self._position = 0
@@ -55,7 +59,7 @@ class RandomKeysStage(Stage):
             return None
         start = self._position
         self._position += block.events
-        return keyed(block, self.key, np.arange(start, start + block.n))
+        return keyed(block, self.keys, np.arange(start, start + block.n))
 
     def expect(self, positions: int) -> None:
         self.source.expect(positions)

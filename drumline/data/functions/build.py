@@ -6,9 +6,12 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from drumline.data.dataset_spec import has_datasets
 from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.compiled import CompiledFunction
+from drumline.data.functions.draws import Draws
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.python_function import PythonFunction, spec_of_result
@@ -29,12 +32,14 @@ class BuiltFunction:
         run: applies it to a block.
         reorderable: whether it may be applied to elements in any order, any number of times.
         is_python: whether it runs as Python, where calls can be noticed.
+        draws: whether it draws random numbers and was built without keys: it is not to be run.
     """
 
     spec: ElementSpec
     run: BlockFunction
     reorderable: bool
     is_python: bool = False
+    draws: bool = False
 
 
 def build(
@@ -42,7 +47,8 @@ def build(
     operation: str,
     source: ElementSpec,
     first_element: Callable[[], Any],
-    seed: int | None = None,
+    keyed: bool = False,
+    may_draw: bool = False,
 ) -> BuiltFunction:
     """Traces ``function`` for elements of ``source``, or arranges for it to run as Python.
 
@@ -51,17 +57,28 @@ def build(
         operation: ``"map"`` or ``"filter"``, for messages.
         source: the spec of the input's elements.
         first_element: returns one element of the input, in case the function cannot be traced.
-        seed: of what the function draws; elements then have a random key beside them.
+        keyed: whether elements have a random key beside them, by which the function draws.
+        may_draw: whether it may draw by ``dl.random``, and be built again with keys then.
 
     Raises:
         Exception: whatever the function itself raises on the first element.
     """
     built: BuiltFunction = reused(
         function,
-        (operation, source, seed),
-        lambda: _built(UserFunction(function, operation, seed), source, first_element),
+        (operation, source, keyed),
+        lambda: _probed(UserFunction(function, operation, keyed), source, first_element, may_draw),
     )
     return built
+
+
+def _probed(
+    user: UserFunction, source: ElementSpec, first_element: Callable[[], Any], may_draw: bool
+) -> BuiltFunction:
+    if user.keyed or not may_draw:
+        return _built(user, source, first_element)
+    with Draws(np.zeros(4, np.uint32)) as probe:
+        built = _built(user, source, first_element)
+    return dataclasses.replace(built, draws=probe.count > 0)
 
 
 def _built(

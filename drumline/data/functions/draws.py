@@ -11,31 +11,30 @@ import numpy as np
 
 from drumline._core import mix64
 from drumline.data.functions import modes
-from drumline.data.seeds import draw_seed
+from drumline.data.seeds import draw_seed, seeds_are_given
 
 
 class Draws:
     """The numbers drawn for one element, as a context around the call of a function.
 
     Args:
-        key: of the element, uint32 (2,); a tracer where the function is traced.
-        seed: of the operation, up to 64 bits.
+        key: of the element, uint32 (4,): the first half follows from its position only, the second
+            from the operation's seed, too. A tracer where the function is traced.
 
     Attributes:
         count: how many draws were made.
     """
 
-    def __init__(self, key: Any, seed: int):
+    def __init__(self, key: Any):
         self.count = 0
         self._key = key
-        self._seed = seed
-        self._token: Token[Draws | None] | None = None
+        self._token: Token[Draws | str | None] | None = None
 
     def next(self, seed: int | None) -> Any:
         """The key (typed, ``threefry2x32``) of the next draw, with another seed if one is given."""
-        chosen = self._seed if seed is None else seed
+        given = self._key[2:] if seed is None else self._key[:2]
         # Keys of positions are hashes already: one operation makes others of them.
-        key = self._key ^ _halves(mix64(chosen % 2**64, self.count))
+        key = given ^ _halves(mix64((seed or 0) % 2**64, self.count))
         self.count += 1
         return jax.random.wrap_key_data(key, impl="threefry2x32")
 
@@ -54,9 +53,15 @@ def drawn(draw: Callable[[Any], Any], seed: int | None) -> Any:
     Outside of a dataset's functions the key is a new one, from Python's ``random``.
 
     Raises:
-        RuntimeError: a trace that is not a dataset's is under way.
+        RuntimeError: the function that runs is none that may draw, or a trace that is not a
+            dataset's is under way.
     """
     draws = _current.get()
+    if isinstance(draws, str):
+        raise RuntimeError(
+            f"dl.random cannot draw in {draws}, at least not there for the first time: draw in a "
+            "map before it, and for every element"
+        )
     if draws is None:
         if modes.is_tracing():
             raise RuntimeError(
@@ -64,7 +69,7 @@ def drawn(draw: Callable[[Any], Any], seed: int | None) -> Any:
                 "traces; in jax.jit, scan and the like, use jax.random with a key of "
                 "dl.random.split()"
             )
-        draws = Draws(_halves(draw_seed()), 0)
+        draws = Draws(np.tile(_halves(draw_seed()), 2))
     if modes.is_tracing():
         return draw(draws.next(seed))
     with modes.narrow():
@@ -77,4 +82,18 @@ def _halves(seed: int) -> np.ndarray:
     return np.array([seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF], np.uint32)
 
 
-_current: ContextVar[Draws | None] = ContextVar("drumline_draws", default=None)
+def call_without_draws(call: Callable[[], Any], where: str) -> Any:
+    """``call()``, in which ``dl.random`` raises, unless draws are provided for already.
+
+    Its draws would be others whenever it runs.
+    """
+    if _current.get() is not None or seeds_are_given():
+        return call()
+    token = _current.set(where)
+    try:
+        return call()
+    finally:
+        _current.reset(token)
+
+
+_current: ContextVar[Draws | str | None] = ContextVar("drumline_draws", default=None)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from drumline.data.functions.draws import Draws
+from drumline.data.functions.draws import Draws, call_without_draws
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,20 +14,20 @@ class UserFunction:
     """A user's function and the operation it was given to (``"map"`` or ``"filter"``).
 
     Attributes:
-        seed: of what it draws by ``dl.random``. Then elements come with the key of their position
-            beside them; ``None`` if it draws nothing.
+        keyed: whether it draws by ``dl.random``: elements come with the key of their position
+            beside them.
     """
 
     function: Callable[..., Any]
     operation: str
-    seed: int | None = None
+    keyed: bool = False
 
     def __call__(self, element: Any) -> Any:
         """Calls it with an element: a plain tuple is spread over the arguments, as in tf.data."""
-        if self.seed is None:
-            return self._call(element)
+        if not self.keyed:
+            return call_without_draws(lambda: self._call(element), self.where)
         value, key = element
-        with Draws(key, self.seed):
+        with Draws(key):
             return self._call(value)
 
     def _call(self, element: Any) -> Any:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from drumline.data.epochs import first_element
 from drumline.data.functions.build import BuiltFunction, build
-from drumline.data.functions.draws import Draws
 from drumline.data.plan.node import Node
 from drumline.data.plan.random_keys import RandomKeys
 from drumline.data.seeds import draw_seed
@@ -23,13 +20,12 @@ def build_over(
     Raises:
         Exception: what the function itself raises on the first element.
     """
-    with Draws(np.zeros(2, np.uint32), 0) as probe:
-        built = build(function, operation, plan.spec, lambda: first_element(plan))
-    if not probe.count:
+    built = build(function, operation, plan.spec, lambda: first_element(plan), may_draw=True)
+    if not built.draws:
         return plan, built
-    keyed = RandomKeys((plan,), draw_seed())
-    again = build(function, operation, keyed.spec, lambda: first_element(keyed), keyed.seed)
-    return keyed, again
+    with_keys = RandomKeys((plan,), draw_seed())
+    again = build(function, operation, with_keys.spec, lambda: first_element(with_keys), keyed=True)
+    return with_keys, again
 
 
 def without_key(element: Any, key: Any) -> Any:

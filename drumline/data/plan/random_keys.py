@@ -14,7 +14,8 @@ from drumline.data.structure import LEAF_STRUCTURE, tuple_of
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RandomKeys(Node):
-    """Each element with a key: uint32 (2,), which depends on the epoch, the pass and the position.
+    """Each element with a key: uint32 (4,), which depends on the epoch, the pass and the position,
+    its second half on the seed, too.
 
     It stands below a map or filter whose function draws by ``dl.random``.
     """
@@ -25,5 +26,5 @@ class RandomKeys(Node):
     @property
     def spec(self) -> ElementSpec:
         inner = self.input.spec
-        key = TensorSpec((2,), np.uint32)
+        key = TensorSpec((4,), np.uint32)
         return ElementSpec(tuple_of([inner.structure, LEAF_STRUCTURE]), (*inner.leaves, key))

@@ -16,18 +16,18 @@ def keys_by_position(
     lowering: Lowering, node: RandomKeys, trail: Trail, run: Pass
 ) -> Indexed | None:
     inner = lowering.indexed_input(node, trail, run)
-    return None if inner is None else Keyed(inner, _key(lowering, node, trail, run))
+    return None if inner is None else Keyed(inner, _keys(lowering, node, trail, run))
 
 
 @runs_as(RandomKeys)
 def random_keys(lowering: Lowering, node: RandomKeys, trail: Trail, run: Pass) -> Stage:
     source = lowering.input(node, trail, run, ragged=True)
-    return RandomKeysStage(source, _key(lowering, node, trail, run))
+    return RandomKeysStage(source, _keys(lowering, node, trail, run))
 
 
-def _key(lowering: Lowering, node: RandomKeys, trail: Trail, run: Pass) -> int:
-    """Which element is meant; the seed is the function's, which may use another one."""
+def _keys(lowering: Lowering, node: RandomKeys, trail: Trail, run: Pass) -> tuple[int, int]:
+    """Without the operation's seed, for draws that are given another, and with it."""
     key = lowering.occurrences[trail]
     for part in run:
         key = mix64(key, part)
-    return key
+    return key, mix64(node.seed, key)
