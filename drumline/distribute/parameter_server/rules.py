@@ -87,7 +87,8 @@ class Rules:
                 )
             sent = self._sent.setdefault(number, set())
             if (part.server, rule) not in sent:
-                formula = formula_of(optimizer, layout.dtype)
+                with scope.left():
+                    formula = formula_of(optimizer, layout.dtype)
                 header = {"rule": rule, "sparse": sparse, "slots": slots, "formula": formula}
                 self._servers.ask(part.server, "rule", header, [np.frombuffer(program, np.uint8)])
                 sent.add((part.server, rule))

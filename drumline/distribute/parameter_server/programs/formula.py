@@ -6,6 +6,7 @@ import functools
 import json
 from typing import Any
 
+import jax
 import keras
 import numpy as np
 
@@ -61,7 +62,9 @@ def formula_of(optimizer: Any, dtype: str) -> dict[str, Any] | None:
         name, values = "sgd", ()
     described = keras.optimizers.serialize(optimizer)
     described["config"] |= {"name": None, "learning_rate": _RATE}
-    if not _is_equal(json.dumps(described, default=str), name, values):
+    with jax.ensure_compile_time_eval():  # also while a step is traced
+        is_equal = _is_equal(json.dumps(described, default=str), name, values)
+    if not is_equal:
         return None
     return {"name": name, "constants": list(values)}
 

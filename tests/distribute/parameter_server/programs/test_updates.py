@@ -248,3 +248,14 @@ def test_other_updates_have_no_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(O.Adagrad, "update_step", O.SGD(0.1).update_step.__func__)
     monkeypatch.setattr(O.Adagrad, "momentum", 0, raising=False)
     assert programs.formula_of(O.Adagrad(0.1, epsilon=3e-7), "float32") is None
+
+
+def test_a_formula_is_found_while_something_is_traced() -> None:
+    optimizer, found = O.RMSprop(0.1, epsilon=2e-7), []
+
+    def traced(x: Any) -> Any:
+        found.append(programs.formula_of(optimizer, "float32"))
+        return x
+
+    jax.make_jaxpr(traced)(1.0)
+    assert found[0] is not None
