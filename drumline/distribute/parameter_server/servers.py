@@ -33,12 +33,31 @@ class Servers:
     def __init__(self, connect: Callable[[str], Connection], addresses: Sequence[str]) -> None:
         self.addresses = list(addresses)
         self._connections: list[Connection] = []
-        for server, address in enumerate(addresses):
-            with self._named(server):
-                self._connections.append(connect(address))
+        try:
+            for server, address in enumerate(addresses):
+                with self._named(server):
+                    self._connections.append(connect(address))
+        except BaseException:
+            self.close()
+            raise
 
     def __len__(self) -> int:
         return len(self._connections)
+
+    @property
+    def lost(self) -> list[int]:
+        """The servers to which the connection has ended; all that is submitted to them fails."""
+        return [number for number, each in enumerate(self._connections) if each.is_lost]
+
+    def disconnect(self, server: int) -> None:
+        """End the connection to one server."""
+        self._connections[server].close()
+
+    def connect_again(self, server: int, connect: Callable[[str], Connection]) -> None:
+        """Replace a connection that has ended."""
+        with self._named(server):
+            self.disconnect(server)
+            self._connections[server] = connect(self.addresses[server])
 
     def submit(
         self, server: int, op: str, header: dict[str, Any], arrays: Sequence[np.ndarray] = ()

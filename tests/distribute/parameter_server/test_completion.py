@@ -4,12 +4,12 @@ from concurrent.futures import Future
 
 from drumline.distribute.parameter_server.transport import Message, PeerUnavailableError
 from drumline.distribute.parameter_server.worker.closure import Closure
-from drumline.distribute.parameter_server.worker.pipeline import Completion
+from drumline.distribute.parameter_server.worker.pipeline import Completion, fail
 
 
 def test_a_server_that_is_lost_before_it_has_answered_is_named():
     closure, taken, lost = Closure("a", 0, [], []), Future(), Future()
-    Completion(closure, [], [taken, lost])
+    Completion(closure, [], [taken, lost], fail)
     taken.set_result(Message({}))
     assert not closure.answer.done()
     lost.set_exception(PeerUnavailableError("host:1", "it was reset"))
@@ -24,7 +24,7 @@ def test_a_server_that_is_lost_before_it_has_answered_is_named():
 
 def test_a_step_has_ended_when_all_servers_have_answered():
     closure, answers = Closure("a", 0, [], []), [Future(), Future()]
-    Completion(closure, ["result"], answers)
+    Completion(closure, ["result"], answers, fail)
     for answer in answers:
         assert not closure.answer.done()
         answer.set_result(Message({}))

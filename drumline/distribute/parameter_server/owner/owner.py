@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -50,6 +51,7 @@ class Owner:
         self._rounds = Rounds(self._applied)
         self._saving = threading.Lock()
         self._session: str | None = None
+        self._identity = secrets.token_hex(8)
 
     def handlers(self) -> Mapping[str, Handler]:
         """What it does, by the name of the operation."""
@@ -62,6 +64,7 @@ class Owner:
             "exchange": self.exchange,
             "abandon": self.abandon,
             "begin": self.begin,
+            "identity": self.identity,
             "read": self.read,
             "write": self.write,
             "slots": self.slots,
@@ -167,6 +170,10 @@ class Owner:
         if sync is not None:
             return self._rounds.join(exchange, sync)
         return exchange.reply(exchange.apply())
+
+    def identity(self, request: Message) -> Message:
+        """Reply: ``identity``, another one for each server that was started."""
+        return Message({"identity": self._identity})
 
     def _require_session(self, closure: Any) -> None:
         session = self._session

@@ -126,6 +126,11 @@ class Connection:
                 f"{self.address} has not answered {op!r} within {limit:.3g} s, though it is alive."
             ) from None
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it has ended, by whatever cause."""
+        return self._link.is_lost
+
     def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
         """An uninitialised, 64-byte aligned array that can be sent without a copy."""
         return self._link.empty(shape, dtype)

@@ -90,6 +90,11 @@ class FlightLink:
         self._flush()
         return futures
 
+    @property
+    def is_lost(self) -> bool:
+        """See `Connection.is_lost`."""
+        return self._pending.has_failed
+
     def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
         """See `Connection.empty`."""
         return self._memory.empty(shape, dtype)

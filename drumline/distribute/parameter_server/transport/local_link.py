@@ -85,6 +85,11 @@ class LocalLink:
             self._next_seq += 1
         return future
 
+    @property
+    def is_lost(self) -> bool:
+        """See `Connection.is_lost`."""
+        return self._pending.has_failed
+
     def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
         """See `Connection.empty`."""
         return aligned_empty(tuple(shape), np.dtype(dtype))

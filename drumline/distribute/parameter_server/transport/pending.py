@@ -29,6 +29,11 @@ class Pending:
     def __len__(self) -> int:
         return len(self._futures)
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether `fail` was called."""
+        return self._failure is not None
+
     def wait_for_room(self, nbytes: int) -> None:
         """Wait until a request of `nbytes` may be sent.
 

@@ -21,7 +21,9 @@ class Closure:
         arguments: the arrays the chief passed.
         round: in synchronous training, the number and the size of the round it belongs to.
         answer: gets the header and the arrays of the reply.
-        batch: for each iterator the elements drawn from it so far, each a list of leaves.
+        batch: for each iterator the elements drawn from it so far, each a list of leaves. They stay
+            when the closure is run again.
+        broken: how often a connection to a server broke under it.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Closure:
     round: tuple[int, int] | None = None
     answer: Future[tuple[dict[str, Any], list[np.ndarray]]] = field(default_factory=Future)
     batch: dict[int, list[list[Any]]] = field(default_factory=dict)
+    broken: int = 0
 
     def draw(self, draw: Callable[[int], list[Any]]) -> list[Any]:
         """Draw the elements that are missing, and give the leaves of all arguments."""

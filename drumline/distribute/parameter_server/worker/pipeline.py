@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import queue
 import threading
@@ -30,11 +31,20 @@ _LANE = "steps"
 _ROUNDS = "rounds"
 """Answers to pushes of a round come late, and must not hold up what other steps ask for."""
 
+_ENDS = "This worker ends, or serves another chief now."
+
 _BUFFERS = 128
 """Of one size, for the rows of as many tables and steps."""
 
+_MOST_BROKEN = 8
+"""How often a closure is run again when a connection broke that could be made anew."""
+
 AHEAD = 2
 """How many steps have asked for their rows before the first of them computes."""
+
+
+class NotReachedError(ParameterServerLostError):
+    """A connection broke, and cannot be made anew."""
 
 
 class Asked:
@@ -92,6 +102,10 @@ class Pipeline:
         self._closing = True
         self._closures.put(None)
         self._thread.join()
+        with contextlib.suppress(queue.Empty):
+            while True:  # what a connection that broke meanwhile has left
+                if closure := self._closures.get(block=False):
+                    fail(closure, RuntimeError(_ENDS))
 
     def _run(self) -> None:
         while True:
@@ -115,7 +129,7 @@ class Pipeline:
                 self._closures.put(None)
                 return None
             if self._closing:
-                fail(closure, RuntimeError("This worker ends, or serves another chief now."))
+                fail(closure, RuntimeError(_ENDS))
                 continue
             try:
                 return self._drawn(closure)
@@ -145,7 +159,7 @@ class Pipeline:
             self._add(step, exchanges)
             self._asked.append(Asked(step, self._send(exchanges, None)))
         except Exception as error:  # told to the chief, which raises it
-            fail(step.closure, error)
+            self._failed(step.closure, error)
 
     def _add(self, step: Step, exchanges: dict[int, Exchange]) -> None:
         step.ask_values(exchanges, self._values)
@@ -185,7 +199,7 @@ class Pipeline:
             exchanges = self._exchanges(_LANE if closure.round is None else _ROUNDS)
             results = asked.step.push(outputs, exchanges, self._state)
         except Exception as error:  # told to the chief, which raises it
-            fail(closure, error)
+            self._failed(closure, error)
             if following is not None:
                 self._ask(following)
             return
@@ -199,13 +213,13 @@ class Pipeline:
                 self._add(following, exchanges)
             replies = self._send(exchanges, closure)
         except Exception as error:  # told to the chief, which raises it
-            fail(closure, error)
+            self._failed(closure, error)
             if following is not None:
-                fail(following.closure, error)
+                self._failed(following.closure, error)
             return
         if following is not None:
             self._asked.append(Asked(following, replies))
-        Completion(closure, results, [future for _, _, future in replies])
+        Completion(closure, results, [future for _, _, future in replies], self._failed)
 
     def _push_in_round(
         self, closure: Closure, results: list[np.ndarray], exchanges: dict[int, Exchange]
@@ -223,20 +237,43 @@ class Pipeline:
                 for server, each in exchanges.items()
             ]
         except Exception as error:  # told to the chief, which raises it
-            fail(closure, error)
+            self._failed(closure, error)
             return
-        Completion(closure, results, replies)
+        Completion(closure, results, replies, self._failed)
+
+    def _failed(self, closure: Closure, error: Exception) -> None:
+        """A closure failed. If its connection to a server broke, it is run again, on a new one.
+
+        It has its batch still, so no part of a variable gets another one's; the servers know what
+        they have applied of it.
+        """
+        may_be_there = is_lost(error) and not isinstance(error, NotReachedError)
+        if may_be_there and closure.broken < _MOST_BROKEN and not self._closing:
+            closure.broken += 1
+            self._closures.put(closure)
+        else:
+            fail(closure, error)
 
 
 class Completion:
-    """Answers for a closure when all servers have taken its pushes."""
+    """Answers for a closure when all servers have taken its pushes.
+
+    Args:
+        closure: the run.
+        results: what it returns.
+        replies: of the servers, to come.
+        failed: told of the first error among them.
+    """
 
     def __init__(
         self,
         closure: Closure,
         results: list[np.ndarray],
         replies: list[Future[Message]],
+        failed: Callable[[Closure, Exception], None],
     ) -> None:
+        self._failed = failed
+        self._has_failed = False
         self._closure = closure
         self._results = results
         self._left = len(replies)
@@ -251,12 +288,18 @@ class Completion:
         with self._lock:
             self._left -= 1
             last = self._left == 0
-        if self._closure.answer.done():
+            had_failed, self._has_failed = self._has_failed, self._has_failed or error is not None
+        if had_failed:
             return
         if isinstance(error, Exception):
-            fail(self._closure, error)
+            self._failed(self._closure, error)
         elif last:
             self._closure.answer.set_result(({"done": True}, self._results))
+
+
+def is_lost(error: Exception) -> bool:
+    """Whether the connection to a server has ended."""
+    return isinstance(error, (ParameterServerLostError, PeerUnavailableError))
 
 
 def fail(closure: Closure, error: Exception) -> None:
@@ -266,7 +309,7 @@ def fail(closure: Closure, error: Exception) -> None:
     kind = "error"
     if isinstance(error, OutOfRangeError):
         kind = "end"
-    elif isinstance(error, (ParameterServerLostError, PeerUnavailableError)):
+    elif is_lost(error):
         kind = "server lost"
     header = {
         "failed": kind,

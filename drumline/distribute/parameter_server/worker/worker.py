@@ -11,15 +11,17 @@ import numpy as np
 
 from drumline.distribute.input import InputContext
 from drumline.distribute.parameter_server import dataset_functions
+from drumline.distribute.parameter_server.errors import ParameterServerLostError
 from drumline.distribute.parameter_server.servers import Servers
 from drumline.distribute.parameter_server.transport import Connection, Handler, Message
 from drumline.distribute.parameter_server.worker.closure import Closure
 from drumline.distribute.parameter_server.worker.datasets import Datasets
 from drumline.distribute.parameter_server.worker.forms import form_from_json
 from drumline.distribute.parameter_server.worker.functions import Functions
-from drumline.distribute.parameter_server.worker.pipeline import Pipeline
+from drumline.distribute.parameter_server.worker.pipeline import NotReachedError, Pipeline
 
 _SERVERS_SECONDS = 60.0
+_AGAIN_SECONDS = 2.0
 
 
 class Session:
@@ -56,6 +58,7 @@ class Worker:
         self._addresses = list(server_addresses)
         self._connector = connector
         self._lanes: dict[str, Servers] = {}
+        self._identities: dict[int, str] = {}
         self._session: Session | None = None
         self._lock = threading.Lock()
 
@@ -179,10 +182,28 @@ class Worker:
         return session
 
     def _connected(self, lane: str) -> Servers:
-        if lane not in self._lanes:
-            connect = self._connector(_SERVERS_SECONDS)
-            self._lanes[lane] = Servers(connect, self._addresses)
-        return self._lanes[lane]
+        """The servers by one lane; a broken connection is made anew, if the server is there."""
+        servers = self._lanes.get(lane)
+        if servers is None:
+            servers = Servers(self._connector(_SERVERS_SECONDS), self._addresses)
+            for server in range(len(servers)):
+                self._require_same(servers, server)
+            self._lanes[lane] = servers
+        for server in servers.lost:
+            try:
+                servers.connect_again(server, self._connector(_AGAIN_SECONDS))
+                self._require_same(servers, server)
+            except ParameterServerLostError as error:
+                raise NotReachedError(server, error.address, error.reason) from error
+        return servers
+
+    def _require_same(self, servers: Servers, server: int) -> None:
+        """Make sure that this is the server of before, and not a new one at its address."""
+        identity = servers.ask(server, "identity", {}).header["identity"]
+        if self._identities.setdefault(server, identity) != identity:
+            servers.disconnect(server)
+            reason = "it was started again, and keeps nothing"
+            raise ParameterServerLostError(server, self._addresses[server], reason)
 
 
 def _joined(answers: Sequence[tuple[dict[str, Any], list[np.ndarray]]]) -> Message:
