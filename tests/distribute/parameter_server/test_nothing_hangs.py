@@ -8,6 +8,7 @@ import pytest
 
 import drumline as dl
 from drumline.distribute.parameter_server.coordinator import applied, cluster_coordinator
+from drumline.distribute.parameter_server.coordinator.closure import Closure
 from drumline.distribute.parameter_server.coordinator.worker_handle import WorkerHandle
 from drumline.distribute.parameter_server.errors import ParameterServerLostError
 from drumline.distribute.parameter_server.transport import (
@@ -207,3 +208,18 @@ def test_a_round_of_which_a_closure_fails_does_not_hold_the_others_up():
         before = float(count.numpy())
         ran(coordinator, lambda: count.assign_add(1.0))
         assert float(count.numpy()) == before + 1
+
+
+def test_what_a_connection_that_is_given_up_still_says_changes_nothing(one):
+    _, coordinator = one
+    ran(coordinator)
+    (worker,) = coordinator._workers
+    former, completed = worker._reached, worker.completed
+    worker._lose(PeerUnavailableError("host:1", "it was cut off"))
+    assert ran(coordinator) == 2
+    assert worker._reached is not former
+    worker._lose_if(former, PeerUnavailableError("host:1", "it was cut off"))
+    closure = Closure("late", None, [])
+    worker._ended(closure, None, [])
+    assert (worker._lost, worker.lost, worker.completed) == (None, 1, completed + 1)
+    assert not closure.result.ready
