@@ -1,0 +1,86 @@
+"""Makes docs/data.md of docs/tf_data_names.toml, or checks that it is what it would be.
+
+Where TensorFlow is installed, the table must have each of its public names and no other.
+
+    python scripts/tf_data_names.py [--check]
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+import tomllib
+from typing import Any
+
+ROOT = pathlib.Path(__file__).parent.parent
+TABLE = ROOT / "docs" / "tf_data_names.toml"
+PAGE = ROOT / "docs" / "data.md"
+KINDS = ("same", "better", "absent")
+
+_OPENING = """# The names of tf.data
+
+This page is made of [tf_data_names.toml](tf_data_names.toml) by `scripts/tf_data_names.py`, which
+compares it with the public names of TensorFlow 2.21. **same**: as TensorFlow's, with the test in
+`tests/data` that compares them; **better**: there, and more; **absent**: why, and what to use.
+What differs in detail is in [differences.md](differences.md), how pipelines run and are tuned in
+[data_performance.md](data_performance.md).
+
+Beyond tf.data: `state()` and `restore()` of iterators, `explain()`, `profile()`, `index(i)`,
+`shuffle(dl.data.GLOBAL)`, `pack`, `prefetch_to_device` as a method, `from_sequence`, `from_arrow`,
+`dl.random`, `dl.RaggedArray`.
+"""
+
+
+def table() -> dict[str, dict[str, tuple[str, str]]]:
+    """For each of TensorFlow's modules and classes its names, each with a kind and a text.
+
+    Raises:
+        ValueError: an entry has no kind, or several.
+    """
+    found: dict[str, dict[str, tuple[str, str]]] = {}
+    for section, names in tomllib.loads(TABLE.read_text()).items():
+        found[section] = {}
+        for name, entry in names.items():
+            if len(entry) != 1 or next(iter(entry)) not in KINDS:
+                raise ValueError(f"{TABLE.name}: {section}.{name} needs one of {', '.join(KINDS)}")
+            found[section][name] = next(iter(entry.items()))
+    return found
+
+
+def page() -> str:
+    """The text of docs/data.md."""
+    parts = [_OPENING]
+    for section, names in table().items():
+        counts = ", ".join(f"{sum(k == kind for k, _ in names.values())} {kind}" for kind in KINDS)
+        parts.append(f"\n## {section}\n\n{counts}\n\n| name | | |\n| --- | --- | --- |\n")
+        for name, (kind, text) in names.items():
+            shown = f"`tests/data/{text}`" if kind == "same" else text
+            parts.append(f"| `{name}` | {kind} | {shown} |\n")
+    return "".join(parts)
+
+
+def differences_from(tensorflow: Any) -> list[str]:
+    """Names that TensorFlow has and the table lacks, and the reverse."""
+    found = []
+    for section, names in table().items():
+        scope = tensorflow
+        for part in section.split(".")[1:]:
+            scope = getattr(scope, part)
+        public = {name for name in dir(scope) if not name.startswith("_")}
+        found += [f"missing: {section}.{name}" for name in sorted(public - set(names))]
+        found += [f"not in TensorFlow: {section}.{name}" for name in sorted(set(names) - public)]
+    return found
+
+
+def main() -> int:
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(page())
+        return 0
+    if PAGE.read_text() != page():
+        print(f"{PAGE.name} is not made of {TABLE.name}: run python scripts/tf_data_names.py")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
