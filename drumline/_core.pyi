@@ -237,7 +237,7 @@ def read_rows(
 _Floats = npt.NDArray[np.float32]
 
 class UpdateRule:
-    """A Keras optimizer's update of float32 arrays in place, each operation rounded as IEEE 754 says.
+    """A Keras optimizer's update of float32 arrays in place, rounded as IEEE 754 says.
 
     Rules and constants: ``sgd``: none; ``momentum``: the momentum, and 1 for Nesterov's;
     ``adagrad``: epsilon; ``adam``: beta 1, beta 2, epsilon, 1 for AMSGrad; ``rmsprop``: rho, the

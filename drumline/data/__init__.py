@@ -8,11 +8,11 @@ from drumline.data.dataset_spec import DatasetSpec
 from drumline.data.iterator import DatasetIterator
 from drumline.data.methods.arguments import AUTOTUNE
 from drumline.data.options import AutotuneOptions, OptimizationOptions, Options, ThreadingOptions
-from drumline.data.readers import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from drumline.data.plan.ordering import GLOBAL
 from drumline.data.plan.packing import Packed
 from drumline.data.ragged import RaggedArray
 from drumline.data.ragged_spec import RaggedTensorSpec
+from drumline.data.readers import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from drumline.data.spec import TensorSpec
 
 __all__ = [
@@ -27,10 +27,10 @@ __all__ = [
     "FixedLengthRecordDataset",
     "OptimizationOptions",
     "Options",
-    "TFRecordDataset",
     "Packed",
     "RaggedArray",
     "RaggedTensorSpec",
+    "TFRecordDataset",
     "TensorSpec",
     "TextLineDataset",
     "ThreadingOptions",

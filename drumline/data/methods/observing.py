@@ -43,4 +43,6 @@ class Observing(Planned):
         iterator: DatasetIterator[object] = DatasetIterator(
             epochs.start, self._plan.spec, 0, epochs.fingerprint()
         )
-        return run_profile(iterator, started, observation, elements, seconds, epochs.runtime.decisions)
+        return run_profile(
+            iterator, started, observation, elements, seconds, epochs.runtime.decisions
+        )
