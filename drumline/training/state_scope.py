@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from drumline.training.jax_internals import current_trace
+from drumline.training.jax_internals import Tracer, ancestors, current_trace, same_value
 from drumline.training.keras_internals import StatelessScope, Variable, get_stateless_scope
 
 # Functions that the user compiled with jax.jit are traced anew in every scope, and after a write of
@@ -96,10 +96,17 @@ class StateScope(StatelessScope):
         if value is None:
             self._discover(variable)
             if self._outer is not None:
-                value = self._outer.get_current_value(variable)
+                value = self._brought_in(variable, self._outer.get_current_value(variable))
             if value is None and variable._value is None:
                 value = self.state_mapping[id(variable)] = _stand_in(variable)
         return value
+
+    def _brought_in(self, variable: Variable, value: Any) -> Any:
+        """A symbol of a trace around this one as a symbol of this one, which open tapes see."""
+        if not isinstance(value, Tracer) or value._trace in ancestors(self._trace):
+            return value
+        brought = self.state_mapping[id(variable)] = same_value(value, self._trace)
+        return brought
 
     def add_update(self, update: tuple[Variable, Any]) -> None:
         """Keras writes a variable."""
