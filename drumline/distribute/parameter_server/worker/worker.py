@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -20,8 +21,10 @@ from drumline.distribute.parameter_server.worker.forms import form_from_json
 from drumline.distribute.parameter_server.worker.functions import Functions
 from drumline.distribute.parameter_server.worker.pipeline import NotReachedError, Pipeline
 
-_SERVERS_SECONDS = 60.0
+# The chief has reached the servers before it sends anything that needs them.
+_SERVERS_SECONDS = 15.0
 _AGAIN_SECONDS = 2.0
+_REST_SECONDS = 5.0
 
 
 class Session:
@@ -59,6 +62,7 @@ class Worker:
         self._connector = connector
         self._lanes: dict[str, Servers] = {}
         self._identities: dict[int, str] = {}
+        self._not_reached: tuple[float, NotReachedError] | None = None
         self._session: Session | None = None
         self._lock = threading.Lock()
 
@@ -183,18 +187,29 @@ class Worker:
 
     def _connected(self, lane: str) -> Servers:
         """The servers by one lane; a broken connection is made anew, if the server is there."""
-        servers = self._lanes.get(lane)
-        if servers is None:
-            servers = Servers(self._connector(_SERVERS_SECONDS), self._addresses)
-            for server in range(len(servers)):
-                self._require_same(servers, server)
-            self._lanes[lane] = servers
-        for server in servers.lost:
-            try:
+        if self._not_reached is not None:
+            at, lost = self._not_reached
+            if time.monotonic() < at + _REST_SECONDS:
+                # The steps that wait would each try as long, one after the other.
+                raise NotReachedError(lost.task_index, lost.address, lost.reason)
+            self._not_reached = None
+        try:
+            if lane not in self._lanes:
+                self._lanes[lane] = self._connected_first()
+            servers = self._lanes[lane]
+            for server in servers.lost:
                 servers.connect_again(server, self._connector(_AGAIN_SECONDS))
                 self._require_same(servers, server)
-            except ParameterServerLostError as error:
-                raise NotReachedError(server, error.address, error.reason) from error
+        except ParameterServerLostError as error:
+            lost = NotReachedError(error.task_index, error.address, error.reason)
+            self._not_reached = (time.monotonic(), lost)
+            raise lost from error
+        return servers
+
+    def _connected_first(self) -> Servers:
+        servers = Servers(self._connector(_SERVERS_SECONDS), self._addresses)
+        for server in range(len(servers)):
+            self._require_same(servers, server)
         return servers
 
     def _require_same(self, servers: Servers, server: int) -> None:
