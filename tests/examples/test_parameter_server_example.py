@@ -6,12 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.examples.test_multi_worker_examples import EXAMPLES, environment, numbers
 
 SCRIPT = [sys.executable, str(EXAMPLES / "parameter_server_wide_and_deep.py"), "--epochs", "8"]
 LAUNCH = [sys.executable, "-m", "drumline_command", "launch", "--chief", "--workers", "2"]
 
 
+@pytest.mark.thorough
 def test_it_is_as_good_on_parameter_servers_as_on_one_device(tmp_path: Path) -> None:
     commands = {
         "servers": [*LAUNCH, "--ps", "1", "--log-dir", str(tmp_path), "--", *SCRIPT],

@@ -153,6 +153,7 @@ numpy.savez(sys.argv[1], *results())
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs a choice of processors")
 def test_results_do_not_depend_on_the_number_of_threads(tmp_path):
     path = tmp_path / "one.npz"

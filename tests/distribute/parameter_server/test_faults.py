@@ -86,20 +86,23 @@ def test_killed_workers_lose_no_step_and_come_back(cluster, job):
         assert int(count.numpy()) == before + STEPS
         # Every step's 8 ids are distinct, with a gradient of ones in 4 columns.
         assert float(np.sum(table.embeddings.numpy())) == rows_before - STEPS * 8 * 4
-        deadline = time.monotonic() + 60
-        while coordinator.counts()["by worker"][index] == 0 or not alive(coordinator, index):
-            assert time.monotonic() < deadline, "the worker that came back was not used"
-            run(job, 20)
-            coordinator.join()
+        use_again(job, index)
     assert coordinator.counts()["workers lost"] == [1, 1]
     assert coordinator.counts()["completed"] == int(count.numpy())
 
 
-def alive(coordinator, index):
-    """Whether a worker has run something since it came back."""
-    before = coordinator.counts()["by worker"][index]
-    time.sleep(0.1)
-    return coordinator.counts()["by worker"][index] > before or before > STEPS
+def use_again(job, index):
+    """Run steps until a worker that was killed has run some since."""
+    coordinator, *_ = job
+    deadline = time.monotonic() + 60
+    while True:
+        before = coordinator.counts()["by worker"][index]
+        run(job, 20)
+        coordinator.join()
+        counts = coordinator.counts()
+        if counts["workers lost"][index] == 1 and counts["by worker"][index] > before:
+            return
+        assert time.monotonic() < deadline, "the worker that came back was not used"
 
 
 def test_a_stopped_worker_does_not_stall_the_others(cluster, job):

@@ -60,6 +60,7 @@ def fitted(strategy):
     return model
 
 
+@pytest.mark.thorough
 def test_models_that_are_gone_take_no_memory_and_no_threads(cluster):
     strategy, coordinator = cluster
     before = parts(strategy), made_on_worker(coordinator)

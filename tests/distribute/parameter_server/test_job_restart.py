@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from tests.jobs.launching import LAUNCH, Launcher
 
 SCRIPT = """
@@ -74,6 +76,7 @@ coordinator.close()
 """
 
 
+@pytest.mark.thorough
 def test_a_loop_and_a_fit_go_on_when_a_server_was_killed(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)

@@ -57,6 +57,7 @@ def process_of_a_worker(**environment: str) -> tuple[str, int, int]:
     return setting, int(threads), int(faults)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's accounts are read")
 def test_a_worker_takes_its_share_of_the_cores_and_keeps_memory() -> None:
     setting, threads, faults = process_of_a_worker()
