@@ -106,9 +106,11 @@ class Server:
         Raises:
             ChiefLostError: if the chief is lost and stays away for `without_chief_seconds`.
         """
-        if self._workers_here and threading.current_thread() is threading.main_thread():
-            whole_process.share_cores(self._workers_here)
-            whole_process.keep_freed_memory()
+        if threading.current_thread() is threading.main_thread():
+            whole_process.collect_only_what_is_new()
+            if self._workers_here:
+                whole_process.share_cores(self._workers_here)
+                whole_process.keep_freed_memory()
         with self._changed:
             while not self._finished:
                 lost = self._chief_lost

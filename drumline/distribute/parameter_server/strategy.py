@@ -32,6 +32,7 @@ from drumline.distribute.parameter_server.rules import Rules
 from drumline.distribute.parameter_server.scheduled import being_scheduled
 from drumline.distribute.parameter_server.server_variable import move_to_servers
 from drumline.distribute.parameter_server.servers import Servers, rows_of
+from drumline.distribute.parameter_server.whole_process import collect_only_what_is_new
 from drumline.distribute.replica_context import SingleContext
 from drumline.distribute.strategy import Strategy
 
@@ -91,6 +92,7 @@ class ParameterServerStrategy(Strategy):
         self.max_staleness = max_staleness
         self.synchronous = synchronous
         self.timeout_seconds = timeout_seconds
+        collect_only_what_is_new()
         self.servers = Servers(peers.connector(timeout_seconds), server_addresses)
         self.session = secrets.token_hex(8)
         self.servers.ask_all("serve chief", {})

@@ -1,8 +1,10 @@
-"""Settings of a process that is a worker and nothing else."""
+"""Settings of processes that take part in a job with parameter servers."""
 
 from __future__ import annotations
 
 import ctypes
+import functools
+import gc
 import os
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # as in glibc's malloc.h
@@ -36,3 +38,14 @@ def share_cores(processes: int) -> None:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if processes > 1:
         os.environ.setdefault("NPROC", str(max(1, (cores or 1) // processes)))
+
+
+@functools.cache
+def collect_only_what_is_new() -> None:
+    """Have Python's collector of cycles pass over all that exists now; once in a process.
+
+    Closures, futures and messages come and go by the thousand, and make it look often: at JAX's and
+    Keras's modules each time, which took more than half of the time of short steps.
+    """
+    gc.collect()
+    gc.freeze()

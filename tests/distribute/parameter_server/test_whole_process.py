@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -87,3 +88,13 @@ def test_a_worker_beside_others_changes_nothing_of_its_process(
     thread.start()
     thread.join()
     assert "NPROC" not in os.environ
+
+
+def test_the_collector_passes_over_what_was_there_before() -> None:
+    frozen = gc.get_freeze_count()
+    whole_process.collect_only_what_is_new.cache_clear()
+    whole_process.collect_only_what_is_new()
+    again = gc.get_freeze_count()
+    assert again > max(frozen, 10_000)
+    whole_process.collect_only_what_is_new()
+    assert gc.get_freeze_count() == again

@@ -34,6 +34,14 @@ class Pace:
         pipelined = min(PIPELINED, int(_PIPELINED_SECONDS / seconds))
         return max(FEWEST, pipelined, min(MOST, int(_ON_HAND_SECONDS / seconds)))
 
+    @property
+    def at_once(self) -> int:
+        """How many closures to give in one message.
+
+        It is answered as a whole: several smaller ones keep the worker busy, very small ones cost.
+        """
+        return max(1, self.on_hand // 3)
+
     def started(self) -> None:
         """The worker gets closures after it had none."""
         self._last = time.monotonic()

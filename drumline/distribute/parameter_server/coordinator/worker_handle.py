@@ -160,13 +160,14 @@ class WorkerHandle:
 
     def _wait_for_room(self) -> int:
         with self._room:
-            while self._lost is None and len(self._running) >= self._pace.on_hand:
+            while self._lost is None and not self._has_room():
                 self._room.wait(_IDLE_SECONDS)
                 if self._coordinator.queue.stopped:
                     break
-            # A message is answered as a whole: several smaller ones keep the worker busy.
-            free = self._pace.on_hand - len(self._running)
-            return max(1, min(free, self._pace.on_hand // 3))
+            return self._pace.at_once
+
+    def _has_room(self) -> bool:
+        return len(self._running) + self._pace.at_once <= self._pace.on_hand
 
     def _give(self, reached: ReachedWorker, closures: list[Closure]) -> None:
         with self._room:
@@ -276,7 +277,8 @@ class WorkerHandle:
             if self._running.pop(closure.name, None) is None:
                 return
             self._pace.finished(1)
-            self._room.notify_all()
+            if self._has_room():
+                self._room.notify_all()
         if error is None:
             try:
                 result = closure.function.result(arrays)
