@@ -63,6 +63,7 @@ class StateScope(StatelessScope):
         self._numbers = contextlib.ExitStack()
         self._trace: Any = None
         self._read_within: set[int] = set()
+        self._brought: dict[int, Any] = {}
         self.discovered: list[Variable] = []
         self.creates = False
 
@@ -105,8 +106,9 @@ class StateScope(StatelessScope):
         """A symbol of a trace around this one as a symbol of this one, which open tapes see."""
         if not isinstance(value, Tracer) or value._trace in ancestors(self._trace):
             return value
-        brought = self.state_mapping[id(variable)] = same_value(value, self._trace)
-        return brought
+        if id(variable) not in self._brought:
+            self._brought[id(variable)] = same_value(value, self._trace)
+        return self._brought[id(variable)]
 
     def add_update(self, update: tuple[Variable, Any]) -> None:
         """Keras writes a variable."""
