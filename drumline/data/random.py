@@ -11,7 +11,7 @@ once, draw before the loop, or `split` and use ``jax.random``.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -67,13 +67,7 @@ def normal(
     seed: int | None = None,
 ) -> Any:
     """Normally distributed numbers, as ``tf.random.normal``."""
-    kind = jnp.dtype(dtype)
-
-    def draw(key: Any) -> Any:
-        values = jax.random.normal(key, tuple(shape), kind)
-        return values * jnp.asarray(stddev, kind) + jnp.asarray(mean, kind)
-
-    return drawn(draw, seed)
+    return _scaled(jax.random.normal, shape, mean, stddev, dtype, seed)
 
 
 def truncated_normal(
@@ -84,13 +78,8 @@ def truncated_normal(
     seed: int | None = None,
 ) -> Any:
     """Normally distributed numbers within two ``stddev``, as ``tf.random.truncated_normal``."""
-    kind = jnp.dtype(dtype)
-
-    def draw(key: Any) -> Any:
-        values = jax.random.truncated_normal(key, -2.0, 2.0, tuple(shape), kind)
-        return values * jnp.asarray(stddev, kind) + jnp.asarray(mean, kind)
-
-    return drawn(draw, seed)
+    within_two = functools.partial(jax.random.truncated_normal, lower=-2.0, upper=2.0)
+    return _scaled(within_two, shape, mean, stddev, dtype, seed)
 
 
 def bernoulli(p: Any = 0.5, shape: Shape | None = None, seed: int | None = None) -> Any:
@@ -107,6 +96,18 @@ def shuffle(value: Any, seed: int | None = None) -> Any:
 def split(num: int = 2, seed: int | None = None) -> Any:
     """Keys (num,) to use with ``jax.random``."""
     return drawn(lambda key: jax.random.split(key, num), seed)
+
+
+def _scaled(
+    standard: Callable[..., Any], shape: Shape, mean: Any, stddev: Any, dtype: Any, seed: int | None
+) -> Any:
+    kind = jnp.dtype(dtype)
+
+    def draw(key: Any) -> Any:
+        values = standard(key, shape=tuple(shape), dtype=kind)
+        return values * jnp.asarray(stddev, kind) + jnp.asarray(mean, kind)
+
+    return drawn(draw, seed)
 
 
 def _uniform(key: Any, shape: Shape, dtype: Any, minval: Any, maxval: Any) -> Any:

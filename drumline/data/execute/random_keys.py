@@ -9,7 +9,7 @@ import numpy as np
 from drumline.data.execute.block import Block
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.order import Index
-from drumline.data.execute.stage import Described, Stage, State
+from drumline.data.execute.stage import Described
 from drumline.data.execute.uniform import bits
 
 
@@ -38,41 +38,6 @@ class Keyed(Indexed):
 
     def parts(self) -> Sequence[Described]:
         return [self.inner]
-
-    def describe(self) -> str:
-        return "random keys by position"
-
-
-class RandomKeysStage(Stage):
-    """Keys by position in the stream."""
-
-    def __init__(self, source: Stage, keys: tuple[int, int]):
-        self.source = source
-        self.keys = keys
-        self.eager = source.eager
-        self.granule = source.granule
-        self._position = 0
-
-    def next(self, limit: int) -> Block | None:
-        block = self.source.next(limit)
-        if block is None:
-            return None
-        start = self._position
-        self._position += block.events
-        return keyed(block, self.keys, np.arange(start, start + block.n))
-
-    def expect(self, positions: int) -> None:
-        self.source.expect(positions)
-
-    def state(self) -> State:
-        return {"position": self._position, "input": self.source.state()}
-
-    def restore(self, state: State) -> None:
-        self._position = state["position"]
-        self.source.restore(state["input"])
-
-    def inputs(self) -> Sequence[Stage]:
-        return [self.source]
 
     def describe(self) -> str:
         return "random keys by position"

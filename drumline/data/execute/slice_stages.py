@@ -1,10 +1,8 @@
-"""``take``, ``skip`` and ``enumerate`` over streams."""
+"""``take`` and ``skip`` over streams."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import numpy as np
 
 from drumline.data.execute.block import Block
 from drumline.data.execute.stage import Stage, State
@@ -76,40 +74,3 @@ class SkipStage(Stage):
 
     def describe(self) -> str:
         return f"skip {self.count}"
-
-
-class EnumerateStage(Stage):
-    """A running number in front of each element."""
-
-    def __init__(self, source: Stage, start: int):
-        self.source = source
-        self.start = start
-        self.eager = source.eager
-        self.granule = source.granule
-        self._position = 0
-
-    def next(self, limit: int) -> Block | None:
-        block = self.source.next(limit)
-        if block is None:
-            return None
-        first = self.start + self._position
-        self._position += block.events
-        numbers = np.arange(first, first + block.n, dtype=np.int64)
-        numbers.flags.writeable = False
-        return Block([numbers, *block.columns], block.n, block.error)
-
-    def expect(self, positions: int) -> None:
-        self.source.expect(positions)
-
-    def state(self) -> State:
-        return {"position": self._position, "input": self.source.state()}
-
-    def restore(self, state: State) -> None:
-        self._position = state["position"]
-        self.source.restore(state["input"])
-
-    def inputs(self) -> Sequence[Stage]:
-        return [self.source]
-
-    def describe(self) -> str:
-        return f"enumerate from {self.start}"

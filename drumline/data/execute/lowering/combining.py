@@ -7,7 +7,7 @@ from drumline.data.execute.combine_stages import ConcatenateStage, ZipStage
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.lowering.lower import Lowering
 from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
-from drumline.data.execute.slice_stages import EnumerateStage
+from drumline.data.execute.numbering_stages import EnumerateStage
 from drumline.data.execute.stage import Stage
 from drumline.data.plan import combining
 from drumline.data.plan.node import Node

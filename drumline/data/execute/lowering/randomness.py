@@ -6,7 +6,8 @@ from drumline._core import mix64
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.lowering.lower import Lowering
 from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
-from drumline.data.execute.random_keys import Keyed, RandomKeysStage
+from drumline.data.execute.numbering_stages import RandomKeysStage
+from drumline.data.execute.random_keys import Keyed
 from drumline.data.execute.stage import Stage
 from drumline.data.plan.random_keys import RandomKeys
 
