@@ -47,8 +47,9 @@ def _ends(name: str) -> bool:
 
 @pytest.fixture(autouse=True)
 def _no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())
     yield
     deadline = time.monotonic() + 20
-    while left := [t for t in threading.enumerate() if _ends(t.name)]:
+    while left := [t for t in threading.enumerate() if _ends(t.name) and t not in before]:
         assert time.monotonic() < deadline, f"threads are left: {left}"
         time.sleep(0.01)
