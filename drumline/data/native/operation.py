@@ -1,0 +1,59 @@
+"""What a native operation offers."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from drumline.data.ragged import RaggedArray
+from drumline.data.spec import ElementSpec, TensorSpec
+
+Column = np.ndarray | RaggedArray | list[np.ndarray]
+"""A value for each of n rows, by the value's spec: an array (n, ...) if the shape is fixed (of
+dtype object for ``bytes``, and for values that are ragged arrays themselves), a ``RaggedArray`` of
+n rows if only the first dimension varies, a list of n arrays if others vary (images)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Results of an operation.
+
+    Attributes:
+        columns: one for each leaf of the result, all of equal length: every row of the arguments,
+            or those before the first that failed.
+        error: why the next row has no result, naming what is wrong in it and where (a byte offset,
+            the name of a feature).
+    """
+
+    columns: Sequence[Column]
+    error: Exception | None = None
+
+
+class NativeOperation(abc.ABC):
+    """A function of one element's values that runs on columns, without Python per row.
+
+    Subclasses are frozen dataclasses of what does not depend on the element, so that equal
+    operations compare equal. ``run`` may be called by several threads at once, and gives the same
+    bits whatever the number of rows.
+    """
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str:
+        """As users know it: ``"io.parse_example"``."""
+
+    @abc.abstractmethod
+    def results(self, *arguments: TensorSpec) -> ElementSpec:
+        """What it makes of arguments of these specs.
+
+        Raises:
+            TypeError: an argument is of another kind.
+            ValueError: an argument's shape does not fit.
+        """
+
+    @abc.abstractmethod
+    def run(self, columns: Sequence[Column], n: int) -> Rows:
+        """The results for ``n`` rows of arguments. Bad rows are never raised."""
