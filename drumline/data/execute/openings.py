@@ -21,7 +21,6 @@ and takes these to start it once more."""
 
 _MOST_AT_ONCE = 64
 
-_FEW = 16
 _MANY = 1024
 _NBYTES = 1 << 20
 
@@ -197,10 +196,10 @@ class Openings:
         self.source.close()
 
 
-def _room(spec: ElementSpec) -> int:
-    """How many elements of each dataset to read ahead; few if they may be of any size."""
+def _room(spec: ElementSpec) -> int | None:
+    """How many elements of each dataset to read ahead; as many bytes' worth if sizes vary."""
     if any(leaf.nbytes is None for leaf in spec.leaves):
-        return _FEW
+        return None
     return max(2, min(_MANY, _NBYTES // spec.row_nbytes()))
 
 
