@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from drumline.data import construct
 from drumline.data.dataset import Dataset
 from drumline.data.files.file_format import CHUNK, FileFormat, checked_compression
-from drumline.data.files.listing import as_paths
-from drumline.data.methods.arguments import AUTOTUNE, count_of
-from drumline.data.methods.planned import named
-from drumline.data.plan.files import BYTES, Files
-
-PARALLEL_READS = 4
-"""What ``AUTOTUNE`` stands for: it decides the order, which is to be the same everywhere."""
+from drumline.data.methods.arguments import count_of
+from drumline.data.methods.reading import files_plan
 
 MOST_AT_ONCE = 1 << 30
 """The largest ``buffer_size``: the memory is taken for each file that is open."""
@@ -118,21 +110,4 @@ def _options(
 def _dataset(
     operation: str, filenames: Any, form: FileFormat, parallel: int | None, name: str | None
 ) -> Dataset:
-    names = _names(filenames, operation)
-    if parallel == AUTOTUNE:
-        parallel = PARALLEL_READS
-    elif parallel is not None:
-        parallel = count_of(parallel, operation, "num_parallel_reads", least=1)
-    return Dataset(named(Files((names._plan,), form, parallel), name), names.options())
-
-
-def _names(filenames: Any, operation: str) -> Dataset:
-    if not isinstance(filenames, Dataset):
-        paths = np.array(as_paths(filenames, operation), dtype=object)
-        return Dataset(construct.slices(paths))
-    if filenames.element_spec != BYTES.tree():
-        raise TypeError(
-            f"{operation}: a dataset of filenames has one path per element, a scalar of bytes; "
-            f"this one has {filenames.element_spec}"
-        )
-    return filenames
+    return Dataset(*files_plan(operation, filenames, form, parallel, name))

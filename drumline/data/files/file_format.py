@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Literal, Protocol
+
+from drumline.data.spec import STRING, ElementSpec, TensorSpec
+from drumline.data.structure import LEAF_STRUCTURE
+
+BYTES = ElementSpec(LEAF_STRUCTURE, (TensorSpec((), STRING),))
 
 COMPRESSIONS = ("", "GZIP", "ZLIB")
 
@@ -11,9 +16,20 @@ CHUNK = 256 << 10
 """How many bytes are read at once unless told otherwise, as in ``tf.data``."""
 
 
+class Format(Protocol):
+    """How files are read. ``execute/lowering/files.py`` has the stage of each class."""
+
+    @property
+    def spec(self) -> ElementSpec:
+        """Of the elements that files hold."""
+
+    def __str__(self) -> str:
+        """For ``explain()`` and the plan's fingerprint."""
+
+
 @dataclasses.dataclass(frozen=True)
 class FileFormat:
-    """How to read a file.
+    """How to read a file of records.
 
     Attributes:
         kind: which records it holds.
@@ -26,6 +42,10 @@ class FileFormat:
     compression: str = ""
     chunk: int = CHUNK
     sizes: tuple[int, int, int] = (0, 0, 0)
+
+    @property
+    def spec(self) -> ElementSpec:
+        return BYTES
 
     def __str__(self) -> str:
         sizes = f" {list(self.sizes)}" if any(self.sizes) else ""

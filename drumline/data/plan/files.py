@@ -6,12 +6,9 @@ import dataclasses
 from typing import ClassVar
 
 from drumline.data.cardinality import UNKNOWN
-from drumline.data.files.file_format import FileFormat
+from drumline.data.files.file_format import Format
 from drumline.data.plan.node import Node
-from drumline.data.spec import STRING, ElementSpec, TensorSpec
-from drumline.data.structure import LEAF_STRUCTURE
-
-BYTES = ElementSpec(LEAF_STRUCTURE, (TensorSpec((), STRING),))
+from drumline.data.spec import ElementSpec
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -19,12 +16,12 @@ class File(Node):
     """The records of one file."""
 
     path: str
-    form: FileFormat
+    form: Format
     name: ClassVar[str] = "file"
 
     @property
     def spec(self) -> ElementSpec:
-        return BYTES
+        return self.form.spec
 
     @property
     def cardinality(self) -> int:
@@ -43,13 +40,13 @@ class Files(Node):
         at_once: how many are read by turns; ``None`` for one after the other.
     """
 
-    form: FileFormat
+    form: Format
     at_once: int | None
     name: ClassVar[str] = "files"
 
     @property
     def spec(self) -> ElementSpec:
-        return BYTES
+        return self.form.spec
 
     @property
     def cardinality(self) -> int:

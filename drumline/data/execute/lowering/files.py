@@ -14,14 +14,17 @@ from drumline.data.execute.lowering.rules import Pass, Trail, runs_as
 from drumline.data.execute.openings import Openings
 from drumline.data.execute.records_stage import RecordsStage
 from drumline.data.execute.stage import Stage
-from drumline.data.files.file_format import FileFormat
+from drumline.data.files.file_format import FileFormat, Format
 from drumline.data.plan import files
 from drumline.data.plan.node import Node
+
+_STAGES: dict[type, Callable[[str, Any], Stage]] = {FileFormat: RecordsStage}
+"""What reads a file of each format."""
 
 
 @runs_as(files.File)
 def file(lowering: Lowering, node: files.File, trail: Trail, run: Pass) -> Stage:
-    return RecordsStage(node.path, node.form)
+    return _STAGES[type(node.form)](node.path, node.form)
 
 
 @runs_as(files.Files)
@@ -42,7 +45,7 @@ def all_files(lowering: Lowering, node: files.Files, trail: Trail, run: Pass) ->
     return InterleaveStage(openings, at_once, 1, node.spec, label, True, lowering.pool)
 
 
-def _plans(form: FileFormat) -> Callable[[Any, Sequence[int]], Node]:
+def _plans(form: Format) -> Callable[[Any, Sequence[int]], Node]:
     def plan(path: bytes, place: Sequence[int]) -> Node:
         return files.File((), os.fsdecode(path), form)
 

@@ -1,0 +1,56 @@
+"""Plans that read the files a user names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from drumline.data import construct
+from drumline.data.files.file_format import BYTES, Format
+from drumline.data.files.listing import as_paths
+from drumline.data.methods.arguments import AUTOTUNE, count_of
+from drumline.data.methods.planned import Planned, named
+from drumline.data.options import Options
+from drumline.data.plan.files import Files
+from drumline.data.plan.node import Node
+
+PARALLEL_READS = 4
+"""What ``AUTOTUNE`` stands for: it decides the order, which is to be the same everywhere."""
+
+
+def files_plan(
+    operation: str, filenames: Any, form: Format, parallel: int | None, name: str | None
+) -> tuple[Node, Options | None]:
+    """What reads the files, and the options of the dataset that names them, if one does.
+
+    Args:
+        operation: the caller's, for errors.
+        filenames: a path, a list of paths, or a dataset of them.
+        form: how each is read.
+        parallel: ``num_parallel_reads``.
+        name: shown by ``explain()``.
+
+    Raises:
+        TypeError: ``filenames`` are no paths.
+        ValueError: ``parallel`` is out of range.
+    """
+    if parallel == AUTOTUNE:
+        parallel = PARALLEL_READS
+    elif parallel is not None:
+        parallel = count_of(parallel, operation, "num_parallel_reads", least=1)
+    if isinstance(filenames, Planned):
+        names, options = _checked(filenames, operation)._plan, filenames._given_options
+    else:
+        paths = np.array(as_paths(filenames, operation), dtype=object)
+        names, options = construct.slices(paths), None
+    return named(Files((names,), form, parallel), name), options
+
+
+def _checked(filenames: Planned, operation: str) -> Planned:
+    if filenames.element_spec != BYTES.tree():
+        raise TypeError(
+            f"{operation}: a dataset of filenames has one path per element, a scalar of bytes; "
+            f"this one has {filenames.element_spec}"
+        )
+    return filenames
