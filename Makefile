@@ -10,7 +10,7 @@ INPUTS := pyproject.toml rust/Cargo.toml rust/Cargo.lock rust/build.rs \
 PYTEST := -m pytest -n 2 --dist loadfile -q
 QUICK := -m "not thorough"
 
-.PHONY: demo test test-thorough test-oldest lint lint-rust test-rust bench install clean
+.PHONY: demo test test-thorough test-oldest lint lint-rust test-rust fuzz bench install clean
 
 demo: install
 	$(VENV)/bin/drumline demo
@@ -49,6 +49,10 @@ lint-rust: install
 
 test-rust: check-tools
 	$(CARGO) test --manifest-path rust/Cargo.toml --locked --no-default-features
+
+# FUZZ_SECONDS for each target of rust/fuzz; needs a nightly toolchain.
+fuzz: check-tools
+	PATH="$(dir $(CARGO)):$$PATH" rust/fuzz/run
 
 bench: $(VENV)/.installed-bench
 	$(VENV)/bin/python -m benchmarks
