@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ OURS_COLOUR = "#d1495b"
 PEER_COLOUR = "#30638e"
 QUIET = "#8a8f98"
 ROW_INCHES = 0.34
+TITLE_COLUMNS = 64
 
 
 def draw(summaries: Sequence[dict[str, Any]], path: Path) -> None:
@@ -48,7 +50,8 @@ def draw(summaries: Sequence[dict[str, Any]], path: Path) -> None:
 
 def _panel(axes: Axes, summary: dict[str, Any]) -> None:
     entries = sorted(_measured(summary), key=lambda entry: entry["speeds"]["later"]["median"])
-    axes.set_title(summary["title"], loc="left", fontsize=10, fontweight="bold", pad=8)
+    title = textwrap.fill(summary["title"], TITLE_COLUMNS)
+    axes.set_title(title, loc="left", fontsize=10, fontweight="bold", pad=8)
     if not entries:
         axes.text(0.5, 0.5, "nothing was measured", ha="center", va="center", color=QUIET)
         axes.set_axis_off()

@@ -37,7 +37,7 @@ class Programs:
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy
         self._programs: OrderedDict[Hashable, CompiledStep] = OrderedDict()
-        self._forms: dict[Hashable, int] = {}
+        self._forms: OrderedDict[Hashable, int] = OrderedDict()
         self._first: OrderedDict[Hashable, Callable[..., Any]] = OrderedDict()
 
     def run(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -77,7 +77,9 @@ class Programs:
     def _made(self, fn: Callable[..., Any]) -> None:
         if len(self._programs) > MOST_PROGRAMS:
             self._programs.popitem(last=False)
-        self._forms[fn] = self._forms.get(fn, 0) + 1
+        self._forms[fn] = self._forms.pop(fn, 0) + 1
+        if len(self._forms) > MOST_PROGRAMS:
+            self._forms.popitem(last=False)
         if self._forms[fn] == MANY_FORMS:
             warnings.warn(
                 f"`run` has compiled {getattr(fn, '__qualname__', fn)} for {MANY_FORMS} forms of "

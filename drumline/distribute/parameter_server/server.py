@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from drumline.distribute.cluster_resolver import ClusterSpec
@@ -17,6 +17,8 @@ from drumline.distribute.parameter_server.transport import (
     cluster_token,
 )
 from drumline.distribute.parameter_server.worker import Worker
+from drumline.distribute.processes.addresses import on_host_of
+from drumline.distribute.processes.cores import share_cores
 
 _JOBS = ("worker", "ps")
 
@@ -75,7 +77,7 @@ class Server:
         else:
             servers = [str(address) for address in spec.job_tasks("ps")]
             self._task = Worker(task_index, servers, peers.connector)
-            self._workers_here = _on_host_of(self.address, spec.job_tasks("worker"))
+            self._workers_here = on_host_of(self.address, map(str, spec.job_tasks("worker")))
         handlers: dict[str, Handler] = {
             **self._task.handlers(),
             "serve chief": self._serve_chief,
@@ -109,7 +111,7 @@ class Server:
         if threading.current_thread() is threading.main_thread():
             whole_process.collect_only_what_is_new()
             if self._workers_here:
-                whole_process.share_cores(self._workers_here)
+                share_cores(self._workers_here)
                 whole_process.keep_freed_memory()
         with self._changed:
             while not self._finished:
@@ -153,9 +155,3 @@ class Server:
 
     def __repr__(self) -> str:
         return f"Server({self._name} at {self.address})"
-
-
-def _on_host_of(address: str, tasks: Sequence[object]) -> int:
-    """How many tasks have the host of an address."""
-    host = address.rpartition(":")[0]
-    return sum(str(task).rpartition(":")[0] == host for task in tasks)

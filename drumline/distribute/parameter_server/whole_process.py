@@ -26,20 +26,6 @@ def keep_freed_memory() -> None:
     mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
-def share_cores(processes: int) -> None:
-    """Have XLA use this process's share of the cores, if it has not started yet.
-
-    Otherwise every process has a thread for each core, and they pay for waiting and stealing work
-    from each other. ``NPROC`` in the environment, which XLA goes by, prevails.
-
-    Args:
-        processes: how many compute on this machine.
-    """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    if processes > 1:
-        os.environ.setdefault("NPROC", str(max(1, (cores or 1) // processes)))
-
-
 @functools.cache
 def collect_only_what_is_new() -> None:
     """Have Python's collector of cycles pass over all that exists now; once in a process.

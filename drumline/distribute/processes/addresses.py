@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterable
 
 
 def split(address: str) -> tuple[str, int]:
@@ -15,6 +16,12 @@ def split(address: str) -> tuple[str, int]:
     if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError(f"{address!r} is not an address: write host:port, as in '10.0.0.1:2222'")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def on_host_of(address: str, others: Iterable[str]) -> int:
+    """How many of the addresses have the same host as `address`."""
+    host = split(address)[0]
+    return sum(split(other)[0] == host for other in others)
 
 
 def listen(address: str, task: str) -> socket.socket:

@@ -69,15 +69,6 @@ def test_a_worker_takes_its_share_of_the_cores_and_keeps_memory() -> None:
     assert faults < pages // 4
 
 
-def test_settings_of_the_environment_prevail(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NPROC", "3")
-    whole_process.share_cores(2)
-    assert os.environ["NPROC"] == "3"
-    monkeypatch.delenv("NPROC")
-    whole_process.share_cores(1)
-    assert "NPROC" not in os.environ
-
-
 def test_a_worker_beside_others_changes_nothing_of_its_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

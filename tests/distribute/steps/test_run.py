@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import gc
+import weakref
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +16,7 @@ from loops import mirrored
 import drumline as dl
 from drumline.data import Dataset
 from drumline.distribute import MirroredStrategy, PerReplica
+from drumline.distribute import run as run_module
 
 
 class Pair(NamedTuple):
@@ -91,6 +94,20 @@ def test_python_numbers_are_constants_and_many_are_told(strategy: MirroredStrate
     with pytest.warns(UserWarning, match="5 forms of its arguments"):
         outs = [strategy.run(step, args=(x, n)) for n in range(5)]
     assert [float(strategy.reduce("SUM", out, axis=0)) for out in outs] == [2, 2, 2, 6, 2]
+
+
+def test_functions_that_are_not_run_any_more_are_forgotten(
+    strategy: MirroredStrategy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "MOST_PROGRAMS", 2)
+    (x,) = batches(strategy, np.ones(2, np.float32))
+    steps = [functools.partial(lambda k, x: x + k, float(k)) for k in range(4)]
+    kept = weakref.WeakSet(steps)
+    for step in steps:
+        strategy.run(step, args=(x,))
+    del steps, step
+    gc.collect()
+    assert len(kept) <= 2
 
 
 def test_bad_arguments(strategy: MirroredStrategy) -> None:
