@@ -27,7 +27,7 @@ What differs in detail is in [differences.md](differences.md), how pipelines run
 
 Beyond tf.data: `state()` and `restore()` of iterators, `explain()`, `profile()`, `index(i)`,
 `shuffle(dl.data.GLOBAL)`, `pack`, `prefetch_to_device` as a method, `from_sequence`, `from_arrow`,
-`dl.random`, `dl.RaggedArray`.
+`from_parquet`, `from_arrow_ipc`, `dl.random`, `dl.RaggedArray`.
 """
 
 

@@ -12,13 +12,14 @@ from drumline.data.ragged import RaggedArray
 from drumline.data.spec import STRING
 
 
-def arrow_columns(table: Any) -> dict[str, Any]:
+def arrow_columns(table: Any, operation: str = "from_arrow") -> dict[str, Any]:
     """The columns of a table by name, without a copy where Arrow holds one run of numbers.
 
     Args:
         table: a ``pyarrow.Table``, or anything that exports itself by ``__arrow_c_stream__``
             (https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html): data
             frames of pandas and Polars, DuckDB relations, record batch readers.
+        operation: the caller's, for errors.
 
     Raises:
         TypeError: it is no table, or a column has a type that no dataset column has.
@@ -27,16 +28,19 @@ def arrow_columns(table: Any) -> dict[str, Any]:
     if not isinstance(table, pa.Table):
         if not hasattr(table, "__arrow_c_stream__"):
             raise TypeError(
-                f"from_arrow takes a pyarrow.Table or an object with __arrow_c_stream__ (a data "
+                f"{operation} takes a pyarrow.Table or an object with __arrow_c_stream__ (a data "
                 f"frame of pandas 2.2 or Polars), got {type(table).__name__}"
             )
         table = pa.table(table)
     if not table.num_columns:
-        raise ValueError("from_arrow: the table has no columns")
+        raise ValueError(f"{operation}: the table has no columns")
     repeated = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
     if repeated:
-        raise ValueError(f"from_arrow: several columns are called {', '.join(repeated)}")
-    return {name: _column(table[name], name) for name in table.column_names}
+        raise ValueError(f"{operation}: several columns are called {', '.join(repeated)}")
+    try:
+        return {name: _column(table[name], name) for name in table.column_names}
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{operation}: {error}") from None
 
 
 def _column(column: pa.ChunkedArray, path: str) -> Any:
@@ -48,7 +52,7 @@ def _column(column: pa.ChunkedArray, path: str) -> Any:
 def _values(array: pa.Array, path: str) -> Any:
     if array.null_count:
         raise ValueError(
-            f"from_arrow: column {path!r} has {array.null_count} nulls, and a dataset has none: "
+            f"column {path!r} has {array.null_count} nulls, and a dataset has none: "
             "drop those rows (table.drop_null()) or fill them (pyarrow.compute.fill_null)"
         )
     if isinstance(array, pa.ExtensionArray):
@@ -70,7 +74,7 @@ def _values(array: pa.Array, path: str) -> Any:
         parts = zip(kind, array.flatten(), strict=True)
         return {field.name: _values(part, f"{path}.{field.name}") for field, part in parts}
     raise TypeError(
-        f"from_arrow: column {path!r} has type {kind}; a dataset column holds numbers, bools, "
+        f"column {path!r} has type {kind}; a dataset column holds numbers, bools, "
         "strings or lists of these: cast it (a timestamp to int64, a decimal to float64) or "
         "leave it out"
     )

@@ -11,12 +11,18 @@ from drumline.data.execute.carry import Carry
 from drumline.data.execute.columns import dense
 from drumline.data.execute.stage import Described, Stage, State
 from drumline.data.ragged import RaggedArray
+from drumline.data.spec import ElementSpec
 
 
 def may_be_ragged(item: Described) -> bool:
     """Whether blocks of a stage may hold columns of rows that differ in length."""
     own = getattr(item, "ragged", None)
     return own if own is not None else any(may_be_ragged(part) for part in item.parts())
+
+
+def ragged_rows(spec: ElementSpec) -> bool:
+    """Whether columns of such elements may be ragged arrays: only their first dimension varies."""
+    return any(leaf.shape[:1] == (None,) for leaf in spec.leaves)
 
 
 class DenseStage(Stage):

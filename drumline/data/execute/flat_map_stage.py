@@ -23,7 +23,15 @@ class FlatMapStage(Stage):
     takes little time and they are small.
     """
 
-    def __init__(self, openings: Openings, spec: ElementSpec, label: str, eager: bool):
+    def __init__(
+        self,
+        openings: Openings,
+        spec: ElementSpec,
+        label: str,
+        eager: bool,
+        ragged: bool = False,
+    ):
+        self.ragged = ragged
         self.eager = eager and openings.source.eager
         self._openings = openings
         self._spec = spec

@@ -20,6 +20,10 @@ class Format(Protocol):
     """How files are read. ``execute/lowering/files.py`` has the stage of each class."""
 
     @property
+    def kind(self) -> str:
+        """A word for files of the format."""
+
+    @property
     def spec(self) -> ElementSpec:
         """Of the elements that files hold."""
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
 
 from drumline.data import construct
 from drumline.data.arrow_columns import arrow_columns
+from drumline.data.files.table_format import table_format
+from drumline.data.files.tables import first_schema
 from drumline.data.methods.planned import Planned, named
+from drumline.data.methods.reading import files_plan, first_path
 
 
 class Importing(Planned):
@@ -32,6 +35,73 @@ class Importing(Planned):
             ValueError: a column has nulls.
         """
         return cls(named(construct.slices(arrow_columns(table)), name))
+
+    @classmethod
+    def from_parquet(
+        cls,
+        filenames: Any,
+        columns: Sequence[str] | None = None,
+        default_values: Mapping[str, Any] | None = None,
+        num_parallel_reads: int | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """Elements are the rows of Parquet files: dicts by column name, as of ``from_arrow``.
+
+        Files are read a piece of a row group at a time. An iterator's ``restore`` goes to the row
+        group at once. A file that cannot be read, or has other types than the first, raises in its
+        place; the next file follows. So does a row with a null; the next row follows.
+
+        Args:
+            filenames: a path, a list of paths, or a dataset of them; paths may have a scheme, as
+                those of ``TFRecordDataset``. The first file must be there: it tells the columns.
+            columns: names of those to read, in the order of the dicts; all unless given.
+            default_values: by column, what stands for a null.
+            num_parallel_reads: as of ``TFRecordDataset``.
+            name: shown by ``explain()``.
+
+        Raises:
+            OSError: the first file cannot be opened.
+            ValueError: it is no Parquet file, or lacks a column; a default does not fit its column.
+            TypeError: a column's type (a timestamp, a decimal) is none of a dataset.
+        """
+        given = (columns, default_values)
+        return cls._from_tables(
+            "from_parquet", "parquet", filenames, given, num_parallel_reads, name
+        )
+
+    @classmethod
+    def from_arrow_ipc(
+        cls,
+        filenames: Any,
+        columns: Sequence[str] | None = None,
+        default_values: Mapping[str, Any] | None = None,
+        num_parallel_reads: int | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """Elements are the rows of files in Arrow's formats: file (Feather) and stream.
+
+        As ``from_parquet``, with record batches in the place of row groups. A stream is read again
+        up to the batch when an iterator is restored.
+        """
+        given = (columns, default_values)
+        return cls._from_tables(
+            "from_arrow_ipc", "arrow", filenames, given, num_parallel_reads, name
+        )
+
+    @classmethod
+    def _from_tables(
+        cls,
+        operation: str,
+        kind: Literal["parquet", "arrow"],
+        filenames: Any,
+        given: tuple[Sequence[str] | None, Mapping[str, Any] | None],
+        parallel: int | None,
+        name: str | None,
+    ) -> Self:
+        form = table_format(
+            operation, kind, first_schema(kind, first_path(operation, filenames)), *given
+        )
+        return cls(*files_plan(operation, filenames, form, parallel, name))
 
     @classmethod
     def from_sequence(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,23 @@ def files_plan(
     return named(Files((names,), form, parallel), name), options
 
 
-def _checked(filenames: Planned, operation: str) -> Planned:
+def first_path(operation: str, filenames: Any) -> str:
+    """The first of the paths that ``files_plan`` takes.
+
+    Raises:
+        TypeError: they are no paths.
+        ValueError: there is none.
+    """
+    if isinstance(filenames, Planned):
+        paths: Any = [next(iter(_checked(filenames, operation).take(1)), None)]
+    else:
+        paths = [*as_paths(filenames, operation)[:1], None]
+    if paths[0] is None:
+        raise ValueError(f"{operation}: there are no files, and the first one tells the columns")
+    return os.fsdecode(paths[0])
+
+
+def _checked(filenames: Any, operation: str) -> Any:
     if filenames.element_spec != BYTES.tree():
         raise TypeError(
             f"{operation}: a dataset of filenames has one path per element, a scalar of bytes; "

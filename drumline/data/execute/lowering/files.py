@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from drumline.data.execute.dense_stage import ragged_rows
 from drumline.data.execute.flat_map_stage import FlatMapStage
 from drumline.data.execute.interleave_stage import InterleaveStage
 from drumline.data.execute.lowering.lower import Lowering
@@ -14,11 +15,16 @@ from drumline.data.execute.lowering.rules import Pass, Trail, runs_as
 from drumline.data.execute.openings import Openings
 from drumline.data.execute.records_stage import RecordsStage
 from drumline.data.execute.stage import Stage
+from drumline.data.execute.table_stage import TableStage
 from drumline.data.files.file_format import FileFormat, Format
+from drumline.data.files.table_format import TableFormat
 from drumline.data.plan import files
 from drumline.data.plan.node import Node
 
-_STAGES: dict[type, Callable[[str, Any], Stage]] = {FileFormat: RecordsStage}
+_STAGES: dict[type, Callable[[str, Any], Stage]] = {
+    FileFormat: RecordsStage,
+    TableFormat: TableStage,
+}
 """What reads a file of each format."""
 
 
@@ -35,13 +41,13 @@ def all_files(lowering: Lowering, node: files.Files, trail: Trail, run: Pass) ->
         source,
         node.input.spec,
         _plans(node.form),
-        opener(lowering),
+        opener(lowering, ragged=at_once == 1),
         run,
         at_once if at_once > 1 else 0,
     )
-    label = f"{node.form} files"
+    label = f"{node.form.kind} files"
     if at_once == 1:
-        return FlatMapStage(openings, node.spec, label, True)
+        return FlatMapStage(openings, node.spec, label, True, ragged_rows(node.spec))
     return InterleaveStage(openings, at_once, 1, node.spec, label, True, lowering.pool)
 
 

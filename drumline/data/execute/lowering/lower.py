@@ -95,11 +95,11 @@ class Lowering:
         inner.filled = self.filled | caches
         return inner
 
-    def inside(self, plan: Node, filled: set[CacheStore], run: Pass) -> Stage:
+    def inside(self, plan: Node, filled: set[CacheStore], run: Pass, ragged: bool = False) -> Stage:
         """The stage of a dataset that an operation of this one has made, not observed by itself."""
         inner = Lowering(plan, filled, self.runtime.unobserved())
         inner.pool = self.pool
-        return inner._allowing(False, inner._stage(plan, (), run))
+        return inner._allowing(ragged, inner._stage(plan, (), run))
 
     def _stage(self, node: Node, trail: Trail, run: Pass) -> Stage:
         indexed = self.indexed(node, trail, run)

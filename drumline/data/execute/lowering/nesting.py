@@ -19,8 +19,8 @@ from drumline.data.plan.node import Node
 from drumline.data.rewrite.shard_hints import resolve_shard_hints
 
 
-def opener(lowering: Lowering) -> Open:
-    """Starts plans that users' functions made."""
+def opener(lowering: Lowering, ragged: bool = False) -> Open:
+    """Starts plans that users' functions made; their blocks may be ``ragged`` only if so."""
 
     def open_(
         plan: Node, place: Sequence[int], caches: list[bool] | None
@@ -30,12 +30,12 @@ def opener(lowering: Lowering) -> Open:
             plan = resolve_shard_hints(plan, 1, 0)
         stores = [node.store for node in nodes if isinstance(node, buffering.Cache)]
         if not stores:
-            return lowering.inside(plan, set(), tuple(place)), []
+            return lowering.inside(plan, set(), tuple(place), ragged), []
         if caches is None:
             caches = [store.blocks is not None for store in stores]
         filled = {store for store, serve in zip(stores, caches, strict=True) if serve}
         fill(plan, filled)
-        return lowering.inside(plan, filled, tuple(place)), caches
+        return lowering.inside(plan, filled, tuple(place), ragged), caches
 
     return open_
 

@@ -1,0 +1,165 @@
+"""The rows of one file of tables."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from drumline.data import construct
+from drumline.data.arrow_columns import arrow_columns
+from drumline.data.arrow_nulls import filled, may_have_nulls, null_rows
+from drumline.data.errors import DataLossError
+from drumline.data.execute.block import Block
+from drumline.data.execute.dense_stage import ragged_rows
+from drumline.data.execute.stage import Stage, State
+from drumline.data.files.remote import has_scheme
+from drumline.data.files.table_format import TableFormat
+from drumline.data.files.tables import TABLES, ArrowTable, ParquetTable
+from drumline.data.functions.notes import at_element
+from drumline.data.rows import stack
+
+_NO_ROWS = np.empty(0, np.int64)
+
+
+class TableStage(Stage):
+    """Reads a file in order, a piece of a row group at a time.
+
+    A row with a null is an error in its place; what cannot be read is one too, and the last
+    element. The state is the group, the row in it and the row in the file: restoring decodes the
+    group again up to that row.
+    """
+
+    def __init__(self, path: str, form: TableFormat):
+        self.path = path
+        self.form = form
+        self.ragged = ragged_rows(form.spec)
+        self._table: ParquetTable | ArrowTable | None = None
+        self._batches: Iterator[tuple[int, pa.RecordBatch]] = iter(())
+        self._held: deque[Block] = deque()
+        self._group = 0
+        self._row = 0
+        self._number = 0
+        self._ended = False
+
+    def next(self, limit: int) -> Block | None:
+        if self._ended:
+            return None
+        try:
+            while not self._held:
+                if self._table is None:
+                    self._open()
+                piece = next(self._batches, None)
+                if piece is None:
+                    self._end()
+                    return None
+                self._hold(*piece)
+        except Exception as error:
+            return self._failed(error)
+        return self._taken(limit)
+
+    def _open(self) -> None:
+        table = self._table = TABLES[self.form.kind](self.path)
+        for field in self.form.schema:
+            if field.name not in table.schema.names:
+                raise ValueError(
+                    f"no column {field.name!r}: there are {', '.join(table.schema.names)}"
+                )
+            found = table.schema.field(field.name).type
+            if found != field.type:
+                raise ValueError(
+                    f"column {field.name!r} has type {found}; in the first file it has {field.type}"
+                )
+        self._batches = self._from(table, self._group, self._row)
+
+    def _from(
+        self, table: ParquetTable | ArrowTable, group: int, row: int
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        for number, batch in table.batches(group, self.form.columns):
+            skipped = min(row, len(batch)) if number == group else 0
+            row -= skipped
+            if skipped < len(batch):
+                yield number, batch.slice(skipped)
+
+    def _hold(self, group: int, batch: pa.RecordBatch) -> None:
+        if group != self._group:
+            self._group, self._row = group, 0
+        arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+        for name, value in self.form.defaults.items():
+            arrays[name] = filled(arrays[name], value)
+        nulls = {name: null_rows(array) for name, array in arrays.items() if may_have_nulls(array)}
+        table = pa.table(arrays)
+        bad = np.flatnonzero(np.logical_or.reduce(list(nulls.values()))) if nulls else _NO_ROWS
+        start = 0
+        for row in [*bad.tolist(), len(table)]:
+            if row > start:
+                part = construct.slices(arrow_columns(table.slice(start, row - start)))
+                self._held.append(Block(part.columns, row - start))
+            if row < len(table):
+                names = [name for name, mask in nulls.items() if mask[row]]
+                self._held.append(Block(self._none(), 0, self._null(names, row)))
+            start = row + 1
+
+    def _null(self, names: list[str], row: int) -> Exception:
+        columns = ", ".join(map(repr, names))
+        error = ValueError(
+            f"{self.path}: row {self._number + row} has a null in column {columns}, and a dataset "
+            f"has none: give default_values={{{names[0]!r}: ...}} for columns that are null "
+            "themselves, leave the column out by columns=, or the row by ignore_errors()"
+        )
+        return at_element(error, self._number + row, self._where())
+
+    def _taken(self, limit: int) -> Block:
+        block = self._held.popleft()
+        if block.events > limit:
+            self._held.appendleft(block.slice(limit, block.events))
+            block = block.slice(0, limit)
+        self._row += block.events
+        self._number += block.events
+        return block
+
+    def _failed(self, error: Exception) -> Block:
+        cut_off = type(error) is OSError and error.errno is None and not has_scheme(self.path)
+        if cut_off or isinstance(error, pa.ArrowException) or type(error) is ValueError:
+            offset = 0 if self._table is None else self._table.offset(self._group)
+            error = DataLossError(str(error), self.path, offset, self._number)
+        self._end()
+        return Block(self._none(), 0, at_element(error, self._number, self._where()))
+
+    def _where(self) -> str:
+        return f"the {self.form.kind} file {self.path}"
+
+    def _none(self) -> list[Any]:
+        return stack([], self.form.spec)
+
+    def _end(self) -> None:
+        self._ended = True
+        self.close()
+
+    def state(self) -> State:
+        if self._ended:
+            return {"ended": True}
+        return {"group": self._group, "row": self._row, "number": self._number}
+
+    def restore(self, state: State) -> None:
+        self.close()
+        self._ended = "ended" in state
+        if not self._ended:
+            self._group, self._row = state["group"], state["row"]
+            self._number = state["number"]
+
+    def inputs(self) -> Sequence[Stage]:
+        return []
+
+    def describe(self) -> str:
+        return f"rows of {self.path} ({self.form.kind}, {len(self.form.columns)} columns)"
+
+    def close(self) -> None:
+        table, self._table = self._table, None
+        self._batches = iter(())
+        self._held.clear()
+        if table is not None:
+            table.close()
