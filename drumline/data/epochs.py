@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from collections.abc import Collection
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -22,11 +23,23 @@ from drumline.data.plan.function_nodes import Map
 from drumline.data.plan.node import Node
 from drumline.data.plan.seeding import seed_of
 from drumline.data.ragged_spec import RaggedTensorSpec, empty
-from drumline.data.rewrite.optimize import optimize
+from drumline.data.rewrite.optimize import optimize, rules_in_force
 from drumline.data.rewrite.shard_hints import resolve_shard_hints
 from drumline.data.rows import single
 from drumline.data.spec import TensorSpec
 from drumline.data.wrapping import as_dataset
+
+
+class Form(TypedDict):
+    """What the stages of an epoch depend on beside the plan; part of an iterator's state.
+
+    Attributes:
+        rules: the names of the rules by which the plan was rewritten.
+        caches: for each cache of the rewritten plan, in order, whether elements are served from it.
+    """
+
+    rules: list[str]
+    caches: list[bool]
 
 
 class Epochs:
@@ -35,7 +48,8 @@ class Epochs:
     def __init__(self, plan: Node, options: Options, observation: Observation | None = None):
         self.plan = plan
         self.runtime = Runtime(options, observation)
-        self.optimized = optimize(resolve_shard_hints(plan, 1, 0), options)
+        self._rules = rules_in_force(options)
+        self.optimized = self._rewritten(self._rules)
         if options.experimental_slack and not isinstance(self.optimized, Prefetch):
             raise ValueError(
                 "Options.experimental_slack is for datasets that end with prefetch; this one ends "
@@ -50,24 +64,30 @@ class Epochs:
         text = f"{self.plan.describe()}\n{self.plan.spec}\n{seeds}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def start(self, epoch: int, caches: list[bool] | None) -> tuple[Stage, list[bool]]:
-        """The stage of an epoch, and which caches it serves elements from.
+    def start(self, epoch: int, form: Form | None) -> tuple[Stage, Form]:
+        """The stage of an epoch, and its form.
 
         Args:
             epoch: shuffles differ between epochs.
-            caches: for each cache of the plan, in order, whether to serve from it, filling it first
-                if need be; ``None`` serves from those that are full.
+            form: that of a state which the stage is to be restored to, whatever options and machine
+                it comes from; caches that it serves from are filled first if need be. ``None`` goes
+                by the options, and serves from the caches that are full.
         """
-        stores = [node.store for node in self.optimized.walk() if isinstance(node, Cache)]
-        if caches is None:
-            caches = [store.blocks is not None for store in stores]
+        rules = self._rules if form is None else form["rules"]
+        plan = self.optimized if rules == self._rules else self._rewritten(rules)
+        stores = [node.store for node in plan.walk() if isinstance(node, Cache)]
+        caches = [store.blocks is not None for store in stores] if form is None else form["caches"]
         filled = {store for store, serve in zip(stores, caches, strict=True) if serve}
-        fill(self.optimized, filled)
+        fill(plan, filled)
         runtime = self.runtime.observed_anew() if self._tunes else self.runtime
-        stage = Lowering(self.optimized, filled, runtime).stage(epoch, ragged=True)
+        stage = Lowering(plan, filled, runtime).stage(epoch, ragged=True)
         if self._tunes:
             runtime.tune(stage)
-        return stage, caches
+        return stage, {"rules": rules, "caches": caches}
+
+    def _rewritten(self, rules: Collection[str]) -> Node:
+        threads = self.runtime.options.threading.private_threadpool_size
+        return optimize(resolve_shard_hints(self.plan, 1, 0), rules, threads)
 
 
 def _left_open(node: Node) -> bool:

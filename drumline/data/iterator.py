@@ -14,7 +14,7 @@ from drumline.data.spec import ElementSpec
 
 T = TypeVar("T")
 
-_VERSION = 1
+_VERSION = 2
 
 
 class DatasetIterator(Generic[T]):
@@ -26,7 +26,7 @@ class DatasetIterator(Generic[T]):
 
     def __init__(
         self,
-        start: Callable[[int, list[bool] | None], tuple[Stage, list[bool]]],
+        start: Callable[[int, Any], tuple[Stage, Any]],
         spec: ElementSpec,
         epoch: int,
         fingerprint: str,
@@ -38,9 +38,9 @@ class DatasetIterator(Generic[T]):
         self._lock = threading.RLock()
         self._begin(epoch, None)
 
-    def _begin(self, epoch: int, caches: list[bool] | None) -> None:
+    def _begin(self, epoch: int, form: Any) -> None:
         self._epoch = epoch
-        self._stage, self._caches = self._start(epoch, caches)
+        self._stage, self._form = self._start(epoch, form)
         self._ramp = Ramp(self._spec.row_nbytes())
         self._items: Any = iter(())
         self._count = 0
@@ -112,7 +112,7 @@ class DatasetIterator(Generic[T]):
             "version": _VERSION,
             "plan": self._fingerprint,
             "epoch": self._epoch,
-            "caches": self._caches,
+            "form": self._form,
             "at": self._before,
             "used": used,
         }
@@ -131,7 +131,7 @@ class DatasetIterator(Generic[T]):
                 "arguments and seeds before restoring"
             )
         self._stage.close()
-        self._begin(state["epoch"], state["caches"])
+        self._begin(state["epoch"], state["form"])
         self._stage.restore(state["at"])
         self._stage.advance(state["used"])
         self._before = self._stage.state()

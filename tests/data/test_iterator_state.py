@@ -91,3 +91,21 @@ def test_explain_says_why_python_runs():
     assert "runs as Python, since ConcretizationTypeError" in text
     spec = TensorSpec((), np.int64)
     assert "generator" in Dataset.from_generator(lambda: iter([1]), output_signature=spec).explain()
+
+
+@pytest.mark.parametrize("cores", [1, 2, 8])
+def test_a_state_fits_a_machine_of_any_number_of_cores(monkeypatch, cores):
+    def on(count):
+        monkeypatch.setattr("os.cpu_count", lambda: count)
+        kept = Dataset.range(300).filter(lambda v: v % 3 > 0)
+        return iter(kept.map(lambda v: v * 2).skip(0).batch(4).map(lambda v: v + 1))
+
+    iterator = on(cores)
+    for _ in range(7):
+        next(iterator)
+    state = json.loads(json.dumps(iterator.state()))
+    rest = [batch.tolist() for batch in iterator]
+    for others in (1, 2, 8):
+        again = on(others)
+        again.restore(state)
+        assert [batch.tolist() for batch in again] == rest

@@ -43,9 +43,12 @@ def test_optimizer_and_threads_do_not_show(n, plan):
     assert runs[0] == runs[1] == runs[2]
 
 
-@given(lengths, steps, st.integers(0, 60), st.booleans(), st.integers(0, 1))
-def test_resuming_goes_on_exactly(n, plan, stop, optimize, epoch):
-    ds = build(n, plan).with_options(options(optimize, 2))
+ways = st.tuples(st.booleans(), st.integers(1, 3))
+
+
+@given(lengths, steps, st.integers(0, 60), ways, ways, st.integers(0, 1))
+def test_resuming_goes_on_exactly_under_any_options(n, plan, stop, way, other, epoch):
+    ds = build(n, plan).with_options(options(*way))
     for _ in range(epoch):
         list(ds)
     iterator = iter(ds)
@@ -54,7 +57,7 @@ def test_resuming_goes_on_exactly(n, plan, stop, optimize, epoch):
             break
     state = json.loads(json.dumps(iterator.state()))
     rest = bits(list(iterator))
-    again = iter(build(n, plan).with_options(options(optimize, 2)))
+    again = iter(build(n, plan).with_options(options(*other)))
     again.restore(state)
     assert bits(list(again)) == rest
 

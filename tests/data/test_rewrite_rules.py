@@ -6,7 +6,7 @@ from drumline.data.plan import buffering, function_nodes, ordering
 from drumline.data.rewrite.auto_prefetch import auto_prefetch
 from drumline.data.rewrite.drop_noops import drop_noops
 from drumline.data.rewrite.map_parallelization import map_parallelization
-from drumline.data.rewrite.optimize import optimize
+from drumline.data.rewrite.optimize import optimize, rules_in_force
 from drumline.data.rewrite.push_take_skip import push_take_skip
 
 
@@ -69,4 +69,4 @@ def test_the_optimizer_can_be_switched_off():
     options = Options()
     options.experimental_optimization.apply_default_optimizations = False
     plan = plan_of(Dataset.range(5).skip(0))
-    assert optimize(plan, options) is plan
+    assert optimize(plan, rules_in_force(options), None) is plan

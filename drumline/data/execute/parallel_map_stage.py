@@ -150,15 +150,19 @@ class ParallelMapStage(Stage):
         task = self._head if self._current is not None else next(iter(self._ahead), None)
         if task is None and self._rest is not None:
             before, used, _ = self._rest
-            return {"position": self._position, "at": before, "used": used}
+            return self._state(before, used)
         if task is None:
-            return {"position": self._position, "at": self.source.state(), "used": 0}
+            return self._state(self.source.state(), 0)
         used = task.used + (self._used if self._current is not None else 0)
-        return {"position": self._position, "at": task.before, "used": used}
+        return self._state(task.before, used)
+
+    def _state(self, before: State, used: int) -> State:
+        """As ``MapStage``'s: a state is restored on a machine of any number of cores."""
+        return {"position": self._position, "input": {"at": before, "used": used}}
 
     def restore(self, state: State) -> None:
-        self.source.restore(state["at"])
-        self.source.advance(state["used"])
+        self.source.restore(state["input"]["at"])
+        self.source.advance(state["input"].get("used", 0))
         self._position = self._taken = state["position"]
 
     def queue(self) -> tuple[int, int]:

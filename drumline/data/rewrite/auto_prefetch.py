@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from drumline.data.files.table_format import TableFormat
 from drumline.data.plan.buffering import Prefetch
 from drumline.data.plan.files import Files
@@ -20,7 +18,7 @@ def auto_prefetch(plan: Node) -> Node:
     """
     computes = any(isinstance(node, Map | Filter) or _decodes(node) for node in plan.walk())
     made_ahead = isinstance(plan, Prefetch | PrefetchToDevice)
-    if made_ahead or not computes or (os.cpu_count() or 1) < 2:
+    if made_ahead or not computes:
         return plan
     return plan if any(_runs_python(node) for node in plan.walk()) else Prefetch((plan,), None)
 
