@@ -34,11 +34,12 @@ def arrow_columns(table: Any, operation: str = "from_arrow") -> dict[str, Any]:
         table = pa.table(table)
     if not table.num_columns:
         raise ValueError(f"{operation}: the table has no columns")
-    repeated = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
-    if repeated:
+    names = table.column_names
+    if len(set(names)) < len(names):
+        repeated = sorted({name for name in names if names.count(name) > 1})
         raise ValueError(f"{operation}: several columns are called {', '.join(repeated)}")
     try:
-        return {name: _column(table[name], name) for name in table.column_names}
+        return {name: _column(table[name], name) for name in names}
     except (TypeError, ValueError) as error:
         raise type(error)(f"{operation}: {error}") from None
 
