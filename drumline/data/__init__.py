@@ -1,6 +1,7 @@
 """The input pipeline: ``Dataset`` and what belongs to it."""
 
 from drumline.data import experimental
+from drumline.data.array_record_dataset import ArrayRecordDataset
 from drumline.data.cardinality import INFINITE as INFINITE_CARDINALITY
 from drumline.data.cardinality import UNKNOWN as UNKNOWN_CARDINALITY
 from drumline.data.dataset import Dataset
@@ -20,6 +21,7 @@ __all__ = [
     "GLOBAL",
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
+    "ArrayRecordDataset",
     "AutotuneOptions",
     "Dataset",
     "DatasetIterator",

@@ -6,7 +6,8 @@ import dataclasses
 from typing import ClassVar
 
 from drumline.data.cardinality import UNKNOWN
-from drumline.data.files.file_format import Format
+from drumline.data.files.array_records import ArrayRecords
+from drumline.data.files.file_format import BYTES, Format
 from drumline.data.plan.node import Node
 from drumline.data.spec import ElementSpec
 
@@ -55,3 +56,22 @@ class Files(Node):
     def arguments(self) -> str:
         turns = "" if self.at_once is None else f", {self.at_once} by turns"
         return f"{self.form}{turns}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ArrayRecordFiles(Node):
+    """The records of ArrayRecord files, which can be read in any order."""
+
+    records: ArrayRecords
+    name: ClassVar[str] = "array_records"
+
+    @property
+    def spec(self) -> ElementSpec:
+        return BYTES
+
+    @property
+    def cardinality(self) -> int:
+        return len(self.records)
+
+    def arguments(self) -> str:
+        return f"{len(self.records)} of {', '.join(map(repr, self.records.paths))}"

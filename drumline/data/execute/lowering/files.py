@@ -6,12 +6,14 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from drumline.data.execute.array_record_rows import ArrayRecordRows
 from drumline.data.execute.dense_stage import ragged_rows
 from drumline.data.execute.flat_map_stage import FlatMapStage
+from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.interleave_stage import InterleaveStage
 from drumline.data.execute.lowering.lower import Lowering
 from drumline.data.execute.lowering.nesting import opener
-from drumline.data.execute.lowering.rules import Pass, Trail, runs_as
+from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
 from drumline.data.execute.openings import Openings
 from drumline.data.execute.records_stage import RecordsStage
 from drumline.data.execute.stage import Stage
@@ -49,6 +51,13 @@ def all_files(lowering: Lowering, node: files.Files, trail: Trail, run: Pass) ->
     if at_once == 1:
         return FlatMapStage(openings, node.spec, label, True, ragged_rows(node.spec))
     return InterleaveStage(openings, at_once, 1, node.spec, label, True, lowering.pool)
+
+
+@indexed_as(files.ArrayRecordFiles)
+def array_records(
+    lowering: Lowering, node: files.ArrayRecordFiles, trail: Trail, run: Pass
+) -> Indexed:
+    return ArrayRecordRows(node.records)
 
 
 def _plans(form: Format) -> Callable[[Any, Sequence[int]], Node]:
