@@ -66,6 +66,8 @@ class FailsAtSevens:
     """Doubles numbers, four at a time; has no result for 7, 17, ..."""
 
     block_length = 1
+    ragged: bool | None = None
+    varying: bool | None = None
 
     def limit(self, wanted: int) -> int:
         return 4

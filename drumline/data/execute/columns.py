@@ -1,4 +1,4 @@
-"""Columns of blocks: numpy arrays, or rows of different lengths as a ``RaggedArray``."""
+"""Columns of blocks: numpy arrays, ``RaggedArray`` for rows of different lengths, ``ArrayRows``."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from typing import Any
 
 import numpy as np
 
+from drumline.data.array_rows import ArrayRows
 from drumline.data.ragged import RaggedArray, joined, uniform
 
 
 def concatenated(parts: Sequence[Any], out: np.ndarray | None = None) -> Any:
-    """The rows of all columns, one after the other; ragged if one of them is.
+    """The rows of all columns, one after the other; ragged or varying if one of them is.
 
     Args:
         parts: at least one.
         out: where to write dense rows.
     """
+    varying = [part for part in parts if isinstance(part, ArrayRows)]
+    if varying:
+        rows = [row for part in parts for row in part]
+        return ArrayRows(rows, varying[0].dtype, varying[0].rank)
     if any(isinstance(part, RaggedArray) for part in parts):
         return joined([p if isinstance(p, RaggedArray) else uniform(p) for p in parts])
     return np.concatenate(parts, out=out)
@@ -30,7 +35,9 @@ def row_lengths(column: Any) -> np.ndarray:
 
 
 def dense(column: Any) -> np.ndarray:
-    """Rows that are all as long as the first, as an array."""
+    """Rows that are all of the first's shape, as an array."""
+    if isinstance(column, ArrayRows):
+        return column.dense()
     if not isinstance(column, RaggedArray):
         array: np.ndarray = column
         return array

@@ -6,12 +6,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from drumline.data.array_rows import ArrayRows
 from drumline.data.execute.block import Block
 from drumline.data.execute.carry import Carry
 from drumline.data.execute.columns import dense
 from drumline.data.execute.stage import Described, Stage, State
 from drumline.data.ragged import RaggedArray
 from drumline.data.spec import ElementSpec
+
+
+def may_vary(item: Described) -> bool:
+    """Whether blocks of a stage may hold columns of rows that differ in any dimension."""
+    own = getattr(item, "varying", None)
+    if own is None and getattr(item, "ragged", None) is False:
+        return False
+    return own if own is not None else any(may_vary(part) for part in item.parts())
 
 
 def may_be_ragged(item: Described) -> bool:
@@ -29,6 +38,7 @@ class DenseStage(Stage):
     """For operations that take blocks of equal shapes only."""
 
     ragged = False
+    varying = False
 
     def __init__(self, source: Stage):
         self.source = source
@@ -62,7 +72,9 @@ def _equal_rows(block: Block) -> int:
     """How many rows from the first on have its shape."""
     rows = block.n
     for column in block.columns:
-        if isinstance(column, RaggedArray) and rows:
+        if isinstance(column, ArrayRows):
+            rows = min(rows, column.same_shapes())
+        elif isinstance(column, RaggedArray) and rows:
             lengths = column[:rows].row_lengths()
             differs = lengths != lengths[0]
             rows = int(np.argmax(differs)) if differs.any() else rows

@@ -14,6 +14,8 @@ class MapStage(CountingStage):
     def __init__(self, source: Stage, function: BlockFunction):
         super().__init__(source)
         self.function = function
+        self.ragged = function.ragged
+        self.varying = function.varying
 
     @property
     def granule(self) -> int:  # type: ignore[override]

@@ -24,6 +24,7 @@ class PackStage(CountingStage):
     """
 
     ragged = False
+    varying = False
 
     def __init__(self, source: Stage, node: Pack):
         super().__init__(source)

@@ -48,6 +48,8 @@ class ParallelMapStage(Stage):
     ):
         self.source = source
         self.function = function
+        self.ragged = function.ragged
+        self.varying = function.varying
         self.pool = pool
         self.workers_may_wait = may_wait
         self.eager = source.eager

@@ -23,6 +23,7 @@ class StackStage(CountingStage):
     """
 
     ragged = False
+    varying = False
 
     def __init__(self, source: Stage, spec: ElementSpec, size: int, drop_remainder: bool):
         super().__init__(source)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from drumline.data.execute.block import Block
+from drumline.data.execute.columns import concatenated
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.order import Index
 from drumline.data.execute.stage import Described
 from drumline.data.functions.call import BlockFunction
-from drumline.data.ragged import RaggedArray, joined
 
 
 class Window(Indexed):
@@ -62,11 +62,13 @@ class Mapped(Indexed):
     def __init__(self, inner: Indexed, function: BlockFunction):
         self.inner = inner
         self.function = function
+        self.ragged = function.ragged
+        self.varying = function.varying
         self.length = inner.length
-        self.granule = max(inner.granule, function.block_length)
+        self.granule = function.limit(max(inner.granule, function.block_length))
 
     def rows(self, index: Index) -> Block:
-        block = self.inner.rows(index)
+        block = self.inner.rows(index[: self.function.limit(len(index))])
         return self.function(block, lambda row: int(index[row]))
 
     def parts(self) -> Sequence[Described]:
@@ -147,9 +149,9 @@ class Concatenated(Indexed):
             return None
         columns = []
         for x, y in zip(a.columns, b.columns, strict=True):
-            if isinstance(x, RaggedArray):
+            if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray):
                 places = np.argsort(np.concatenate([np.flatnonzero(early), np.flatnonzero(late)]))
-                columns.append(joined([x, y]).take(places))
+                columns.append(concatenated([x, y]).take(places))
                 continue
             column = np.empty((len(index), *x.shape[1:]), x.dtype)
             column[early], column[late] = x, y

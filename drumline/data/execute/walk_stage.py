@@ -22,11 +22,18 @@ class WalkStage(Stage):
     Maps that follow directly are applied to the block while it is in the processor's cache.
     """
 
+    ragged: bool | None = None
+    varying: bool | None = None
+
     def __init__(self, indexed: Indexed, order: Order, functions: Sequence[BlockFunction] = ()):
         self.indexed = indexed
         self.order = order
         self.functions = list(functions)
-        self.granule = max([indexed.granule, *(f.block_length for f in functions)])
+        self.granule = indexed.granule
+        for function in self.functions:
+            self.granule = function.limit(max(self.granule, function.block_length))
+            if function.ragged is not None:
+                self.ragged, self.varying = function.ragged, function.varying
         self._again: Index = range(0)
 
     def then(self, function: BlockFunction) -> WalkStage:
@@ -61,7 +68,10 @@ class WalkStage(Stage):
 
     def evaluate(self, index: Index, start: int) -> Block:
         """The elements at ``index``, or those before the first that failed; thread-safe."""
-        block = self.indexed.rows(index)
+        wanted = len(index)
+        for function in self.functions:
+            wanted = function.limit(wanted)
+        block = self.indexed.rows(index[:wanted])
         for function in self.functions:
             block = function(block, lambda row: start + row)
         return block

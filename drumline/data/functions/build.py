@@ -10,17 +10,18 @@ import numpy as np
 
 from drumline.data.dataset_spec import has_datasets
 from drumline.data.functions.call import BlockFunction
-from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.draws import Draws
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.python_function import PythonFunction, spec_of_result
 from drumline.data.functions.reuse import reused
+from drumline.data.functions.segmented import compiled
 from drumline.data.functions.shaped import ShapedFunction
 from drumline.data.functions.trace import NotTraceable, trace
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.ragged_spec import has_ragged
 from drumline.data.spec import ElementSpec
+from drumline.data.structure import Structure
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +34,7 @@ class BuiltFunction:
         reorderable: whether it may be applied to elements in any order, any number of times.
         is_python: whether it runs as Python, where calls can be noticed.
         draws: whether it draws random numbers and was built without keys: it is not to be run.
+        takes_varying: whether blocks may hold rows that differ in any dimension.
     """
 
     spec: ElementSpec
@@ -40,6 +42,12 @@ class BuiltFunction:
     reorderable: bool
     is_python: bool = False
     draws: bool = False
+    takes_varying: bool = False
+
+    @property
+    def takes_ragged(self) -> bool:
+        """Whether blocks may hold rows that differ in length."""
+        return self.is_python or self.takes_varying
 
 
 def build(
@@ -87,20 +95,52 @@ def _built(
     try:
         if has_datasets(source):
             raise NotTraceable("it takes a dataset")
-        if has_ragged(source):
-            raise NotTraceable("it takes a ragged array")
         if all(leaf.is_static for leaf in source.leaves):
             traced = trace(user, source)
-            return BuiltFunction(traced.spec, CompiledFunction(user, source, traced), True)
-        shaped = ShapedFunction(user, source)
-        return BuiltFunction(shaped.spec, shaped, False)
+            return BuiltFunction(traced.spec, compiled(user, source, traced), True)
+        if (native := _native(user, source)) is not None:
+            return native
+        if has_ragged(source):
+            raise NotTraceable("it takes a ragged array")
+        return _shaped(user, source)
     except NotTraceable as reason:
         spec = reason.spec
-        static = all(leaf.is_static for leaf in source.leaves)
-        if spec is None or not static:
+        if spec is None:
+            static = all(leaf.is_static for leaf in source.leaves)
             spec = _spec_from_example(user, first_element(), static)
         run = PythonFunction(user, source, spec, str(reason))
         return BuiltFunction(spec, run, reorderable=False, is_python=True)
+
+
+def _shaped(user: UserFunction, source: ElementSpec) -> BuiltFunction:
+    try:
+        shaped = ShapedFunction(user, source)
+    except NotTraceable as reason:
+        # What it returns for one shape says nothing of others.
+        raise NotTraceable(str(reason)) from reason
+    return BuiltFunction(shaped.spec, shaped, False)
+
+
+def _native(user: UserFunction, source: ElementSpec) -> BuiltFunction | None:
+    """The function, if native operations alone look at what varies in shape: no shape matters."""
+    try:
+        traced = trace(user, source)
+    except NotTraceable as reason:
+        if reason.native:
+            raise
+        return None
+    except ValueError:
+        return None
+    if not traced.natives or _has_none(traced.spec.structure):
+        return None
+    return BuiltFunction(
+        traced.spec, compiled(user, source, traced), reorderable=True, takes_varying=True
+    )
+
+
+def _has_none(structure: Structure) -> bool:
+    """Whether part of a result is ``None``, as unknown dimensions are."""
+    return structure.kind == "none" or any(map(_has_none, structure.children))
 
 
 def _spec_from_example(user: UserFunction, element: Any, static: bool) -> ElementSpec:

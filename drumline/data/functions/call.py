@@ -15,6 +15,14 @@ class BlockFunction(Protocol):
     """A user's function over the elements of a block."""
 
     @property
+    def ragged(self) -> bool | None:
+        """Whether rows of a result may differ in length; ``None`` if as the argument's do."""
+
+    @property
+    def varying(self) -> bool | None:
+        """Whether they may differ in other dimensions, likewise."""
+
+    @property
     def block_length(self) -> int:
         """The number of elements for which a call costs the least per element."""
 

@@ -15,7 +15,7 @@ from drumline.data.execute.pool import BufferPool
 from drumline.data.functions import modes
 from drumline.data.functions.block_length import block_length
 from drumline.data.functions.call import Position
-from drumline.data.functions.guards import Guards, guarded, row_error
+from drumline.data.functions.guards import Guards, as_traced, guarded, row_error
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.routes import Computed, Constant, Passed
 from drumline.data.functions.trace import Trace
@@ -30,13 +30,20 @@ class CompiledFunction:
     a program is compiled for can show in the last bits of its results, so it never varies.
     """
 
-    def __init__(self, function: UserFunction, spec: ElementSpec, trace: Trace):
+    ragged: bool | None = None
+    varying: bool | None = None
+
+    def __init__(
+        self, function: UserFunction, spec: ElementSpec, trace: Trace, most: int = 1 << 30
+    ):
+        """Compiles a trace over elements of ``spec`` for at most ``most`` rows at once."""
         self._function = function
         self._trace = trace
         self._pool = BufferPool()
         programs = [program for program in (trace.narrow, trace.wide) if program is not None]
         leaves = [*spec.leaves, *trace.spec.leaves]
-        self.block_length = min((block_length(leaves, p.jaxpr) for p in programs), default=1024)
+        lengths = (block_length(leaves, program.jaxpr) for program in programs)
+        self.block_length = min(most, min(lengths, default=1024))
         self._programs = [
             _Program(trace, wide, self.block_length)
             for wide, program in ((False, trace.narrow), (True, trace.wide))
@@ -63,8 +70,21 @@ class CompiledFunction:
             parts.append(self._run(rows, partial(_moved, position, start)))
             if parts[-1].error is not None:
                 break
-        columns = [np.concatenate(p) for p in zip(*(part.columns for part in parts), strict=True)]
-        return Block(columns, sum(part.n for part in parts), parts[-1].error)
+        n = sum(part.n for part in parts)
+        columns = [
+            self._joined(leaf, [part.columns[leaf] for part in parts], block, n)
+            for leaf in range(len(self._trace.routes))
+        ]
+        return Block(columns, n, parts[-1].error)
+
+    def _joined(self, leaf: int, pieces: list[np.ndarray], block: Block, n: int) -> np.ndarray:
+        route = self._trace.routes[leaf]
+        if not isinstance(route, Computed):
+            return self._column(leaf, Block(block.columns, n), {})
+        out = self._pool.empty((n, *route.shape), route.dtype)
+        np.concatenate(pieces, out=out)
+        out.flags.writeable = False
+        return out
 
     def _run(self, block: Block, position: Position) -> Block:
         n = block.n
@@ -105,12 +125,17 @@ class CompiledFunction:
             return np.empty((0, *route.shape), route.dtype)
         return results[(route.wide, route.output)][: block.n]
 
-    def describe(self) -> str:
+    def how(self) -> str:
+        """How it runs, without its name."""
         kinds = " and ".join(
             "64-bit" if program.wide else "default types" for program in self._programs
         )
-        how = f"compiled for blocks of {self.block_length} ({kinds})" if kinds else "no computation"
-        return f"{self._function.name}: {how}"
+        if not kinds:
+            return "no computation"
+        return f"compiled for blocks of {self.block_length} ({kinds})"
+
+    def describe(self) -> str:
+        return f"{self._function.name}: {self.how()}"
 
 
 def _moved(position: Position, start: int, row: int) -> int:
@@ -151,7 +176,7 @@ def _with_outputs(
     closed: jex.ClosedJaxpr, outputs: Sequence[tuple[int, np.dtype]], guards: Guards
 ) -> Any:
     def run(*inputs: Any) -> tuple[list[Any], Any]:
-        values, failed = guarded(closed, inputs, guards)
+        values, failed = guarded(closed, as_traced(closed, inputs), guards)
         return [jax.lax.convert_element_type(values[i], dtype) for i, dtype in outputs], failed
 
     return run

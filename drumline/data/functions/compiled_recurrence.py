@@ -8,13 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend import core as jex
 
 from drumline.data.execute.block import Block
 from drumline.data.functions import modes
 from drumline.data.functions.block_length import block_length, operations
 from drumline.data.functions.call import Position
-from drumline.data.functions.guards import Guards, guarded, row_error
+from drumline.data.functions.guards import Guards, as_traced, guarded, row_error
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.routes import Computed, Constant, Passed, Route
 from drumline.data.functions.trace import Trace
@@ -102,7 +101,7 @@ class LoopProgram:
         for wide, program in ((False, self._trace.narrow), (True, self._trace.wide)):
             if program is None:
                 continue
-            outputs, found = guarded(program, _as_traced(program, inputs), self.guards)
+            outputs, found = guarded(program, as_traced(program, inputs), self.guards)
             flag = jnp.maximum(flag, found)
             values.update({(wide, i): output for i, output in enumerate(outputs)})
         return values, flag
@@ -172,9 +171,3 @@ class CompiledRecurrence:
 
     def describe(self) -> str:
         return f"{self._program.function.name}: compiled as a loop over {self.block_length}"
-
-
-def _as_traced(program: jex.ClosedJaxpr, inputs: Sequence[Any]) -> list[Any]:
-    """The inputs in the types the program was traced for: 32 bits, where it has no others."""
-    pairs = zip(inputs, program.in_avals, strict=True)
-    return [jax.lax.convert_element_type(value, aval.dtype) for value, aval in pairs]

@@ -47,6 +47,12 @@ def guarded(
     return outputs, evaluation.flag
 
 
+def as_traced(program: jex.ClosedJaxpr, inputs: Sequence[Any]) -> list[Any]:
+    """The inputs in the types the program was traced for: 32 bits, where it has no others."""
+    pairs = zip(inputs, program.in_avals, strict=True)
+    return [jax.lax.convert_element_type(value, aval.dtype) for value, aval in pairs]
+
+
 class _Evaluation:
     def __init__(self, guards: Guards):
         self.guards = guards

@@ -7,10 +7,14 @@ import functools
 from collections.abc import Iterator
 
 import jax
+import numpy as np
 from jax._src import config as jax_config
 from jax._src import core as jax_core
 
 from drumline._backend import cpu_device
+
+WIDE = frozenset(np.dtype(t) for t in ("int64", "uint64", "float64", "complex128"))
+"""Types that JAX narrows by default."""
 
 _device = functools.cache(cpu_device)
 

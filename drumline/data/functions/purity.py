@@ -11,6 +11,9 @@ import jax
 import numpy as np
 from jax.extend import core as jex
 
+from drumline.data.functions.extracted import native_calls
+from drumline.data.native.call import Call
+
 
 @contextlib.contextmanager
 def random_states_kept() -> Iterator[None]:
@@ -27,9 +30,15 @@ def same_program(a: jex.ClosedJaxpr, b: jex.ClosedJaxpr) -> bool:
     """Whether two traces are one program with equal constants."""
     return (
         str(a.jaxpr) == str(b.jaxpr)
+        and _calls(a.jaxpr) == _calls(b.jaxpr)
         and same_values(a.consts, b.consts)
         and same_values(_inner_consts(a.jaxpr), _inner_consts(b.jaxpr))
     )
+
+
+def _calls(jaxpr: jex.Jaxpr) -> list[Call]:
+    """What no text of a program tells apart: operations with their arguments."""
+    return [eqn.params["call"] for eqn in native_calls(jaxpr)]
 
 
 def same_values(a: Sequence[Any], b: Sequence[Any]) -> bool:

@@ -25,6 +25,8 @@ class PythonFunction:
     """Calls the user's function with numpy leaves; several threads may do so at once."""
 
     block_length = 1
+    ragged: bool | None = None
+    varying: bool | None = None
 
     def __init__(self, function: UserFunction, source: ElementSpec, spec: ElementSpec, why: str):
         self._function = function

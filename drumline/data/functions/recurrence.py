@@ -94,6 +94,8 @@ def build_recurrence(
     try:
         _check_traceable(both, state)
         traced = trace(user, both)
+        if traced.natives:
+            raise NotTraceable("it calls native operations", traced.spec)
         after, spec = _parted(traced.spec, state, user)
         if after != state:
             raise NotTraceable("the shape of its state changes", traced.spec)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
 
 @dataclasses.dataclass(frozen=True)
 class Passed:
-    """Input leaf ``leaf``, untouched; it does not enter XLA at all."""
+    """Value ``leaf``, an input leaf or a native operation's result, untouched by XLA."""
 
     leaf: int
 
@@ -40,16 +39,3 @@ class Computed:
 
 
 Route = Passed | Constant | Computed
-
-
-def same_routes(a: list[Any], b: list[Any]) -> bool:
-    """Whether two traces route their outputs alike."""
-    if len(a) != len(b):
-        return False
-    for x, y in zip(a, b, strict=True):
-        if isinstance(x, Constant) and isinstance(y, Constant):
-            if x.value.dtype != y.value.dtype or x.value.tobytes() != y.value.tobytes():
-                return False
-        elif x != y:
-            return False
-    return True

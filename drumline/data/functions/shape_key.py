@@ -27,6 +27,8 @@ class ShapeFunction:
     """Calls the function once for each combination of shapes that comes."""
 
     block_length = 1
+    ragged: bool | None = None
+    varying: bool | None = None
 
     def __init__(self, function: UserFunction, source: ElementSpec, spec: ElementSpec):
         self._function = function

@@ -11,6 +11,7 @@ from drumline.data.functions.call import Position
 from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.frozen import frozen
 from drumline.data.functions.notes import at_element
+from drumline.data.functions.segmented import SegmentedFunction, compiled
 from drumline.data.functions.trace import NotTraceable, trace
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.rows import stack
@@ -25,18 +26,24 @@ Shapes = tuple[tuple[int, ...], ...]
 class ShapedFunction:
     """Compiles the function, as it was when given, for each combination of shapes that comes."""
 
+    ragged: bool | None = None
+    varying: bool | None = None
+
     def __init__(self, function: UserFunction, source: ElementSpec):
         held = dataclasses.replace(function, function=frozen(function.function))
         self._function = held
         self._source = source
-        self._compiled: dict[Shapes, CompiledFunction] = {}
+        self._compiled: dict[Shapes, CompiledFunction | SegmentedFunction] = {}
         self._lock = threading.Lock()
         self.spec = self._inferred()
         self.block_length = 1
 
     def _inferred(self) -> ElementSpec:
         """The result's spec: what agrees between two stand-ins for the unknown dimensions."""
-        low, high = (trace(self._function, with_unknown(self._source, p)).spec for p in _PROBES)
+        probes = [trace(self._function, with_unknown(self._source, p)) for p in _PROBES]
+        if probes[0].natives:
+            self.ragged = self.varying = True
+        low, high = (probe.spec for probe in probes)
         if low.structure != high.structure:
             raise NotTraceable("the structure it returns depends on the shape of its argument")
         leaves = [merge_leaf(a, b) for a, b in zip(low.leaves, high.leaves, strict=True)]
@@ -60,21 +67,21 @@ class ShapedFunction:
 
     def __call__(self, block: Block, position: Position) -> Block:
         try:
-            compiled = self._for_shapes(tuple(column.shape[1:] for column in block.columns))
+            function = self._for_shapes(tuple(column.shape[1:] for column in block.columns))
         except (NotTraceable, ValueError) as error:
             at_element(error, position(0), self._function.where)
             return Block(stack([], self.spec), 0, error)
-        self.block_length = max(self.block_length, compiled.block_length)
-        return compiled(block, position)
+        self.block_length = max(self.block_length, function.block_length)
+        return function(block, position)
 
-    def _for_shapes(self, shapes: Shapes) -> CompiledFunction:
+    def _for_shapes(self, shapes: Shapes) -> CompiledFunction | SegmentedFunction:
         with self._lock:
             if shapes not in self._compiled:
                 pairs = zip(shapes, self._source.leaves, strict=True)
                 spec = self._source.with_leaves([TensorSpec(s, leaf.dtype) for s, leaf in pairs])
                 traced = trace(self._function, spec)
                 self._check(traced.spec, spec)
-                self._compiled[shapes] = CompiledFunction(self._function, spec, traced)
+                self._compiled[shapes] = compiled(self._function, spec, traced)
                 if len(self._compiled) == _MANY_SHAPES:
                     warnings.warn(
                         f"{self._function.where} has been compiled for {_MANY_SHAPES} shapes, "

@@ -4,23 +4,40 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 
 from drumline.data.leaves import as_array
+from drumline.data.native.call import record
 from drumline.data.native.operation import Column, NativeOperation
+from drumline.data.native.symbol import Symbol
 from drumline.data.ragged import RaggedArray
 from drumline.data.rows import single, spec_of_leaf
+
+
+def is_symbol(value: Any) -> bool:
+    """Whether a value is one without contents, in a function that is being traced.
+
+    Strings are, and arrays whose shape varies between elements. They have ``shape``, ``dtype``,
+    ``ndim`` and ``spec``, and can be given to ``apply`` and to nothing else.
+    """
+    return isinstance(value, Symbol)
 
 
 def apply(operation: NativeOperation, *arguments: Any) -> Any:
     """The operation's result for one element's values, in the structure its spec has.
 
+    In a function that is being traced the operation is put into the program: results of fixed
+    shapes are JAX's tracers, others symbols.
+
     Args:
-        arguments: numbers, strings, arrays, ``RaggedArray``.
+        arguments: numbers, strings, arrays, ``RaggedArray``; tracers and symbols.
 
     Raises:
         Exception: what the operation says is wrong with a value.
     """
+    if any(isinstance(value, Symbol | jax.core.Tracer) for value in arguments):
+        return record(operation, arguments)
     specs = [spec_of_leaf(value, static=True) for value in arguments]
     results = operation.results(*specs)
     rows = operation.run([_column_of_one(value) for value in arguments], 1)

@@ -29,6 +29,8 @@ class ProcessFunction:
     """
 
     block_length = 1
+    ragged: bool | None = None
+    varying: bool | None = None
 
     def __init__(self, function: PythonFunction):
         self._function = function

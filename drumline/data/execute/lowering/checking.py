@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from drumline._core import mix64
 from drumline.data.execute.checking_stages import AssertCardinalityStage, IgnoreErrorsStage
+from drumline.data.execute.lowering.functions import own_input
 from drumline.data.execute.lowering.lower import Lowering
 from drumline.data.execute.lowering.rules import Pass, Trail, runs_as
 from drumline.data.execute.number_stages import CounterStage, RandomStage
@@ -16,7 +17,7 @@ from drumline.data.plan import checking, numbers, recurring
 
 @runs_as(checking.TakeWhile)
 def take_while(lowering: Lowering, node: checking.TakeWhile, trail: Trail, run: Pass) -> Stage:
-    source = lowering.input(node, trail, run, ragged=node.function.is_python)
+    source = own_input(lowering, node, trail, run)
     return TakeWhileStage(source, node.function.run)
 
 

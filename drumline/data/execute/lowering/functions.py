@@ -11,7 +11,20 @@ from drumline.data.execute.parallel_map_stage import ParallelMapStage
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.transforms import Mapped
 from drumline.data.execute.walk_stage import ParallelWalkStage, WalkStage
-from drumline.data.plan import function_nodes
+from drumline.data.plan import checking, function_nodes
+
+
+def own_input(
+    lowering: Lowering,
+    node: function_nodes.Map | function_nodes.Filter | checking.TakeWhile,
+    trail: Trail,
+    run: Pass,
+) -> Stage:
+    """The input of a node's function, as varied as the function takes it."""
+    function = node.function
+    return lowering.input(
+        node, trail, run, ragged=function.takes_ragged, varying=function.takes_varying
+    )
 
 
 @indexed_as(function_nodes.Map)
@@ -24,7 +37,7 @@ def mapped(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: Pass
 
 @runs_as(function_nodes.Map)
 def map_stage(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: Pass) -> Stage:
-    source = lowering.input(node, trail, run, ragged=node.function.is_python)
+    source = own_input(lowering, node, trail, run)
     function = node.function.run
     if node.function.reorderable and isinstance(source, WalkStage | ParallelWalkStage):
         walk = source if isinstance(source, WalkStage) else source.walk
@@ -43,5 +56,5 @@ def map_stage(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: P
 
 @runs_as(function_nodes.Filter)
 def filter_stage(lowering: Lowering, node: function_nodes.Filter, trail: Trail, run: Pass) -> Stage:
-    source = lowering.input(node, trail, run, ragged=node.function.is_python)
+    source = own_input(lowering, node, trail, run)
     return FilterStage(source, node.function.run)

@@ -7,7 +7,7 @@ from collections import Counter
 
 from drumline.data.autotune.number import AUTOTUNE
 from drumline.data.execute.cache_stages import CacheStore
-from drumline.data.execute.dense_stage import DenseStage, may_be_ragged
+from drumline.data.execute.dense_stage import DenseStage, may_be_ragged, may_vary
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.lowering.rules import Pass, Trail, random_access, stages
 from drumline.data.execute.order import Sequential
@@ -54,13 +54,25 @@ class Lowering:
         return self._allowing(ragged, self._stage(self.root, (), (epoch,)))
 
     def input(
-        self, node: Node, trail: Trail, run: Pass, which: int = 0, ragged: bool = False
+        self,
+        node: Node,
+        trail: Trail,
+        run: Pass,
+        which: int = 0,
+        ragged: bool = False,
+        varying: bool = False,
     ) -> Stage:
-        """The stage of one of a node's inputs; its blocks may be ``ragged`` only if so."""
-        return self._allowing(ragged, self._stage(node.inputs[which], (*trail, which), run))
+        """The stage of one of a node's inputs.
 
-    def _allowing(self, ragged: bool, stage: Stage) -> Stage:
-        return stage if ragged or not may_be_ragged(stage) else DenseStage(stage)
+        Its blocks may hold rows that differ in length only if they may be ``ragged``, and rows that
+        differ in other dimensions, too, only if ``varying``.
+        """
+        stage = self._stage(node.inputs[which], (*trail, which), run)
+        return self._allowing(ragged, stage, varying)
+
+    def _allowing(self, ragged: bool, stage: Stage, varying: bool = False) -> Stage:
+        may_stay = (ragged or not may_be_ragged(stage)) and (varying or not may_vary(stage))
+        return stage if may_stay else DenseStage(stage)
 
     def indexed(self, node: Node, trail: Trail, run: Pass) -> Indexed | None:
         """A node's elements by position, ``None`` if they come in one order only."""

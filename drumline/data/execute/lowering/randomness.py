@@ -22,7 +22,7 @@ def keys_by_position(
 
 @runs_as(RandomKeys)
 def random_keys(lowering: Lowering, node: RandomKeys, trail: Trail, run: Pass) -> Stage:
-    source = lowering.input(node, trail, run, ragged=True)
+    source = lowering.input(node, trail, run, ragged=True, varying=True)
     return RandomKeysStage(source, _keys(lowering, node, trail, run))
 
 

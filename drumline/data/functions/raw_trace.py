@@ -1,0 +1,154 @@
+"""A user's function as JAX traces it under one setting."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core as jex
+
+from drumline.data.functions import purity
+from drumline.data.functions.keras_state import keras_writes_held
+from drumline.data.functions.routes import Constant
+from drumline.data.functions.user_function import UserFunction
+from drumline.data.leaves import as_array, is_array_literal
+from drumline.data.native.symbol import Symbol, is_symbolic
+from drumline.data.spec import ElementSpec
+from drumline.data.structure import Structure, flatten
+
+
+class NotTraceable(Exception):
+    """The function cannot become a program; the message says why.
+
+    Attributes:
+        spec: what the function returns, where a trace could still tell.
+        native: whether it calls native operations, as far as known.
+    """
+
+    def __init__(self, reason: str, spec: ElementSpec | None = None, native: bool = False):
+        super().__init__(reason)
+        self.spec = spec
+        self.native = native
+
+
+@dataclasses.dataclass
+class RawTrace:
+    """What one setting of JAX makes of a function.
+
+    Attributes:
+        program: over all leaves of an element, symbols' handles among them.
+        leaves: for each leaf of the result a constant, or which output of the program it is.
+        structure: of the result.
+        impurity: why the program does not stand for the function, if it does not.
+    """
+
+    program: jex.ClosedJaxpr
+    leaves: list[Constant | int]
+    structure: Structure
+    impurity: str | None = None
+
+
+def traced_twice(
+    function: UserFunction, spec: ElementSpec, mode: Callable[[], AbstractContextManager[None]]
+) -> RawTrace:
+    """Traces under ``mode``, and again to see whether it is the same.
+
+    Raises:
+        NotTraceable: it looks at values that a program does not have.
+    """
+    with mode(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        first = _traced(function, spec)
+        second = _traced(function, spec)
+    if first.impurity is None:
+        first.impurity = _difference(first, second)
+    first.program = first.program.replace(consts=[_kept(c) for c in first.program.consts])
+    return first
+
+
+def _difference(first: RawTrace, second: RawTrace) -> str | None:
+    if first.structure != second.structure or not _same_leaves(first.leaves, second.leaves):
+        return "it returns something else each time it is called"
+    if not purity.same_program(first.program, second.program):
+        return "it uses state outside its arguments (two traces differ)"
+    if first.program.effects:
+        effects = ", ".join(sorted(str(effect) for effect in first.program.effects))
+        return f"it has side effects ({effects})"
+    return None
+
+
+def _same_leaves(a: list[Constant | int], b: list[Constant | int]) -> bool:
+    if len(a) != len(b):
+        return False
+    for x, y in zip(a, b, strict=True):
+        if isinstance(x, Constant) and isinstance(y, Constant):
+            if x.value.dtype != y.value.dtype or x.value.tobytes() != y.value.tobytes():
+                return False
+        elif x != y:
+            return False
+    return True
+
+
+def _kept(value: Any) -> Any:
+    """A constant as it is now: the user may write into the array later."""
+    if isinstance(value, jax.Array):
+        return value
+    # JAX may have wrapped the user's array in a type of its own without copying it.
+    copy = np.array(value)
+    copy.flags.writeable = False
+    return copy
+
+
+def _traced(function: UserFunction, spec: ElementSpec) -> RawTrace:
+    found: list[Constant | int] = []
+    structures: list[Structure] = []
+
+    def program(*tracers: Any) -> list[Any]:
+        values = [
+            Symbol(leaf, tracer) if is_symbolic(leaf) else tracer
+            for leaf, tracer in zip(spec.leaves, tracers, strict=True)
+        ]
+        leaves, structure = flatten(function(spec.structure.unflatten(values)), is_array_literal)
+        structures.append(structure)
+        return _outputs(leaves, found)
+
+    types = [
+        jax.ShapeDtypeStruct((), np.uint32)
+        if is_symbolic(leaf)
+        else jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+        for leaf in spec.leaves
+    ]
+    try:
+        with keras_writes_held() as written:
+            jaxpr = jax.make_jaxpr(program)(*types)
+    except Exception as error:
+        raise NotTraceable(_reason(error)) from error
+    if structures[0].num_leaves == 0:
+        raise ValueError(f"{function.where} returned nothing; it must return the new element")
+    return RawTrace(jaxpr, found, structures[0], written[0] if written else None)
+
+
+def _outputs(leaves: list[Any], found: list[Constant | int]) -> list[Any]:
+    outputs: list[Any] = []
+    for leaf in leaves:
+        if isinstance(leaf, Symbol | jax.core.Tracer):
+            value = leaf.handle if isinstance(leaf, Symbol) else leaf
+            if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
+                raise TypeError("it returns JAX random keys, of which no column can be made")
+            found.append(len(outputs))
+            outputs.append(value)
+        else:
+            found.append(Constant(_kept(as_array(leaf))))
+    return outputs
+
+
+def _reason(error: Exception) -> str:
+    if Symbol.__name__ in str(error):
+        return "it gives JAX a string, or an array whose shape varies between elements"
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0] if text else ''}"[:200]

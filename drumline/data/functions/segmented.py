@@ -1,0 +1,169 @@
+"""A traced function that runs as native and compiled segments in turn."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from drumline.data.execute.block import Block
+from drumline.data.functions.call import Position
+from drumline.data.functions.compiled import CompiledFunction
+from drumline.data.functions.notes import at_element
+from drumline.data.functions.routes import Constant
+from drumline.data.functions.segments import CompiledPart, NativeCall, Origin, cut
+from drumline.data.functions.trace import Trace
+from drumline.data.functions.user_function import UserFunction
+from drumline.data.native.columns import sample_nbytes
+from drumline.data.native.running import Repeated, run_native
+from drumline.data.rows import stack
+from drumline.data.spec import ElementSpec, TensorSpec
+
+LONGEST = 256
+"""Rows of strings, which may be whole files."""
+
+TARGET_BYTES = 32 << 20
+MOST_BYTES = 64 << 20
+
+
+class SegmentedFunction:
+    """Runs natives on whole columns of a block, and programs on blocks of their own lengths.
+
+    An operation gives the same bits for any number of rows, and a program always runs at its own
+    length: how many rows come at once does not show.
+    """
+
+    def __init__(self, function: UserFunction, spec: ElementSpec, trace: Trace):
+        self._function = function
+        self._spec = trace.spec
+        segments = cut(trace)
+        self._results = segments.results
+        self.block_length = _block_length(trace)
+        self._parts = [_ready(function, part, self.block_length) for part in segments.parts]
+        self._repeated = {
+            id(origin): Repeated(origin.value)
+            for part in self._parts
+            for origin in part.takes
+            if isinstance(origin, Constant)
+        }
+        self.ragged = any(_varies(leaf) for leaf in trace.spec.leaves)
+        self.varying = any(None in leaf.shape[1:] for leaf in trace.spec.leaves if _varies(leaf))
+        self._limit = self.block_length
+
+    def limit(self, wanted: int) -> int:
+        return min(wanted, self._limit)
+
+    def __call__(self, block: Block, position: Position) -> Block:
+        out = self._run(block, position)
+        if out.error is None:
+            out.error = block.error
+        return out
+
+    def _run(self, block: Block, position: Position) -> Block:
+        slots: dict[int, Any] = dict(enumerate(block.columns))
+        n, error = block.n, None
+        for part in self._parts:
+            if n == 0:
+                break
+            columns = [self._column(origin, slots, n) for origin in part.takes]
+            made, n, failure = part(columns, n, position)
+            error = failure or error
+            slots.update(zip(part.gives, made, strict=True))
+        if n == 0:
+            return Block(stack([], self._spec), 0, error)
+        self._measure(block, slots)
+        return Block([self._result(origin, slots, n) for origin in self._results], n, error)
+
+    def _column(self, origin: Origin, slots: dict[int, Any], n: int) -> Any:
+        if isinstance(origin, Constant):
+            return self._repeated[id(origin)](n)
+        column = slots[origin]
+        return column if len(column) == n else column[:n]
+
+    def _result(self, origin: Origin, slots: dict[int, Any], n: int) -> Any:
+        if isinstance(origin, Constant):
+            return np.broadcast_to(origin.value, (n, *origin.value.shape))
+        return self._column(origin, slots, n)
+
+    def _measure(self, block: Block, slots: dict[int, Any]) -> None:
+        """Has fewer rows come at once where they turn out to be large."""
+        row = sum(sample_nbytes(column, block.n) for column in slots.values())
+        self._limit = max(1, min(self.block_length, int(MOST_BYTES / max(1.0, row))))
+
+    def describe(self) -> str:
+        runs = itertools.groupby(self._parts, lambda part: isinstance(part, _Native))
+        shown = (
+            ("native " if native else "") + ", ".join(part.describe() for part in parts)
+            for native, parts in runs
+        )
+        return f"{self._function.name}: {' | '.join(shown)}"
+
+
+class _Native:
+    def __init__(self, function: UserFunction, call: NativeCall):
+        self._where = function.where
+        self._call = call
+        self.takes = call.arguments
+        self.gives = call.gives
+
+    def __call__(
+        self, columns: list[Any], n: int, position: Position
+    ) -> tuple[list[Any], int, Exception | None]:
+        call = self._call
+        made, rows, error = run_native(call.operation, columns, call.specs, call.results, n)
+        if error is not None:
+            error = at_element(error, position(rows), self._where)
+        return made, rows, error
+
+    def describe(self) -> str:
+        return self._call.operation.name
+
+
+class _Compiled:
+    def __init__(self, function: UserFunction, part: CompiledPart, most: int):
+        self._run = CompiledFunction(function, part.element, part.trace, most)
+        self.takes: tuple[Origin, ...] = part.takes
+        self.gives = part.gives
+
+    def __call__(
+        self, columns: list[Any], n: int, position: Position
+    ) -> tuple[list[Any], int, Exception | None]:
+        out = self._run(Block(columns, n), position)
+        return list(out.columns), out.n, out.error
+
+    def describe(self) -> str:
+        return self._run.how()
+
+
+def _ready(
+    function: UserFunction, part: NativeCall | CompiledPart, most: int
+) -> _Native | _Compiled:
+    if isinstance(part, NativeCall):
+        return _Native(function, part)
+    return _Compiled(function, part, most)
+
+
+def compiled(
+    function: UserFunction, spec: ElementSpec, trace: Trace
+) -> CompiledFunction | SegmentedFunction:
+    """A traced function, ready to run."""
+    kind = SegmentedFunction if trace.natives else CompiledFunction
+    return kind(function, spec, trace)
+
+
+def _varies(leaf: TensorSpec) -> bool:
+    return not leaf.is_static and type(leaf) is TensorSpec
+
+
+def _block_length(trace: Trace) -> int:
+    """How many rows to take at once: some megabytes of all values, as far as specs tell."""
+    row = sum(_nbytes(leaf) for leaf in (*trace.values, *trace.spec.leaves))
+    return min(LONGEST, 1 << max(3, int(np.log2(TARGET_BYTES / max(1, row)))))
+
+
+def _nbytes(leaf: TensorSpec) -> int:
+    """A guess where shapes vary: an image of three, a row of numbers of one dimension."""
+    if leaf.nbytes is not None:
+        return leaf.nbytes
+    return 1 << 19 if len(leaf.shape) > 1 else 1 << 10

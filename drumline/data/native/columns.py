@@ -1,0 +1,68 @@
+"""Columns between blocks and native operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from drumline.data.array_rows import ArrayRows
+from drumline.data.native.operation import Column
+from drumline.data.ragged import RaggedArray, uniform
+from drumline.data.ragged_spec import RaggedTensorSpec
+from drumline.data.spec import TensorSpec
+
+
+def for_operation(column: Any, spec: TensorSpec) -> Column:
+    """A block's column as operations take values of ``spec``."""
+    if isinstance(spec, RaggedTensorSpec) or spec.is_static:
+        return column
+    if None in spec.shape[1:]:
+        return list(column)
+    if isinstance(column, RaggedArray):
+        return column
+    return uniform(column) if isinstance(column, np.ndarray) else RaggedArray.from_rows(column)
+
+
+def for_block(column: Column, spec: TensorSpec) -> Any:
+    """An operation's column as blocks hold values of ``spec``."""
+    if isinstance(column, list):
+        return ArrayRows(column, spec.dtype, len(spec.shape))
+    return column
+
+
+def misfit(column: Column, spec: TensorSpec) -> str | None:
+    """What is wrong with a column that should hold values of ``spec``."""
+    if isinstance(spec, RaggedTensorSpec):
+        fits = isinstance(column, np.ndarray) and column.dtype == object
+    elif spec.is_static:
+        fits = (
+            isinstance(column, np.ndarray)
+            and column.dtype == spec.dtype
+            and column.shape[1:] == spec.shape
+        )
+    elif None not in spec.shape[1:]:
+        fits = isinstance(column, RaggedArray) and column.dtype == spec.dtype
+    else:
+        fits = isinstance(column, list) and all(
+            spec.accepts(row.shape, row.dtype) for row in column
+        )
+    return None if fits else f"a column of {type(column).__name__} does not hold {spec}"
+
+
+def sample_nbytes(column: Any, rows: int) -> float:
+    """About how many bytes a row of a column has, from a few of ``rows``."""
+    if isinstance(column, np.ndarray) and column.dtype != object:
+        return float(column.nbytes / max(1, len(column)))
+    few = column[: min(rows, 8)]
+    if isinstance(few, np.ndarray):
+        return sum(_item_nbytes(item) for item in few.reshape(-1)) / max(1, len(few))
+    if isinstance(few, RaggedArray) and few.dtype == object:
+        strings = few.flat_values
+        length = sum(_item_nbytes(item) for item in strings[:64]) / max(1, min(64, len(strings)))
+        return length * len(strings) / max(1, len(few))
+    return float(few.nbytes / max(1, len(few)))
+
+
+def _item_nbytes(item: Any) -> int:
+    return len(item) + 32 if isinstance(item, bytes) else int(getattr(item, "nbytes", 64))

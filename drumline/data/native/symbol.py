@@ -1,0 +1,66 @@
+"""What a traced function sees of a string, and of an array whose shape varies."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from drumline.data.ragged_spec import RaggedTensorSpec
+from drumline.data.spec import TensorSpec
+
+
+class ValueNeedsPython(TypeError):
+    """A traced function looked at the contents of a string, or at an array of unknown shape."""
+
+
+class Symbol:
+    """Stands for such a value while tracing: for native operations, or to be handed on.
+
+    Attributes:
+        spec: of the value.
+        handle: a tracer that stands for it in the program; it holds no number of the value.
+    """
+
+    __slots__ = ("handle", "spec")
+    spec: TensorSpec
+    handle: Any
+
+    def __init__(self, spec: TensorSpec, handle: Any):
+        object.__setattr__(self, "spec", spec)
+        object.__setattr__(self, "handle", handle)
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """Its dimensions; ``None`` for those that vary between elements."""
+        return self.spec.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the value; numpy's object dtype for ``bytes``."""
+        return self.spec.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.spec.shape)
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        if self.spec.is_string:
+            raise ValueNeedsPython("the function computes with a string")
+        raise ValueNeedsPython(
+            f"the function computes with an array whose shape varies between elements ({self.spec})"
+        )
+
+    __getattr__ = _refuse
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __bool__ = __len__ = __iter__ = __getitem__ = __contains__ = __invert__ = __neg__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = _refuse
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __pow__ = __matmul__ = _refuse
+    __str__ = __repr__ = __format__ = __bytes__ = __hash__ = __setattr__ = _refuse
+    __array__ = __int__ = __float__ = __index__ = __fspath__ = _refuse
+
+
+def is_symbolic(spec: TensorSpec) -> bool:
+    """Whether values of a spec appear as symbols: no compiled program can hold them."""
+    return spec.is_string or not spec.is_static or isinstance(spec, RaggedTensorSpec)
