@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
-from drumline.data.execute.block import Block, concat
+from drumline.data.execute.block import Block
+from drumline.data.execute.joining import joined_runs
 from drumline.data.execute.openings import Opened, Openings
 from drumline.data.execute.stage import Stage, State
 from drumline.data.rows import stack
 from drumline.data.spec import ElementSpec
 
-_PATIENCE = 0.002
-_LARGE = 1 << 16
-_MANY = 512
-
 
 class FlatMapStage(Stage):
-    """Goes through the dataset of each outer element.
-
-    Short datasets are joined to one block, for as long as that
-    takes little time and they are small.
-    """
+    """Goes through the dataset of each outer element; short ones are joined to one block."""
 
     def __init__(
         self,
@@ -39,23 +31,11 @@ class FlatMapStage(Stage):
         self._inner: Opened | None = None
 
     def next(self, limit: int) -> Block | None:
-        parts: list[Block] = []
-        rows = 0
-        deadline = time.perf_counter() + _PATIENCE
-        while rows < limit:
-            part = self._peek(limit - rows)
-            if part is None or (parts and part.n and not parts[-1].same_shapes(part)):
-                break
-            if self._inner is not None:
-                self._inner.elements.commit(part.events)
-            if part.n:
-                parts.append(part)
-                rows += part.n
-            if part.error is not None:
-                return self._joined(parts, part.error)
-            if part.n >= _MANY or _nbytes(part) > _LARGE or time.perf_counter() > deadline:
-                break
-        return self._joined(parts, None) if parts else None
+        return joined_runs(self._peek, self._use, limit, self._spec)
+
+    def _use(self, positions: int) -> None:
+        if self._inner is not None:
+            self._inner.elements.commit(positions)
 
     def _peek(self, limit: int) -> Block | None:
         """What comes next, of as many datasets as are empty; an error if none can be opened."""
@@ -73,13 +53,6 @@ class FlatMapStage(Stage):
             self._inner.elements.stage.close()
             self._inner = None
 
-    def _joined(self, parts: list[Block], error: Exception | None) -> Block:
-        if not parts:
-            return Block(stack([], self._spec), 0, error)
-        clean = [Block(part.columns, part.n) for part in parts]
-        whole = concat(clean)
-        return Block([column[: whole.n] for column in whole.columns], whole.n, error)
-
     def state(self) -> State:
         return self._openings.state([self._inner])
 
@@ -96,7 +69,3 @@ class FlatMapStage(Stage):
         if self._inner is not None:
             self._inner.elements.stage.close()
         self._openings.close()
-
-
-def _nbytes(block: Block) -> int:
-    return sum(column.nbytes for column in block.columns)

@@ -8,8 +8,17 @@ import numpy as np
 
 from drumline.data.execute.block import Block
 from drumline.data.execute.carry import Carry
-from drumline.data.execute.groups import Keyed, Part, Selection, Source, Waiting, positions
+from drumline.data.execute.groups import (
+    Keyed,
+    Part,
+    Places,
+    Selection,
+    Source,
+    Waiting,
+    positions,
+)
 from drumline.data.execute.held_rows import held_rows
+from drumline.data.execute.joining import joined_runs
 from drumline.data.execute.openings import Open
 from drumline.data.execute.stage import Stage, State
 from drumline.data.plan.nesting import GroupByWindow
@@ -57,9 +66,13 @@ class GroupStage(Stage):
         self._want = 1
 
     def next(self, limit: int) -> Block | None:
+        return joined_runs(self._peek, self._use_window, limit, self.node.spec)
+
+    def _peek(self, limit: int) -> Block | None:
+        """What comes next of the window that is read, or of the next that has elements."""
         while True:
             if self._window is not None:
-                block = self._window.elements.pull(limit)
+                block = self._window.elements.peek(limit)
                 if block is not None:
                     return block
                 self._window.elements.stage.close()
@@ -69,6 +82,10 @@ class GroupStage(Stage):
                     return None
             except Exception as error:
                 return Block(stack([], self.node.spec), 0, error)
+
+    def _use_window(self, positions: int) -> None:
+        if self._window is not None:
+            self._window.elements.commit(positions)
 
     def _gather(self) -> bool:
         """Reads until a window is full, and opens it; false if no row is left.
@@ -139,7 +156,7 @@ class GroupStage(Stage):
         if not self.eager:
             return 1
         self._want = min(2 * self._want, _MOST_AT_ONCE)
-        return max(self._want // 2, self.source.granule)
+        return max(self._want // 2, self.source.granule, self.node.key.run.block_length)
 
     def _start(self, key: int, parts: list[Part]) -> None:
         number = self._windows
@@ -156,12 +173,12 @@ class GroupStage(Stage):
         return _Window(key, number, parts, Carry(stage), served)
 
     def state(self) -> State:
-        waiting = {key: list(parts) for key, parts in self._waiting}
+        waiting: dict[int, list[Places]] = {key: list(parts) for key, parts in self._waiting}
         if self._block is not None:
-            for key, part in self._block.rest(self._block.used):
-                waiting.setdefault(key, []).append(part)
+            for key, places in self._block.left(self._block.used):
+                waiting.setdefault(key, []).append(places)
         window = self._window
-        opened = [] if window is None else window.parts
+        opened: Sequence[Places] = [] if window is None else window.parts
         oldest = min(
             [part.source for parts in (*waiting.values(), opened) for part in parts],
             key=lambda source: source.start,

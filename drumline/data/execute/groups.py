@@ -21,18 +21,27 @@ class Source:
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
-    """Rows of one key from one block.
+class Places:
+    """Where rows of one key are in one block.
 
     Attributes:
-        rows: they themselves.
         offsets: their positions in the block, ascending.
         source: the block.
     """
 
-    rows: Block
     offsets: np.ndarray
     source: Source
+
+
+@dataclasses.dataclass(frozen=True)
+class Part(Places):
+    """Rows of one key from one block.
+
+    Attributes:
+        rows: they themselves.
+    """
+
+    rows: Block
 
 
 class Waiting:
@@ -101,16 +110,21 @@ class Keyed:
     def take(self, key: int, stop: int) -> list[Part]:
         """Removes the rows of a key before the row ``stop``."""
         places = self._places[key]
-        count = int(np.searchsorted(places, stop))
+        count = int(places.searchsorted(stop))
         self._places[key] = places[count:]
         return [self._part(places[:count])] if count else []
 
     def rest(self, stop: int) -> Iterator[tuple[int, Part]]:
         """The rows before ``stop`` that are left, by key."""
+        for key, places in self.left(stop):
+            yield key, self._part(places.offsets)
+
+    def left(self, stop: int) -> Iterator[tuple[int, Places]]:
+        """Where the rows before ``stop`` are that are left, by key."""
         for key, places in self._places.items():
-            count = int(np.searchsorted(places, stop))
+            count = int(places.searchsorted(stop))
             if count:
-                yield key, self._part(places[:count])
+                yield key, Places(places[:count], self._source)
 
     def _part(self, places: np.ndarray) -> Part:
         if len(places) == 1:
@@ -119,7 +133,7 @@ class Keyed:
             columns = [column[row : row + 1].copy() for column in self._rows.columns]
         else:
             columns = [column[places] for column in self._rows.columns]
-        return Part(Block(columns, len(places)), places, self._source)
+        return Part(places, self._source, Block(columns, len(places)))
 
 
 def _places(keys: np.ndarray) -> dict[int, np.ndarray]:
@@ -131,13 +145,13 @@ def _places(keys: np.ndarray) -> dict[int, np.ndarray]:
     return dict(zip(distinct.tolist(), np.split(order, starts[1:]), strict=True))
 
 
-def positions(parts: Sequence[Part], origin: int) -> list[int]:
+def positions(parts: Sequence[Places], origin: int) -> list[int]:
     """The rows' positions in the input, counted from ``origin``."""
-    return [
-        position
-        for part in parts
-        for position in (part.offsets + (part.source.start - origin)).tolist()
-    ]
+    if not parts:
+        return []
+    counted = [part.offsets + (part.source.start - origin) for part in parts]
+    found: list[int] = np.concatenate(counted).tolist()
+    return found
 
 
 class Selection:
@@ -154,4 +168,4 @@ class Selection:
             if high > low:
                 offsets = places[low:high] - source.start
                 columns = [column[offsets] for column in block.columns]
-                parts.append(Part(Block(columns, len(offsets)), offsets, source))
+                parts.append(Part(offsets, source, Block(columns, len(offsets))))

@@ -30,7 +30,7 @@ class WindowStage(Stage):
         self.node = node
         self.eager = source.eager
         self._carry = Carry(source)
-        self._element = node.input.spec
+        self._specs = [ElementSpec(LEAF_STRUCTURE, (leaf,)) for leaf in node.input.spec.leaves]
         self._held: deque[tuple[State, Block]] = deque()
         self._whole: Block | None = None
         self._have = 0
@@ -104,13 +104,8 @@ class WindowStage(Stage):
 
     def _datasets(self, blocks: Sequence[Block]) -> list[Any]:
         return [
-            as_dataset(
-                held_rows(
-                    [Block([block.columns[i]], block.n) for block in blocks],
-                    ElementSpec(LEAF_STRUCTURE, (leaf,)),
-                )
-            )
-            for i, leaf in enumerate(self._element.leaves)
+            as_dataset(held_rows([Block([block.columns[i]], block.n) for block in blocks], spec))
+            for i, spec in enumerate(self._specs)
         ]
 
     def _columns(self, windows: list[list[Any]]) -> list[np.ndarray]:

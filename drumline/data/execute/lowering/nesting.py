@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from drumline.data.execute.at_hand import at_hand
 from drumline.data.execute.cache_stages import ReplayStage
 from drumline.data.execute.flat_map_stage import FlatMapStage
 from drumline.data.execute.group_stage import GroupStage
@@ -25,6 +26,9 @@ def opener(lowering: Lowering, ragged: bool = False) -> Open:
     def open_(
         plan: Node, place: Sequence[int], caches: list[bool] | None
     ) -> tuple[Stage, list[bool]]:
+        rows = at_hand(plan)
+        if rows is not None:
+            return ReplayStage([rows]), []
         nodes = list(plan.walk())
         if any(isinstance(node, ordering.Shard) for node in nodes):
             plan = resolve_shard_hints(plan, 1, 0)
