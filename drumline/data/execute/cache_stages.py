@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import threading
 from collections.abc import Sequence
-
-import numpy as np
 
 from drumline.data.execute.block import Block
 from drumline.data.execute.columns import concatenated
@@ -127,15 +127,15 @@ class ReplayStage(Stage):
 
     def __init__(self, blocks: Sequence[Block]):
         self._blocks = blocks
-        self._starts = np.cumsum([0] + [block.n for block in blocks])
+        self._starts = [0, *itertools.accumulate(block.n for block in blocks)]
         self._position = 0
         self.ragged = any(isinstance(c, RaggedArray) for block in blocks for c in block.columns)
 
     def next(self, limit: int) -> Block | None:
         if self._position >= self._starts[-1]:
             return None
-        which = int(np.searchsorted(self._starts, self._position, side="right")) - 1
-        start = self._position - int(self._starts[which])
+        which = bisect.bisect_right(self._starts, self._position) - 1
+        start = self._position - self._starts[which]
         block = self._blocks[which].slice(start, min(start + limit, self._blocks[which].n))
         self._position += block.n
         return block
@@ -147,10 +147,10 @@ class ReplayStage(Stage):
         self._position = state["position"]
 
     def advance(self, count: int) -> None:
-        self._position = min(self._position + count, int(self._starts[-1]))
+        self._position = min(self._position + count, self._starts[-1])
 
     def describe(self) -> str:
-        return f"cached elements ({int(self._starts[-1])})"
+        return f"cached elements ({self._starts[-1]})"
 
 
 def _joined(blocks: list[Block]) -> list[Block]:
