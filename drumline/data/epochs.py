@@ -20,6 +20,7 @@ from drumline.data.observe.observation import Observation
 from drumline.data.options import Options
 from drumline.data.plan.buffering import Cache, Prefetch
 from drumline.data.plan.function_nodes import Map
+from drumline.data.plan.nesting import Interleave
 from drumline.data.plan.node import Node
 from drumline.data.plan.seeding import seed_of
 from drumline.data.ragged_spec import RaggedTensorSpec, empty
@@ -92,7 +93,7 @@ class Epochs:
 
 def _left_open(node: Node) -> bool:
     """Whether the number of the operation's workers was left to drumline."""
-    return isinstance(node, Map) and node.workers == AUTOTUNE
+    return isinstance(node, Map | Interleave) and node.workers == AUTOTUNE
 
 
 def first_element(plan: Node) -> Any:

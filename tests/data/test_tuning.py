@@ -71,6 +71,81 @@ def test_widths_follow_from_measured_work() -> None:
     assert len(run.decisions) == 1
 
 
+def read_in_python(number: Any) -> Dataset:
+    return Dataset.range(40).map(python)
+
+
+def interleaved(calls: int, cycle: int = 6) -> Dataset:
+    return Dataset.range(40).interleave(read_in_python, cycle, num_parallel_calls=calls)
+
+
+def test_how_many_datasets_are_read_at_once_follows_from_measured_work() -> None:
+    run = Running(interleaved(AUTOTUNE).batch(2), Budget(8))
+    stage = run.stages["interleave"]
+    assert stage.pool is not None
+    assert (stage.workers, stage.pool.most, stage.pool.automatic) == (6, 12, True)
+    assert "6 read at once (AUTOTUNE: at present)" in stage.describe()
+    busy = {
+        "batch": {"elements": 50, "seconds": 0.4, "calls": 50},
+        "interleave": {"seconds": 0.6, "work_seconds": 1.2, "work_cpu_seconds": 0.01, "tasks": 60},
+    }
+    run.window(**busy)
+    run.window(**busy)
+    # Reads wait for 1.2 s while the consumer is busy for 0.4 s.
+    assert stage.workers == 3
+    slow = {**busy, "interleave": {**busy["interleave"], "work_seconds": 40.0}}
+    while stage.workers == 3 and run.now < 9.0:
+        run.window(**slow)
+    assert stage.workers == 12
+    assert run.decisions[0] == "after 50 elements (2.00 s), interleave: 6 -> 3 workers"
+    assert run.decisions[-1].endswith("interleave: 3 -> 12 workers")
+
+
+def test_no_more_datasets_are_read_at_once_than_were_asked_for() -> None:
+    reading, most, lock = 0, 0, threading.Lock()
+
+    def slow(value: Any) -> int:
+        nonlocal reading, most
+        number = int(value)
+        with lock:
+            reading += 1
+            most = max(most, reading)
+        time.sleep(0.0005)
+        with lock:
+            reading -= 1
+        return number
+
+    parts = [Dataset.range(9).map(slow) for _ in range(6)]
+    dataset = Dataset.range(6).interleave(lambda n: parts[n], 6, num_parallel_calls=2)
+    assert sorted(map(int, dataset)) == sorted([*range(9)] * 6)
+    assert most == 2
+
+
+def test_reading_ahead_keeps_to_the_budget_of_memory() -> None:
+    def room(**values: Any) -> int:
+        dataset = Dataset.range(9).interleave(
+            lambda n: Dataset.range(9).map(python).batch(1 << 13, drop_remainder=True),
+            2,
+            num_parallel_calls=AUTOTUNE,
+        )
+        openings = iter(dataset.with_options(tuning(**values))).stage._openings
+        return openings.next().elements.stage.room
+
+    assert room() == (1 << 20) // (4 << 13)
+    assert room(ram_budget=8 * (4 << 13) * 4) == 4
+
+
+def test_interleave_is_measured_as_it_runs() -> None:
+    run = Running(interleaved(AUTOTUNE), Budget(8))
+    while run.root.next(64) is not None:
+        pass
+    meter = run.stages["interleave"].meter
+    assert meter is not None
+    assert meter.counts.tasks >= 40
+    assert meter.counts.elements == 1600
+    run.root.close()
+
+
 def test_compiled_work_counts_as_computing() -> None:
     dataset = Dataset.range(10).map(lambda v: v * 2, num_parallel_calls=AUTOTUNE).batch(2)
     run = Running(dataset, Budget(3))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from drumline.data.execute.cycle import Cycle, Schedule
 from drumline.data.execute.openings import Opened, Openings
 from drumline.data.execute.pool import BufferPool
 from drumline.data.execute.stage import Stage, State
+from drumline.data.observe.meter import Meter
 from drumline.data.rows import stack
 from drumline.data.spec import STRING, ElementSpec
 
@@ -25,6 +27,8 @@ class InterleaveStage(Stage):
     its visit.
     """
 
+    workers_may_wait = True
+
     def __init__(
         self,
         openings: Openings,
@@ -37,11 +41,18 @@ class InterleaveStage(Stage):
     ):
         self.eager = eager and openings.source.eager
         self._openings = openings
+        self.pool = openings.reading
+        if self.pool is not None:
+            self.pool.meter = _meter_of(weakref.ref(self))
         self._slots: list[Opened | None] = [None] * cycle_length
         self._cycle = Cycle(cycle_length, block_length)
         self._spec = spec
         self._label = label
         self._pool = pool
+
+    @property
+    def workers(self) -> int:  # type: ignore[override]
+        return 0 if self.pool is None else self.pool.width
 
     def next(self, limit: int) -> Block | None:
         while self._slots:
@@ -208,6 +219,7 @@ class InterleaveStage(Stage):
     def describe(self) -> str:
         return (
             f"{len(self._slots)} by turns of {self._label}, {self._cycle.length} elements at a time"
+            f"{'' if self.pool is None else f', {self.pool.describe()}'}"
         )
 
     def close(self) -> None:
@@ -215,6 +227,16 @@ class InterleaveStage(Stage):
             if slot is not None:
                 slot.elements.stage.close()
         self._openings.close()
+
+
+def _meter_of(held: weakref.ref[InterleaveStage]) -> Callable[[], Meter | None]:
+    """What finds the stage's meter without keeping the stage alive."""
+
+    def meter() -> Meter | None:
+        stage = held()
+        return None if stage is None else stage.meter
+
+    return meter
 
 
 def _without(order: np.ndarray, position: int) -> np.ndarray:

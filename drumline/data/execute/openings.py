@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from drumline.data.execute.block import Block
+from drumline.data.execute.cache_stages import ReplayStage
 from drumline.data.execute.carry import Carry
 from drumline.data.execute.elements import splitter
 from drumline.data.execute.prefetch_stage import PrefetchStage
+from drumline.data.execute.reading import Reading
 from drumline.data.execute.stage import Stage, State
 from drumline.data.plan.node import Node
 from drumline.data.spec import ElementSpec
@@ -62,10 +64,12 @@ class Openings:
         function: makes the plan for an element and its place.
         open_: starts it.
         run: the epoch, and the pass of each ``repeat`` around.
-        ahead: how many datasets are opened before it is their turn, each read by a thread.
+        ahead: how many datasets are opened before it is their turn.
+        reading: if given, each dataset is read by a thread, when this allows it.
 
     Attributes:
         ended: whether there is no further outer element.
+        reading: as given.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class Openings:
         open_: Open,
         run: Sequence[int],
         ahead: int = 0,
+        reading: Reading | None = None,
     ):
         self.source = source
         self.ended = False
@@ -84,7 +89,8 @@ class Openings:
         self._function = function
         self._open = open_
         self._run = tuple(run)
-        self._read_ahead = ahead
+        self._ahead = ahead
+        self.reading = reading
         self._ready: deque[Opened | Exception] = deque()
         self._before: deque[tuple[int, State]] = deque()
         self._items: deque[Any] = deque()
@@ -93,7 +99,7 @@ class Openings:
 
     def next(self) -> Opened | Exception | None:
         """The next dataset, or the error in its place; ``None`` at the end."""
-        while len(self._ready) <= self._read_ahead and not self.ended:
+        while len(self._ready) <= self._ahead and not self.ended:
             before = (self._number, self._carry.state())
             item = self._next()
             if item is None:
@@ -130,8 +136,11 @@ class Openings:
         place = (*self._run, number)
         plan = self._function(element, place)
         stage, served = self._open(plan, place, caches)
-        if self._read_ahead:
-            stage = PrefetchStage(stage, _room(plan.spec), plan.spec.row_nbytes())
+        if self.reading is not None and not isinstance(stage, ReplayStage):
+            row_nbytes = plan.spec.row_nbytes()
+            stage = PrefetchStage(
+                stage, _room(plan.spec, self.reading.nbytes), row_nbytes, reading=self.reading
+            )
         return Opened(number, before, Carry(stage), served)
 
     def _element(self) -> tuple[Any] | Exception | None:
@@ -190,17 +199,19 @@ class Openings:
 
     def close(self) -> None:
         """Closes the outer dataset and those opened ahead."""
+        if self.reading is not None:
+            self.reading.close()
         for item in self._ready:
             if isinstance(item, Opened):
                 item.elements.stage.close()
         self.source.close()
 
 
-def _room(spec: ElementSpec) -> int | None:
+def _room(spec: ElementSpec, nbytes: int) -> int | None:
     """How many elements of each dataset to read ahead; as many bytes' worth if sizes vary."""
     if any(leaf.nbytes is None for leaf in spec.leaves):
         return None
-    return max(2, min(_MANY, _NBYTES // spec.row_nbytes()))
+    return max(2, min(_MANY, min(_NBYTES, nbytes) // spec.row_nbytes()))
 
 
 def _first(pair: tuple[int, State]) -> int:

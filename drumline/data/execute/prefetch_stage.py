@@ -13,6 +13,7 @@ from drumline.data.autotune.rooms import AutomaticRoom
 from drumline.data.execute.block import Block
 from drumline.data.execute.block_size import estimated_nbytes
 from drumline.data.execute.ramp import Ramp
+from drumline.data.execute.reading import Reading
 from drumline.data.execute.stage import Stage, State
 
 AUTO_BYTES = 4 << 20
@@ -44,6 +45,7 @@ class PrefetchStage(Stage):
         automatic: finds the size of a buffer that is left to drumline; without it that holds
             ``AUTO_BYTES``.
         slack: whether the thread rests a little after an element was taken from a full buffer.
+        reading: says when the thread may read.
     """
 
     threaded = True
@@ -55,14 +57,16 @@ class PrefetchStage(Stage):
         row_nbytes: int,
         automatic: AutomaticRoom | None = None,
         slack: bool = False,
+        reading: Reading | None = None,
     ):
         self.source = source
         self.size = size
         self.eager = source.eager
         self.granule = source.granule
         first = AUTO_BYTES if automatic is None else min(AUTO_BYTES, automatic.most_nbytes)
+        first = first if reading is None else min(first, reading.nbytes)
         room = size if size is not None else max(2, int(first // row_nbytes))
-        self._producer = _Producer(source, room, row_nbytes, slack, automatic)
+        self._producer = _Producer(source, room, row_nbytes, slack, automatic, reading)
         self._producer.by_bytes = size is None
         self._current: Block | None = None
         self._current_state: State = {}
@@ -127,6 +131,7 @@ class _Producer:
         row_nbytes: int,
         slack: bool,
         automatic: AutomaticRoom | None,
+        reading: Reading | None,
     ):
         self.position = source.state()
         self._source = source
@@ -142,6 +147,7 @@ class _Producer:
         self._thread: threading.Thread | None = None
         self._slack = slack
         self._automatic = automatic
+        self._reading = reading
         self._row_nbytes: float = row_nbytes
         self._taken_at = time.monotonic()
         self._rest_until = 0.0
@@ -208,7 +214,7 @@ class _Producer:
     def _run(self) -> None:
         try:
             while (room := self._wait_for_room()) > 0:
-                block = self._source.next(min(room, self._ramp.start(self._source.granule)))
+                block = self._read(min(room, self._ramp.start(self._source.granule)))
                 self._ramp.stop()
                 after = self._source.state()
                 with self._changed:
@@ -232,6 +238,11 @@ class _Producer:
                 self._changed.notify_all()
             if stopped:
                 self._source.close()
+
+    def _read(self, limit: int) -> Block | None:
+        if self._reading is None:
+            return self._source.next(limit)
+        return self._reading.read(self._source.next, limit)
 
     def _learn(self, row_nbytes: float) -> None:
         """Keeps the memory that was planned for when elements are larger than their spec tells."""

@@ -14,6 +14,7 @@ from drumline.data.autotune.model import Budget
 from drumline.data.autotune.number import AUTOTUNE
 from drumline.data.autotune.rooms import AutomaticRoom
 from drumline.data.autotune.tuner import Tuner
+from drumline.data.execute.reading import LARGEST_NBYTES, Reading
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.workers import MOST_WORKERS, DaemonThreads, Workers
 from drumline.data.functions.call import BlockFunction
@@ -22,6 +23,7 @@ from drumline.data.observe.observation import Observation
 from drumline.data.options import Options
 from drumline.data.plan.buffering import Prefetch
 from drumline.data.plan.function_nodes import Map
+from drumline.data.plan.nesting import Interleave
 from drumline.data.plan.node import Node
 from drumline.data.processes.process_function import ProcessFunction
 
@@ -110,6 +112,19 @@ class Runtime:
             return Workers(self._private, min(width, size), automatic, owned=False, most=size)
         most = MOST_WORKERS if automatic else width
         return Workers(ThreadPoolExecutor(most, _THREADS), width, automatic)
+
+    def reading(self, node: Interleave) -> Reading | None:
+        """How many of an interleave's datasets may be read at once; ``None`` for no threads.
+
+        A number that is found begins at all that are open: reads wait more than they compute.
+        """
+        if not node.workers:
+            return None
+        if node.workers != AUTOTUNE:
+            return Reading(node.workers)
+        most = min(MOST_WORKERS, 2 * node.cycle_length)
+        nbytes = min(LARGEST_NBYTES, self.nbytes // 2 // (2 * node.cycle_length))
+        return Reading(min(most, node.cycle_length), self.tuned, most, nbytes)
 
     def processes(self, node: Map) -> tuple[BlockFunction, Workers[Any]] | None:
         """The map's function as worker processes run it, and a thread to wait for each of these.

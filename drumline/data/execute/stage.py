@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from drumline.data.execute.block import Block
-from drumline.data.execute.workers import Workers
+from drumline.data.execute.workers import Resizable
 from drumline.data.observe.meter import Meter
 
 State = dict[str, Any]
@@ -48,7 +48,7 @@ class Stage(Described):
     workers_may_wait: bool = False
     """Whether workers may be occupied without computing: not so in compiled programs."""
 
-    pool: Workers[Any] | None = None
+    pool: Resizable | None = None
     """Its workers, if they are threads of this process or wait for others."""
 
     meter: Meter | None = None

@@ -38,6 +38,23 @@ class DaemonThreads:
         """There is nothing to end: each thread ends with its task."""
 
 
+class Resizable(Protocol):
+    """Workers whose number the autotuner may change.
+
+    Attributes:
+        width: how many work at once.
+        automatic: whether the width is left to drumline.
+        most: what width it may choose.
+    """
+
+    width: int
+    automatic: bool
+    most: int
+
+    def describe(self) -> str:
+        """How many there are, for ``explain()``."""
+
+
 class Workers(Generic[T]):
     """At most ``width`` tasks of a stage at once, in the order in which they were given.
 

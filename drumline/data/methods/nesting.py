@@ -82,8 +82,9 @@ class Nesting(Planned):
             map_func: as of ``flat_map``.
             cycle_length: how many datasets are open at a time; 16 by default, on every machine.
             block_length: how many elements are taken of a dataset at a time; 1 by default.
-            num_parallel_calls: opens and reads up to so many datasets ahead, each on a thread;
-                ``AUTOTUNE``: all that are open.
+            num_parallel_calls: opens so many datasets before it is their turn, and reads so many
+                at once, ahead and each on a thread; ``AUTOTUNE`` opens ``cycle_length`` and finds
+                out how many to read.
             deterministic: accepted as in ``tf.data``; the order is the same for every number of
                 threads, which either value allows.
             name: shown by ``explain()``.
@@ -100,7 +101,7 @@ class Nesting(Planned):
             block = count_of(block_length, "interleave", "block_length", least=1)
         workers = 0
         if num_parallel_calls == AUTOTUNE:
-            workers = cycle
+            workers = AUTOTUNE
         elif num_parallel_calls is not None:
             calls = count_of(num_parallel_calls, "interleave", "num_parallel_calls", least=1)
             workers = min(calls, cycle)

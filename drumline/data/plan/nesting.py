@@ -116,7 +116,8 @@ class Interleave(Nested):
     """The elements of ``cycle_length`` such datasets at a time, ``block_length`` by turns.
 
     Attributes:
-        workers: how many datasets are read ahead, each by a thread; 0 for none.
+        workers: how many datasets are read ahead at once, each by a thread; 0 for none,
+            ``AUTOTUNE`` for a number that is found.
     """
 
     cycle_length: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from drumline.data.autotune.number import AUTOTUNE
 from drumline.data.execute.at_hand import at_hand
 from drumline.data.execute.cache_stages import ReplayStage
 from drumline.data.execute.flat_map_stage import FlatMapStage
@@ -12,6 +13,7 @@ from drumline.data.execute.interleave_stage import InterleaveStage
 from drumline.data.execute.lowering.lower import Lowering, fill
 from drumline.data.execute.lowering.rules import Pass, Trail, runs_as
 from drumline.data.execute.openings import Open, Openings
+from drumline.data.execute.reading import Reading
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.window_stage import WindowStage
 from drumline.data.functions.shape_key import ShapeFunction
@@ -56,14 +58,15 @@ def window(lowering: Lowering, node: nesting.Window, trail: Trail, run: Pass) ->
 
 @runs_as(nesting.FlatMap)
 def flat_map(lowering: Lowering, node: nesting.FlatMap, trail: Trail, run: Pass) -> Stage:
-    openings = _openings(lowering, node, trail, run, 0)
+    openings = _openings(lowering, node, trail, run)
     return FlatMapStage(openings, node.spec, _label(node), node.function.eager)
 
 
 @runs_as(nesting.Interleave)
 def interleave(lowering: Lowering, node: nesting.Interleave, trail: Trail, run: Pass) -> Stage:
+    ahead = node.cycle_length if node.workers == AUTOTUNE else node.workers
     return InterleaveStage(
-        _openings(lowering, node, trail, run, node.workers),
+        _openings(lowering, node, trail, run, ahead, lowering.runtime.reading(node)),
         node.cycle_length,
         node.block_length,
         node.spec,
@@ -83,10 +86,15 @@ def group_by_window(
 
 
 def _openings(
-    lowering: Lowering, node: nesting.Nested, trail: Trail, run: Pass, ahead: int
+    lowering: Lowering,
+    node: nesting.Nested,
+    trail: Trail,
+    run: Pass,
+    ahead: int = 0,
+    reading: Reading | None = None,
 ) -> Openings:
     source = lowering.input(node, trail, run)
-    return Openings(source, node.input.spec, node.function, opener(lowering), run, ahead)
+    return Openings(source, node.input.spec, node.function, opener(lowering), run, ahead, reading)
 
 
 def _label(node: nesting.Nested) -> str:

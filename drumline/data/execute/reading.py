@@ -1,0 +1,76 @@
+"""How many of several datasets are read at the same time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from drumline.data.execute.block import Block
+from drumline.data.observe.meter import Meter
+
+LARGEST_NBYTES = 4 << 20
+"""What is read ahead of one dataset at most."""
+
+
+class Reading:
+    """Lets at most ``width`` of the threads that share it read at once.
+
+    Args:
+        width: how many may.
+        automatic: whether the width is left to drumline.
+        most: what width it may choose.
+        nbytes: how much each thread may read ahead.
+    """
+
+    def __init__(
+        self, width: int, automatic: bool = False, most: int = 1, nbytes: int = LARGEST_NBYTES
+    ):
+        self.automatic = automatic
+        self.most = most
+        self.meter: Callable[[], Meter | None] = _unmeasured
+        self.nbytes = nbytes
+        self._width = width
+        self._busy = 0
+        self._closed = False
+        self._changed = threading.Condition()
+
+    @property
+    def width(self) -> int:
+        """How many may read at once; may be set at any time."""
+        return self._width
+
+    @width.setter
+    def width(self, width: int) -> None:
+        with self._changed:
+            self._width = width
+            self._changed.notify_all()
+
+    def describe(self) -> str:
+        """How many may read, for ``explain()``."""
+        return f"{self._width} read at once{' (AUTOTUNE: at present)' if self.automatic else ''}"
+
+    def read(self, pull: Callable[[int], Block | None], limit: int) -> Block | None:
+        """``pull(limit)`` when it may; ``None`` once this is closed."""
+        with self._changed:
+            while self._busy >= self._width and not self._closed:
+                self._changed.wait()
+            if self._closed:
+                return None
+            self._busy += 1
+        try:
+            meter = self.meter()
+            return pull(limit) if meter is None else meter.task(pull, limit)
+        finally:
+            with self._changed:
+                self._busy -= 1
+                self._changed.notify()
+
+    def close(self) -> None:
+        """Lets nobody read any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+def _unmeasured() -> None:
+    return None
