@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -79,7 +80,10 @@ def integers(arguments: tuple[int, ...], output_type: Any) -> Range:
     """Python's ``range`` of these arguments, int64 unless said otherwise."""
     if not 1 <= len(arguments) <= 3:
         raise TypeError(f"range takes 1 to 3 integers, got {len(arguments)}")
-    values = range(*(int(a) for a in arguments))
+    try:
+        values = range(*map(operator.index, arguments))
+    except TypeError:
+        raise TypeError(f"range takes integers, got {arguments!r:.60}") from None
     dtype = as_dtype(output_type)
     if dtype.kind not in "iuf":
         raise TypeError(f"range: output_type must be a number type, not {dtype}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from drumline.data.cardinality import INFINITE
 from drumline.data.epochs import Epochs
 from drumline.data.explain import explain
 from drumline.data.iterator import DatasetIterator
@@ -91,8 +92,12 @@ class Dataset(
 
     def __len__(self) -> int:
         if self.cardinality() < 0:
-            what = "infinite" if self.cardinality() == -1 else "unknown"
-            raise TypeError(f"the dataset's length is {what}")
+            if self.cardinality() == INFINITE:
+                raise TypeError("the dataset's length is infinite; take(n) makes it finite")
+            raise TypeError(
+                "the dataset's length is unknown; assert_cardinality(n) says what it is, and "
+                "reduce can count"
+            )
         return self.cardinality()
 
     def __bool__(self) -> bool:
@@ -120,6 +125,12 @@ class Dataset(
         if self._epochs is None:
             self._epochs = Epochs(self._plan, self._options)
         return self._epochs
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Dataset:
+        """Another dataset of the same plan, which is immutable, with its own count of epochs."""
+        copied = Dataset(self._plan, self._given_options)
+        copied._next_epoch = self._next_epoch
+        return copied
 
     def __repr__(self) -> str:
         return f"<Dataset {self._plan.name} element_spec={self.element_spec}>"

@@ -15,6 +15,7 @@ from drumline.data.spec import ElementSpec
 T = TypeVar("T")
 
 _VERSION = 2
+_KEYS = {"version", "plan", "epoch", "form", "at", "used"}
 
 
 class DatasetIterator(Generic[T]):
@@ -52,6 +53,9 @@ class DatasetIterator(Generic[T]):
     def stage(self) -> Stage:
         """The running plan."""
         return self._stage
+
+    def __repr__(self) -> str:
+        return f"<DatasetIterator epoch={self._epoch} element_spec={self.element_spec}>"
 
     def __iter__(self) -> DatasetIterator[T]:
         return self
@@ -125,6 +129,8 @@ class DatasetIterator(Generic[T]):
         """
         if not isinstance(state, dict) or state.get("version") != _VERSION:
             raise ValueError(f"not a dataset iterator's state of version {_VERSION}: {state!r:.80}")
+        if missing := _KEYS - set(state):
+            raise ValueError(f"the iterator's state is damaged: it lacks {sorted(missing)}")
         if state["plan"] != self._fingerprint:
             raise ValueError(
                 "the state was taken from another dataset: build the same operations with the same "

@@ -40,6 +40,8 @@ def element_at(plan: Node, position: int, epoch: int) -> Any:
     indexed = Lowering(plan, full).indexed(plan, (), (epoch,))
     if indexed is None:
         raise TypeError(f"index: {no_access(plan)}")
+    if not -indexed.length <= position < indexed.length:
+        raise IndexError(f"index: there is no element {position}, the dataset has {indexed.length}")
     where = range(indexed.length)[position]
     block = indexed.rows(np.array([where], np.int64))
     if block.error is not None:

@@ -83,6 +83,25 @@ def test_map_parallelization(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not isinstance(stage(map_parallelization=False), ParallelWalkStage)
 
 
+def test_a_synchronous_map_is_left_to_the_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    chosen = options("experimental_optimization", inject_prefetch=False)
+    alone = Dataset.range(10).map(lambda v: v * 2, synchronous=True).with_options(chosen)
+    assert iter(alone).stage.workers == 0
+    assert list(alone) == list(doubled(Dataset.range(10)))
+
+
+def test_an_unbounded_pool_is_the_maps_own() -> None:
+    made = Options()
+    made.threading.private_threadpool_size = 2
+
+    def workers(unbounded: bool) -> int:
+        mapped = Dataset.range(9).map(lambda v: int(v), 5, use_unbounded_threadpool=unbounded)
+        return iter(mapped.with_options(made)).stage.workers
+
+    assert (workers(False), workers(True)) == (2, 5)
+
+
 def test_what_is_always_so_may_be_said_but_not_changed() -> None:
     chosen = Options().experimental_optimization
     chosen.map_vectorization = True  # type: ignore[attr-defined]

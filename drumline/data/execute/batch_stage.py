@@ -30,7 +30,7 @@ class BatchStage(CountingStage):
             if part is None:
                 return self._remainder(parts, rows)
             if parts and part.n and not parts[-1].same_shapes(part):
-                return self._failed(part, self._shape_error(parts[-1], part))
+                return self._mismatched(parts[-1], part, rows)
             usable = self._usable(part, rows, limit)
             self._use(usable)
             if usable > part.n:
@@ -51,6 +51,23 @@ class BatchStage(CountingStage):
         if part.error is not None and rows + part.n < self.size:
             return part.events
         return min(part.n, self.size - rows)
+
+    def _mismatched(self, before: Block, part: Block, rows: int) -> Block | None:
+        """All elements of the batch are given up, as in ``tf.data``.
+
+        One among them that failed is the error instead; of a remainder to drop there is none.
+        """
+        error: Exception | None = self._shape_error(before, part)
+        while rows < self.size:
+            more = self._carry.peek(self._ask(self.size - rows))
+            if more is None:
+                return None if self.drop_remainder else self._failed(part, error)
+            usable = self._usable(more, rows, 1)
+            self._use(usable)
+            if usable > more.n:
+                return self._failed(part, more.error)
+            rows += usable
+        return self._failed(part, error)
 
     def _failed(self, part: Block, error: Exception | None) -> Block:
         """The rows gathered so far are given up with the batch they were for, as in ``tf.data``."""

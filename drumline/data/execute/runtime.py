@@ -103,11 +103,14 @@ class Runtime:
         inner.observation = None
         return inner
 
-    def workers(self, wanted: int) -> Workers[Any]:
-        """Threads for one stage: ``wanted`` of them, or a number that may change."""
+    def workers(self, wanted: int, unbounded: bool = False) -> Workers[Any]:
+        """Threads for one stage: ``wanted`` of them, or a number that may change.
+
+        They are among those that stages share, if the user gave a number, unless ``unbounded``.
+        """
         automatic = wanted == AUTOTUNE and self.tuned
         width = self._first_width() if wanted == AUTOTUNE else wanted
-        if self._private is not None:
+        if self._private is not None and not unbounded:
             size = self.options.threading.private_threadpool_size or 1
             return Workers(self._private, min(width, size), automatic, owned=False, most=size)
         most = MOST_WORKERS if automatic else width

@@ -22,6 +22,10 @@ class UserFunction:
     operation: str
     keyed: bool = False
 
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise TypeError(f"{self.operation} takes a function, got {self.function!r:.60}")
+
     def __call__(self, element: Any) -> Any:
         """Calls it with an element: a plain tuple is spread over the arguments, as in tf.data."""
         if not self.keyed:
@@ -31,9 +35,17 @@ class UserFunction:
             return self._call(value)
 
     def _call(self, element: Any) -> Any:
-        if type(element) is tuple:
-            return self.function(*element)
-        return self.function(element)
+        arguments = element if type(element) is tuple else (element,)
+        try:
+            return self.function(*arguments)
+        except TypeError as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                given = "one argument" if len(arguments) == 1 else f"{len(arguments)} arguments"
+                error.add_note(
+                    f"drumline: {self.where} is called with {given}; what is a tuple is spread "
+                    "over them"
+                )
+            raise
 
     @property
     def name(self) -> str:

@@ -7,19 +7,34 @@ import os
 from typing import Any
 
 from drumline.data.autotune.number import AUTOTUNE
+from drumline.data.seeds import draw_seed
 
 __all__ = ["AUTOTUNE", "check_deterministic", "count_of", "parallel_calls", "workers_of"]
 
 
-def count_of(value: Any, operation: str, name: str, least: int) -> int:
-    """``value`` as an integer of at least ``least``; errors name the method and the argument."""
+def count_of(value: Any, operation: str, name: str, least: int | None = None) -> int:
+    """``value`` as an integer, of at least ``least``; errors name the method and the argument."""
     try:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{operation}: {name} must be an integer, got {value!r:.40}") from None
-    if number < least:
+    if least is not None and number < least:
         raise ValueError(f"{operation}: {name} must be at least {least}, got {number}")
     return number
+
+
+def seed_of(seed: Any, operation: str) -> int:
+    """The seed that was given, or one drawn now.
+
+    Raises:
+        TypeError: it is no integer.
+    """
+    if seed is None:
+        return draw_seed()
+    try:
+        return operator.index(seed) % 2**64
+    except TypeError:
+        raise TypeError(f"{operation}: seed must be an integer or None, got {seed!r:.40}") from None
 
 
 def workers_of(num_parallel_calls: int | None) -> int | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -12,6 +11,7 @@ import numpy as np
 from drumline.data.dataset_spec import merged_element
 from drumline.data.execute.class_stages import ratios
 from drumline.data.functions.user_function import UserFunction
+from drumline.data.methods.arguments import seed_of
 from drumline.data.methods.functions import Functions
 from drumline.data.methods.planned import Planned, merged_options, named
 from drumline.data.options import Options
@@ -19,7 +19,6 @@ from drumline.data.plan import choosing
 from drumline.data.plan.function_nodes import Map
 from drumline.data.plan.node import Node
 from drumline.data.plan.ordering import Take
-from drumline.data.seeds import draw_seed
 from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.data.structure import LEAF_STRUCTURE
 
@@ -66,7 +65,7 @@ class Choosing(Functions):
             if len(chosen) == 1:
                 return cls(inputs[chosen[0]], options)
             inputs, given = [inputs[i] for i in chosen], tuple(given[i] for i in chosen)
-        drawn = draw_seed() if seed is None else operator.index(seed) % 2**64
+        drawn = seed_of(seed, "sample_from_datasets")
         again = bool(rerandomize_each_iteration)
         stop = bool(stop_on_empty_dataset)
         return cls(choosing.Sample(tuple(inputs), element, stop, given, drawn, again), options)
@@ -131,7 +130,7 @@ class Choosing(Functions):
                 f"{len(initial)}"
             )
         original = _with_class(self, class_func)
-        drawn = draw_seed() if seed is None else operator.index(seed) % 2**64
+        drawn = seed_of(seed, "rejection_resample")
         thinned = choosing.Thin((original,), target, initial, drawn)
         weights: tuple[float, float] | None = None
         inputs: tuple[Node, ...] = (original, thinned)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any, Self
 
+from drumline.data.methods.arguments import count_of
 from drumline.data.methods.planned import Planned, merged_options, named
 from drumline.data.plan import combining
 from drumline.data.spec import ElementSpec, merge_leaf
@@ -38,14 +38,18 @@ class Combining(Planned):
 
     def enumerate(self, start: int = 0, name: str | None = None) -> Self:
         """Pairs ``(number, element)`` with int64 numbers from ``start``."""
-        return self._with(combining.Enumerate((self._plan,), operator.index(start)), name)
+        return self._with(
+            combining.Enumerate((self._plan,), count_of(start, "enumerate", "start")), name
+        )
 
     def concatenate(self, dataset: Planned, name: str | None = None) -> Self:
         """This dataset's elements, then the other's.
 
         Raises:
-            TypeError: structures, dtypes or ranks differ.
+            TypeError: structures, dtypes or ranks differ, or it is no dataset.
         """
+        if not isinstance(dataset, Planned):
+            raise TypeError(f"concatenate takes a dataset, got {type(dataset).__name__}")
         spec = merged_spec(self._plan.spec, dataset._plan.spec)
         options = merged_options((self, dataset))
         plan = combining.Concatenate((self._plan, dataset._plan), spec)

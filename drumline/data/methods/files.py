@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any, Self
 
 import numpy as np
 
 from drumline.data import construct
 from drumline.data.files.listing import as_paths, matching
+from drumline.data.methods.arguments import seed_of
 from drumline.data.methods.planned import Planned, named
 from drumline.data.plan.ordering import Shuffle
-from drumline.data.seeds import draw_seed
 
 
 class FindingFiles(Planned):
@@ -43,5 +42,5 @@ class FindingFiles(Planned):
         files = cls(named(construct.slices(np.array(paths, dtype=object)), name))
         if shuffle is not None and not shuffle:
             return files
-        drawn = draw_seed() if seed is None else operator.index(seed) % 2**64
+        drawn = seed_of(seed, "list_files")
         return files._with(Shuffle((files._plan,), len(paths), drawn, True), name)

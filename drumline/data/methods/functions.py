@@ -23,6 +23,8 @@ class Functions(Planned):
         map_func: Callable[..., Any],
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
+        synchronous: bool | None = None,
+        use_unbounded_threadpool: bool = False,
         name: str | None = None,
     ) -> Self:
         """Applies a function to every element; a tuple is spread over its arguments.
@@ -38,17 +40,30 @@ class Functions(Planned):
                 several workers the input is read ahead of what was asked, by two calls for each.
             deterministic: accepted as in ``tf.data``; results always come in order, which either
                 value allows.
+            synchronous: whether the optimizer must leave it to the thread that asks for elements.
+            use_unbounded_threadpool: whether its workers are not among the threads of
+                ``options.threading.private_threadpool_size``, which all other maps share: for
+                functions that wait.
             name: shown by ``explain()``.
 
         Raises:
+            ValueError: ``synchronous`` and ``num_parallel_calls`` are both given.
             Exception: what the function itself raises for the first element. For a later element
                 it is raised when that element's turn comes, with the index in a note.
         """
         check_deterministic(deterministic, "map")
         workers = parallel_calls(num_parallel_calls, "map")
+        if synchronous and workers is not None:
+            raise ValueError(
+                f"map: synchronous=True and num_parallel_calls={num_parallel_calls} exclude each "
+                "other"
+            )
         plan, built = build_over(self._plan, map_func, "map")
         label = UserFunction(map_func, "map").name
-        return self._with(function_nodes.Map((plan,), built, label, workers), name)
+        made = function_nodes.Map(
+            (plan,), built, label, 1 if synchronous else workers, bool(use_unbounded_threadpool)
+        )
+        return self._with(made, name)
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Self:
         """The elements for which ``predicate`` returns true.

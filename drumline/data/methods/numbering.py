@@ -6,9 +6,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from drumline.data.methods.arguments import seed_of
 from drumline.data.methods.planned import Planned, named
 from drumline.data.plan import numbers
-from drumline.data.seeds import draw_seed
 from drumline.data.spec import as_dtype
 
 
@@ -53,5 +53,5 @@ class Numbering(Planned):
                 numbers; by default not.
             name: shown by ``explain()``.
         """
-        drawn = draw_seed() if seed is None else int(seed) % 2**64
+        drawn = seed_of(seed, "random")
         return cls(named(numbers.Random((), drawn, bool(rerandomize_each_iteration)), name))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Self
 
-from drumline.data.methods.arguments import count_of
+from drumline.data.methods.arguments import count_of, seed_of
 from drumline.data.methods.planned import Planned
 from drumline.data.plan import ordering
 from drumline.data.random_access import no_access, obstacle
-from drumline.data.seeds import draw_seed
 
 
 class Ordering(Planned):
@@ -43,7 +41,7 @@ class Ordering(Planned):
         if everything and obstacle(self._plan) is not None:
             raise TypeError(f"shuffle(GLOBAL): {no_access(self._plan)}")
         size = 0 if everything else count_of(buffer_size, "shuffle", "buffer_size", least=1)
-        drawn = draw_seed() if seed is None else operator.index(seed) % 2**64
+        drawn = seed_of(seed, "shuffle")
         reshuffle = True if reshuffle_each_iteration is None else bool(reshuffle_each_iteration)
         kind = ordering.GlobalShuffle if everything else ordering.Shuffle
         return self._with(kind((self._plan,), size, drawn, reshuffle), name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from typing import Any, Self
 
@@ -62,7 +61,9 @@ class Placing(Planned):
             TypeError: an operation of the plan prevents it; the message names it.
             IndexError: there is no such position.
         """
-        return element_at(self._plan, operator.index(index), operator.index(epoch))
+        return element_at(
+            self._plan, count_of(index, "index", "index"), count_of(epoch, "index", "epoch", 0)
+        )
 
 
 def placement(device: Any) -> Any:

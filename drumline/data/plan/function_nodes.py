@@ -20,11 +20,13 @@ class Map(Node):
         label: its name, for ``explain()``.
         workers: how many blocks are computed at once, or ``AUTOTUNE``; ``None`` leaves it to the
             optimizer.
+        unbounded: whether its workers are its own, whatever threads maps share.
     """
 
     function: BuiltFunction
     label: str
     workers: int | None
+    unbounded: bool = False
     name: ClassVar[str] = "map"
 
     @property

@@ -49,9 +49,8 @@ def map_stage(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: P
     # there are none to share.
     if node.workers in (None, 1) or not (node.function.is_python or source.eager):
         return MapStage(source, function)
-    return ParallelMapStage(
-        source, function, lowering.runtime.workers(node.workers), node.function.is_python
-    )
+    workers = lowering.runtime.workers(node.workers, node.unbounded)
+    return ParallelMapStage(source, function, workers, node.function.is_python)
 
 
 @runs_as(function_nodes.Filter)
