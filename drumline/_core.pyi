@@ -334,6 +334,50 @@ class ShuffleIndices:
             ValueError: if fewer rows than were relied upon, or another length was set before.
         """
 
+class ExampleParser:
+    """Parses columns of serialized ``Example`` or ``SequenceExample`` messages."""
+
+    def __new__(
+        cls,
+        parts: Sequence[
+            tuple[int, Sequence[tuple[bytes, str, str, int, Sequence[float | bytes] | None]]]
+        ],
+    ) -> ExampleParser:
+        """Choose features.
+
+        Args:
+            parts: for each field of the message that is a map of features its number, and of each
+                wanted feature the key, the kind (``"string"``, ``"float32"``, ``"int64"``), the
+                form and its count (``drumline/io/examples/wanted.py`` says which there are) and
+                the values of a missing one.
+
+        Raises:
+            TypeError: if values are of another kind.
+            ValueError: if there is no such kind or form.
+        """
+
+    def parse(
+        self, records: npt.NDArray[np.object_]
+    ) -> tuple[
+        list[tuple[np.ndarray, npt.NDArray[np.int64] | None, npt.NDArray[np.int64] | None]],
+        tuple[int, int | None, int | None, int | None, str] | None,
+    ]:
+        """Parse records, on all cores if there is much to parse.
+
+        Args:
+            records: ``bytes``, of shape ``(n,)``.
+
+        Returns:
+            For each wanted feature: the values of all records in one array; where the items or
+            frames of each record end, unless their number is fixed; where the values of each frame
+            end, if their number is not. They have the records before the first bad one. Of that
+            one: its position, the feature's among all, the frame, the byte, and what is wrong.
+            There are no columns if there is no memory for them.
+
+        Raises:
+            TypeError: if a record is not ``bytes``.
+        """
+
 class RecordReader:
     """Reads the records of one file in order, many at a time; threads may share it."""
 

@@ -1,6 +1,7 @@
 //! The hot paths of drumline: whole batches of the input pipeline a call, and convolutions on CPUs.
 
 pub mod convolution;
+pub mod examples;
 pub mod gather;
 pub mod large_buffers;
 pub mod permutation;

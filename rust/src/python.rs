@@ -13,6 +13,7 @@ use pyo3::exceptions::{PyIndexError, PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
+mod examples;
 mod records;
 mod rows;
 mod runs;
@@ -34,6 +35,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(spread::spread_rows, module)?)?;
     module.add_function(wrap_pyfunction!(spread::sum_rows, module)?)?;
     module.add_function(wrap_pyfunction!(tables::read_rows, module)?)?;
+    module.add_class::<examples::ExampleParser>()?;
     module.add_class::<records::RecordReader>()?;
     module.add_class::<records::RecordEncoder>()?;
     module.add_class::<rows::DistinctRows>()?;

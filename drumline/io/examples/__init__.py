@@ -1,0 +1,1 @@
+"""Parsing ``Example`` and ``SequenceExample`` messages."""

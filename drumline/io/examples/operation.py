@@ -1,0 +1,154 @@
+"""Parsing whole columns of records."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.ragged import RaggedArray, splits_of
+from drumline.data.spec import ElementSpec, TensorSpec
+from drumline.data.structure import LEAF_STRUCTURE, Structure
+from drumline.io.examples.columns import FeatureColumn, of_batches, of_records
+from drumline.io.examples.partitions import BadRecord
+from drumline.io.examples.wanted import Failed, Parsed, Parts, Wanted, parse
+
+Part = tuple[int, tuple[FeatureColumn, ...]]
+"""The number of a message's field, and the features of it that are wanted."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ParseExample(NativeOperation):
+    """From a record, or a vector of records, to the values of its features.
+
+    Attributes:
+        called: the function's name, for errors.
+        parts: ``Example``'s features, or ``SequenceExample``'s context and feature lists.
+        batches: whether an argument is a vector of records.
+        lengths: whether the lengths of a batch's lists, which are filled up, are results too.
+    """
+
+    called: str
+    parts: tuple[Part, ...]
+    batches: bool
+    lengths: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"io.{self.called}"
+
+    @property
+    def _columns(self) -> list[FeatureColumn]:
+        return [column for _, columns in self.parts for column in columns]
+
+    @property
+    def _counted(self) -> list[FeatureColumn]:
+        lists = self.parts[-1][1] if self.lengths else ()
+        return [column for column in lists if column.padding is not None]
+
+    def results(self, *arguments: TensorSpec) -> ElementSpec:
+        serialized, *names = arguments
+        for spec in arguments:
+            if not spec.is_string:
+                raise TypeError(f"{self.called}: takes serialized records (bytes), not {spec}")
+            if len(spec.shape) != (1 if self.batches else 0):
+                wanted = "a vector of records" if self.batches else "one record"
+                raise ValueError(f"{self.called}: takes {wanted}, not {spec}")
+        size = serialized.shape[0] if self.batches else None
+        for spec in names:
+            if self.batches and None not in (size, spec.shape[0]) and spec.shape[0] != size:
+                raise ValueError(f"{self.called}: {spec.shape[0]} names for {size} records")
+        specs = [c.batch_spec(size) if self.batches else c.spec() for c in self._columns]
+        lengths = [TensorSpec((size,), np.int64) for _ in self._counted]
+        return ElementSpec(self._structure(), (*specs, *lengths))
+
+    def _structure(self) -> Structure:
+        dicts = [_dict(columns) for _, columns in self.parts]
+        if self.lengths:
+            dicts.append(_dict(self._counted))
+        if len(dicts) == 1:
+            return dicts[0]
+        return Structure("tuple", tuple, (), tuple(dicts))
+
+    def run(self, columns: Sequence[Column], n: int) -> Rows:
+        serialized, *names = columns
+        records, ends = _flat(serialized) if self.batches else (serialized, np.arange(n + 1))
+        parsed, failed = parse(self._native(), np.asarray(records))
+        values: list[Any] = []
+        while len(values) < len(self._columns):
+            try:
+                values = self._values(parsed)
+            except BadRecord as bad:
+                parsed = [column.first(bad.row) for column in parsed]
+                failed = Failed(bad.row, None, None, None, f"feature {bad.feature!r}: {bad}")
+        good = n if failed is None else int(np.searchsorted(ends, failed.row, "right")) - 1
+        results = self._results(values, ends[: good + 1])
+        if failed is None:
+            return Rows(results)
+        return Rows(results, self._error(failed, good, failed.row - int(ends[good]), names))
+
+    def _native(self) -> Parts:
+        return tuple(
+            (field, tuple(wanted for column in columns for wanted in column.wanted))
+            for field, columns in self.parts
+        )
+
+    def _values(self, parsed: Sequence[Parsed]) -> list[Any]:
+        rest = iter(parsed)
+        return [c.records([next(rest) for _ in c.wanted]) for c in self._columns]
+
+    def _results(self, values: Sequence[Any], ends: np.ndarray) -> list[Column]:
+        count = int(ends[-1])
+        values = [value[:count] for value in values]
+        pairs = list(zip(self._columns, values, strict=True))
+        if not self.batches:
+            return [of_records(column, value) for column, value in pairs]
+        results = [of_batches(column, value, ends) for column, value in pairs]
+        counted = [value for column, value in pairs if column in self._counted]
+        return results + [_counts(value, ends) for value in counted]
+
+    def _error(self, failed: Failed, row: int, record: int, names: Sequence[Column]) -> Exception:
+        where = [f"{self.called}:"]
+        if self.batches:
+            where.append(f"record {record}:")
+        if names:
+            name = names[0][row][record] if self.batches else names[0][row]
+            where.append(f"{name!r:.200}:")
+        if failed.column is not None:
+            wanted = [w for _, every in self._native() for w in every][failed.column]
+            end = ":" if failed.offset is None else ","
+            where.append(_feature(wanted, failed.frame) + end)
+        if failed.offset is not None:
+            where.append(f"at byte {failed.offset}:")
+        return ValueError(" ".join([*where, failed.message]))
+
+
+def _feature(wanted: Wanted, frame: int | None) -> str:
+    if "frames" not in wanted.form:
+        return f"feature {wanted.key!r}"
+    return f"feature list {wanted.key!r}" + ("" if frame is None else f", frame {frame}")
+
+
+def _dict(columns: Sequence[FeatureColumn]) -> Structure:
+    names = tuple(column.name for column in columns)
+    return Structure("dict", dict, names, (LEAF_STRUCTURE,) * len(names))
+
+
+def _flat(batches: Column) -> tuple[np.ndarray, np.ndarray]:
+    if isinstance(batches, RaggedArray):
+        return np.asarray(batches.values), batches.row_splits
+    if isinstance(batches, list):
+        return np.concatenate(batches), splits_of(np.array([len(batch) for batch in batches]))
+    n, size = batches.shape
+    return batches.reshape(-1), np.arange(n + 1, dtype=np.int64) * size
+
+
+def _counts(records: Any, ends: np.ndarray) -> Column:
+    lengths = records.row_lengths()
+    sizes = np.unique(np.diff(ends))
+    if len(sizes) == 1:
+        return np.asarray(lengths.reshape(len(ends) - 1, sizes[0]))
+    return RaggedArray(lengths, ends)

@@ -1,0 +1,118 @@
+"""What the Rust core is asked for, and what it gives."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+
+from drumline._core import ExampleParser
+from drumline.data.spec import STRING
+
+FLOAT, INT, BYTES = "float32", "int64", "string"
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """A column.
+
+    Attributes:
+        key: of the feature.
+        kind: ``"float32"``, ``"int64"`` or ``"string"``.
+        form: ``"fixed"``: `count` values. ``"varying"``: any multiple of it. ``"frames"``: a list
+            of frames with `count` values each, ``"optional frames"``: which may be missing,
+            ``"varying frames"``: with any number of values.
+        count: as said.
+        default: the values of a missing feature of fixed form.
+    """
+
+    key: str
+    kind: str
+    form: str
+    count: int = 1
+    default: tuple[float | int | bytes, ...] | None = None
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the values."""
+        return STRING if self.kind == BYTES else np.dtype(self.kind)
+
+
+@dataclasses.dataclass(frozen=True)
+class Parsed:
+    """A column of `count` records.
+
+    Attributes:
+        values: one-dimensional.
+        rows: int64 (count + 1,), where the items or frames of each record end; unless fixed.
+        frames: int64, where the values of each frame end; if they may differ.
+        count: how many records.
+    """
+
+    values: np.ndarray
+    rows: np.ndarray | None
+    frames: np.ndarray | None
+    count: int
+
+    def first(self, count: int) -> Parsed:
+        """The first `count` records."""
+        if count == self.count:
+            return self
+        if self.rows is None:
+            width = len(self.values) // self.count
+            return Parsed(self.values[: count * width], None, None, count)
+        rows = self.rows[: count + 1]
+        items = int(rows[-1])
+        if self.frames is not None:
+            frames = self.frames[: items + 1]
+            return Parsed(self.values[: int(frames[-1])], rows, frames, count)
+        total = int(self.rows[-1])
+        of = len(self.values) // total if total else 0
+        return Parsed(self.values[: items * of], rows, None, count)
+
+
+@dataclasses.dataclass(frozen=True)
+class Failed:
+    """Why record `row` could not be parsed: in which column, frame, byte, as far as known."""
+
+    row: int
+    column: int | None
+    frame: int | None
+    offset: int | None
+    message: str
+
+
+Parts = tuple[tuple[int, tuple[Wanted, ...]], ...]
+"""The number of a message's field that is a map of features, and what is wanted of it; of one or
+more such fields."""
+
+
+@functools.lru_cache(64)
+def parser(parts: Parts) -> ExampleParser:
+    """The parser, made once."""
+    return ExampleParser([(field, [_described(w) for w in wanted]) for field, wanted in parts])
+
+
+def _described(wanted: Wanted) -> tuple[bytes, str, str, int, Sequence[float | bytes] | None]:
+    default = None if wanted.default is None else list(wanted.default)
+    return wanted.key.encode(), wanted.kind, wanted.form, wanted.count, default
+
+
+def parse(parts: Parts, records: np.ndarray) -> tuple[list[Parsed], Failed | None]:
+    """The wanted columns of records ``bytes`` (n,): of all, or those before the first bad one."""
+    columns, failure = parser(parts).parse(np.ascontiguousarray(records))
+    failed = None if failure is None else Failed(*failure)
+    count = len(records) if failed is None else failed.row
+    if columns:
+        return [Parsed(*column, count) for column in columns], failed
+    empty = [_empty(wanted) for _, every in parts for wanted in every]
+    return empty, failed
+
+
+def _empty(wanted: Wanted) -> Parsed:
+    start = np.zeros(1, np.int64)
+    rows = None if wanted.form == "fixed" else start
+    frames = start if wanted.form == "varying frames" else None
+    return Parsed(np.empty(0, wanted.dtype), rows, frames, 0)

@@ -1,0 +1,220 @@
+//! Record after record to columns.
+
+use super::column::Column;
+use super::decode::append;
+use super::defect::{Defect, Failure, Found, Malformed};
+use super::locate::Locator;
+use super::parse::Part;
+use super::schema::{Feature, Form};
+use super::wire::{Content, Cursor};
+
+/// Parses records one after the other.
+pub struct Rows<'a, 's> {
+    parts: Vec<(u64, Locator<'a, 's>)>,
+    columns: Vec<Column<'a>>,
+    count: usize,
+}
+
+/// Which feature was wrong, and which frame of it, once it is known.
+struct Wrong {
+    feature: Option<usize>,
+    frame: Option<usize>,
+    found: Found,
+}
+
+impl From<Malformed> for Wrong {
+    fn from(malformed: Malformed) -> Self {
+        Self {
+            feature: None,
+            frame: None,
+            found: malformed.into(),
+        }
+    }
+}
+
+impl<'a, 's: 'a> Rows<'a, 's> {
+    /// Columns for `records` records; None if they do not fit in memory.
+    pub fn new(parts: &'s [Part], records: usize) -> Option<Self> {
+        let features = parts.iter().flat_map(|part| part.schema.features());
+        let columns = features.map(|feature| Column::new(feature, records));
+        Some(Self {
+            columns: columns.collect::<Option<_>>()?,
+            parts: parts
+                .iter()
+                .map(|part| (part.field, Locator::new(&part.schema)))
+                .collect(),
+            count: 0,
+        })
+    }
+
+    /// Appends a record to the columns, or leaves them as they are.
+    pub fn add(&mut self, record: &'a [u8]) -> Result<(), Failure> {
+        let result = self.fields(record).and_then(|()| self.values());
+        if let Err(wrong) = result {
+            self.take_back();
+            return Err(Failure {
+                row: self.count,
+                feature: wrong.feature,
+                frame: wrong.frame,
+                offset: wrong.found.offset,
+                defect: wrong.found.defect,
+            });
+        }
+        self.count += 1;
+        Ok(())
+    }
+
+    pub fn columns(self) -> Vec<Column<'a>> {
+        self.columns
+    }
+
+    fn fields(&mut self, record: &'a [u8]) -> Result<(), Wrong> {
+        for (_, locator) in &mut self.parts {
+            locator.start();
+        }
+        let mut message = Cursor::new(record);
+        while let Some((number, content)) = message.field()? {
+            let Content::Delimited(map) = content else {
+                continue;
+            };
+            for (field, locator) in &mut self.parts {
+                if *field == number {
+                    locator.note(map)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn values(&mut self) -> Result<(), Wrong> {
+        let mut first = 0;
+        for (_, locator) in &self.parts {
+            let features = locator.schema().features();
+            let columns = &mut self.columns[first..first + features.len()];
+            for (position, (feature, column)) in features.iter().zip(columns).enumerate() {
+                let mut frame = None;
+                let message = locator.of(position);
+                value(feature, message, column, &mut frame).map_err(|found| Wrong {
+                    feature: Some(first + position),
+                    frame,
+                    found,
+                })?;
+            }
+            first += features.len();
+        }
+        Ok(())
+    }
+
+    fn take_back(&mut self) {
+        let features = self.parts.iter().flat_map(|(_, l)| l.schema().features());
+        for (feature, column) in features.zip(&mut self.columns) {
+            column.truncate(self.count, &feature.form);
+        }
+    }
+}
+
+#[inline(always)]
+fn value<'a>(
+    feature: &'a Feature,
+    message: Option<Cursor<'a>>,
+    column: &mut Column<'a>,
+    frame: &mut Option<usize>,
+) -> Result<(), Found> {
+    let Form::Frames { count, required } = feature.form else {
+        return single(feature, message, column);
+    };
+    match message {
+        Some(list) => frames(list, count, column, frame)?,
+        None if required => return Err(missing(Defect::MissingList)),
+        None => {}
+    }
+    let end = match count {
+        Some(_) => column.rows.last().unwrap_or(&0) + frame.map_or(0, |last| last as i64 + 1),
+        None => column.frames.len() as i64 - 1,
+    };
+    column.rows.push(end);
+    Ok(())
+}
+
+#[inline(always)]
+fn single<'a>(
+    feature: &'a Feature,
+    message: Option<Cursor<'a>>,
+    column: &mut Column<'a>,
+) -> Result<(), Found> {
+    let count = match message {
+        Some(message) => append(message, &mut column.values)?,
+        None => None,
+    };
+    let wrong = |defect| Found {
+        offset: message.map(|message| message.at()),
+        defect,
+    };
+    match &feature.form {
+        Form::Fixed { count: wanted, .. } if count == Some(*wanted) => Ok(()),
+        Form::Fixed {
+            count: wanted,
+            default,
+        } => match (count, default) {
+            (Some(found), _) => Err(wrong(Defect::Count {
+                found,
+                wanted: *wanted,
+            })),
+            (None, Some(default)) if column.values.append_default(default) => Ok(()),
+            (None, _) => Err(missing(Defect::Missing)),
+        },
+        Form::Varying { of } => {
+            let found = count.unwrap_or(0);
+            let items = found.checked_div(*of).unwrap_or(0);
+            if items * of != found {
+                return Err(wrong(Defect::Multiple { found, of: *of }));
+            }
+            let end = column.rows.last().unwrap_or(&0) + items as i64;
+            column.rows.push(end);
+            Ok(())
+        }
+        Form::Frames { .. } => unreachable!("frames are lists of features"),
+    }
+}
+
+/// Appends the features of a list; `frame` is the one in hand, in the end the last.
+fn frames<'a>(
+    mut list: Cursor<'a>,
+    wanted: Option<usize>,
+    column: &mut Column<'a>,
+    frame: &mut Option<usize>,
+) -> Result<(), Found> {
+    while let Some(field) = list.field()? {
+        let (1, Content::Delimited(feature)) = field else {
+            continue;
+        };
+        *frame = Some(frame.map_or(0, |last| last + 1));
+        let count = append(feature, &mut column.values)?;
+        let wrong = |defect| Found {
+            offset: Some(feature.at()),
+            defect,
+        };
+        match (count, wanted) {
+            (_, None) => column.frames.push(column.values.len() as i64),
+            (None, Some(_)) => {
+                let wanted = column.values.kind();
+                return Err(wrong(Defect::Kind {
+                    found: None,
+                    wanted,
+                }));
+            }
+            (Some(found), Some(wanted)) if found != wanted => {
+                return Err(wrong(Defect::Count { found, wanted }));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn missing(defect: Defect) -> Found {
+    Found {
+        offset: None,
+        defect,
+    }
+}
