@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -172,25 +173,30 @@ def _items(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return values.reshape(len(values) // math.prod(shape), *shape) if shape else values
 
 
-def of_records(column: FeatureColumn, records: Records) -> Any:
+def of_records(records: Records) -> Any:
     """A column with a value for each record."""
     if isinstance(records, RaggedArray) and records.ragged_rank > 1:
         return _objects(records)
     return records
 
 
-def of_batches(column: FeatureColumn, records: Records, ends: np.ndarray) -> Any:
-    """A column with a value for each batch; records end at `ends` (batches + 1,)."""
-    spans = list(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True))
-    if isinstance(records, RaggedArray):
-        if column.padding is None:
-            return _objects([records[a:b] for a, b in spans])
-        filled = [records[a:b].to_tensor(column.padding) for a, b in spans]
-        return filled if len({rows.shape for rows in filled}) != 1 else np.stack(filled)
-    sizes = {b - a for a, b in spans}
-    if len(sizes) == 1:
-        return records.reshape(len(spans), sizes.pop(), *records.shape[1:])
-    return RaggedArray(records, ends)
+def of_batches(records: Records, ends: np.ndarray, size: int | None, padding: Any = None) -> Any:
+    """A column with a value for each batch.
+
+    Args:
+        records: the values of all records.
+        ends: where batches end, int64 (batches + 1,).
+        size: of every batch, if it is the same.
+        padding: what ragged records are filled up with, if they are.
+    """
+    if not isinstance(records, RaggedArray):
+        if size is None:
+            return RaggedArray(records, ends)
+        return records.reshape(len(ends) - 1, size, *records.shape[1:])
+    batches = [records[a:b] for a, b in itertools.pairwise(ends.tolist())]
+    if padding is None:
+        return _objects(batches)
+    return [batch.to_tensor(padding) for batch in batches]
 
 
 def _objects(rows: Any) -> np.ndarray:

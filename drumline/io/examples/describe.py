@@ -91,9 +91,7 @@ def _list(name: str, feature: Feature, where: str) -> FeatureColumn:
         return RaggedFramesColumn(name, Wanted(name, _kind(feature.dtype, at), "varying frames"))
     if isinstance(feature, RaggedFeature):
         if feature.partitions:
-            raise TypeError(
-                f"{at}: lists have no partitions; their frames are the rows"
-            )
+            raise TypeError(f"{at}: lists have no partitions; their frames are the rows")
         key = name if feature.value_key is None else feature.value_key
         return RaggedFramesColumn(name, Wanted(key, _kind(feature.dtype, at), "varying frames"))
     raise TypeError(

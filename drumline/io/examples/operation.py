@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from drumline._core import ExampleParser
 from drumline.data.native.operation import Column, NativeOperation, Rows
-from drumline.data.ragged import RaggedArray, splits_of
+from drumline.data.ragged import RaggedArray
 from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.data.structure import LEAF_STRUCTURE, Structure
 from drumline.io.examples.columns import FeatureColumn, of_batches, of_records
 from drumline.io.examples.partitions import BadRecord
-from drumline.io.examples.wanted import Failed, Parsed, Parts, Wanted, parse
+from drumline.io.examples.wanted import Failed, Parsed, Parts, Wanted, parse, parser
 
 Part = tuple[int, tuple[FeatureColumn, ...]]
 """The number of a message's field, and the features of it that are wanted."""
@@ -40,11 +42,14 @@ class ParseExample(NativeOperation):
     def name(self) -> str:
         return f"io.{self.called}"
 
-    @property
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    @functools.cached_property
     def _columns(self) -> list[FeatureColumn]:
         return [column for _, columns in self.parts for column in columns]
 
-    @property
+    @functools.cached_property
     def _counted(self) -> list[FeatureColumn]:
         lists = self.parts[-1][1] if self.lengths else ()
         return [column for column in lists if column.padding is not None]
@@ -75,8 +80,10 @@ class ParseExample(NativeOperation):
 
     def run(self, columns: Sequence[Column], n: int) -> Rows:
         serialized, *names = columns
-        records, ends = _flat(serialized) if self.batches else (serialized, np.arange(n + 1))
-        parsed, failed = parse(self._native(), np.asarray(records))
+        records, ends, size = (
+            _flat(serialized) if self.batches else (serialized, np.arange(n + 1), 1)
+        )
+        parsed, failed = parse(self._parser, self._wanted, np.asarray(records))
         values: list[Any] = []
         while len(values) < len(self._columns):
             try:
@@ -85,30 +92,36 @@ class ParseExample(NativeOperation):
                 parsed = [column.first(bad.row) for column in parsed]
                 failed = Failed(bad.row, None, None, None, f"feature {bad.feature!r}: {bad}")
         good = n if failed is None else int(np.searchsorted(ends, failed.row, "right")) - 1
-        results = self._results(values, ends[: good + 1])
+        results = self._results(values, ends[: good + 1], size)
         if failed is None:
             return Rows(results)
         return Rows(results, self._error(failed, good, failed.row - int(ends[good]), names))
 
-    def _native(self) -> Parts:
+    @functools.cached_property
+    def _wanted(self) -> Parts:
         return tuple(
             (field, tuple(wanted for column in columns for wanted in column.wanted))
             for field, columns in self.parts
         )
 
+    @functools.cached_property
+    def _parser(self) -> ExampleParser:
+        return parser(self._wanted)
+
     def _values(self, parsed: Sequence[Parsed]) -> list[Any]:
         rest = iter(parsed)
         return [c.records([next(rest) for _ in c.wanted]) for c in self._columns]
 
-    def _results(self, values: Sequence[Any], ends: np.ndarray) -> list[Column]:
+    def _results(self, values: Sequence[Any], ends: np.ndarray, size: int | None) -> list[Column]:
         count = int(ends[-1])
         values = [value[:count] for value in values]
         pairs = list(zip(self._columns, values, strict=True))
         if not self.batches:
-            return [of_records(column, value) for column, value in pairs]
-        results = [of_batches(column, value, ends) for column, value in pairs]
+            return [of_records(value) for value in values]
+        results = [of_batches(value, ends, size, column.padding) for column, value in pairs]
         counted = [value for column, value in pairs if column in self._counted]
-        return results + [_counts(value, ends) for value in counted]
+        lengths = [of_batches(v.row_lengths(), ends, size) for v in counted]
+        return results + lengths
 
     def _error(self, failed: Failed, row: int, record: int, names: Sequence[Column]) -> Exception:
         where = [f"{self.called}:"]
@@ -118,7 +131,7 @@ class ParseExample(NativeOperation):
             name = names[0][row][record] if self.batches else names[0][row]
             where.append(f"{name!r:.200}:")
         if failed.column is not None:
-            wanted = [w for _, every in self._native() for w in every][failed.column]
+            wanted = [w for _, every in self._wanted for w in every][failed.column]
             end = ":" if failed.offset is None else ","
             where.append(_feature(wanted, failed.frame) + end)
         if failed.offset is not None:
@@ -137,18 +150,10 @@ def _dict(columns: Sequence[FeatureColumn]) -> Structure:
     return Structure("dict", dict, names, (LEAF_STRUCTURE,) * len(names))
 
 
-def _flat(batches: Column) -> tuple[np.ndarray, np.ndarray]:
+def _flat(batches: Column) -> tuple[np.ndarray, np.ndarray, int | None]:
+    """All records, where batches end, and the size of all batches if it is the same."""
     if isinstance(batches, RaggedArray):
-        return np.asarray(batches.values), batches.row_splits
-    if isinstance(batches, list):
-        return np.concatenate(batches), splits_of(np.array([len(batch) for batch in batches]))
+        return np.asarray(batches.values), batches.row_splits, None
+    assert isinstance(batches, np.ndarray)
     n, size = batches.shape
-    return batches.reshape(-1), np.arange(n + 1, dtype=np.int64) * size
-
-
-def _counts(records: Any, ends: np.ndarray) -> Column:
-    lengths = records.row_lengths()
-    sizes = np.unique(np.diff(ends))
-    if len(sizes) == 1:
-        return np.asarray(lengths.reshape(len(ends) - 1, sizes[0]))
-    return RaggedArray(lengths, ends)
+    return batches.reshape(-1), np.arange(n + 1, dtype=np.int64) * size, size

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -89,9 +88,8 @@ Parts = tuple[tuple[int, tuple[Wanted, ...]], ...]
 more such fields."""
 
 
-@functools.lru_cache(64)
 def parser(parts: Parts) -> ExampleParser:
-    """The parser, made once."""
+    """What parses records for these."""
     return ExampleParser([(field, [_described(w) for w in wanted]) for field, wanted in parts])
 
 
@@ -100,9 +98,11 @@ def _described(wanted: Wanted) -> tuple[bytes, str, str, int, Sequence[float | b
     return wanted.key.encode(), wanted.kind, wanted.form, wanted.count, default
 
 
-def parse(parts: Parts, records: np.ndarray) -> tuple[list[Parsed], Failed | None]:
+def parse(
+    parser: ExampleParser, parts: Parts, records: np.ndarray
+) -> tuple[list[Parsed], Failed | None]:
     """The wanted columns of records ``bytes`` (n,): of all, or those before the first bad one."""
-    columns, failure = parser(parts).parse(np.ascontiguousarray(records))
+    columns, failure = parser.parse(np.ascontiguousarray(records))
     failed = None if failure is None else Failed(*failure)
     count = len(records) if failed is None else failed.row
     if columns:
