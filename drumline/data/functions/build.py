@@ -106,7 +106,7 @@ def _built(
     except NotTraceable as reason:
         spec = reason.spec
         if spec is None:
-            static = all(leaf.is_static for leaf in source.leaves)
+            static = all(leaf.is_static for leaf in source.leaves) and not reason.varying
             spec = _spec_from_example(user, first_element(), static)
         run = PythonFunction(user, source, spec, str(reason))
         return BuiltFunction(spec, run, reorderable=False, is_python=True)

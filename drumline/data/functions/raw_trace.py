@@ -17,6 +17,7 @@ from drumline.data.functions.keras_state import keras_writes_held
 from drumline.data.functions.routes import Constant
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.leaves import as_array, is_array_literal
+from drumline.data.native.call import recorded_results
 from drumline.data.native.symbol import Symbol, is_symbolic
 from drumline.data.spec import ElementSpec
 from drumline.data.structure import Structure, flatten
@@ -28,12 +29,20 @@ class NotTraceable(Exception):
     Attributes:
         spec: what the function returns, where a trace could still tell.
         native: whether it calls native operations, as far as known.
+        varying: whether results of these vary in shape.
     """
 
-    def __init__(self, reason: str, spec: ElementSpec | None = None, native: bool = False):
+    def __init__(
+        self,
+        reason: str,
+        spec: ElementSpec | None = None,
+        native: bool = False,
+        varying: bool = False,
+    ):
         super().__init__(reason)
         self.spec = spec
         self.native = native
+        self.varying = varying
 
 
 @dataclasses.dataclass
@@ -123,11 +132,12 @@ def _traced(function: UserFunction, spec: ElementSpec) -> RawTrace:
         else jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
         for leaf in spec.leaves
     ]
-    try:
-        with keras_writes_held() as written:
+    with keras_writes_held() as written, recorded_results() as recorded:
+        try:
             jaxpr = jax.make_jaxpr(program)(*types)
-    except Exception as error:
-        raise NotTraceable(_reason(error)) from error
+        except Exception as error:
+            varying = not all(leaf.is_static for leaf in recorded)
+            raise NotTraceable(_reason(error), varying=varying) from error
     if structures[0].num_leaves == 0:
         raise ValueError(f"{function.where} returned nothing; it must return the new element")
     return RawTrace(jaxpr, found, structures[0], written[0] if written else None)

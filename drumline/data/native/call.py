@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any, NoReturn
 
 import jax
@@ -18,6 +20,8 @@ from drumline.data.native.symbol import Symbol, is_symbolic
 from drumline.data.ragged import RaggedArray
 from drumline.data.rows import single, spec_of_leaf
 from drumline.data.spec import STRING, ElementSpec, TensorSpec
+
+_recorded: ContextVar[list[TensorSpec] | None] = ContextVar("drumline_recorded", default=None)
 
 native = jex.Primitive("native")
 native.multiple_results = True
@@ -59,6 +63,17 @@ class Call:
         return self.operation.name
 
 
+@contextlib.contextmanager
+def recorded_results() -> Iterator[list[TensorSpec]]:
+    """The specs of what operations are said to make meanwhile, also if the trace then fails."""
+    recorded: list[TensorSpec] = []
+    token = _recorded.set(recorded)
+    try:
+        yield recorded
+    finally:
+        _recorded.reset(token)
+
+
 def record(operation: NativeOperation, arguments: Sequence[Any]) -> Any:
     """Puts a call into the program that is being traced.
 
@@ -67,6 +82,8 @@ def record(operation: NativeOperation, arguments: Sequence[Any]) -> Any:
     """
     given = [_argument(value) for value in arguments]
     results = operation.results(*(a.spec if isinstance(a, Fixed) else a for a in given))
+    if (recorded := _recorded.get()) is not None:
+        recorded.extend(results.leaves)
     operands = [
         value.handle if isinstance(value, Symbol) else value
         for value, argument in zip(arguments, given, strict=True)
