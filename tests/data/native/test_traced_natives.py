@@ -48,16 +48,20 @@ def test_eager_and_traced_agree():
             np.testing.assert_array_equal(traced, eager)
 
 
-@pytest.mark.parametrize("dtype", ["int32", "int64", "uint64", "float32", "float64", "uint8"])
-def test_types_are_those_of_columns_with_such_numbers(dtype):
+def test_types_are_those_of_columns_with_such_numbers():
     """A native result counts as an element's leaf of its type does."""
-    numbers = np.arange(1, 9).astype(dtype)
+    dtypes = ["int32", "int64", "uint64", "float32", "float64", "uint8"]
+    columns = tuple(np.arange(1, 9).astype(dtype) for dtype in dtypes)
 
-    def computed(v):
-        return v + 1, v / 255.0, v.astype("int64") * 3, jnp.float32(1.5) * jnp.ones(2), v * v
+    def computed(*values):
+        return [
+            x
+            for v in values
+            for x in (v + 1, v / 255.0, v.astype("int64") * 3, jnp.float32(1.5) * jnp.ones(2))
+        ]
 
-    native = texts(range(1, 9)).map(lambda s: computed(to_number(s, dtype)))
-    column = Dataset.from_tensor_slices(numbers).map(computed)
+    native = texts(range(1, 9)).map(lambda s: computed(*(to_number(s, d) for d in dtypes)))
+    column = Dataset.from_tensor_slices(columns).map(computed)
     assert native.element_spec == column.element_spec
     assert [[x.tobytes() for x in e] for e in native] == [[x.tobytes() for x in e] for e in column]
 
@@ -67,7 +71,9 @@ def test_64_bits_survive_beside_narrow_computation():
         big = to_number(s)
         return big, big + n, (n / 255.0, to_text(n / 2.0), to_text(big // 2))
 
-    ds = Dataset.from_tensor_slices(([str(BIG + i) for i in range(5)], np.arange(5, dtype=np.uint8)))
+    ds = Dataset.from_tensor_slices(
+        ([str(BIG + i) for i in range(5)], np.arange(5, dtype=np.uint8))
+    )
     for i, (big, more, (small, half, other)) in enumerate(ds.map(f)):
         assert (big, more) == (BIG + i, BIG + 2 * i)
         assert (small.dtype, half) == (np.float32, str(np.float32(i / 2)).encode())
@@ -98,7 +104,7 @@ def test_draws_are_given_to_native_operations():
         return thumbnail(to_picture(to_number(s)), shift), shift, noise
 
     ds = texts(range(30)).map(f)
-    assert how(ds)[0].split(": ", 1)[1].startswith("native test.to_number, test.picture | compiled")
+    assert "| native test.to_number, test.picture, test.thumbnail |" in how(ds)[0]
     elements = list(ds)
     for n, (small, shift, _) in enumerate(elements):
         assert (small == n % 256 + shift).all()
@@ -160,7 +166,7 @@ def test_pictures_of_varying_shape_are_made_once_each():
         lambda ds: ds.concatenate(ds).skip(3),
         lambda ds: Dataset.zip((ds, ds)).map(lambda a, b: b),
         lambda ds: ds.filter(lambda p: thumbnail(p, 0)[0, 0, 0] != 5),
-        lambda ds: ds.shuffle(dl.data.GLOBAL, seed=3) if hasattr(dl.data, "GLOBAL") else ds,
+        lambda ds: ds.shuffle(dl.data.GLOBAL, seed=3),
     ],
 )
 def test_pictures_go_through_other_operations(between):
@@ -228,13 +234,14 @@ def test_operations_inside_of_loops_and_branches_are_refused_by_name():
         Dataset.range(3).map(
             lambda n: jax.lax.cond(n > 1, lambda n: to_number(to_text(n)), lambda n: n, n)
         )
-    with pytest.raises(NotImplementedError, match=r"dl\.test\.to_text cannot run inside of jax\.vm"):
+    with pytest.raises(
+        NotImplementedError, match=r"dl\.test\.to_text cannot run inside of jax\.vm"
+    ):
         Dataset.range(3).map(lambda n: jax.vmap(lambda k: to_number(to_text(k)))(jnp.arange(3) + n))
 
 
 def test_operations_that_change_between_traces_make_a_function_impure():
     kinds = iter(["int32", "int64"] * 20)
-    ds = texts(range(3)).map(lambda s: to_number(s, "int32") + len(next(kinds)))
     ds = texts(range(3)).map(lambda s: to_number(s, next(kinds)))
     assert "runs as Python" in how(ds)[0]
 
