@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ["KERAS_BACKEND"] = "jax"
@@ -26,6 +28,15 @@ settings.register_profile(
 settings.register_profile("brief", settings.get_profile("drumline"), max_examples=10)
 settings.register_profile("thorough", settings.get_profile("drumline"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "drumline"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def real_freeze() -> Iterator[Callable[[], None]]:
+    """``gc.freeze``, which does nothing meanwhile: what one test leaves, the next ones collect."""
+    freeze = gc.freeze
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gc, "freeze", lambda: None)
+        yield freeze
 
 
 @pytest.fixture(scope="session")

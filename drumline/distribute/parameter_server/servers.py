@@ -14,6 +14,7 @@ from drumline.distribute.parameter_server.layout import Layout, Part
 from drumline.distribute.parameter_server.peers import finish
 from drumline.distribute.parameter_server.transport import (
     Connection,
+    Form,
     Message,
     PeerUnavailableError,
 )
@@ -66,9 +67,9 @@ class Servers:
         with self._named(server):
             return self._connections[server].submit(op, header, arrays)
 
-    def empty(self, server: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        """An uninitialised array that can be sent to one server without a copy."""
-        return self._connections[server].empty(shape, dtype)
+    def empties(self, server: int, forms: Sequence[Form]) -> list[np.ndarray]:
+        """Uninitialised arrays that one message to one server can carry without a copy."""
+        return self._connections[server].empties(forms)
 
     def result(self, server: int, future: Future[Message]) -> Message:
         """The server's answer."""

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -82,20 +82,17 @@ def test_a_worker_beside_others_changes_nothing_of_its_process(
     assert "NPROC" not in os.environ
 
 
-@pytest.fixture
-def _collected_again() -> Iterator[None]:
-    yield
-    gc.unfreeze()
+def test_the_collector_passes_over_what_was_there_before(
+    monkeypatch: pytest.MonkeyPatch, real_freeze: Callable[[], None]
+) -> None:
+    monkeypatch.setattr(gc, "freeze", real_freeze)
     whole_process.collect_only_what_is_new.cache_clear()
-
-
-@pytest.mark.usefixtures("_collected_again")
-def test_the_collector_passes_over_what_was_there_before() -> None:
-    gc.unfreeze()
-    whole_process.collect_only_what_is_new.cache_clear()
-    whole_process.collect_only_what_is_new()
-    frozen = gc.get_freeze_count()
-    assert frozen > 10_000
-    new = [[] for _ in range(20_000)]
-    whole_process.collect_only_what_is_new()
-    assert gc.get_freeze_count() < frozen + len(new) // 2, "what came later is passed over too"
+    try:
+        whole_process.collect_only_what_is_new()
+        frozen = gc.get_freeze_count()
+        assert frozen > 10_000
+        new = [[] for _ in range(20_000)]
+        whole_process.collect_only_what_is_new()
+        assert gc.get_freeze_count() < frozen + len(new) // 2, "what came later is passed over too"
+    finally:
+        gc.unfreeze()

@@ -118,11 +118,8 @@ class Exchange:
 
     def _gathered(self) -> list[np.ndarray]:
         lane = self._request.lane
-        empty = np.empty if lane is None else lane.empty
-        outs = [
-            empty((len(rows), *part.shape[1:]), part.dtype)
-            for part, rows in ((gather.part, gather.rows) for gather in self._gathers)
-        ]
+        forms = [((len(g.rows), *g.part.shape[1:]), g.part.dtype) for g in self._gathers]
+        outs = [np.empty(*form) for form in forms] if lane is None else lane.empties(forms)
         with locked(gather.part for gather in self._gathers):
             gather_tables(
                 [(g.part, g.rows, out) for g, out in zip(self._gathers, outs, strict=True)]

@@ -10,6 +10,7 @@ from drumline.distribute.parameter_server.transport.errors import (
     TransportError,
 )
 from drumline.distribute.parameter_server.transport.message import (
+    Form,
     Handler,
     Handlers,
     Lane,
@@ -24,6 +25,7 @@ __all__ = [
     "CallTimeoutError",
     "ClientTls",
     "Connection",
+    "Form",
     "Handler",
     "Handlers",
     "Lane",

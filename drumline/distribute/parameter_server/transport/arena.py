@@ -4,8 +4,9 @@ The memory is a memfd, which has no name: whatever process is killed, the kernel
 last one that has it open. Its pages are reserved before they are written, and its size is sealed,
 so that neither a full memory nor the other side can make an access fail.
 
-It is divided into slots, an array in each. A byte per slot says whether the other side still holds
-the array: this side sets it when it sends, and the other clears it when the array dies there.
+It is divided into slots, with an array in each, or several of one message. A byte per slot says
+whether the other side still holds one: this side sets it when it sends, and the other clears it
+when the last of a slot's arrays dies there.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import bisect
 import collections
 import dataclasses
 import fcntl
+import itertools
 import math
 import mmap
 import operator
@@ -27,8 +29,9 @@ from typing import Any
 
 import numpy as np
 
-from drumline.distribute.parameter_server.transport.buffers import address_of
+from drumline.distribute.parameter_server.transport.buffers import ALIGNMENT, address_of, padded
 from drumline.distribute.parameter_server.transport.codec import Place
+from drumline.distribute.parameter_server.transport.message import Form
 
 ARENA_BYTES = 1 << 30
 """Of addresses; memory is taken as it is needed."""
@@ -96,33 +99,49 @@ class Arena:
         self._numbers = list(reversed(range(MOST_SLOTS)))
         self._closed = False
 
-    def put(self, array: np.ndarray) -> Place | None:
-        """Send `array`: its place here, or None if there is no room.
+    def put(self, arrays: Sequence[np.ndarray]) -> list[Place | None]:
+        """Send the arrays of one message: the place of each here, or None if there is no room.
 
-        It is copied, unless it is one that `empty` made.
+        They are copied, except for those that `empties` made.
         """
+        places: list[Place | None] = []
+        copies: list[tuple[_Slot, np.ndarray]] = []
         with self._lock:
-            if self._closed:
-                return None
-            if (made_here := self._place_of(array)) is not None:
-                return made_here
-            slot = self._take(array.nbytes)
-            if slot is None:
-                return None
-            self._memory[_flag(slot.number)] = 1
-        np.copyto(self._view(slot, array.shape, array.dtype), array)
-        return slot.number, slot.start
+            sent: _Slot | None = None
+            stop = 0
+            for array in arrays:
+                offset = address_of(array) - self._address
+                if sent is None or offset < stop or not _lies_in(sent, offset, array):
+                    sent = self._sent_as_it_lies(offset, array)
+                if sent is not None:
+                    stop = offset + array.nbytes
+                    places.append((sent.number, offset))
+                elif copy := self._sent_as_copy(array):
+                    places.append((copy.number, copy.start))
+                    copies.append((copy, array))
+                else:
+                    places.append(None)
+        for slot, array in copies:
+            np.copyto(self._view(slot, array.shape, array.dtype), array)
+        return places
 
-    def empty(self, shape: Sequence[int], dtype: np.dtype) -> np.ndarray | None:
-        """An array here to be filled and sent, or None if there is no room."""
+    def empties(self, forms: Sequence[Form]) -> list[np.ndarray] | None:
+        """Arrays here to be filled and sent in one message, or None if there is no room.
+
+        They are one to the memory: what one of them takes is free when all are gone.
+        """
+        sizes = [math.prod(shape) * dtype.itemsize for shape, dtype in forms]
+        stops = list(itertools.accumulate(map(padded, sizes)))
         with self._lock:
-            nbytes = math.prod(shape) * dtype.itemsize
-            slot = None if self._closed else self._take(nbytes)
+            slot = None if self._closed else self._take(stops[-1] if stops else 0)
             if slot is None:
                 return None
-            base = np.frombuffer(self._memory, np.uint8, nbytes, slot.start)
+            base = np.frombuffer(self._memory, np.uint8, stops[-1], slot.start)
             slot.local = weakref.ref(base)
-        return base.view(dtype).reshape(shape)
+        return [
+            base[start : start + size].view(dtype).reshape(shape)
+            for (shape, dtype), start, size in zip(forms, [0, *stops], sizes, strict=False)
+        ]
 
     def trim(self) -> None:
         """Give memory back that was not used for a while."""
@@ -151,17 +170,22 @@ class Arena:
         count = math.prod(shape)
         return np.frombuffer(self._memory, dtype, count, slot.start).reshape(shape)
 
-    def _place_of(self, array: np.ndarray) -> Place | None:
-        """Where `array` lies, if it can be sent as it lies: aligned, and not on its way already."""
-        offset = address_of(array) - self._address
-        if not 0 <= offset < self.nbytes or offset % 64 or not array.flags.c_contiguous:
+    def _sent_as_it_lies(self, offset: int, array: np.ndarray) -> _Slot | None:
+        """The slot in which `array` lies, unless that is on its way already."""
+        if not 0 <= offset < self.nbytes:
             return None
         before = bisect.bisect_right(self._slots, offset, key=_start)
         slot = self._slots[before - 1] if before else None
-        if slot is None or offset >= slot.stop or self._memory[_flag(slot.number)]:
+        if slot is None or not _lies_in(slot, offset, array) or self._memory[_flag(slot.number)]:
             return None
         self._memory[_flag(slot.number)] = 1
-        return slot.number, offset
+        return slot
+
+    def _sent_as_copy(self, array: np.ndarray) -> _Slot | None:
+        slot = None if self._closed else self._take(array.nbytes)
+        if slot is not None:
+            self._memory[_flag(slot.number)] = 1
+        return slot
 
     def _take(self, nbytes: int) -> _Slot | None:
         if not 0 < nbytes <= self.nbytes // _LARGEST_SHARE:
@@ -223,6 +247,12 @@ class Arena:
             self._by_length[slot.length].remove(slot)
             self._numbers.append(slot.number)
             self._memory.madvise(mmap.MADV_REMOVE, slot.start, slot.length)
+
+
+def _lies_in(slot: _Slot, offset: int, array: np.ndarray) -> bool:
+    """Whether an array at that offset is in the slot, and can be sent as it lies."""
+    inside = slot.start <= offset < slot.stop
+    return inside and offset % ALIGNMENT == 0 and array.flags.c_contiguous
 
 
 def _flag(number: int) -> int:

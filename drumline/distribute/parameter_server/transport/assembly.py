@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from drumline.distribute.parameter_server.transport.buffers import ALIGNMENT, Buffers, aligned
+from drumline.distribute.parameter_server.transport.buffers import Buffers, aligned, padded
 from drumline.distribute.parameter_server.transport.codec import Record, Spec, chunk_head, decode
 from drumline.distribute.parameter_server.transport.errors import ProtocolError
 
@@ -15,10 +15,10 @@ class Assembly:
     """Collects chunks until the record that commits them comes.
 
     Args:
-        shared: makes an array of what lies in the peer's shared memory.
+        shared: makes arrays of what lies in the peer's shared memory, all of one message's.
     """
 
-    def __init__(self, shared: Callable[[Spec], np.ndarray]) -> None:
+    def __init__(self, shared: Callable[[Sequence[Spec]], list[np.ndarray]]) -> None:
         self._shared = shared
         self._buffers = Buffers()
         self._seq = -1
@@ -66,10 +66,12 @@ class Assembly:
             return []
         partial, self._partial = self._partial, {}
         inline = _Inline(record)
+        placed = [spec for spec in record.specs if spec.where is not None]
+        shared = iter(self._shared(placed) if placed else ())
         arrays = []
         for index, spec in enumerate(record.specs):
             if spec.where is not None:
-                arrays.append(self._shared(spec))
+                arrays.append(next(shared))
             elif spec.chunked:
                 arrays.append(_whole(partial.pop(index, None), spec))
             else:
@@ -99,7 +101,7 @@ class _Inline:
         if sum(sizes) != len(record.inline):
             raise ProtocolError("a record's arrays have not the length that it states")
         self._source = record.inline
-        self._block = aligned(sum(map(_padded, sizes)))
+        self._block = aligned(sum(map(padded, sizes)))
         self._read = 0
         self._written = 0
 
@@ -112,9 +114,5 @@ class _Inline:
         target = self._block[self._written : self._written + size]
         target[:] = np.frombuffer(self._source[self._read : self._read + size], np.uint8)
         self._read += size
-        self._written += _padded(size)
+        self._written += padded(size)
         return target.view(spec.dtype).reshape(spec.shape)
-
-
-def _padded(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT

@@ -45,6 +45,11 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     return aligned(math.prod(shape) * dtype.itemsize).view(dtype).reshape(shape)
 
 
+def padded(nbytes: int) -> int:
+    """What lies behind so many bytes, and is aligned."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
 def address_of(array: np.ndarray) -> int:
     """Where its data begins. Quicker than ``array.ctypes``."""
     return int(array.__array_interface__["data"][0])

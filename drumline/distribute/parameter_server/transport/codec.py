@@ -119,7 +119,7 @@ def encode(
     op: str,
     header: dict[str, Any],
     arrays: Sequence[np.ndarray],
-    share: Callable[[np.ndarray], Place | None],
+    share: Callable[[Sequence[np.ndarray]], list[Place | None]],
 ) -> Encoded:
     """A message made ready.
 
@@ -127,7 +127,7 @@ def encode(
         op: the operation; empty in replies.
         header: what JSON can hold.
         arrays: of any layout.
-        share: puts an array into shared memory, or returns None if it must travel.
+        share: puts arrays into shared memory; None for those that must travel.
 
     Raises:
         TypeError: if JSON cannot hold the header, or an array is none or of no sendable dtype.
@@ -137,22 +137,21 @@ def encode(
         start = _to_json([op, header])
     except (TypeError, ValueError) as error:
         raise TypeError(f"The header of the message {op!r} is not for JSON: {error}") from None
-    specs: list[list[Any]] = []
+    specs: list[list[Any]] = [[dtype_name(array.dtype), array.shape] for array in checked]
     encoded = Encoded(b"", [], [], 0)
-    inline_bytes = 0
+    large: list[int] = []
     for index, array in enumerate(checked):
-        spec: list[Any] = [dtype_name(array.dtype), array.shape]
-        specs.append(spec)
-        if array.nbytes < INLINE_ARRAY and inline_bytes < _INLINE_MESSAGE:
+        if array.nbytes < INLINE_ARRAY and encoded.nbytes < _INLINE_MESSAGE:
             encoded.inline.append(array.tobytes())
-            inline_bytes += array.nbytes
-        elif (place := share(array)) is not None:
-            spec.extend(place)
-            continue
+            encoded.nbytes += array.nbytes
         else:
-            spec.append(1)
-            encoded.chunked.append((index, _flat_bytes(array)))
-        encoded.nbytes += array.nbytes
+            large.append(index)
+    places = share([checked[index] for index in large]) if large else ()
+    for index, place in zip(large, places, strict=True):
+        specs[index].extend((1,) if place is None else place)
+        if place is None:
+            encoded.chunked.append((index, _flat_bytes(checked[index])))
+            encoded.nbytes += checked[index].nbytes
     encoded.text = f"{start[:-1]},{_to_json(specs)}]".encode()
     return encoded
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from drumline.distribute.parameter_server.transport import registry
 from drumline.distribute.parameter_server.transport.errors import CallTimeoutError
-from drumline.distribute.parameter_server.transport.message import Message, Request
+from drumline.distribute.parameter_server.transport.message import Form, Message, Request
 from drumline.distribute.parameter_server.transport.server import HEARTBEAT_SECONDS
 from drumline.distribute.parameter_server.transport.tls import ClientTls, client_tls
 
@@ -131,9 +131,12 @@ class Connection:
         """Whether it has ended, by whatever cause."""
         return self._link.is_lost
 
-    def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
-        """An uninitialised, 64-byte aligned array that can be sent without a copy."""
-        return self._link.empty(shape, dtype)
+    def empties(self, forms: Sequence[Form]) -> list[np.ndarray]:
+        """Uninitialised, 64-byte aligned arrays of these shapes and dtypes for one request.
+
+        It need not copy them.
+        """
+        return self._link.empties(forms)
 
     def close(self) -> None:
         """End the connection. Requests without a reply fail with a `PeerUnavailableError`."""

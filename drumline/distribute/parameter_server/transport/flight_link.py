@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Any
 
 import numpy as np
 
@@ -33,7 +32,7 @@ from drumline.distribute.parameter_server.transport.flight import (
     as_transport_error,
 )
 from drumline.distribute.parameter_server.transport.heartbeat import Heartbeat
-from drumline.distribute.parameter_server.transport.message import Message, Request
+from drumline.distribute.parameter_server.transport.message import Form, Message, Request
 from drumline.distribute.parameter_server.transport.opening import Opened
 from drumline.distribute.parameter_server.transport.pending import Pending
 from drumline.distribute.parameter_server.transport.sending import Sender
@@ -68,7 +67,7 @@ class FlightLink:
         self._next_seq = 0
         self._process = os.getpid()
         self._memory = opened.memory
-        self._assembly = Assembly(opened.memory.array)
+        self._assembly = Assembly(opened.memory.arrays)
         self.last_heard = watch.now()
         self._heartbeat = Heartbeat(opened.heartbeats, silence_seconds, self._hear, self._lose)
         self._reader = threading.Thread(target=self._read, name="drumline-reader", daemon=True)
@@ -95,9 +94,9 @@ class FlightLink:
         """See `Connection.is_lost`."""
         return self._pending.has_failed
 
-    def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
-        """See `Connection.empty`."""
-        return self._memory.empty(shape, dtype)
+    def empties(self, forms: Sequence[Form]) -> list[np.ndarray]:
+        """See `Connection.empties`."""
+        return self._memory.empties(forms)
 
     def close(self) -> None:
         """See `Connection.close`."""

@@ -18,7 +18,7 @@ from drumline.distribute.parameter_server.transport.errors import (
     PeerUnavailableError,
     RemoteError,
 )
-from drumline.distribute.parameter_server.transport.message import Message, Request
+from drumline.distribute.parameter_server.transport.message import Form, Message, Request
 from drumline.distribute.parameter_server.transport.pending import Pending
 from drumline.distribute.parameter_server.transport.replies import Outcome, Replies
 from drumline.distribute.parameter_server.transport.requests import answer, error_header
@@ -90,9 +90,9 @@ class LocalLink:
         """See `Connection.is_lost`."""
         return self._pending.has_failed
 
-    def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
-        """See `Connection.empty`."""
-        return aligned_empty(tuple(shape), np.dtype(dtype))
+    def empties(self, forms: Sequence[Form]) -> list[np.ndarray]:
+        """See `Connection.empties`."""
+        return [aligned_empty(*form) for form in forms]
 
     def shared(self, shape: Sequence[int], dtype: Any) -> np.ndarray | None:
         """See `Lane.shared`: arrays are handed over as they are."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import mmap
 import os
 import stat
 import weakref
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,8 +19,11 @@ from drumline.distribute.parameter_server.transport.arena import (
     NONCE_BYTES,
     SEALS,
 )
+from drumline.distribute.parameter_server.transport.buffers import ALIGNMENT
 from drumline.distribute.parameter_server.transport.codec import Spec
 from drumline.distribute.parameter_server.transport.errors import ProtocolError
+
+_NOT_THERE = "an array lies outside of the shared memory, or upon another one"
 
 
 class MappedArena:
@@ -51,26 +56,49 @@ class MappedArena:
             raise OSError(f"{path} is the arena of another connection")
         self._nbytes = nbytes
         self._process = os.getpid()
-        self._arrays: dict[int, weakref.ref[np.ndarray]] = {}
+        self._held: dict[int, weakref.ref[np.ndarray]] = {}
 
-    def array(self, spec: Spec) -> np.ndarray:
-        """The array that lies at a place. Its slot is free again when it and its views are gone.
+    def arrays(self, specs: Sequence[Spec]) -> list[np.ndarray]:
+        """The arrays of one message, which lie at their places.
+
+        A slot is free again when all its arrays and their views are gone.
 
         Raises:
             ProtocolError: if there is no such place, or an array there is still in use.
         """
-        number, start = spec.where or (-1, 0)
-        inside = start >= DATA_START and start + spec.nbytes <= self._nbytes and spec.nbytes > 0
-        if not 0 <= number < MOST_SLOTS or not inside or start % 64 or number in self._arrays:
-            raise ProtocolError("an array lies outside of the shared memory, or upon another one")
-        base = np.frombuffer(self._memory, np.uint8, spec.nbytes, start)
-        array = base.view(spec.dtype).reshape(spec.shape)
-        if array.base is not base:  # then its views would not keep `base` alive, and the slot
-            array = array.copy()
-        self._arrays[number] = weakref.ref(base, lambda _: self._release(number))
-        return array
+        made: list[np.ndarray] = []
+        for number, group in itertools.groupby(specs, key=_slot_of):
+            made += self._of_slot(number, list(group))
+        return made
+
+    def _of_slot(self, number: int, specs: Sequence[Spec]) -> list[np.ndarray]:
+        first, stop = _start_of(specs[0]), DATA_START
+        for spec in specs:
+            start = _start_of(spec)
+            if start < stop or start % ALIGNMENT or spec.nbytes <= 0:
+                raise ProtocolError(_NOT_THERE)
+            stop = start + spec.nbytes
+        if not 0 <= number < MOST_SLOTS or stop > self._nbytes or number in self._held:
+            raise ProtocolError(_NOT_THERE)
+        base = np.frombuffer(self._memory, np.uint8, stop - first, first)
+        self._held[number] = weakref.ref(base, lambda _: self._release(number))
+        return [_of(base, spec, _start_of(spec) - first) for spec in specs]
 
     def _release(self, number: int) -> None:
         if os.getpid() == self._process:  # a forked child's copies say nothing of this process's
-            del self._arrays[number]
+            del self._held[number]
             self._memory[FLAG_BYTES * (number + 1)] = 0
+
+
+def _slot_of(spec: Spec) -> int:
+    return spec.where[0] if spec.where else -1
+
+
+def _start_of(spec: Spec) -> int:
+    return spec.where[1] if spec.where else 0
+
+
+def _of(base: np.ndarray, spec: Spec, start: int) -> np.ndarray:
+    array = base[start : start + spec.nbytes].view(spec.dtype).reshape(spec.shape)
+    # If that is of another array, views of it do not keep `base` alive, and the slot.
+    return array if array.base is base else array.copy()

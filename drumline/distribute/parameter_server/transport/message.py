@@ -9,6 +9,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+Form = tuple[tuple[int, ...], np.dtype]
+"""The shape and the dtype of an array."""
+
 
 class Lane(Protocol):
     """The connection by which a request came, as a server sees it.
@@ -21,11 +24,14 @@ class Lane(Protocol):
     number: int
     peer: str
 
-    def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
-        """An uninitialised, 64-byte aligned array that can be replied without a copy."""
+    def empties(self, forms: Sequence[Form]) -> list[np.ndarray]:
+        """Uninitialised, 64-byte aligned arrays of these shapes and dtypes for one reply.
+
+        It need not copy them.
+        """
 
     def shared(self, shape: Sequence[int], dtype: Any) -> np.ndarray | None:
-        """The same in memory that both sides see; None if there is none, or no room in it."""
+        """One such array in memory that both sides see; None if there is none, or no room in it."""
 
 
 @dataclasses.dataclass(slots=True)

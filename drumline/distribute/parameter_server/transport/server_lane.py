@@ -21,7 +21,7 @@ from drumline.distribute.parameter_server.transport.codec import (
 )
 from drumline.distribute.parameter_server.transport.errors import ProtocolError
 from drumline.distribute.parameter_server.transport.flight import STREAM_ERRORS, FrameStream
-from drumline.distribute.parameter_server.transport.message import Handlers, Message
+from drumline.distribute.parameter_server.transport.message import Form, Handlers, Message
 from drumline.distribute.parameter_server.transport.replies import Outcome, Replies
 from drumline.distribute.parameter_server.transport.requests import answer, error_header
 from drumline.distribute.parameter_server.transport.sending import Sender
@@ -67,7 +67,7 @@ class ServerLane:
         self._silence_seconds = silence_seconds
         self._ended = ended
         self._memory = memory
-        self._assembly = Assembly(memory.array)
+        self._assembly = Assembly(memory.arrays)
         self._replies = Replies(self._send, lambda error: self.end(str(error)))
         self._sender = Sender(stream)
         self._next_seq = 0
@@ -76,9 +76,9 @@ class ServerLane:
         self._closing = False
         self._over = False
 
-    def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
-        """See `Lane.empty`."""
-        return self._memory.empty(shape, dtype)
+    def empties(self, forms: Sequence[Form]) -> list[np.ndarray]:
+        """See `Lane.empties`."""
+        return self._memory.empties(forms)
 
     def shared(self, shape: Sequence[int], dtype: Any) -> np.ndarray | None:
         """See `Lane.shared`."""

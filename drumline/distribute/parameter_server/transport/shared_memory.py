@@ -16,6 +16,7 @@ from drumline.distribute.parameter_server.transport.buffers import aligned_empty
 from drumline.distribute.parameter_server.transport.codec import Place, Spec
 from drumline.distribute.parameter_server.transport.errors import ProtocolError
 from drumline.distribute.parameter_server.transport.mapped_arena import MappedArena
+from drumline.distribute.parameter_server.transport.message import Form
 
 SWITCH = "DRUMLINE_SHARED_MEMORY"
 
@@ -73,37 +74,40 @@ class SharedMemory:
         if not self._confirmed:
             self.close()
 
-    def put(self, array: np.ndarray) -> Place | None:
-        """Send `array`: its place, or None if it has to travel."""
+    def put(self, arrays: Sequence[np.ndarray]) -> list[Place | None]:
+        """Send the arrays of a message: the place of each, or None if it has to travel."""
         own = self._own  # which another thread may close
         if own is None or not self._confirmed:
-            return None
-        place = own.put(array)
-        if place is None:
-            self._tell(f"an array of {array.nbytes} bytes found no room")
-        return place
+            return [None] * len(arrays)
+        places = own.put(arrays)
+        for array, place in zip(arrays, places, strict=True):
+            if place is None:
+                self._tell(f"an array of {array.nbytes} bytes found no room")
+        return places
 
-    def array(self, spec: Spec) -> np.ndarray:
-        """The array that the other side put into its memory.
+    def arrays(self, specs: Sequence[Spec]) -> list[np.ndarray]:
+        """The arrays of a message that the other side put into its memory.
 
         Raises:
             ProtocolError: if it did not.
         """
         if self._theirs is None:
             raise ProtocolError("this connection has no shared memory")
-        return self._theirs.array(spec)
+        return self._theirs.arrays(specs)
 
-    def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
-        """An array to be filled and sent, without a copy where there is room."""
-        made = self.shared(shape, dtype)
-        return aligned_empty(tuple(shape), np.dtype(dtype)) if made is None else made
+    def empties(self, forms: Sequence[Form]) -> list[np.ndarray]:
+        """Arrays to be filled and sent in one message, without a copy where there is room."""
+        own = self._own
+        made = own.empties(forms) if own is not None and self._confirmed else None
+        return [aligned_empty(*form) for form in forms] if made is None else made
 
     def shared(self, shape: Sequence[int], dtype: Any) -> np.ndarray | None:
-        """The same, or None if there is no room."""
+        """One array to be filled and sent without a copy, or None if there is no room."""
         own = self._own
         if own is None or not self._confirmed:
             return None
-        return own.empty(tuple(map(int, shape)), np.dtype(dtype))
+        made = own.empties([(tuple(map(int, shape)), np.dtype(dtype))])
+        return None if made is None else made[0]
 
     def trim(self) -> None:
         """Give memory back that was not used for a while."""

@@ -12,6 +12,7 @@ import numpy as np
 from drumline._core import spread_rows, sum_rows, unique_ids
 from drumline.data.execute.pool import BufferPool
 from drumline.distribute.parameter_server.layout import Layout
+from drumline.distribute.parameter_server.transport import Form
 from drumline.distribute.parameter_server.worker.messages import Exchange
 
 _FEW = 8
@@ -76,15 +77,29 @@ class Lookup:
         """
         self._push([gradient[span] for span in self._spans], exchanges, rule)
 
-    def push_by_id(
-        self, gradient: np.ndarray, exchanges: Mapping[int, Exchange], rule: Callable[[str], Any]
-    ) -> None:
-        """The same with a gradient for each id; those of one row are summed in their order."""
-        shape = gradient.shape[1:]
-        sums = [
-            exchanges[part.server].empty((span.stop - span.start, *shape), gradient.dtype)
+    def sums_of(self, gradient: np.ndarray) -> list[tuple[int, Form]]:
+        """For each part its server, and the form that the sums of its rows' gradients have.
+
+        Args:
+            gradient: with a row for each id.
+        """
+        return [
+            (part.server, ((span.stop - span.start, *gradient.shape[1:]), gradient.dtype))
             for part, span in zip(self._layout.parts, self._spans, strict=True)
         ]
+
+    def push_by_id(
+        self,
+        gradient: np.ndarray,
+        sums: Sequence[np.ndarray],
+        exchanges: Mapping[int, Exchange],
+        rule: Callable[[str], Any],
+    ) -> None:
+        """The same with a gradient for each id; those of one row are summed in their order.
+
+        Args:
+            sums: where to, of the forms that `sums_of` tells.
+        """
         sum_rows(_rows(gradient), self.inverse, [_rows(each) for each in sums])
         self._push(sums, exchanges, rule)
 

@@ -7,21 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from drumline.distribute.parameter_server.transport import Message
+from drumline.distribute.parameter_server.transport import Form, Message
 
 
 class Exchange:
     """One message to one server, being put together.
 
     Args:
-        empty: makes arrays that can be sent to that server without a copy, of a shape and a dtype.
+        empties: makes arrays of shapes and dtypes that one message to that server can carry without
+            a copy.
 
     Attributes:
-        empty: as given.
+        empties: as given.
     """
 
-    def __init__(self, empty: Callable[[tuple[int, ...], np.dtype], np.ndarray]) -> None:
-        self.empty = empty
+    def __init__(self, empties: Callable[[Sequence[Form]], list[np.ndarray]]) -> None:
+        self.empties = empties
         self._push: list[dict[str, Any]] = []
         self._pushed: list[np.ndarray] = []
         self._gather: list[dict[str, Any]] = []

@@ -149,7 +149,7 @@ class Pipeline:
     def _exchanges(self, lane: str = _LANE) -> dict[int, Exchange]:
         servers = self._connect(lane)
         return {
-            server: Exchange(functools.partial(servers.empty, server))
+            server: Exchange(functools.partial(servers.empties, server))
             for server in range(len(servers))
         }
 

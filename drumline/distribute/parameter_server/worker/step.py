@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from drumline.distribute.parameter_server.programs import (
     load,
     prepared,
 )
+from drumline.distribute.parameter_server.transport import Form
 from drumline.distribute.parameter_server.worker.closure import Closure
 from drumline.distribute.parameter_server.worker.dense import DenseValues
 from drumline.distribute.parameter_server.worker.lookup import Lookup
@@ -126,23 +127,47 @@ class Step:
     ) -> list[np.ndarray]:
         """Add to the messages what the program wants written, and return its results."""
         results: dict[int, np.ndarray] = {}
+        pushed: list[tuple[Output, np.ndarray]] = []
         for made, output in zip(self._function.program.outputs, outputs, strict=True):
             if made.kind == "result":
                 results[made.index or 0] = np.asarray(output)
             elif made.kind == "state":
                 state[made.key or ""] = output
             else:
-                self._push_one(made, np.asarray(output), exchanges)
+                pushed.append((made, np.asarray(output)))
+        sums = self._sums(pushed, exchanges)
+        for made, value in pushed:
+            self._push_one(made, value, exchanges, sums)
         return [results[index] for index in sorted(results)]
 
-    def _push_one(self, made: Output, value: np.ndarray, exchanges: dict[int, Exchange]) -> None:
+    def _sums(
+        self, pushed: Sequence[tuple[Output, np.ndarray]], exchanges: dict[int, Exchange]
+    ) -> dict[int, Iterator[np.ndarray]]:
+        """For each server the arrays for sums of gradients, in the order of their tables."""
+        forms: dict[int, list[Form]] = {server: [] for server in exchanges}
+        for made, value in pushed:
+            if made.kind == "row_gradient_by_id":
+                for server, form in self._lookups[made.key or ""].sums_of(value):
+                    forms[server].append(form)
+        return {
+            server: iter(exchanges[server].empties(each)) for server, each in forms.items() if each
+        }
+
+    def _push_one(
+        self,
+        made: Output,
+        value: np.ndarray,
+        exchanges: dict[int, Exchange],
+        sums: dict[int, Iterator[np.ndarray]],
+    ) -> None:
         key = made.key or ""
         layout = self._function.layouts[key]
         if made.kind == "row_gradient":
             self._lookups[key].push(value, exchanges, self._rule)
             return
         if made.kind == "row_gradient_by_id":
-            self._lookups[key].push_by_id(value, exchanges, self._rule)
+            mine = [next(sums[part.server]) for part in layout.parts]
+            self._lookups[key].push_by_id(value, mine, exchanges, self._rule)
             return
         kind = "dense" if made.kind == "gradient" else made.kind
         for part in layout.parts:

@@ -43,55 +43,109 @@ def spec(array: np.ndarray, place: Place | None) -> Spec:
     return Spec(array.dtype, array.shape, array.nbytes, place, False)
 
 
+def put(sender: Arena, array: np.ndarray) -> Place | None:
+    (place,) = sender.put([array])
+    return place
+
+
+def empty(sender: Arena, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | None:
+    made = sender.empties([(shape, dtype)])
+    return None if made is None else made[0]
+
+
+def receive(receiver: MappedArena, described: Spec) -> np.ndarray:
+    (array,) = receiver.arrays([described])
+    return array
+
+
 def test_a_slot_is_free_when_the_last_view_dies(sender: Arena, receiver: MappedArena) -> None:
     sent = np.arange(20_000.0).reshape(100, 200)
-    place = sender.put(sent)
-    array = receiver.array(spec(sent, place))
+    place = put(sender, sent)
+    array = receive(receiver, spec(sent, place))
     view, buffer = array[3:, ::2].T, memoryview(array[5])
     del array
     gc.collect()
-    assert sender.put(sent) != place
+    assert put(sender, sent) != place
     np.testing.assert_array_equal(view.T, sent[3:, ::2])
     del view
     assert bytes(buffer) == sent[5].tobytes()
-    assert sender.put(sent) not in (place, None)
+    assert put(sender, sent) not in (place, None)
     del buffer
-    assert sender.put(sent) == place
+    assert put(sender, sent) == place
 
 
 def test_jax_holds_a_slot_as_long_as_it_reads_it(sender: Arena, receiver: MappedArena) -> None:
     import jax
 
     sent = np.arange(20_000.0, dtype=np.float32)
-    place = sender.put(sent)
-    array = receiver.array(spec(sent, place))
+    place = put(sender, sent)
+    array = receive(receiver, spec(sent, place))
     pointer = array.ctypes.data
     aliased = jax.dlpack.from_dlpack(array)
     del array
     assert aliased.unsafe_buffer_pointer() == pointer, "no copy was needed"
-    assert sender.put(sent) != place
+    assert put(sender, sent) != place
     np.testing.assert_array_equal(np.asarray(aliased), sent)
     del aliased
     gc.collect()
-    assert sender.put(sent) == place
+    assert put(sender, sent) == place
 
 
 def test_what_was_made_here_is_sent_without_a_copy(sender: Arena, receiver: MappedArena) -> None:
-    made = sender.empty((300, 40), np.dtype(np.float32))
+    made = empty(sender, (300, 40), np.dtype(np.float32))
     assert made is not None
     made[:] = 7
-    place = sender.put(made)
-    array = receiver.array(spec(made, place))
+    place = put(sender, made)
+    array = receive(receiver, spec(made, place))
     made[0, 0] = 8
     assert array[0, 0] == 8
-    again = sender.put(made)
+    again = put(sender, made)
     assert again != place, "it is on its way already"
     del array
-    other = sender.put(np.ones((300, 40), np.float32))
+    other = put(sender, np.ones((300, 40), np.float32))
     assert other not in (place, again), "it is still held here"
     tail = made[16:]
-    assert sender.put(tail) == (place[0], place[1] + 16 * 160) if place else False
+    assert put(sender, tail) == (place[0], place[1] + 16 * 160) if place else False
     del made, tail
+
+
+def test_arrays_of_one_message_share_a_slot(sender: Arena, receiver: MappedArena) -> None:
+    forms = [((300, 5), np.dtype("f4")), ((0, 3), np.dtype("i8")), ((7,), np.dtype("u1"))]
+    forms += [((10_000,), np.dtype("f8"))]
+    made = sender.empties(forms)
+    assert made is not None
+    assert [(each.shape, each.dtype) for each in made] == forms
+    assert not any(each.ctypes.data % 64 for each in made)
+    for number, each in enumerate(made):
+        each[:] = number
+    filled = [each for each in made if each.size]
+    places = sender.put(filled)
+    assert len({place[0] for place in places if place}) == 1 and None not in places
+    specs = [spec(each, place) for each, place in zip(filled, places, strict=True)]
+    arrays = receiver.arrays(specs)
+    for sent, array in zip(filled, arrays, strict=True):
+        assert np.shares_memory(array, array.base) and not array.ctypes.data % 64
+        np.testing.assert_array_equal(array, sent)
+    del made, filled, each, sent, array
+    last = arrays.pop()[5:]
+    arrays.clear()
+    gc.collect()
+    other = empty(sender, (12_000,), np.dtype("f8"))
+    assert other is not None and put(sender, other) != places[0], "one array is held still"
+    assert (last == 3).all()
+    with pytest.raises(ProtocolError, match="upon another one"):
+        receiver.arrays(specs)
+
+
+def test_arrays_that_a_message_repeats_are_copied(sender: Arena, receiver: MappedArena) -> None:
+    made = sender.empties([((50,), np.dtype("f4"))] * 2)
+    assert made is not None
+    made[0][:], made[1][:] = 1, 2
+    sent = [made[1], made[0], made[1], made[1]]
+    places = sender.put(sent)
+    assert len({place[0] for place in places if place}) == 4
+    arrays = receiver.arrays([spec(a, place) for a, place in zip(sent, places, strict=True)])
+    assert [array[0] for array in arrays] == [2, 1, 2, 2]
 
 
 def test_random_traffic_is_never_mixed_up(sender: Arena, receiver: MappedArena) -> None:
@@ -103,21 +157,21 @@ def test_random_traffic_is_never_mixed_up(sender: Arena, receiver: MappedArena) 
             array, expected = held.pop(draw.randrange(len(held)))
             assert (array == expected).all()
         sent = np.full(draw.randrange(1, 60_000), value)
-        place = sender.put(sent)
+        place = put(sender, sent)
         travelled += place is not None
         if place is not None:
-            held.append((receiver.array(spec(sent, place)), value))
+            held.append((receive(receiver, spec(sent, place)), value))
     assert travelled > 1000
     held.clear()
     del array
-    assert sender.put(np.ones(200_000, np.uint8)) is not None
+    assert put(sender, np.ones(200_000, np.uint8)) is not None
 
 
 def test_memory_that_is_not_used_is_given_back(
     sender: Arena, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = sender.empty((250_000,), np.dtype(np.uint8))
-    sender.empty((200_000,), np.dtype(np.uint8))
+    held = empty(sender, (250_000,), np.dtype(np.uint8))
+    empty(sender, (200_000,), np.dtype(np.uint8))
     assert sender.held_bytes >= 450_000
     sender.trim()
     assert sender.held_bytes >= 450_000
@@ -129,11 +183,11 @@ def test_memory_that_is_not_used_is_given_back(
 
 
 def test_what_does_not_fit_is_left_to_the_network(sender: Arena) -> None:
-    assert sender.put(np.ones(SIZE, np.uint8)) is None
-    held = [sender.put(np.ones(100_000, np.uint8)) for _ in range(12)]
+    assert put(sender, np.ones(SIZE, np.uint8)) is None
+    held = [put(sender, np.ones(100_000, np.uint8)) for _ in range(12)]
     assert None in held and len(set(held)) > 5
     sender.close()
-    assert sender.put(np.ones(10)) is None and sender.empty((1,), np.dtype("i4")) is None
+    assert put(sender, np.ones(10)) is None and empty(sender, (1,), np.dtype("i4")) is None
 
 
 @pytest.mark.parametrize(
@@ -149,15 +203,15 @@ def test_what_does_not_fit_is_left_to_the_network(sender: Arena) -> None:
 )
 def test_places_outside_are_refused(receiver: MappedArena, place: Place, nbytes: int) -> None:
     with pytest.raises(ProtocolError):
-        receiver.array(Spec(np.dtype(np.uint8), (nbytes,), nbytes, place, False))
+        receive(receiver, Spec(np.dtype(np.uint8), (nbytes,), nbytes, place, False))
 
 
 def test_a_slot_in_use_is_not_given_twice(sender: Arena, receiver: MappedArena) -> None:
     sent = np.ones(20_000)
-    place = sender.put(sent)
-    array = receiver.array(spec(sent, place))
+    place = put(sender, sent)
+    array = receive(receiver, spec(sent, place))
     with pytest.raises(ProtocolError, match="upon another one"):
-        receiver.array(spec(sent, place))
+        receive(receiver, spec(sent, place))
     del array
 
 
@@ -184,11 +238,11 @@ def test_a_forked_childs_copies_do_not_free_the_parents(
     sender: Arena, receiver: MappedArena
 ) -> None:
     sent = np.ones(20_000)
-    place = sender.put(sent)
-    array = receiver.array(spec(sent, place))
+    place = put(sender, sent)
+    array = receive(receiver, spec(sent, place))
     receiver._process += 1
     del array
-    assert sender.put(sent) != place
+    assert put(sender, sent) != place
 
 
 @pytest.mark.parametrize("broken", ["full", "foreign", "none"])
@@ -215,7 +269,7 @@ def test_without_shared_memory_all_goes_by_the_network(
         for _ in range(3):
             for back, there in zip(connection.call("echo", {}, sent).arrays, sent, strict=True):
                 np.testing.assert_array_equal(back, there)
-        assert connection.empty((3,), "f4").shape == (3,)
+        assert connection.empties([((3,), np.dtype("f4"))])[0].shape == (3,)
     server.close()
     lines = [r.message for r in caplog.records if "by the network instead" in r.message]
     assert len(lines) == 2, "one of each side"
@@ -226,7 +280,7 @@ def test_large_arrays_do_go_through_it(handlers: Handlers, monkeypatch: pytest.M
     server = TransportServer("127.0.0.1:0", handlers.table(), token=TOKEN)
     server.start()
     with Connection(server.address, token=TOKEN) as connection:
-        made = connection.empty((50_000,), np.float32)
+        made = connection.empties([((50_000,), np.dtype(np.float32))])[0]
         made[:] = 1
         connection.call("note", {}, [made])
         [seen] = handlers.seen
@@ -234,7 +288,7 @@ def test_large_arrays_do_go_through_it(handlers: Handlers, monkeypatch: pytest.M
         assert seen.arrays[0][0] == 5
         lane = seen.lane
         assert lane is not None and lane.number == 1 and "127.0.0.1" in lane.peer
-        replied = lane.empty((50_000,), np.float32)
+        replied = lane.empties([((50_000,), np.dtype(np.float32))])[0]
         replied[:] = 2
         future = connection.submit("later", {})
         while not handlers.futures:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -27,12 +27,12 @@ ARRAYS = [np.arange(5), np.arange(2_000_000.0), np.zeros((0, 2), "f4"), np.ones(
 HEAD = struct.Struct("<QBQQ")
 
 
-def no_memory(spec: codec.Spec) -> np.ndarray:
+def no_memory(specs: Sequence[codec.Spec]) -> list[np.ndarray]:
     raise ProtocolError("there is none")
 
 
 def frames(seq: int = 0, arrays: list[np.ndarray] = ARRAYS) -> list[tuple[bytes, np.ndarray]]:
-    encoded = codec.encode("op", {"a": 1}, arrays, lambda array: None)
+    encoded = codec.encode("op", {"a": 1}, arrays, lambda arrays: [None] * len(arrays))
     chunks = list(encoded.chunks(seq))
     return [*chunks, (codec.RECORDS + encoded.record(seq, codec.REQUEST), np.empty(0, np.uint8))]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -30,7 +29,10 @@ def layout_of(cuts: list[int]) -> Layout:
 
 
 def new_exchanges() -> dict[int, Exchange]:
-    return {server: Exchange(lambda shape, dtype: np.full(shape, 7, dtype)) for server in (0, 1)}
+    return {
+        server: Exchange(lambda forms: [np.full(form[0], 7, form[1]) for form in forms])
+        for server in (0, 1)
+    }
 
 
 def answer(layout: Layout, exchanges: dict[int, Exchange]) -> int:
@@ -73,18 +75,18 @@ def test_rows_and_gradients_are_those_of_numpy(
     lookup.ask(asking)
     answer(layout, asking)
     rows = lookup.rows(BufferPool())
-    push: Callable[..., None]
     if by_id:
-        push, found = lookup.push_by_id, rows
+        found = rows
+        wanted = [pushing[server].empties([form])[0] for server, form in lookup.sums_of(gradient)]
+        lookup.push_by_id(gradient, wanted, pushing, str)
     else:
         # A program takes the row of each id, and sums, by the inverse.
-        push, found = lookup.push, rows[lookup.inverse]
+        found = rows[lookup.inverse]
         sums = np.zeros_like(gradient)
         np.add.at(sums, lookup.inverse, gradient)
-        gradient = sums
+        lookup.push(sums, pushing, str)
     assert rows.shape == (ids.size, WIDTH)
     np.testing.assert_array_equal(found, TABLE[ids])
-    push(gradient, pushing, str)
     expected = np.zeros_like(TABLE)
     np.add.at(expected, ids, np.arange(ids.size * WIDTH, dtype=np.float32).reshape(-1, WIDTH))
     np.testing.assert_array_equal(pushed(layout, pushing), expected)
