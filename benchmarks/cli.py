@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from benchmarks.harness.cores import available, confined
 from benchmarks.harness.interpreters import choose
 from benchmarks.harness.process import ROOT, Failure, Run, run_child
 from benchmarks.harness.schedule import Rounds, run_rounds
@@ -33,6 +34,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         output. Contenders whose packages are missing are skipped and do not count.
     """
     arguments = parse(argv)
+    with confined(arguments.cores):
+        return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     out = arguments.out or (TRIAL_RESULTS if arguments.quick else RESULTS)
     if arguments.list:
@@ -68,6 +74,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         help="a small scale and one round, to see that everything works; judges nothing",
     )
     parser.add_argument(
+        "--cores",
+        type=int,
+        metavar="N",
+        help="confine everything to N processors (all that there are)",
+    )
+    parser.add_argument(
         "--peer-python",
         action="append",
         default=[],
@@ -90,6 +102,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"no contender {', '.join(strangers)}; there are {', '.join(sorted(known))}")
     if arguments.runs < 1:
         parser.error(f"--runs must be at least 1, not {arguments.runs}")
+    there = available()
+    if arguments.cores is not None and not 1 <= arguments.cores <= there:
+        parser.error(f"--cores must be 1 to {there}, the processors there are")
     if arguments.quick:
         arguments.runs = 1
     return arguments

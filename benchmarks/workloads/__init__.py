@@ -28,6 +28,7 @@ from benchmarks.workloads import (
     run_overhead,
     sample_shuffled,
     shuffle_batch,
+    tuning,
 )
 
 WORKLOADS: dict[str, Workload] = {
@@ -43,6 +44,7 @@ WORKLOADS: dict[str, Workload] = {
         bucket_sequences.WORKLOAD,
         python_map.WORKLOAD,
         first_batch.WORKLOAD,
+        *tuning.WORKLOADS,
         *record_reading.WORKLOADS,
         parquet_batches.WORKLOAD,
         convnet_fit.WORKLOAD,

@@ -1,4 +1,5 @@
 import json
+import os
 import sys
 
 import pytest
@@ -91,3 +92,21 @@ def test_the_list_names_workloads_and_contenders(capsys):
     for workload in WORKLOADS.values():
         assert workload.name in out
         assert all(contender.name in out for contender in workload.contenders)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs a choice of processors")
+def test_a_run_is_confined_to_the_cores_asked_for(tmp_path, monkeypatch, capsys):
+    confined = []
+
+    def run(*arguments):
+        confined.append(len(os.sched_getaffinity(0)))
+        return Run(Failure("crash", "not now"), 0.1)
+
+    monkeypatch.setattr(cli, "run_child", run)
+    before = os.sched_getaffinity(0)
+    run_numpy(tmp_path, "--cores", "1")
+    assert confined == [1]
+    assert os.sched_getaffinity(0) == before
+    with pytest.raises(SystemExit):
+        run_numpy(tmp_path, "--cores", str(len(before) + 1))
+    assert f"--cores must be 1 to {len(before)}" in capsys.readouterr().err

@@ -60,7 +60,7 @@ def test_rules(
     with_it: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(4)), raising=False)
     dataset = make(Dataset.range(10))
     assert optimized(dataset, apply_default_optimizations=False) == without
     assert optimized(dataset, apply_default_optimizations=False, **{rule: True}) == with_it
@@ -70,7 +70,7 @@ def test_rules(
 
 
 def test_map_parallelization(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(4)), raising=False)
     dataset = doubled(Dataset.range(10))
 
     def stage(**rules: bool) -> Any:

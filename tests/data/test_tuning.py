@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from pathlib import Path
@@ -13,6 +12,7 @@ from drumline.data.autotune.memory import _group, _machine, default_budget
 from drumline.data.autotune.model import Budget
 from drumline.data.autotune.rooms import AutomaticRoom
 from drumline.data.autotune.tuner import Tuner
+from drumline.data.cores import available_cores
 from drumline.data.epochs import Epochs
 from drumline.data.execute.generator_stage import GeneratorStage
 from drumline.data.execute.prefetch_stage import PrefetchStage
@@ -39,7 +39,7 @@ class Running:
             p.stage.meter.name: p.stage for p in placed(self.root) if p.stage.meter is not None
         }
         self.decisions: list[str] = []
-        self._tuner = Tuner(budget, lambda: self.now, self.decisions)
+        self._tuner = Tuner(budget, lambda: self.now, self.decisions, {})
 
     def window(self, **done: dict[str, float]) -> None:
         for name, changes in done.items():
@@ -146,6 +146,16 @@ def test_interleave_is_measured_as_it_runs() -> None:
     run.root.close()
 
 
+def test_the_next_epoch_begins_with_what_was_found() -> None:
+    dataset = (
+        Dataset.range(10).map(python, num_parallel_calls=AUTOTUNE).map(python, num_parallel_calls=2)
+    )
+    runtime = dataset._ready().runtime
+    runtime._widths.update({((0,), "map"): 5, ((), "map"): 7})
+    stage = iter(dataset).stage
+    assert [stage.workers, stage.source.workers] == [2, 5]
+
+
 def test_compiled_work_counts_as_computing() -> None:
     dataset = Dataset.range(10).map(lambda v: v * 2, num_parallel_calls=AUTOTUNE).batch(2)
     run = Running(dataset, Budget(3))
@@ -233,7 +243,7 @@ def widths(options: Options) -> tuple[int, int, bool]:
 
 
 def test_options_of_autotuning() -> None:
-    cores = os.cpu_count() or 1
+    cores = available_cores()
     assert widths(tuning()) == (max(1, cores - 1), (4 << 20) // 4, True)
     assert widths(tuning(enabled=False)) == (cores, (4 << 20) // 4, False)
     assert widths(tuning(cpu_budget=7))[0] == 6

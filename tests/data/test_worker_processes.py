@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 from drumline.data import Dataset, Options
+from drumline.data.cores import available_cores
 from drumline.data.execute.parallel_map_stage import ParallelMapStage
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.processes.pickling import dumps
@@ -323,4 +324,4 @@ def test_processes_are_autotuned_up_to_the_cores() -> None:
     stage = iter(dataset).stage
     assert isinstance(stage, ParallelMapStage)
     assert stage.pool.automatic
-    assert stage.pool.most == stage.pool.width == (os.cpu_count() or 1)
+    assert stage.pool.most == stage.pool.width == available_cores()

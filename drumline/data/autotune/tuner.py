@@ -8,11 +8,15 @@ from collections.abc import Iterator, Sequence
 from drumline.data.autotune.controller import Controller, Sample
 from drumline.data.autotune.model import Budget
 from drumline.data.execute.stage import Stage
-from drumline.data.observe.meter import Clock, Counts
+from drumline.data.observe.meter import Clock, Counts, Meter
 from drumline.data.observe.stations import Placed, placed
 
 _FIRST_WINDOW = 0.05
 _LONGEST_WINDOW = 0.5
+
+
+Operation = tuple[tuple[int, ...], str]
+"""Where in a plan an operation stands, and its name."""
 
 
 class Tuner:
@@ -22,16 +26,32 @@ class Tuner:
         budget: what all may use.
         clock: seconds.
         decisions: where to say what was changed.
+        widths: where to note, for iterators to come, what was found.
     """
 
-    def __init__(self, budget: Budget, clock: Clock, decisions: list[str]):
+    def __init__(
+        self,
+        budget: Budget,
+        clock: Clock,
+        decisions: list[str],
+        widths: dict[Operation, int],
+    ):
         self._controller = Controller(budget)
         self._clock = clock
         self._decisions = decisions
+        self._widths = widths
         self._started = self._opened = clock()
         self._window = _FIRST_WINDOW
         self._before: dict[int, Counts] = {}
         self._elements = 0
+
+    def resume(self, root: Stage) -> None:
+        """Gives the operations as many workers as an earlier iterator has found."""
+        for item in placed(root):
+            stage = item.stage
+            width = None if stage.meter is None else self._widths.get(_operation(stage.meter))
+            if width is not None and stage.pool is not None and stage.pool.automatic:
+                stage.pool.width = width
 
     def tick(self, root: Stage) -> None:
         """Decides if the window is over; called by who asks ``root`` for elements."""
@@ -64,6 +84,8 @@ class Tuner:
             if width is not None and item.stage.pool is not None:
                 self._say(item.stage, f"{item.stage.workers} -> {width} workers")
                 item.stage.pool.width = width
+                assert item.stage.meter is not None
+                self._widths[_operation(item.stage.meter)] = width
 
     def _say(self, stage: Stage, change: str) -> None:
         assert stage.meter is not None
@@ -71,6 +93,10 @@ class Tuner:
         self._decisions.append(
             f"after {self._elements} elements ({seconds:.2f} s), {stage.meter.name}: {change}"
         )
+
+
+def _operation(meter: Meter) -> Operation:
+    return meter.trail, meter.name
 
 
 def _threads(

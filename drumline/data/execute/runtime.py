@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import os
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,7 +12,8 @@ from drumline.data.autotune.memory import default_budget
 from drumline.data.autotune.model import Budget
 from drumline.data.autotune.number import AUTOTUNE
 from drumline.data.autotune.rooms import AutomaticRoom
-from drumline.data.autotune.tuner import Tuner
+from drumline.data.autotune.tuner import Operation, Tuner
+from drumline.data.cores import available_cores
 from drumline.data.execute.reading import LARGEST_NBYTES, Reading
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.workers import MOST_WORKERS, DaemonThreads, Workers
@@ -45,6 +45,7 @@ class Runtime:
             observation = statistics.observation
         self.observation = observation
         self.decisions: list[str] = []
+        self._widths: dict[Operation, int] = {}
         self._process_functions: dict[PythonFunction, ProcessFunction] = {}
         size = self.options.threading.private_threadpool_size
         self._private = ThreadPoolExecutor(size, _THREADS) if size else None
@@ -59,7 +60,7 @@ class Runtime:
     @property
     def cores(self) -> int:
         """How many cores workers may keep busy whose number is left to drumline."""
-        return self.options.autotune.cpu_budget or os.cpu_count() or 1
+        return self.options.autotune.cpu_budget or available_cores()
 
     @functools.cached_property
     def nbytes(self) -> int:
@@ -74,12 +75,17 @@ class Runtime:
         return AutomaticRoom(self.nbytes / 2 / max(1, sharing), self.decisions.append)
 
     def tune(self, stage: Stage) -> None:
-        """Has the number of workers found that was left to drumline below ``stage``."""
+        """Has the number of workers found that was left to drumline below ``stage``.
+
+        It begins with what was found in an earlier epoch.
+        """
         observation = self.observation
         assert observation is not None
-        strict = self.cores < (os.cpu_count() or 1)
+        strict = self.cores < available_cores()
         budget = Budget(self.cores, self.nbytes / 2, strict)
-        observation.after(stage, Tuner(budget, observation.clock, self.decisions).tick)
+        tuner = Tuner(budget, observation.clock, self.decisions, self._widths)
+        tuner.resume(stage)
+        observation.after(stage, tuner.tick)
 
     def observed_anew(self) -> Runtime:
         """The same for one iterator, whose measurements must not mix with others'."""

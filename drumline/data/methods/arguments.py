@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import operator
-import os
 from typing import Any
 
 from drumline.data.autotune.number import AUTOTUNE
 from drumline.data.seeds import draw_seed
 
-__all__ = ["AUTOTUNE", "check_deterministic", "count_of", "parallel_calls", "workers_of"]
+__all__ = ["AUTOTUNE", "check_deterministic", "count_of", "parallel_calls"]
 
 
 def count_of(value: Any, operation: str, name: str, least: int | None = None) -> int:
@@ -35,15 +34,6 @@ def seed_of(seed: Any, operation: str) -> int:
         return operator.index(seed) % 2**64
     except TypeError:
         raise TypeError(f"{operation}: seed must be an integer or None, got {seed!r:.40}") from None
-
-
-def workers_of(num_parallel_calls: int | None) -> int | None:
-    """The number of threads meant, ``None`` if it was left open."""
-    if num_parallel_calls is None:
-        return None
-    if num_parallel_calls == AUTOTUNE:
-        return os.cpu_count() or 1
-    return count_of(num_parallel_calls, "map", "num_parallel_calls", least=1)
 
 
 def parallel_calls(num_parallel_calls: int | None, operation: str) -> int | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 
+from drumline.data.cores import available_cores
 from drumline.data.plan.function_nodes import Map
 from drumline.data.plan.node import Node
 from drumline.data.rewrite.transform import bottom_up
@@ -18,7 +18,7 @@ def map_parallelization(plan: Node, threads: int | None) -> Node:
 
     Only functions that may be applied to elements in any order: results and their order stay.
     """
-    workers = threads or max(1, (os.cpu_count() or 1) - 1)
+    workers = threads or max(1, available_cores() - 1)
 
     def widen(node: Node) -> Node:
         if isinstance(node, Map) and node.workers is None and node.function.reorderable:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection
 
+from drumline.data.cores import available_cores
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
 from drumline.data.rewrite.auto_prefetch import auto_prefetch
@@ -28,7 +28,7 @@ _RULES: tuple[tuple[str, Rule], ...] = (
 def rules_in_force(options: Options) -> list[str]:
     """The names of the rules that apply under ``options`` on this machine."""
     names = dict.fromkeys(name for name, _ in _RULES)
-    if (os.cpu_count() or 1) < 2:
+    if available_cores() < 2:
         # There is no core on which to make elements while the consumer works.
         del names["inject_prefetch"]
     return [name for name in names if options.experimental_optimization.applies(name)]
