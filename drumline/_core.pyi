@@ -6,6 +6,25 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from drumline._core_images import (
+    decode_jpegs as decode_jpegs,
+)
+from drumline._core_images import (
+    decode_resized as decode_resized,
+)
+from drumline._core_images import (
+    jpeg_shapes as jpeg_shapes,
+)
+from drumline._core_images import (
+    resize_images as resize_images,
+)
+from drumline._core_images import (
+    resize_nearest as resize_nearest,
+)
+from drumline._core_images import (
+    resize_spans as resize_spans,
+)
+
 def keep_large_buffers(library: str) -> int:
     """Keep the large buffers that a loaded library frees, and give it those first.
 

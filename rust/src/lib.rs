@@ -3,6 +3,7 @@
 pub mod convolution;
 pub mod examples;
 pub mod gather;
+pub mod images;
 pub mod large_buffers;
 pub mod permutation;
 pub mod records;

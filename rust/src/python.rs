@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
 mod examples;
+mod images;
 mod records;
 mod rows;
 mod runs;
@@ -28,6 +29,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(xla::vector_instructions, module)?)?;
     module.add_function(wrap_pyfunction!(gather_rows, module)?)?;
     module.add_function(wrap_pyfunction!(mix64, module)?)?;
+    images::register(module)?;
     module.add_function(wrap_pyfunction!(rows::unique_ids, module)?)?;
     module.add_function(wrap_pyfunction!(runs::copy_runs, module)?)?;
     module.add_function(wrap_pyfunction!(runs::first_fit, module)?)?;

@@ -1,0 +1,85 @@
+"""What ``drumline._core`` offers for images."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+def decode_jpegs(
+    contents: Sequence[bytes],
+    windows: Sequence[Sequence[int]] | None,
+    channels: int,
+    ratio: int,
+    smooth: bool,
+    recover: bool,
+    acceptable: float,
+    limits: tuple[int, int, int],
+) -> tuple[list[np.ndarray], tuple[str, str] | None]:
+    """Decode JPEG files on all cores, each whole or a window of it.
+
+    Args:
+        windows: (top, left, height, width) for each, after the division by ``ratio``.
+        channels: 0 for those of the file, 1 or 3.
+        ratio: 1, 2, 4 or 8.
+        smooth: whether color planes of fewer samples are interpolated.
+        recover: whether data that are missing at the end become gray.
+        acceptable: the part of the rows that must be there.
+        limits: pixels, bytes, and decoded bytes for each byte.
+
+    Returns:
+        uint8 (height, width, channels) for each up to the first that failed; and why that failed:
+        ``"damaged"``, ``"unsupported"``, ``"too large"`` or ``"request"``, and a message.
+    """
+
+def jpeg_shapes(
+    contents: Sequence[bytes],
+) -> tuple[npt.NDArray[np.int64], tuple[str, str] | None]:
+    """Heights, widths and channels (n, 3) of JPEG files; failures as `decode_jpegs`."""
+
+def resize_spans(
+    input: int, output: int, method: str, antialias: bool
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """For each pixel of a resized line the first of those it is made of, and their weights.
+
+    Returns:
+        Positions (output,), and weights (output, taps) of the pixels from there on.
+    """
+
+def decode_resized(
+    contents: Sequence[bytes],
+    windows: Sequence[Sequence[int]] | None,
+    mirrored: Sequence[bool] | None,
+    channels: int,
+    ratio: int,
+    method: str,
+    antialias: bool,
+    limits: tuple[int, int, int],
+    out: npt.NDArray[np.float32],
+) -> tuple[int, tuple[str, str] | None]:
+    """Decode windows of JPEG files, resize them, mirror some, and write them to rows of `out`.
+
+    Args:
+        windows: in pixels of the whole image, whatever the ratio.
+        ratio: as `decode_jpegs`; 0 for the largest at which the window is not smaller than `out`.
+        out: shape (n, height, width, channels).
+
+    Returns:
+        How many rows were written; failures as `decode_jpegs`.
+    """
+
+def resize_images(
+    images: npt.NDArray[Any] | Sequence[npt.NDArray[Any]],
+    method: str,
+    antialias: bool,
+    out: npt.NDArray[np.float32],
+) -> tuple[int, tuple[str, str] | None]:
+    """Resize images (height, width, channels), or (n, ...), to rows of `out` (n, ...).
+
+    The caller must not write them from another thread meanwhile. Returns as `decode_resized`.
+    """
+
+def resize_nearest(
+    images: npt.NDArray[Any] | Sequence[npt.NDArray[Any]], out: npt.NDArray[np.uint8]
+) -> tuple[int, tuple[str, str] | None]:
+    """Copy nearest pixels to rows of `out`: (n, height, width, bytes of a pixel)."""

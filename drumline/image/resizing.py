@@ -1,0 +1,165 @@
+"""Resizing images, as ``tf.image``."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from drumline._core import resize_images, resize_nearest, resize_spans
+from drumline.data.native.apply import apply
+from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.spec import ElementSpec, TensorSpec
+from drumline.image import columns as col
+
+
+class ResizeMethod:
+    """Names of methods, as ``tf.image.ResizeMethod``."""
+
+    BILINEAR = "bilinear"
+    NEAREST_NEIGHBOR = "nearest"
+    BICUBIC = "bicubic"
+    AREA = "area"
+    LANCZOS3 = "lanczos3"
+    LANCZOS5 = "lanczos5"
+    GAUSSIAN = "gaussian"
+    MITCHELLCUBIC = "mitchellcubic"
+
+
+METHODS = tuple(value for name, value in vars(ResizeMethod).items() if name.isupper())
+
+
+@dataclasses.dataclass(frozen=True)
+class Resize(NativeOperation):
+    """Images of any size to images of one."""
+
+    height: int
+    width: int
+    method: str
+    antialias: bool
+
+    @property
+    def name(self) -> str:
+        """As users know it."""
+        return "image.resize"
+
+    def results(self, *arguments: TensorSpec) -> ElementSpec:
+        """Images of one size, of float32 unless pixels are copied."""
+        spec = col.image_spec(arguments[0], self.name)
+        if self.method != "nearest" and spec.dtype not in _NUMBERS:
+            raise TypeError(f"{self.name}: images of {spec.dtype} cannot be interpolated")
+        dtype = spec.dtype if self.method == "nearest" else np.dtype(np.float32)
+        return col.one((self.height, self.width, spec.shape[2]), dtype)
+
+    def run(self, columns: Sequence[Column], n: int) -> Rows:
+        """Resizes images on all cores."""
+        images = col.contiguous(columns[0])
+        first = images[0]
+        shape = (self.height, self.width, first.shape[-1])
+        if self.method == "nearest":
+            out = col.empty(n, shape, first.dtype)
+            made, told = resize_nearest(images, _as_bytes(out))
+        else:
+            out = col.empty(n, shape, np.float32)
+            made, told = resize_images(images, self.method, self.antialias, out)
+        return col.rows(out[:made], told, self.name)
+
+
+_NUMBERS = tuple(map(np.dtype, ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8")))
+
+
+def _as_bytes(images: np.ndarray) -> np.ndarray:
+    return images.view(np.uint8).reshape(*images.shape[:-1], -1)
+
+
+def resize(
+    images: Any,
+    size: Any,
+    method: str = ResizeMethod.BILINEAR,
+    preserve_aspect_ratio: bool = False,
+    antialias: bool = False,
+) -> Any:
+    """Images of another size, as ``tf.image.resize``: float32, or copied pixels if "nearest".
+
+    Args:
+        images: (height, width, channels) or (n, height, width, channels), of numbers.
+        size: two integers: height and width.
+        method: of `ResizeMethod`.
+        preserve_aspect_ratio: whether ``size`` is only what the result must fit into.
+        antialias: whether all pixels count when images become smaller; always so for "area",
+            never for "nearest".
+
+    Raises:
+        ValueError: an argument is none of these, or an image has no pixels.
+    """
+    height, width = _size_of(size)
+    if method not in METHODS:
+        raise ValueError(f"resize: method must be one of {METHODS}, got {method!r}")
+    shape = tuple(images.shape) if hasattr(images, "shape") else np.shape(images)
+    if len(shape) not in (3, 4):
+        raise ValueError(f"resize: images must have 3 or 4 dimensions, got shape {shape}")
+    if preserve_aspect_ratio:
+        height, width = _fitted(shape[-3:-1], height, width)
+    if isinstance(images, jax.core.Tracer):
+        return resize_fixed(images, height, width, method, bool(antialias))
+    operation = Resize(height, width, method, bool(antialias))
+    if len(shape) == 3:
+        return apply(operation, images)
+    rows = operation.run([np.asarray(images)], shape[0])
+    if rows.error is not None:
+        raise rows.error
+    return rows.columns[0]
+
+
+def resize_fixed(images: Any, height: int, width: int, method: str, antialias: bool) -> Any:
+    """Images (..., height, width, channels) of a fixed shape, with operations of ``jax.numpy``."""
+    if method == "nearest":
+        rows = _nearest(images.shape[-3], height)
+        return images[..., rows, :, :][..., _nearest(images.shape[-2], width), :]
+    values = images.astype(jnp.float32)
+    values = _weighted(values, values.ndim - 3, height, method, antialias)
+    return _weighted(values, values.ndim - 2, width, method, antialias)
+
+
+def _nearest(count: int, size: int) -> np.ndarray:
+    scale = np.float32(count) / np.float32(size)
+    places = np.floor((np.arange(size, dtype=np.float32) + np.float32(0.5)) * scale)
+    return np.minimum(places.astype(np.int64), count - 1)
+
+
+def _weighted(values: Any, axis: int, size: int, method: str, antialias: bool) -> Any:
+    starts, weights = resize_spans(values.shape[axis], size, method, antialias)
+    trailing = (1,) * (values.ndim - axis - 1)
+    total = None
+    for tap in range(weights.shape[1]):
+        part = jnp.take(values, starts + tap, axis) * weights[:, tap].reshape(-1, *trailing)
+        total = part if total is None else total + part
+    return total
+
+
+def _size_of(size: Any) -> tuple[int, int]:
+    try:
+        height, width = map(operator.index, size)
+    except TypeError:
+        height = width = 0
+    except ValueError:
+        raise ValueError(f"resize: size must be two integers, got {size!r}") from None
+    if height < 1 or width < 1:
+        raise ValueError(f"resize: size must be two positive integers, got {size!r}")
+    return height, width
+
+
+def _fitted(shape: Sequence[int | None], height: int, width: int) -> tuple[int, int]:
+    if shape[0] is None or shape[1] is None:
+        raise ValueError(
+            "resize: with preserve_aspect_ratio images must be of one known size; these vary"
+        )
+    # TensorFlow's way: both scales in single precision, the smaller one counts.
+    down, along = np.float32(height) / shape[0], np.float32(width) / shape[1]
+    scale = min(np.float32(down), np.float32(along))
+    return max(1, round(float(scale * shape[0]))), max(1, round(float(scale * shape[1])))

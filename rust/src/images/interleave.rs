@@ -1,0 +1,75 @@
+//! Pixels of three channels from three planes.
+
+/// How many pixels are interleaved at a time.
+pub const PIXELS: usize = 32;
+
+pub type Chunk = [u8; PIXELS];
+
+/// Splits rows of three planes and of pixels into chunks; the last is padded.
+#[inline(always)]
+pub fn by_chunks(
+    planes: [&[u8]; 3],
+    out: &mut [u8],
+    convert: impl Fn([&Chunk; 3], &mut [u8; 3 * PIXELS]),
+) {
+    let [a, b, c] = planes.map(|plane| plane.chunks_exact(PIXELS));
+    let tails = [a.remainder(), b.remainder(), c.remainder()];
+    let mut out = out.chunks_exact_mut(3 * PIXELS);
+    for (((out, a), b), c) in out.by_ref().zip(a).zip(b).zip(c) {
+        let planes = [a, b, c].map(|chunk| chunk.try_into().expect("a whole chunk"));
+        convert(planes, out.try_into().expect("a whole chunk"));
+    }
+    let rest = out.into_remainder();
+    if rest.is_empty() {
+        return;
+    }
+    let padded = tails.map(|tail| {
+        let mut chunk = [0; PIXELS];
+        chunk[..tail.len()].copy_from_slice(tail);
+        chunk
+    });
+    let mut pixels = [0; 3 * PIXELS];
+    convert([&padded[0], &padded[1], &padded[2]], &mut pixels);
+    rest.copy_from_slice(&pixels[..rest.len()]);
+}
+
+/// For 16 bytes of output: which byte of a channel goes there, or none.
+#[cfg(target_arch = "x86_64")]
+const PLACES: [[[u8; 16]; 3]; 3] = {
+    let mut places = [[[0x80; 16]; 3]; 3];
+    let mut at = 0;
+    while at < 48 {
+        places[at / 16][at % 3][at % 16] = (at / 3) as u8;
+        at += 1;
+    }
+    places
+};
+
+/// # Safety
+/// The processor has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+pub unsafe fn wide(planes: [&Chunk; 3], out: &mut [u8; 3 * PIXELS]) {
+    use std::arch::x86_64::{_mm_loadu_si128, _mm_or_si128, _mm_shuffle_epi8, _mm_storeu_si128};
+    for half in 0..2 {
+        let load = |bytes: *const u8| _mm_loadu_si128(bytes.cast());
+        let channels = planes.map(|plane| load(plane.as_ptr().add(16 * half)));
+        for (part, places) in PLACES.iter().enumerate() {
+            let mut all = _mm_shuffle_epi8(channels[0], load(places[0].as_ptr()));
+            for channel in 1..3 {
+                let bytes = _mm_shuffle_epi8(channels[channel], load(places[channel].as_ptr()));
+                all = _mm_or_si128(all, bytes);
+            }
+            let to = out.as_mut_ptr().add(48 * half + 16 * part);
+            _mm_storeu_si128(to.cast(), all);
+        }
+    }
+}
+
+#[inline(always)]
+pub fn portable(planes: [&Chunk; 3], out: &mut [u8; 3 * PIXELS]) {
+    for (i, pixel) in out.chunks_exact_mut(3).enumerate() {
+        pixel.copy_from_slice(&[planes[0][i], planes[1][i], planes[2][i]]);
+    }
+}

@@ -1,0 +1,198 @@
+//! Reading bits, the most significant first.
+
+use super::super::defect::Defect;
+use super::super::spare;
+use memchr::memchr;
+
+/// The bytes of a scan without stuffing, cut at restart markers.
+pub struct Entropy {
+    data: Vec<u8>,
+    /// Where each segment ends in `data`.
+    ends: Vec<usize>,
+    /// Where the scan begins in the file.
+    start: usize,
+    /// Whether the file ends within the scan.
+    pub truncated: bool,
+}
+
+/// More than a block can use of bits that are not there, before that is seen.
+const PADDING: usize = 1024;
+
+impl Entropy {
+    /// Reads from `start` up to the marker that ends the scan, whose position is returned.
+    pub fn read(bytes: &[u8], start: usize) -> (Self, usize) {
+        let mut scan = Self {
+            data: spare::take(bytes.len() - start + PADDING),
+            ends: Vec::new(),
+            start,
+            truncated: false,
+        };
+        scan.data.clear();
+        let end = scan.unstuff(bytes);
+        scan.ends.push(scan.data.len());
+        scan.data.resize(scan.data.len() + PADDING, 0);
+        (scan, end)
+    }
+
+    fn unstuff(&mut self, bytes: &[u8]) -> usize {
+        let mut at = self.start;
+        loop {
+            let Some(run) = memchr(0xff, &bytes[at..]) else {
+                self.data.extend_from_slice(&bytes[at..]);
+                self.truncated = true;
+                return bytes.len();
+            };
+            self.data.extend_from_slice(&bytes[at..at + run]);
+            at += run;
+            match bytes.get(at + 1) {
+                Some(0) => {
+                    self.data.push(0xff);
+                    at += 2;
+                }
+                Some(0xd0..=0xd7) => {
+                    self.ends.push(self.data.len());
+                    at += 2;
+                }
+                Some(0xff) => at += 1,
+                Some(_) => return at,
+                None => {
+                    self.truncated = true;
+                    return bytes.len();
+                }
+            }
+        }
+    }
+
+    /// Keeps the memory for the next scan.
+    pub fn recycle(self) {
+        spare::give(self.data);
+    }
+
+    /// The bits between two restart markers, if there are so many.
+    pub fn segment(&self, number: usize) -> Option<Bits<'_>> {
+        let end = *self.ends.get(number)?;
+        let start = if number == 0 {
+            0
+        } else {
+            self.ends[number - 1]
+        };
+        Some(Bits {
+            data: &self.data,
+            at: start,
+            buffer: 0,
+            count: 0,
+            end: end * 8,
+        })
+    }
+
+    /// Where in the file the bits stand.
+    pub fn offset(&self, bits: &Bits, bytes: &[u8]) -> usize {
+        let wanted = bits.position().div_ceil(8).min(bits.end / 8);
+        let (mut at, mut seen) = (self.start, 0);
+        while seen < wanted && at < bytes.len() {
+            let pair = (bytes[at], bytes.get(at + 1).copied());
+            match pair {
+                (0xff, Some(0xd0..=0xd7)) => at += 2,
+                (0xff, Some(0)) => {
+                    at += 2;
+                    seen += 1;
+                }
+                (0xff, Some(0xff)) => at += 1,
+                _ => {
+                    at += 1;
+                    seen += 1;
+                }
+            }
+        }
+        at
+    }
+
+    /// Why the bits ended too early.
+    pub fn ended(&self, bits: &Bits, bytes: &[u8]) -> Defect {
+        let offset = self.offset(bits, bytes);
+        if self.truncated {
+            return Defect::truncated(offset, "the JPEG data end too early");
+        }
+        Defect::damaged(
+            offset,
+            "a scan of the JPEG data has fewer bits than its blocks need",
+        )
+    }
+}
+
+/// Bits up to a restart marker or the end of a scan; zeros follow.
+pub struct Bits<'a> {
+    data: &'a [u8],
+    at: usize,
+    buffer: u64,
+    count: u32,
+    end: usize,
+}
+
+impl Bits<'_> {
+    /// Makes 56 bits or more ready to be peeked at.
+    #[inline(always)]
+    pub fn refill(&mut self) {
+        let Some(word) = self.data[self.at..].first_chunk::<8>() else {
+            return self.count |= 56; // Past the padding: zeros, and `overrun` will tell.
+        };
+        self.buffer |= u64::from_be_bytes(*word) >> self.count;
+        self.at += ((63 - self.count) >> 3) as usize;
+        self.count |= 56;
+    }
+
+    /// The next `n` bits, 1 to 32, of those that are ready.
+    #[inline(always)]
+    pub fn peek(&self, n: u32) -> usize {
+        (self.buffer >> (64 - n)) as usize
+    }
+
+    #[inline(always)]
+    pub fn consume(&mut self, n: u32) {
+        self.buffer <<= n;
+        self.count -= n;
+    }
+
+    /// The next `n` bits, 0 to 16, of those that are ready.
+    #[inline(always)]
+    pub fn take(&mut self, n: u32) -> i32 {
+        let value = ((self.buffer >> 1) >> (63 - n)) as i32;
+        self.consume(n);
+        value
+    }
+
+    /// One bit.
+    #[inline(always)]
+    pub fn bit(&mut self) -> bool {
+        self.refill();
+        self.take(1) != 0
+    }
+
+    /// A signed number of `n` bits, 0 to 16, as JPEG writes them, of bits that are ready.
+    #[inline(always)]
+    pub fn signed(&mut self, n: u32) -> i32 {
+        let value = self.take(n);
+        extended(value, n)
+    }
+
+    /// How many bits were read.
+    fn position(&self) -> usize {
+        self.at * 8 - self.count as usize
+    }
+
+    /// Whether more bits were read than there are.
+    #[inline(always)]
+    pub fn overrun(&self) -> bool {
+        self.position() > self.end
+    }
+}
+
+/// The number that `n` bits stand for.
+#[inline(always)]
+pub fn extended(value: i32, n: u32) -> i32 {
+    if n > 0 && value < 1 << (n - 1) {
+        value - (1 << n) + 1
+    } else {
+        value
+    }
+}

@@ -1,0 +1,197 @@
+//! Scans that hold a few coefficients of each block, or some of their bits.
+
+use super::bits::Bits;
+use super::huffman::{NoCode, Table};
+use super::markers::Scan;
+use super::scan::Blocks;
+use super::zigzag::NATURAL;
+
+/// The coefficients of one component, in natural order.
+pub struct Coefficients {
+    pub values: Vec<i16>,
+    /// Blocks in a row, and beyond the image to a whole coded unit.
+    pub columns: usize,
+}
+
+impl Coefficients {
+    #[inline(always)]
+    pub fn block(&mut self, row: usize, column: usize) -> &mut [i16; 64] {
+        let at = (row * self.columns + column) * 64;
+        (&mut self.values[at..at + 64])
+            .try_into()
+            .expect("64 coefficients")
+    }
+}
+
+/// One component's part in a scan.
+pub struct Part<'a> {
+    /// Not there if the scan refines: codes are for its first pass alone.
+    pub dc: Option<&'a Table>,
+    pub ac: Option<&'a Table>,
+    pub component: usize,
+    pub before: i32,
+}
+
+pub struct Progressive<'a> {
+    pub scan: &'a Scan,
+    pub parts: Vec<Part<'a>>,
+    pub coefficients: &'a mut [Coefficients],
+    /// Blocks without further coefficients that follow.
+    pub empty: u32,
+}
+
+impl Blocks for Progressive<'_> {
+    fn restart(&mut self) {
+        self.empty = 0;
+        for part in &mut self.parts {
+            part.before = 0;
+        }
+    }
+
+    #[inline(always)]
+    fn read(
+        &mut self,
+        bits: &mut Bits,
+        slot: usize,
+        row: usize,
+        column: usize,
+    ) -> Result<(), NoCode> {
+        let part = &mut self.parts[slot];
+        let block = self.coefficients[part.component].block(row, column);
+        let (low, band) = (self.scan.low, self.scan.first..=self.scan.last);
+        match (self.scan.first, self.scan.high) {
+            (0, 0) => {
+                bits.refill();
+                let (_, difference) = part.dc.ok_or(NoCode)?.number(bits)?;
+                part.before = part.before.wrapping_add(difference);
+                block[0] = (part.before << low) as i16;
+                Ok(())
+            }
+            (0, _) => {
+                block[0] |= i16::from(bits.bit()) << low;
+                Ok(())
+            }
+            (_, 0) => first(
+                bits,
+                part.ac.ok_or(NoCode)?,
+                block,
+                band,
+                low,
+                &mut self.empty,
+            ),
+            _ => refine(
+                bits,
+                part.ac.ok_or(NoCode)?,
+                block,
+                band,
+                low,
+                &mut self.empty,
+            ),
+        }
+    }
+}
+
+type Band = std::ops::RangeInclusive<usize>;
+
+/// How many blocks have no more coefficients, this one included.
+#[inline(always)]
+fn run_of_blocks(bits: &mut Bits, size: u32) -> u32 {
+    bits.refill();
+    (1 << size) + bits.take(size) as u32
+}
+
+#[inline(always)]
+fn first(
+    bits: &mut Bits,
+    table: &Table,
+    block: &mut [i16; 64],
+    band: Band,
+    low: u32,
+    empty: &mut u32,
+) -> Result<(), NoCode> {
+    if *empty > 0 {
+        *empty -= 1;
+        return Ok(());
+    }
+    let mut k = *band.start();
+    while k <= *band.end() {
+        bits.refill();
+        let symbol = table.symbol(bits)?;
+        let (run, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
+        if size == 0 && run < 15 {
+            *empty = run_of_blocks(bits, run as u32) - 1;
+            return Ok(());
+        }
+        k += run;
+        if k > 63 {
+            return Err(NoCode);
+        }
+        if size > 0 {
+            block[usize::from(NATURAL[k])] = (bits.signed(size) << low) as i16;
+        }
+        k += 1;
+    }
+    Ok(())
+}
+
+#[inline(always)]
+fn refine(
+    bits: &mut Bits,
+    table: &Table,
+    block: &mut [i16; 64],
+    band: Band,
+    low: u32,
+    empty: &mut u32,
+) -> Result<(), NoCode> {
+    let one = 1i16 << low;
+    let (mut k, end) = (*band.start(), *band.end());
+    while *empty == 0 && k <= end {
+        bits.refill();
+        let symbol = table.symbol(bits)?;
+        let run = symbol >> 4;
+        let value = match symbol & 15 {
+            0 if run < 15 => {
+                *empty = run_of_blocks(bits, u32::from(run));
+                break;
+            }
+            0 => 0,
+            1 if bits.bit() => one,
+            1 => -one,
+            _ => return Err(NoCode),
+        };
+        k = correct(bits, block, k..=end, one, run);
+        if value != 0 {
+            if k > end {
+                return Err(NoCode);
+            }
+            block[usize::from(NATURAL[k])] = value;
+        }
+        k += 1;
+    }
+    if *empty > 0 {
+        if k <= end {
+            correct(bits, block, k..=end, one, u8::MAX);
+        }
+        *empty -= 1;
+    }
+    Ok(())
+}
+
+/// Reads a bit for each coefficient that is there, past `zeros` that are not; returns where the
+/// next one is that is not there.
+#[inline(always)]
+fn correct(bits: &mut Bits, block: &mut [i16; 64], band: Band, one: i16, mut zeros: u8) -> usize {
+    let end = *band.end();
+    for k in band {
+        let value = &mut block[usize::from(NATURAL[k])];
+        if *value == 0 {
+            if zeros == 0 {
+                return k;
+            }
+            zeros -= 1;
+        } else if bits.bit() && *value & one == 0 {
+            *value = value.wrapping_add(if *value > 0 { one } else { -one });
+        }
+    }
+    end + 1
+}
