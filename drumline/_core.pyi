@@ -397,6 +397,63 @@ class ExampleParser:
             TypeError: if a record is not ``bytes``.
         """
 
+class TarReader:
+    """Reads the samples of one tar archive in order, many at a time; threads may share it."""
+
+    def __new__(
+        cls,
+        source: Any,
+        compression: str,
+        chunk: int,
+        offset: int,
+        number: int,
+        extensions: list[bytes],
+        defaults: list[bytes | None],
+        others: bool,
+        most: int,
+    ) -> TarReader:
+        """Start at a place in an archive, as `RecordReader`.
+
+        Args:
+            source: as of `RecordReader`.
+            compression: as of `RecordReader`.
+            chunk: how many bytes to read at once.
+            offset: bytes of the decompressed archive before the headers of the first sample.
+            number: samples before it.
+            extensions: what to read of each sample: in lower case, after the first dot of names.
+            defaults: for each extension, what stands for it in samples that lack it.
+            others: whether members with other extensions are passed over, not errors.
+            most: the most bytes of a sample.
+
+        Raises:
+            OSError: if the descriptor is not open.
+            ValueError: if there are not as many defaults as extensions.
+        """
+
+    def next(
+        self, limit: int, nbytes: int
+    ) -> tuple[
+        list[npt.NDArray[np.object_]], tuple[str, int, int, BaseException | None, bool] | None
+    ]:
+        """Up to `limit` further samples, none more after `nbytes`, and what went wrong after them.
+
+        Returns:
+            Arrays (k,) of ``bytes``: the keys, and one for each extension; empty at the end. For a
+            sample that cannot be had: why, its byte and number, the exception that reading raised,
+            and whether it is the last.
+        """
+
+    def position(self) -> tuple[int, int]:
+        """How many bytes of the decompressed archive, and samples, came before the next one."""
+
+def tar_extensions(source: Any, compression: str, chunk: int) -> list[bytes]:
+    """The extensions of the members of an archive's first sample, each once.
+
+    Raises:
+        ValueError: if it is no archive.
+        OSError: if reading fails.
+    """
+
 class RecordReader:
     """Reads the records of one file in order, many at a time; threads may share it."""
 

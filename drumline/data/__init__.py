@@ -15,6 +15,7 @@ from drumline.data.ragged import RaggedArray
 from drumline.data.ragged_spec import RaggedTensorSpec
 from drumline.data.readers import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from drumline.data.spec import TensorSpec
+from drumline.data.tar_dataset import TarDataset
 
 __all__ = [
     "AUTOTUNE",
@@ -33,6 +34,7 @@ __all__ = [
     "RaggedArray",
     "RaggedTensorSpec",
     "TFRecordDataset",
+    "TarDataset",
     "TensorSpec",
     "TextLineDataset",
     "ThreadingOptions",

@@ -14,6 +14,7 @@ pub mod shuffle;
 pub mod span;
 pub mod spread;
 pub mod tables;
+pub mod tar;
 pub mod update_rules;
 pub mod xla;
 

@@ -18,8 +18,10 @@ mod images;
 mod records;
 mod rows;
 mod runs;
+mod source;
 mod spread;
 mod tables;
+mod tar;
 mod xla;
 
 #[pymodule]
@@ -38,11 +40,13 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(spread::sum_rows, module)?)?;
     module.add_function(wrap_pyfunction!(tables::read_rows, module)?)?;
     module.add_class::<examples::ExampleParser>()?;
+    module.add_function(wrap_pyfunction!(tar::tar_extensions, module)?)?;
     module.add_class::<records::RecordReader>()?;
     module.add_class::<records::RecordEncoder>()?;
     module.add_class::<rows::DistinctRows>()?;
     module.add_class::<tables::TableRows>()?;
     module.add_class::<tables::UpdateRule>()?;
+    module.add_class::<tar::TarReader>()?;
     module.add_class::<ShuffleIndices>()
 }
 

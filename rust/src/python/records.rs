@@ -1,18 +1,15 @@
 //! `RecordReader` and `RecordEncoder`: sources that Python opens, and the GIL released.
 
+use super::source::{compression_of, opened, raised};
 use crate::records::defect::{Cause, Failure};
 use crate::records::encoder::Encoder;
 use crate::records::format::Format;
-use crate::records::inflate::inflated;
-use crate::records::reader::{skip, Reader};
-use crate::records::Compression;
+use crate::records::reader::Reader;
 use numpy::PyArray1;
-use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
-use std::os::fd::FromRawFd;
+use std::io;
 use std::sync::{Mutex, PoisonError};
 
 /// What was wrong, the byte and the record where it was, and the exception that the source raised.
@@ -40,17 +37,7 @@ impl RecordReader {
         sizes: (usize, usize, usize),
     ) -> PyResult<Self> {
         let (format, compression) = (format_of(format, sizes)?, compression_of(compression)?);
-        let input: Box<dyn Read + Send> = match source.extract::<i32>() {
-            Ok(descriptor) => {
-                let mut file = duplicate(descriptor)?;
-                if compression == Compression::None {
-                    file.seek(SeekFrom::Start(offset))?;
-                }
-                inflated(file, compression, chunk)
-            }
-            Err(_) => inflated(PythonSource(source.clone().unbind()), compression, chunk),
-        };
-        let input = py.detach(|| advanced(input, compression, offset))?;
+        let input = opened(py, source, compression, chunk, offset)?;
         let reader = Reader::new(input, format, chunk, offset, number);
         Ok(Self(Mutex::new(reader)))
     }
@@ -75,23 +62,6 @@ impl RecordReader {
         py.detach(|| {
             let reader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             reader.position()
-        })
-    }
-}
-
-/// A Python object with `read(size)`, which returns bytes, none at the end.
-struct PythonSource(Py<PyAny>);
-
-impl Read for PythonSource {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        Python::attach(|py| {
-            let result = self.0.bind(py).call_method1("read", (to.len(),))?;
-            let bytes = result.cast::<PyBytes>().map_err(PyErr::from)?.as_bytes();
-            let to = to.get_mut(..bytes.len()).ok_or_else(|| {
-                PyValueError::new_err("read(size) returned more bytes than asked for")
-            })?;
-            to.copy_from_slice(bytes);
-            Ok(bytes.len())
         })
     }
 }
@@ -149,35 +119,6 @@ impl RecordEncoder {
     }
 }
 
-fn duplicate(descriptor: i32) -> PyResult<File> {
-    // SAFETY: the call takes any number, and what it returns is open and nobody else's.
-    unsafe {
-        match libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 0) {
-            -1 => Err(io::Error::last_os_error().into()),
-            own => Ok(File::from_raw_fd(own)),
-        }
-    }
-}
-
-fn advanced(
-    mut input: Box<dyn Read + Send>,
-    compression: Compression,
-    offset: u64,
-) -> io::Result<Box<dyn Read + Send>> {
-    if compression != Compression::None {
-        skip(&mut input, offset)?;
-    }
-    Ok(input)
-}
-
-fn compression_of(name: &str) -> PyResult<Compression> {
-    Compression::named(name).ok_or_else(|| {
-        PyValueError::new_err(format!(
-            "compression_type must be \"\", \"GZIP\" or \"ZLIB\", got {name:?}"
-        ))
-    })
-}
-
 fn format_of(name: &str, (record, header, footer): (usize, usize, usize)) -> PyResult<Format> {
     match name {
         "tfrecord" => Ok(Format::TfRecord),
@@ -201,15 +142,4 @@ fn told(py: Python<'_>, failure: Failure) -> Told {
     };
     let raised = raised.map(|error| error.into_value(py).into_any());
     (message, at.0, at.1, raised)
-}
-
-/// The exception of an error that is no matter of the file's content.
-fn raised(error: io::Error) -> Option<PyErr> {
-    if let Some(number) = error.raw_os_error() {
-        return Some(PyOSError::new_err((number, error.to_string())));
-    }
-    match error.kind() {
-        io::ErrorKind::InvalidData => None,
-        _ => Some(error.into()),
-    }
 }

@@ -18,14 +18,17 @@ from drumline.data.execute.openings import Openings
 from drumline.data.execute.records_stage import RecordsStage
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.table_stage import TableStage
+from drumline.data.execute.tar_stage import TarStage
 from drumline.data.files.file_format import FileFormat, Format
 from drumline.data.files.table_format import TableFormat
+from drumline.data.files.tar_format import TarFormat
 from drumline.data.plan import files
 from drumline.data.plan.node import Node
 
 _STAGES: dict[type, Callable[[str, Any], Stage]] = {
     FileFormat: RecordsStage,
     TableFormat: TableStage,
+    TarFormat: TarStage,
 }
 """What reads a file of each format."""
 
