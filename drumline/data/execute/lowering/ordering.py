@@ -9,12 +9,15 @@ from drumline.data.execute.lowering.lower import Lowering, fill
 from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
 from drumline.data.execute.order import Shuffled
 from drumline.data.execute.repeat_stage import RepeatStage
+from drumline.data.execute.repeated import Repeated
 from drumline.data.execute.shard_stage import ShardStage
 from drumline.data.execute.shuffle_stage import ShuffleStage
 from drumline.data.execute.slice_stages import SkipStage, TakeStage
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.walk_stage import WalkStage
 from drumline.data.plan import buffering, ordering
+from drumline.data.plan.node import Node
+from drumline.data.plan.random_keys import RandomKeys
 
 
 @indexed_as(ordering.Take)
@@ -63,11 +66,20 @@ def shuffle(lowering: Lowering, node: ordering.Shuffle, trail: Trail, run: Pass)
     if node.reshuffle:
         for part in run:
             key = mix64(key, part)
-    indexed = lowering.indexed(node.input, (*trail, 0), run)
+    indexed = _shuffled_input(lowering, node.input, (*trail, 0), run)
     if indexed is not None:
         return WalkStage(indexed, Shuffled(indexed.length, node.buffer_size, key))
     source = lowering.input(node, trail, run, ragged=True)
     return ShuffleStage(source, node.buffer_size, key, node.spec, lowering.pool)
+
+
+def _shuffled_input(lowering: Lowering, node: Node, trail: Trail, run: Pass) -> Indexed | None:
+    """A shuffle's input by position; also several passes over one whose passes are all the same."""
+    drawing = ordering.Shuffle | RandomKeys
+    if not isinstance(node, ordering.Repeat) or any(isinstance(n, drawing) for n in node.walk()):
+        return lowering.indexed(node, trail, run)
+    inner = lowering.indexed_input(node, trail, run)
+    return None if inner is None else Repeated(inner, node.count)
 
 
 @runs_as(ordering.Repeat)
