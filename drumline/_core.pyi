@@ -365,6 +365,31 @@ class ShuffleIndices:
             ValueError: if fewer rows than were relied upon, or another length was set before.
         """
 
+def message_fields(message: bytes) -> list[tuple[int, bytes]]:
+    """The numbers and contents of those fields of a protocol buffer that are bytes or messages.
+
+    Raises:
+        ValueError: if the bytes are no protocol buffer; it names the byte.
+    """
+
+def message_field(number: int, content: bytes) -> bytes:
+    """A field of bytes, or of a message."""
+
+def list_values(kind: str, message: bytes) -> list[Any]:
+    """The values of a list of kind ``"string"``, ``"float32"`` or ``"int64"``.
+
+    Raises:
+        ValueError: if the bytes are no such message; it names the byte.
+    """
+
+def list_message(kind: str, values: Sequence[Any]) -> bytes:
+    """The message of such a list: bytes, floats or integers.
+
+    Raises:
+        OverflowError: if an integer has more than 64 bits.
+        TypeError: if a value is of another type.
+    """
+
 class ExampleParser:
     """Parses columns of serialized ``Example`` or ``SequenceExample`` messages."""
 

@@ -1,5 +1,9 @@
-"""What keeps a long training going, as ``tf.train``: checkpoints, and the cluster's tasks."""
+"""As ``tf.train``: checkpoints and the cluster's tasks; messages that records are made of."""
 
+from drumline.data.messages.example import Example, SequenceExample
+from drumline.data.messages.feature import Feature
+from drumline.data.messages.maps import FeatureList, FeatureLists, Features
+from drumline.data.messages.value_lists import BytesList, FloatList, Int64List
 from drumline.distribute.cluster_resolver import ClusterSpec
 from drumline.training.checkpoint import (
     Checkpoint,
@@ -9,9 +13,18 @@ from drumline.training.checkpoint import (
 )
 
 __all__ = [
+    "BytesList",
     "Checkpoint",
     "CheckpointManager",
     "CheckpointStatus",
     "ClusterSpec",
+    "Example",
+    "Feature",
+    "FeatureList",
+    "FeatureLists",
+    "Features",
+    "FloatList",
+    "Int64List",
+    "SequenceExample",
     "latest_checkpoint",
 ]

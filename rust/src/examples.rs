@@ -7,6 +7,7 @@
 pub mod column;
 pub mod decode;
 pub mod defect;
+pub mod encode;
 pub mod locate;
 pub mod parse;
 pub mod rows;

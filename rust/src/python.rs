@@ -15,6 +15,7 @@ use std::sync::{Mutex, PoisonError};
 
 mod examples;
 mod images;
+mod messages;
 mod records;
 mod rows;
 mod runs;
@@ -32,6 +33,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(gather_rows, module)?)?;
     module.add_function(wrap_pyfunction!(mix64, module)?)?;
     images::register(module)?;
+    module.add_function(wrap_pyfunction!(messages::list_message, module)?)?;
+    module.add_function(wrap_pyfunction!(messages::list_values, module)?)?;
+    module.add_function(wrap_pyfunction!(messages::message_field, module)?)?;
+    module.add_function(wrap_pyfunction!(messages::message_fields, module)?)?;
     module.add_function(wrap_pyfunction!(rows::unique_ids, module)?)?;
     module.add_function(wrap_pyfunction!(runs::copy_runs, module)?)?;
     module.add_function(wrap_pyfunction!(runs::first_fit, module)?)?;

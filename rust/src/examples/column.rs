@@ -11,7 +11,7 @@ pub enum Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    fn new(kind: Kind) -> Self {
+    pub fn new(kind: Kind) -> Self {
         match kind {
             Kind::Bytes => Self::Bytes(Vec::new()),
             Kind::Float => Self::Float(Vec::new()),

@@ -55,8 +55,9 @@ fn lists(mut feature: Cursor<'_>) -> Result<Option<Lists<'_>>, Malformed> {
     Ok(found)
 }
 
+/// Appends the values of a list, which is of the kind of `to`.
 #[inline(always)]
-fn list<'a>(list: Cursor<'a>, to: &mut Values<'a>) -> Result<(), Found> {
+pub fn list<'a>(list: Cursor<'a>, to: &mut Values<'a>) -> Result<(), Found> {
     match to {
         Values::Bytes(values) => bytes(list, values),
         Values::Float(values) => floats(list, values),

@@ -4,6 +4,7 @@ use crate::examples::column::{Column, Values};
 use crate::examples::defect::Failure;
 use crate::examples::parse::{parse, Part};
 use crate::examples::schema::{Default, Feature, Form, Kind, Schema};
+use crate::python::messages::kind_of;
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -60,12 +61,7 @@ impl ExampleParser {
 
 fn feature(wanted: Wanted<'_>) -> PyResult<Feature> {
     let (key, kind, form, count, default) = wanted;
-    let kind = match kind.as_str() {
-        "string" => Kind::Bytes,
-        "float32" => Kind::Float,
-        "int64" => Kind::Int64,
-        _ => return Err(PyValueError::new_err(format!("no kind of values: {kind}"))),
-    };
+    let kind = kind_of(&kind)?;
     let default = default.map(|value| match kind {
         Kind::Bytes => value.extract().map(Default::Bytes),
         Kind::Float => value.extract().map(Default::Float),

@@ -1,0 +1,1 @@
+"""``tf.train``'s messages: building, writing and reading ``Example`` and ``SequenceExample``."""
