@@ -6,6 +6,21 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from drumline._core_examples import (
+    ExampleParser as ExampleParser,
+)
+from drumline._core_examples import (
+    list_message as list_message,
+)
+from drumline._core_examples import (
+    list_values as list_values,
+)
+from drumline._core_examples import (
+    message_field as message_field,
+)
+from drumline._core_examples import (
+    message_fields as message_fields,
+)
 from drumline._core_files import (
     RecordEncoder as RecordEncoder,
 )
@@ -363,73 +378,4 @@ class ShuffleIndices:
 
         Raises:
             ValueError: if fewer rows than were relied upon, or another length was set before.
-        """
-
-def message_fields(message: bytes) -> list[tuple[int, bytes]]:
-    """The numbers and contents of those fields of a protocol buffer that are bytes or messages.
-
-    Raises:
-        ValueError: if the bytes are no protocol buffer; it names the byte.
-    """
-
-def message_field(number: int, content: bytes) -> bytes:
-    """A field of bytes, or of a message."""
-
-def list_values(kind: str, message: bytes) -> list[Any]:
-    """The values of a list of kind ``"string"``, ``"float32"`` or ``"int64"``.
-
-    Raises:
-        ValueError: if the bytes are no such message; it names the byte.
-    """
-
-def list_message(kind: str, values: Sequence[Any]) -> bytes:
-    """The message of such a list: bytes, floats or integers.
-
-    Raises:
-        OverflowError: if an integer has more than 64 bits.
-        TypeError: if a value is of another type.
-    """
-
-class ExampleParser:
-    """Parses columns of serialized ``Example`` or ``SequenceExample`` messages."""
-
-    def __new__(
-        cls,
-        parts: Sequence[
-            tuple[int, Sequence[tuple[bytes, str, str, int, Sequence[float | bytes] | None]]]
-        ],
-    ) -> ExampleParser:
-        """Choose features.
-
-        Args:
-            parts: for each field of the message that is a map of features its number, and of each
-                wanted feature the key, the kind (``"string"``, ``"float32"``, ``"int64"``), the
-                form and its count (``drumline/io/examples/wanted.py`` says which there are) and
-                the values of a missing one.
-
-        Raises:
-            TypeError: if values are of another kind.
-            ValueError: if there is no such kind or form.
-        """
-
-    def parse(
-        self, records: npt.NDArray[np.object_]
-    ) -> tuple[
-        list[tuple[np.ndarray, npt.NDArray[np.int64] | None, npt.NDArray[np.int64] | None]],
-        tuple[int, int | None, int | None, int | None, str] | None,
-    ]:
-        """Parse records, on all cores if there is much to parse.
-
-        Args:
-            records: ``bytes``, of shape ``(n,)``.
-
-        Returns:
-            For each wanted feature: the values of all records in one array; where the items or
-            frames of each record end, unless their number is fixed; where the values of each frame
-            end, if their number is not. They have the records before the first bad one. Of that
-            one: its position, the feature's among all, the frame, the byte, and what is wrong.
-            There are no columns if there is no memory for them.
-
-        Raises:
-            TypeError: if a record is not ``bytes``.
         """
