@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from drumline.jobs.data_service import app as data_service
 from drumline.jobs.launch.command import launch
 
 app = typer.Typer(
@@ -47,6 +48,7 @@ def main(
 
 # What follows the first word that is no option belongs to the command that is launched.
 app.command(context_settings={"allow_interspersed_args": False})(launch)
+app.add_typer(data_service, name="data-service")
 
 
 @app.command()

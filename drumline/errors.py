@@ -1,5 +1,5 @@
 """Errors, as ``tf.errors``."""
 
-from drumline.data.errors import DataLossError
+from drumline.data.errors import DataLossError, WorkerDiedError
 
-__all__ = ["DataLossError"]
+__all__ = ["DataLossError", "WorkerDiedError"]

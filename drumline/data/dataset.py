@@ -14,6 +14,7 @@ from drumline.data.methods.bucketing import Bucketing
 from drumline.data.methods.choosing import Choosing
 from drumline.data.methods.combining import Combining
 from drumline.data.methods.creating import Creating
+from drumline.data.methods.distributing import Distributing
 from drumline.data.methods.files import FindingFiles
 from drumline.data.methods.functions import Functions
 from drumline.data.methods.importing import Importing
@@ -34,6 +35,7 @@ class Dataset(
     Importing,
     FindingFiles,
     Choosing,
+    Distributing,
     Functions,
     Packing,
     Placing,

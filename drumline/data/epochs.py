@@ -27,6 +27,7 @@ from drumline.data.ragged_spec import RaggedTensorSpec, empty
 from drumline.data.rewrite.optimize import optimize, rules_in_force
 from drumline.data.rewrite.shard_hints import resolve_shard_hints
 from drumline.data.rows import single
+from drumline.data.service.placing import place
 from drumline.data.spec import TensorSpec
 from drumline.data.wrapping import as_dataset
 
@@ -49,6 +50,7 @@ class Epochs:
     def __init__(self, plan: Node, options: Options, observation: Observation | None = None):
         self.plan = plan
         self.runtime = Runtime(options, observation)
+        self._placed = place(plan)
         self._rules = rules_in_force(options)
         self.optimized = self._rewritten(self._rules)
         if options.experimental_slack and not isinstance(self.optimized, Prefetch):
@@ -88,7 +90,7 @@ class Epochs:
 
     def _rewritten(self, rules: Collection[str]) -> Node:
         threads = self.runtime.options.threading.private_threadpool_size
-        return optimize(resolve_shard_hints(self.plan, 1, 0), rules, threads)
+        return optimize(resolve_shard_hints(self._placed, 1, 0), rules, threads)
 
 
 def _left_open(node: Node) -> bool:

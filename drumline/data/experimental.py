@@ -1,5 +1,6 @@
 """Names that guides write as ``tf.data.experimental``."""
 
+from drumline.data import service
 from drumline.data.auto_shard_policy import AutoShardPolicy
 from drumline.data.observe.statistics import Statistics
 from drumline.data.options import AutotuneOptions, DistributeOptions, OptimizationOptions
@@ -15,4 +16,5 @@ __all__ = [
     "Statistics",
     "assert_cardinality",
     "prefetch_to_device",
+    "service",
 ]

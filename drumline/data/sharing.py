@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from drumline.data.dataset import Dataset
-from drumline.data.execute.lowering import Lowering
+from drumline.data.execute.counting import length_up_to
 from drumline.data.plan.buffering import Cache, CacheStore
 from drumline.data.plan.node import Node
 from drumline.data.plan.seeding import seed_of, with_seed
@@ -63,7 +63,7 @@ def files_read(dataset: Dataset, most: int) -> int | None:
     elements come from files.
     """
     named = filenames(dataset._plan)
-    return None if named is None else min(_length(names, most) for names in named)
+    return None if named is None else min(length_up_to(names, most) for names in named)
 
 
 def divides_by_file(dataset: Dataset, num_shards: int) -> bool:
@@ -102,18 +102,6 @@ def file_share(dataset: Dataset, num_shards: int, index: int) -> Dataset:
 
 
 _file_shares: WeakKeyDictionary[Node, dict[tuple[int, int], Node]] = WeakKeyDictionary()
-
-
-def _length(plan: Node, most: int) -> int:
-    """The number of elements; an infinite or unknown one is counted, up to ``most``."""
-    if plan.cardinality >= 0:
-        return plan.cardinality
-    stage = Lowering(resolve_shard_hints(plan, 1, 0), set()).stage(0)
-    count = 0
-    while count < most and (block := stage.next(most - count)) is not None:
-        count += block.n
-    stage.close()
-    return count
 
 
 def hinted_share(dataset: Dataset, num_shards: int, index: int) -> Dataset:

@@ -24,8 +24,8 @@ from drumline.data.cores import available_cores
 from drumline.data.execute.parallel_map_stage import ParallelMapStage
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.processes.pickling import dumps
+from drumline.data.processes.sendable import sendable
 from drumline.data.processes.shared_buffer import SharedBuffer
-from drumline.data.processes.worker import _sendable
 from drumline.data.processes.worker_process import WorkerProcess
 
 PATIENCE = 60.0
@@ -313,7 +313,7 @@ def test_errors_that_cannot_be_sent_say_the_same() -> None:
     try:
         raise Local(3, threading.Lock())
     except Local as error:
-        sent = _sendable(error)
+        sent = sendable(error)
     assert type(sent) is RuntimeError
     assert str(sent) == "Local: code 3"
     assert any("raise Local(3" in note for note in sent.__notes__)

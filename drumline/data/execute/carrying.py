@@ -18,6 +18,10 @@ class CountingStage(Stage):
         self._carry = Carry(source)
         self._position = 0
 
+    def count_from(self, position: int) -> None:
+        """Hears, before it is asked for anything, that its input begins at this position."""
+        self._position = position
+
     def _use(self, positions: int) -> None:
         """Marks the first ``positions`` of what the carry gave as used."""
         self._carry.commit(positions)

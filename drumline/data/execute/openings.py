@@ -13,7 +13,7 @@ from drumline.data.execute.carry import Carry
 from drumline.data.execute.elements import splitter
 from drumline.data.execute.prefetch_stage import PrefetchStage
 from drumline.data.execute.reading import Reading
-from drumline.data.execute.stage import Stage, State
+from drumline.data.execute.stage import Stage, StartsEarly, State
 from drumline.data.plan.node import Node
 from drumline.data.spec import ElementSpec
 
@@ -126,7 +126,7 @@ class Openings:
             opened = self._opened(number, before, item[0], None)
         except Exception as error:
             return error
-        if isinstance(opened.elements.stage, PrefetchStage):
+        if isinstance(opened.elements.stage, StartsEarly):
             opened.elements.stage.start()
         return opened
 

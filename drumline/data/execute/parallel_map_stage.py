@@ -64,6 +64,10 @@ class ParallelMapStage(Stage):
         self._ended = False
         self._finalizer = weakref.finalize(self, pool.close)
 
+    def count_from(self, position: int) -> None:
+        """Hears, before it is asked for anything, that its input begins at this position."""
+        self._position = self._taken = position
+
     @property
     def granule(self) -> int:  # type: ignore[override]
         return max(self.source.granule, self.function.block_length)

@@ -14,7 +14,7 @@ from drumline.data.execute.block import Block
 from drumline.data.execute.block_size import estimated_nbytes
 from drumline.data.execute.ramp import Ramp
 from drumline.data.execute.reading import Reading
-from drumline.data.execute.stage import Stage, State
+from drumline.data.execute.stage import Stage, StartsEarly, State
 
 AUTO_BYTES = 4 << 20
 """How much an automatically sized buffer may hold: enough to hide a block's making, few enough
@@ -36,7 +36,7 @@ def _stop_all() -> None:
         producer.join(timeout=2.0)
 
 
-class PrefetchStage(Stage):
+class PrefetchStage(StartsEarly):
     """A thread that keeps up to ``size`` elements of the input ready.
 
     Args:

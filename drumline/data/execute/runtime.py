@@ -26,6 +26,8 @@ from drumline.data.plan.function_nodes import Map
 from drumline.data.plan.nesting import Interleave
 from drumline.data.plan.node import Node
 from drumline.data.processes.process_function import ProcessFunction
+from drumline.data.service.cluster import Service
+from drumline.data.service.session import Session
 
 _THREADS = "drumline-map"
 
@@ -46,6 +48,7 @@ class Runtime:
         self.observation = observation
         self.decisions: list[str] = []
         self._widths: dict[Operation, int] = {}
+        self._sessions: dict[Service, Session] = {}
         self._process_functions: dict[PythonFunction, ProcessFunction] = {}
         size = self.options.threading.private_threadpool_size
         self._private = ThreadPoolExecutor(size, _THREADS) if size else None
@@ -108,6 +111,12 @@ class Runtime:
         inner = copy.copy(self)
         inner.observation = None
         return inner
+
+    def session(self, service: Service) -> Session:
+        """The workers of a service, which are kept for later epochs."""
+        if service not in self._sessions:
+            self._sessions[service] = Session(service.connect())
+        return self._sessions[service]
 
     def workers(self, wanted: int, unbounded: bool = False) -> Workers[Any]:
         """Threads for one stage: ``wanted`` of them, or a number that may change.

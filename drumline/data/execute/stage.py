@@ -95,3 +95,11 @@ class Stage(Described):
         """Stops threads and releases what the stage holds."""
         for stage in self.inputs():
             stage.close()
+
+
+class StartsEarly(Stage):
+    """A stage that can begin its work before it is first asked."""
+
+    def start(self) -> None:
+        """Begins, without waiting; not to be restored after that."""
+        raise NotImplementedError

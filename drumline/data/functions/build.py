@@ -11,6 +11,7 @@ import numpy as np
 from drumline.data.dataset_spec import has_datasets
 from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.draws import Draws
+from drumline.data.functions.frozen import frozen
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.python_function import PythonFunction, spec_of_result
@@ -35,6 +36,8 @@ class BuiltFunction:
         is_python: whether it runs as Python, where calls can be noticed.
         draws: whether it draws random numbers and was built without keys: it is not to be run.
         takes_varying: whether blocks may hold rows that differ in any dimension.
+        origin: the user's function, with the variables it reads held as they were, and the spec of
+            its argument: what an equal one is built of in another process.
     """
 
     spec: ElementSpec
@@ -43,11 +46,17 @@ class BuiltFunction:
     is_python: bool = False
     draws: bool = False
     takes_varying: bool = False
+    origin: tuple[UserFunction, ElementSpec] | None = None
 
     @property
     def takes_ragged(self) -> bool:
         """Whether blocks may hold rows that differ in length."""
         return self.is_python or self.takes_varying
+
+    def fingerprint(self) -> str:
+        """A digest of the program the function became; empty where there is none."""
+        known = getattr(self.run, "fingerprint", None)
+        return "" if known is None else str(known())
 
 
 def build(
@@ -90,6 +99,35 @@ def _probed(
 
 
 def _built(
+    user: UserFunction, source: ElementSpec, first_element: Callable[[], Any]
+) -> BuiltFunction:
+    held = dataclasses.replace(user, function=frozen(user.function))
+    return dataclasses.replace(_run(user, source, first_element), origin=(held, source))
+
+
+def built_again(
+    origin: tuple[UserFunction, ElementSpec], spec: ElementSpec, fingerprint: str
+) -> BuiltFunction:
+    """The function of another process.
+
+    Raises:
+        RuntimeError: it is traced to another program here.
+    """
+    made = _built(*origin, first_element=_nothing)
+    if (made.spec, made.fingerprint()) != (spec, fingerprint):
+        raise RuntimeError(
+            f"{origin[0].where} is traced to another program here than in the process it comes "
+            "from: something it reads was changed after it was given, or versions of libraries "
+            "differ"
+        )
+    return made
+
+
+def _nothing() -> Any:
+    raise RuntimeError("it could be traced where it comes from, and cannot here")
+
+
+def _run(
     user: UserFunction, source: ElementSpec, first_element: Callable[[], Any]
 ) -> BuiltFunction:
     try:

@@ -32,7 +32,7 @@ def same_program(a: jex.ClosedJaxpr, b: jex.ClosedJaxpr) -> bool:
         str(a.jaxpr) == str(b.jaxpr)
         and _calls(a.jaxpr) == _calls(b.jaxpr)
         and same_values(a.consts, b.consts)
-        and same_values(_inner_consts(a.jaxpr), _inner_consts(b.jaxpr))
+        and same_values(inner_consts(a.jaxpr), inner_consts(b.jaxpr))
     )
 
 
@@ -47,7 +47,7 @@ def same_values(a: Sequence[Any], b: Sequence[Any]) -> bool:
 
 
 def _same(a: Any, b: Any) -> bool:
-    x, y = _array(a), _array(b)
+    x, y = plain_array(a), plain_array(b)
     if x.dtype != y.dtype or x.shape != y.shape:
         return False
     if x.dtype == object:
@@ -55,19 +55,21 @@ def _same(a: Any, b: Any) -> bool:
     return x.tobytes() == y.tobytes()
 
 
-def _array(value: Any) -> np.ndarray:
+def plain_array(value: Any) -> np.ndarray:
+    """A constant as numpy has it; random keys as their data."""
     if jax.dtypes.issubdtype(getattr(value, "dtype", None), jax.dtypes.prng_key):
         value = jax.random.key_data(value)
     return np.asarray(value)
 
 
-def _inner_consts(jaxpr: jex.Jaxpr) -> list[Any]:
+def inner_consts(jaxpr: jex.Jaxpr) -> list[Any]:
+    """The constants of programs inside a program."""
     found: list[Any] = []
     for eqn in jaxpr.eqns:
         for value in eqn.params.values():
             for item in value if isinstance(value, tuple | list) else (value,):
                 if isinstance(item, jex.ClosedJaxpr):
-                    found += [*item.consts, *_inner_consts(item.jaxpr)]
+                    found += [*item.consts, *inner_consts(item.jaxpr)]
                 elif isinstance(item, jex.Jaxpr):
-                    found += _inner_consts(item)
+                    found += inner_consts(item)
     return found

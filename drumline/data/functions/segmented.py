@@ -10,6 +10,7 @@ import numpy as np
 from drumline.data.execute.block import Block
 from drumline.data.functions.call import Position
 from drumline.data.functions.compiled import CompiledFunction
+from drumline.data.functions.fingerprint import digest
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.routes import Constant
 from drumline.data.functions.segments import CompiledPart, NativeCall, Origin, cut
@@ -37,6 +38,7 @@ class SegmentedFunction:
     def __init__(self, function: UserFunction, spec: ElementSpec, trace: Trace):
         self._function = function
         self._spec = trace.spec
+        self._trace = trace
         segments = cut(trace)
         self._results = segments.results
         self.block_length = _block_length(trace)
@@ -50,6 +52,10 @@ class SegmentedFunction:
         self.ragged = any(_varies(leaf) for leaf in trace.spec.leaves)
         self.varying = any(None in leaf.shape[1:] for leaf in trace.spec.leaves if _varies(leaf))
         self._limit = self.block_length
+
+    def fingerprint(self) -> str:
+        """A digest of what it computes."""
+        return digest(self._trace)
 
     def limit(self, wanted: int) -> int:
         return min(wanted, self._limit)

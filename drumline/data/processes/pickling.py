@@ -21,20 +21,23 @@ def dumps(value: Any, function: Callable[..., Any], where: str) -> bytes:
     try:
         return bytes(cloudpickle.dumps(value))
     except Exception as error:
-        parts = ", ".join(_culprits(function, "", 0)) or "something it refers to"
+        parts = ", ".join(culprits(function, _picklable)) or "something it refers to"
         raise TypeError(
             f"{where} cannot be sent to a worker process: {parts} cannot be pickled ({error}). "
             "Make it inside the function, or leave Options.python_workers at 'threads'."
         ) from error
 
 
-def _culprits(value: Any, path: str, depth: int) -> Iterator[str]:
+def culprits(
+    value: Any, picklable: Callable[[Any], bool], path: str = "", depth: int = 0
+) -> Iterator[str]:
     """The smallest parts of ``value`` that cannot be pickled, by how one gets to them."""
     found = False
     for name, part in _parts(value):
-        if depth < _DEEPEST and not _picklable(part):
+        if depth < _DEEPEST and not picklable(part):
             found = True
-            yield from _culprits(part, f"{path}.{name}" if path else name, depth + 1)
+            inner = f"{path}.{name}" if path else name
+            yield from culprits(part, picklable, inner, depth + 1)
     if not found and path:
         yield f"{path} (a {type(value).__module__}.{type(value).__qualname__})"
 

@@ -11,15 +11,14 @@ import select
 import socket
 import sys
 import time
-import traceback
 from typing import Any
 
-import cloudpickle
 import numpy as np
 
 from drumline.data.execute.block import Block
 from drumline.data.functions.python_function import PythonFunction
 from drumline.data.processes.channel import Channel
+from drumline.data.processes.sendable import sendable
 from drumline.data.processes.shared_buffer import SharedBuffer
 
 
@@ -31,7 +30,7 @@ class _Noting(PythonFunction):
     def _outcome(self, element: Any) -> list[np.ndarray] | Exception:
         self.progress.progress += 1
         outcome = super()._outcome(element)
-        return _sendable(outcome) if isinstance(outcome, Exception) else outcome
+        return sendable(outcome) if isinstance(outcome, Exception) else outcome
 
 
 def main() -> None:
@@ -78,18 +77,3 @@ def _serve(channel: Channel, requests: SharedBuffer, replies: SharedBuffer) -> N
         placed, others = replies.write(block.columns)
         dtypes = [getattr(column, "dtype", None) for column in block.columns]
         channel.send((placed, others, dtypes, block.n, block.error, spent))
-
-
-def _sendable(error: Exception) -> Exception:
-    """The error with its traceback as a note, or one that says the same if it cannot be sent."""
-    text = "".join(traceback.format_exception(error))
-    try:
-        sent = pickle.loads(cloudpickle.dumps(error))
-        same = type(sent) is type(error) and str(sent) == str(error)
-    except Exception:
-        same = False
-    if not same:
-        error = RuntimeError(f"{type(error).__name__}: {error}")
-    error.__cause__ = error.__context__ = None
-    error.add_note(f"drumline: in a worker process:\n{text}")
-    return error.with_traceback(None)

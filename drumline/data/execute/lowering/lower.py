@@ -44,14 +44,14 @@ class Lowering:
         )
         self.occurrences = _occurrences(root)
 
-    def stage(self, epoch: int, ragged: bool = False) -> Stage:
+    def stage(self, *run: int, ragged: bool = False) -> Stage:
         """The stage that yields the plan's elements in the given epoch.
 
         Args:
-            epoch: shuffles differ between epochs.
+            run: the epoch, and the pass of each ``repeat`` around; shuffles differ between them.
             ragged: whether its blocks may hold rows that differ in length.
         """
-        return self._allowing(ragged, self._stage(self.root, (), (epoch,)))
+        return self._allowing(ragged, self._stage(self.root, (), run))
 
     def input(
         self,

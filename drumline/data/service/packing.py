@@ -1,0 +1,123 @@
+"""Parts of plans as bytes for other machines."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+import jax
+import numpy as np
+
+from drumline.data.functions.build import BuiltFunction, built_again
+from drumline.data.functions.dataset_function import DatasetFunction
+from drumline.data.functions.python_function import PythonFunction
+from drumline.data.plan.checking import ErrorCount
+from drumline.data.plan.node import Node
+from drumline.data.processes.pickling import culprits
+
+
+@dataclasses.dataclass(frozen=True)
+class Packed:
+    """A pickled object.
+
+    Attributes:
+        content: the pickle, without large arrays.
+        buffers: their bytes, as arrays, which need not be copied on the way.
+        wide: whether JAX has 64-bit types by default where it comes from.
+    """
+
+    content: bytes
+    buffers: list[np.ndarray]
+    wide: bool
+
+
+def packed(part: Any, plan: Node) -> Packed:
+    """``part``, which holds ``plan``, for ``unpacked`` in another process.
+
+    Raises:
+        TypeError: something in it cannot be sent; the message names the operation and what it is.
+    """
+    try:
+        content, buffers = _dumps(part)
+    except Exception as error:
+        raise TypeError(
+            f"distribute: {_blamed(plan)} cannot be sent to workers ({error}). Make it inside the "
+            "function, or put the operation after distribute."
+        ) from error
+    return Packed(content, buffers, bool(jax.config.read("jax_enable_x64")))
+
+
+def unpacked(sent: Packed) -> Any:
+    """What was packed.
+
+    Raises:
+        Exception: something that it needs is not here.
+    """
+    jax.config.update("jax_enable_x64", sent.wide)
+    return pickle.loads(sent.content, buffers=sent.buffers)
+
+
+def _dumps(value: Any) -> tuple[bytes, list[np.ndarray]]:
+    buffers: list[pickle.PickleBuffer] = []
+    file = io.BytesIO()
+    _Pickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
+    return file.getvalue(), [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers]
+
+
+class _Pickler(cloudpickle.Pickler):
+    """Takes functions apart into what they are made of again."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        reduce = _REDUCERS.get(type(obj))
+        reduced = None if reduce is None else reduce(obj)
+        return super().reducer_override(obj) if reduced is None else reduced
+
+
+def _built(function: BuiltFunction) -> tuple[Any, ...] | None:
+    if function.is_python or function.origin is None:
+        return None
+    return built_again, (function.origin, function.spec, function.fingerprint())
+
+
+def _dataset_function(function: DatasetFunction) -> tuple[Any, ...]:
+    kept = (function.function, function.spec, function.seed, function.eager, function.reads_files)
+    return DatasetFunction, kept
+
+
+_REDUCERS: dict[type, Callable[[Any], tuple[Any, ...] | None]] = {
+    BuiltFunction: _built,
+    DatasetFunction: _dataset_function,
+    ErrorCount: lambda count: (ErrorCount, ()),
+    PythonFunction: lambda function: (PythonFunction, function.arguments()),
+}
+
+
+def _blamed(plan: Node) -> str:
+    """The first operation that cannot be sent, and what of it."""
+    for node in plan.walk():
+        alone = {f.name: getattr(node, f.name) for f in dataclasses.fields(node)}
+        for name, value in alone.items():
+            if name != "inputs" and not _sendable(value):
+                found = _culprit(value) or name
+                return f"{found} of {node.name}({node.arguments()})"
+    return "a part of the dataset"
+
+
+def _culprit(value: Any) -> str:
+    origin = getattr(value, "origin", None)
+    run = getattr(value, "run", None)
+    user = origin[0].function if origin else getattr(run, "user", None)
+    user = user or getattr(getattr(value, "function", None), "function", None) or value
+    return ", ".join(culprits(user, _sendable))
+
+
+def _sendable(value: Any) -> bool:
+    try:
+        _dumps(value)
+    except Exception:
+        return False
+    return True

@@ -1,0 +1,90 @@
+"""A part of a plan as workers get it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from drumline.data.execute.filter_stage import Predicate
+from drumline.data.execute.lowering.rules import Trail
+from drumline.data.execute.map_stage import MapStage
+from drumline.data.execute.parallel_map_stage import ParallelMapStage
+from drumline.data.execute.stage import Stage
+from drumline.data.plan.distributing import Piece
+from drumline.data.plan.function_nodes import Map
+from drumline.data.plan.nesting import Rows
+from drumline.data.plan.node import Node
+from drumline.data.plan.ordering import Shard
+from drumline.data.rewrite.push_shard import push_shard
+from drumline.data.rewrite.shard_files import shard_files
+from drumline.data.rewrite.shard_hints import resolve_shard_hints
+from drumline.data.rewrite.transform import bottom_up
+from drumline.data.service.cluster import Split
+from drumline.data.service.policy import ShardingPolicy
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A part of a plan that workers run.
+
+    Attributes:
+        plan: with a ``Piece`` where a split's elements come in, unless they have shards of it.
+        occurrences: of the operations that draw, as in the whole plan, for those in this one.
+        policy: by which there are shards.
+        shards: how many; 0 for none.
+    """
+
+    plan: Node
+    occurrences: dict[Trail, int]
+    policy: ShardingPolicy = ShardingPolicy.DYNAMIC
+    shards: int = 0
+
+    def of(self, split: Split) -> Node:
+        """The plan of a split."""
+        if split.shard is not None:
+            return push_shard(_shard_of(self.plan, self.policy, self.shards, split.shard))
+
+        def filled(node: Node) -> Node:
+            if not isinstance(node, Piece):
+                return node
+            if node.by_position:
+                return dataclasses.replace(node, start=split.start, stop=split.stop)
+            return Rows((), node.spec, split.rows)
+
+        return bottom_up(self.plan, filled)
+
+
+def for_workers(plan: Node) -> Node:
+    """Without what stays beside the consumer; a worker is one thread unless the user says more."""
+
+    def changed(node: Node) -> Node:
+        if isinstance(node, Piece) and not node.by_position:
+            return node.with_inputs(Rows((), node.spec, ()))
+        if isinstance(node, Map) and node.function.reorderable:
+            return dataclasses.replace(node, workers=None)
+        return node
+
+    return bottom_up(plan, changed)
+
+
+def count_from(stage: Stage, start: int) -> None:
+    """Lets errors name elements by their positions in the whole, as far as these are known."""
+    chain = [stage]
+    while len(inputs := chain[-1].inputs()) == 1:
+        chain.append(inputs[0])
+    for below in reversed(chain[:-1]):
+        if not isinstance(below, MapStage | ParallelMapStage | Predicate):
+            return
+        below.count_from(start)
+        if isinstance(below, Predicate):
+            return
+
+
+def _shard_of(plan: Node, policy: ShardingPolicy, shards: int, index: int) -> Node:
+    match policy:
+        case ShardingPolicy.FILE:
+            plan = shard_files(plan, shards, index)
+        case ShardingPolicy.DATA:
+            plan = Shard((plan,), shards, index)
+        case ShardingPolicy.HINT:
+            return resolve_shard_hints(plan, shards, index)
+    return resolve_shard_hints(plan, 1, 0)

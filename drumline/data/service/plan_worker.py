@@ -1,0 +1,123 @@
+"""What a worker does: makes the elements of splits, a portion at a time."""
+
+from __future__ import annotations
+
+import time
+
+from drumline.data.execute.block import Block
+from drumline.data.execute.block_size import estimated_nbytes
+from drumline.data.execute.lowering import Lowering
+from drumline.data.execute.lowering.rules import Pass
+from drumline.data.execute.ramp import Ramp
+from drumline.data.execute.runtime import Runtime
+from drumline.data.execute.stage import Stage, State
+from drumline.data.options import Options
+from drumline.data.processes.sendable import sendable
+from drumline.data.service.cluster import Portion, Split
+from drumline.data.service.packing import Packed, unpacked
+from drumline.data.service.part import Part, count_from
+
+PORTION_BYTES = 1 << 20
+_PATIENCE = 0.1
+
+
+class PlanWorker:
+    """Runs splits of parts of plans; called by one thread.
+
+    Splits are opened, asked for portions and closed by a key of the caller's. What goes wrong when
+    one is opened is raised when a portion is asked for.
+    """
+
+    def __init__(self) -> None:
+        options = Options()
+        options.autotune.cpu_budget = 1
+        self._runtime = Runtime(options)
+        self._parts: dict[int, Part | Exception] = {}
+        self._open: dict[int, tuple[Stage, Ramp] | Exception] = {}
+
+    def learn(self, part: int, packed: Packed) -> None:
+        """Gets a part of a plan."""
+        try:
+            self._parts[part] = unpacked(packed)
+        except Exception as error:
+            self._parts[part] = _unloadable(error)
+
+    def open(
+        self, key: int, part: int, split: Split, run: Pass, state: State | None, skip: int
+    ) -> None:
+        """Begins a split, at ``state``, and passes over ``skip`` positions there."""
+        try:
+            self._open[key] = self._started(part, split, run, state, skip)
+        except Exception as error:
+            self._open[key] = error
+
+    def _started(
+        self, number: int, split: Split, run: Pass, state: State | None, skip: int
+    ) -> tuple[Stage, Ramp]:
+        part = self._parts[number]
+        if isinstance(part, Exception):
+            raise part
+        plan = part.of(split)
+        lowering = Lowering(plan, set(), self._runtime)
+        if split.shard is None:
+            lowering.occurrences = part.occurrences
+        stage = lowering.stage(*run)
+        if state is not None:
+            stage.restore(state)
+        elif split.shard is None:
+            count_from(stage, split.start)
+        if skip:
+            stage.advance(skip)
+        return stage, Ramp(plan.spec.row_nbytes())
+
+    def pull(self, key: int, limit: int) -> Portion:
+        """The next elements, at least one and at most ``limit``.
+
+        Raises:
+            Exception: the split could not be opened.
+        """
+        opened = self._open.get(key)
+        if opened is None:
+            return Portion([], None, True, 0.0)
+        if isinstance(opened, Exception):
+            raise sendable(opened)
+        stage, ramp = opened
+        started = time.perf_counter()
+        blocks: list[Block] = []
+        nbytes = events = 0
+        ended = False
+        while events < limit and nbytes < PORTION_BYTES:
+            block = stage.next(min(limit - events, max(1, ramp.start(stage.granule))))
+            ramp.stop()
+            if block is None:
+                ended = True
+                break
+            if block.events:
+                blocks.append(_sent(block))
+                nbytes += estimated_nbytes(block)
+                events += block.events
+            if time.perf_counter() - started > _PATIENCE:
+                break
+        after = None if ended else stage.state()
+        if ended:
+            self.close(key)
+        return Portion(blocks, after, ended, time.perf_counter() - started)
+
+    def close(self, key: int) -> None:
+        """Forgets a split; one that has ended was forgotten already."""
+        opened = self._open.pop(key, None)
+        if isinstance(opened, tuple):
+            opened[0].close()
+
+
+def _sent(block: Block) -> Block:
+    return block if block.error is None else Block(block.columns, block.n, sendable(block.error))
+
+
+def _unloadable(error: Exception) -> Exception:
+    made = RuntimeError(
+        f"a worker could not load its part of the dataset: {type(error).__name__}: {error}. What "
+        "functions use must be importable there, or be defined in the program itself."
+    )
+    made.__cause__ = error
+    return made

@@ -1,0 +1,104 @@
+"""Workers that are actors of a Ray cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any
+
+import ray
+from ray.exceptions import ObjectLostError, RayActorError, RayTaskError, WorkerCrashedError
+
+from drumline.data.service.cluster import WorkerLost
+from drumline.data.service.plan_worker import PlanWorker
+from drumline.data.service.ray_connection import connect, free_cpus
+
+_LOST = (RayActorError, ObjectLostError, WorkerCrashedError)
+_JOIN_SECONDS = 2.0
+
+
+class RayCluster:
+    """The cluster at an address; the process is connected to it once, for all datasets.
+
+    Args:
+        address: of a node; ``None`` for the environment's, or one that is started.
+        workers: how many; ``None`` for one for each free CPU.
+        cpus: how many of Ray's CPUs each takes.
+
+    Raises:
+        RuntimeError: it cannot be reached, the process is connected to another one, or there are no
+            free CPUs.
+    """
+
+    def __init__(self, address: str | None, workers: int | None, cpus: float):
+        connect(address)
+        self._cpus = cpus
+        self._workers: list[RayWorker] = []
+        room = int(free_cpus() / cpus)
+        wanted = room if workers is None else workers
+        if not 1 <= wanted <= room:
+            raise RuntimeError(
+                f"distribute: the Ray cluster has {free_cpus():g} free CPUs of "
+                f"{ray.cluster_resources().get('CPU', 0):g}, and {wanted or 1} workers need "
+                f"{cpus * (wanted or 1):g}. Add nodes (`drumline data-service start "
+                "--address`), or lower workers= here or for the datasets that have the others"
+            )
+        self._width = wanted
+
+    def width(self) -> int:
+        return self._width
+
+    def start(self) -> RayWorker | None:
+        # Ray would wait for room without end, and whoever asked with it.
+        if self._starting() + self._cpus > free_cpus() + 1e-9:
+            return None
+        self._workers.append(RayWorker(self._cpus))
+        return self._workers[-1]
+
+    def _starting(self) -> float:
+        """What is promised to workers and not yet counted as taken by Ray."""
+        now = time.monotonic()
+        return self._cpus * sum(now - worker.since < _JOIN_SECONDS for worker in self._workers)
+
+    def share(self, value: Any) -> Any:
+        return ray.put(value)
+
+    def stop(self) -> None:
+        for worker in self._workers:
+            worker.stop()
+
+
+class RayWorker:
+    """An actor."""
+
+    def __init__(self, cpus: float):
+        self.since = time.monotonic()
+        environment: dict[str, Any] = {"env_vars": {"JAX_PLATFORMS": "cpu"}}
+        made = ray.remote(PlanWorker).options(
+            num_cpus=cpus, scheduling_strategy="SPREAD", runtime_env=environment, max_restarts=0
+        )
+        self._actor: Any = made.remote()
+
+    def ask(self, method: str, *arguments: Any) -> RayAnswer:
+        return RayAnswer(getattr(self._actor, method).remote(*arguments))
+
+    def stop(self) -> None:
+        # At the end of the process Ray may have been shut down, and its actors with it.
+        if ray.is_initialized():
+            with contextlib.suppress(*_LOST, ValueError):
+                ray.kill(self._actor)
+
+
+class RayAnswer:
+    """What an actor's method returns."""
+
+    def __init__(self, reference: Any):
+        self._reference = reference
+
+    def result(self) -> Any:
+        try:
+            return ray.get(self._reference)
+        except RayTaskError as error:
+            raise error.cause from None
+        except _LOST as error:
+            raise WorkerLost(str(error)) from error

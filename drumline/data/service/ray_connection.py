@@ -1,0 +1,52 @@
+"""This process's connection to a Ray cluster."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+
+import ray
+
+_lock = threading.Lock()
+
+
+def connect(address: str | None) -> None:
+    """Connects to the cluster at an address, unless the process is connected to it already.
+
+    Args:
+        address: of a node, or ``"auto"``; ``None`` for that of the environment, or one on this
+            machine, which is started if there is none.
+
+    Raises:
+        RuntimeError: it cannot be reached, or the process is connected to another one.
+    """
+    with _lock:
+        if ray.is_initialized():
+            _check(address)
+            return
+        with warnings.catch_warnings():
+            # Ray forks to start a program at once, which JAX's threads survive.
+            warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
+            try:
+                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            except (ConnectionError, ValueError) as error:
+                where = address if address not in (None, "auto") else "this machine"
+                raise RuntimeError(
+                    f"there is no Ray cluster at {where}; `drumline data-service start` starts "
+                    f"one ({error})"
+                ) from error
+
+
+def _check(address: str | None) -> None:
+    known = ray.get_runtime_context().gcs_address
+    if address not in (None, "auto", known):
+        raise RuntimeError(
+            f"the process is connected to the Ray cluster at {known} already, not to the one at "
+            f"{address}; a process can have one"
+        )
+
+
+def free_cpus() -> float:
+    """How many CPUs of the cluster are free."""
+    return float(ray.available_resources().get("CPU", 0))
