@@ -71,7 +71,7 @@ class Options(Group):
         "dataset_name": "name the statistics, as in experimental_statistics",
         "experimental_deterministic": "it is called deterministic",
         "experimental_external_state_policy": "functions with outside state run as Python, always",
-        "experimental_service": "there is no such service",
+        "experimental_service": "distribute takes its options itself",
         "experimental_symbolic_checkpoint": "iterators' states never hold elements",
         "experimental_threading": "it is called threading",
         "experimental_warm_start": "iterators start when they are first asked",
