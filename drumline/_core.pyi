@@ -1,7 +1,7 @@
 """Whole-batch operations in Rust, with the GIL released."""
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,9 @@ from drumline._core_files import (
 )
 from drumline._core_files import (
     TarReader as TarReader,
+)
+from drumline._core_files import (
+    decode_wavs as decode_wavs,
 )
 from drumline._core_files import (
     tar_extensions as tar_extensions,

@@ -1,5 +1,6 @@
 """What ``drumline._core`` offers for files."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -125,3 +126,19 @@ class RecordEncoder:
 
     def finish(self) -> bytes:
         """The last bytes; no record may be added any more."""
+
+def decode_wavs(
+    contents: Sequence[bytes], channels: int | None, count: int | None, most: int
+) -> tuple[list[npt.NDArray[np.float32]], list[int], str | None]:
+    """Decode WAV files of 16-bit samples.
+
+    Args:
+        contents: of the files.
+        channels: how many to give; further ones are as a file's last. ``None``: a file's own.
+        count: how many samples to give, zeros at the end; ``None``: a file's own.
+        most: the most numbers an array may have.
+
+    Returns:
+        Arrays (samples, channels) from -1 to 1 and rates of the files before the first that cannot
+        be decoded, and what is wrong with that.
+    """

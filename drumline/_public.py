@@ -9,6 +9,7 @@ _backend.keep_cpu_platform()
 
 from drumline import (  # noqa: E402
     _large_buffers,
+    audio,
     config,
     data,
     datasets,
@@ -50,6 +51,7 @@ __all__ = [
     "VariableAggregation",
     "VariableSynchronization",
     "__version__",
+    "audio",
     "config",
     "data",
     "datasets",

@@ -16,6 +16,7 @@ pub mod spread;
 pub mod tables;
 pub mod tar;
 pub mod update_rules;
+pub mod wav;
 pub mod xla;
 
 #[cfg(feature = "python")]

@@ -23,6 +23,7 @@ mod source;
 mod spread;
 mod tables;
 mod tar;
+mod wav;
 mod xla;
 
 #[pymodule]
@@ -46,6 +47,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(tables::read_rows, module)?)?;
     module.add_class::<examples::ExampleParser>()?;
     module.add_function(wrap_pyfunction!(tar::tar_extensions, module)?)?;
+    module.add_function(wrap_pyfunction!(wav::decode_wavs, module)?)?;
     module.add_class::<records::RecordReader>()?;
     module.add_class::<records::RecordEncoder>()?;
     module.add_class::<rows::DistinctRows>()?;
