@@ -54,6 +54,69 @@ from drumline._core_images import (
 from drumline._core_images import (
     resize_spans as resize_spans,
 )
+from drumline._core_strings import (
+    CsvLayout as CsvLayout,
+)
+from drumline._core_strings import (
+    CsvReader as CsvReader,
+)
+from drumline._core_strings import (
+    StringPattern as StringPattern,
+)
+from drumline._core_strings import (
+    StringTable as StringTable,
+)
+from drumline._core_strings import (
+    TextTokenizer as TextTokenizer,
+)
+from drumline._core_strings import (
+    TokenCounts as TokenCounts,
+)
+from drumline._core_strings import (
+    change_strings as change_strings,
+)
+from drumline._core_strings import (
+    hash_strings as hash_strings,
+)
+from drumline._core_strings import (
+    join_rows as join_rows,
+)
+from drumline._core_strings import (
+    join_strings as join_strings,
+)
+from drumline._core_strings import (
+    numbers_of_strings as numbers_of_strings,
+)
+from drumline._core_strings import (
+    print_floats as print_floats,
+)
+from drumline._core_strings import (
+    print_integers as print_integers,
+)
+from drumline._core_strings import (
+    split_strings as split_strings,
+)
+from drumline._core_strings import (
+    string_lengths as string_lengths,
+)
+from drumline._core_strings import (
+    string_ngrams as string_ngrams,
+)
+from drumline._core_strings import (
+    substrings as substrings,
+)
+from drumline._core_strings import (
+    unicode_decode as unicode_decode,
+)
+from drumline._core_strings import (
+    unicode_encode as unicode_encode,
+)
+from drumline._core_strings import (
+    unicode_split as unicode_split,
+)
+from drumline._core_strings import (
+    unicode_transcode as unicode_transcode,
+)
 
 def keep_large_buffers(library: str) -> int:
     """Keep the large buffers that a loaded library frees, and give it those first.

@@ -20,6 +20,7 @@ from drumline import (  # noqa: E402
     keras,
     lowerings,
     nn,
+    strings,
     train,
 )
 from drumline.data import RaggedArray, RaggedTensorSpec, TensorSpec, random  # noqa: E402
@@ -64,6 +65,7 @@ __all__ = [
     "lowerings",
     "nn",
     "random",
+    "strings",
     "train",
     "value_and_grad",
 ]

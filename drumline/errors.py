@@ -1,5 +1,5 @@
 """Errors, as ``tf.errors``."""
 
-from drumline.data.errors import DataLossError, WorkerDiedError
+from drumline.data.errors import CsvError, DataLossError, WorkerDiedError
 
-__all__ = ["DataLossError", "WorkerDiedError"]
+__all__ = ["CsvError", "DataLossError", "WorkerDiedError"]

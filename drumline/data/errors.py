@@ -45,3 +45,26 @@ class WorkerDiedError(RuntimeError):
 
     def __reduce__(self) -> tuple[type, tuple[str, int]]:
         return type(self), (self.where, self.position)
+
+
+class CsvError(ValueError):
+    """A record of comma-separated values is not as it should be.
+
+    Attributes:
+        path: of the file.
+        line: where the record begins, from 1 on.
+        column: which one it is in, if it is in one, by number from 1 on and name.
+        offset: how many bytes of the file, decompressed, come before the record.
+    """
+
+    def __init__(self, message: str, path: str, line: int, column: str | None, offset: int):
+        place = f"line {line}" if column is None else f"line {line}, {column}"
+        super().__init__(f"{path}: {place}: {message}")
+        self.path = path
+        self.line = line
+        self.column = column
+        self.offset = offset
+        self._message = message
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, int, str | None, int]]:
+        return type(self), (self._message, self.path, self.line, self.column, self.offset)

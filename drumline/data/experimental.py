@@ -2,6 +2,8 @@
 
 from drumline.data import service
 from drumline.data.auto_shard_policy import AutoShardPolicy
+from drumline.data.csv_readers import CsvDataset
+from drumline.data.make_csv import make_csv_dataset
 from drumline.data.observe.statistics import Statistics
 from drumline.data.options import AutotuneOptions, DistributeOptions, OptimizationOptions
 from drumline.data.plan.ordering import SHARD_HINT
@@ -11,10 +13,12 @@ __all__ = [
     "SHARD_HINT",
     "AutoShardPolicy",
     "AutotuneOptions",
+    "CsvDataset",
     "DistributeOptions",
     "OptimizationOptions",
     "Statistics",
     "assert_cardinality",
+    "make_csv_dataset",
     "prefetch_to_device",
     "service",
 ]

@@ -42,7 +42,9 @@ def TFRecordDataset(
             and the record.
         OSError: while iterating, for a file that cannot be read.
     """
-    form = FileFormat("tfrecord", *_options("TFRecordDataset", compression_type, buffer_size))
+    form = FileFormat(
+        "tfrecord", *reading_options("TFRecordDataset", compression_type, buffer_size)
+    )
     return _dataset("TFRecordDataset", filenames, form, num_parallel_reads, name)
 
 
@@ -58,7 +60,7 @@ def TextLineDataset(
     Lines end with ``\n``; the last one may do without. As in ``tf.data`` every ``\r`` is dropped.
     Arguments and errors are those of ``TFRecordDataset``.
     """
-    form = FileFormat("lines", *_options("TextLineDataset", compression_type, buffer_size))
+    form = FileFormat("lines", *reading_options("TextLineDataset", compression_type, buffer_size))
     return _dataset("TextLineDataset", filenames, form, num_parallel_reads, name)
 
 
@@ -93,13 +95,14 @@ def FixedLengthRecordDataset(
         count_of(header_bytes or 0, operation, "header_bytes", least=0),
         count_of(footer_bytes or 0, operation, "footer_bytes", least=0),
     )
-    form = FileFormat("fixed", *_options(operation, compression_type, buffer_size), sizes)
+    form = FileFormat("fixed", *reading_options(operation, compression_type, buffer_size), sizes)
     return _dataset(operation, filenames, form, num_parallel_reads, name)
 
 
-def _options(
+def reading_options(
     operation: str, compression_type: str | None, buffer_size: int | None
 ) -> tuple[str, int]:
+    """A file's compression, one of ``COMPRESSIONS``, and how many bytes of it to read at once."""
     compression = checked_compression(compression_type, operation)
     size = count_of(buffer_size or 0, operation, "buffer_size", least=0)
     if size > MOST_AT_ONCE:

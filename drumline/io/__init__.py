@@ -1,6 +1,7 @@
 """Files of records, and what is in them, as ``tf.io``."""
 
 from drumline.data.files.record_writer import TFRecordOptions, TFRecordWriter
+from drumline.io.csv import decode_csv
 from drumline.io.features import (
     FixedLenFeature,
     FixedLenSequenceFeature,
@@ -21,6 +22,7 @@ __all__ = [
     "TFRecordOptions",
     "TFRecordWriter",
     "VarLenFeature",
+    "decode_csv",
     "parse_example",
     "parse_sequence_example",
     "parse_single_example",

@@ -1,6 +1,7 @@
 //! The hot paths of drumline: whole batches of the input pipeline a call, and convolutions on CPUs.
 
 pub mod convolution;
+pub mod csv;
 pub mod examples;
 pub mod gather;
 pub mod images;
@@ -13,6 +14,7 @@ pub mod runs;
 pub mod shuffle;
 pub mod span;
 pub mod spread;
+pub mod strings;
 pub mod tables;
 pub mod tar;
 pub mod update_rules;

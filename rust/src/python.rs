@@ -13,6 +13,7 @@ use pyo3::exceptions::{PyIndexError, PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
+mod csv;
 mod examples;
 mod images;
 mod messages;
@@ -21,8 +22,12 @@ mod rows;
 mod runs;
 mod source;
 mod spread;
+mod strings;
 mod tables;
 mod tar;
+mod texts;
+mod tokens;
+mod unicode;
 mod wav;
 mod xla;
 
@@ -48,6 +53,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<examples::ExampleParser>()?;
     module.add_function(wrap_pyfunction!(tar::tar_extensions, module)?)?;
     module.add_function(wrap_pyfunction!(wav::decode_wavs, module)?)?;
+    csv::register(module)?;
+    strings::register(module)?;
+    tokens::register(module)?;
+    unicode::register(module)?;
     module.add_class::<records::RecordReader>()?;
     module.add_class::<records::RecordEncoder>()?;
     module.add_class::<rows::DistinctRows>()?;

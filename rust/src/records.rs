@@ -9,6 +9,7 @@ pub mod encoder;
 pub mod format;
 pub mod inflate;
 pub mod reader;
+pub mod window;
 
 #[cfg(test)]
 mod tests;

@@ -22,8 +22,8 @@ Failure = tuple[str, int, int, BaseException | None]
 class Reader(Protocol):
     """What a file is read by."""
 
-    def position(self) -> tuple[int, int]:
-        """How many bytes and elements came before the next one."""
+    def position(self) -> tuple[int, ...]:
+        """How many bytes, elements and whatever else of ``places`` came before the next one."""
 
 
 class FileStage(Stage):
@@ -33,19 +33,26 @@ class FileStage(Stage):
     """
 
     width = 1
-    """How many leaves an element has; all are ``bytes``."""
+    """How many leaves an element has; all are ``bytes`` unless ``nothing`` says otherwise."""
+
+    places: tuple[str, ...] = ("offset", "number")
+    """What tells a place in the file: bytes, elements and perhaps more before it."""
 
     def __init__(self, path: str, label: str):
         self.path = path
         self._label = label
         self._reader: Any = None
         self._source: Source | None = None
-        self._place = (0, 0)
+        self._place: tuple[int, ...] = (0,) * len(self.places)
         self._ended = False
 
-    def open(self, offset: int, number: int) -> tuple[Reader, Source]:
+    def open(self, *place: int) -> tuple[Reader, Source]:
         """What reads the file from a place on, and the bytes it reads."""
         raise NotImplementedError
+
+    def nothing(self) -> list[np.ndarray]:
+        """The columns of no elements."""
+        return [np.empty(0, object)] * self.width
 
     def read(self, reader: Any, limit: int) -> tuple[list[np.ndarray], Failure | None, bool]:
         """Up to ``limit`` elements, what is wrong with the next, and whether it is the last."""
@@ -59,9 +66,7 @@ class FileStage(Stage):
                 self._reader, self._source = self.open(*self._place)
             columns, failure, last = self.read(self._reader, limit)
         except Exception as error:
-            columns = [np.empty(0, object)] * self.width
-            number = self._place[1] if self._reader is None else self._reader.position()[1]
-            return self._failed(columns, error, number, True)
+            return self._failed(self.nothing(), error, self._position()[1], True)
         if failure is not None:
             return self._failed(columns, self._error(*failure), failure[2], last)
         if not len(columns[0]):
@@ -93,14 +98,17 @@ class FileStage(Stage):
     def state(self) -> State:
         if self._ended:
             return {"ended": True}
-        offset, number = self._place if self._reader is None else self._reader.position()
-        return {"offset": offset, "number": number}
+        return dict(zip(self.places, self._position(), strict=True))
+
+    def _position(self) -> tuple[int, ...]:
+        place: tuple[int, ...] = self._place if self._reader is None else self._reader.position()
+        return place
 
     def restore(self, state: State) -> None:
         self.close()
         self._ended = "ended" in state
         if not self._ended:
-            self._place = (state["offset"], state["number"])
+            self._place = tuple(state[name] for name in self.places)
 
     def inputs(self) -> Sequence[Stage]:
         return []

@@ -17,7 +17,8 @@ class RecordsStage(FileStage):
         super().__init__(path, str(form))
         self.form = form
 
-    def open(self, offset: int, number: int) -> tuple[RecordReader, Source]:
+    def open(self, *place: int) -> tuple[RecordReader, Source]:
+        offset, number = place
         return open_records(self.path, self.form, offset, number)
 
     def read(

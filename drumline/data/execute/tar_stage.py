@@ -21,7 +21,8 @@ class TarStage(FileStage):
         self.form = form
         self.width = 1 + len(form.extensions)
 
-    def open(self, offset: int, number: int) -> tuple[TarReader, Source]:
+    def open(self, *place: int) -> tuple[TarReader, Source]:
+        offset, number = place
         return self.form.open(self.path, offset, number)
 
     def read(self, reader: TarReader, limit: int) -> tuple[list[np.ndarray], Failure | None, bool]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from drumline.data.execute.array_record_rows import ArrayRecordRows
+from drumline.data.execute.csv_stage import CsvStage
 from drumline.data.execute.dense_stage import ragged_rows
 from drumline.data.execute.flat_map_stage import FlatMapStage
 from drumline.data.execute.indexed import Indexed
@@ -19,6 +20,7 @@ from drumline.data.execute.records_stage import RecordsStage
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.table_stage import TableStage
 from drumline.data.execute.tar_stage import TarStage
+from drumline.data.files.csv_format import CsvFormat
 from drumline.data.files.file_format import FileFormat, Format
 from drumline.data.files.table_format import TableFormat
 from drumline.data.files.tar_format import TarFormat
@@ -26,6 +28,7 @@ from drumline.data.plan import files
 from drumline.data.plan.node import Node
 
 _STAGES: dict[type, Callable[[str, Any], Stage]] = {
+    CsvFormat: CsvStage,
     FileFormat: RecordsStage,
     TableFormat: TableStage,
     TarFormat: TarStage,

@@ -1,0 +1,147 @@
+"""Parts of strings by position, and their lengths."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from drumline._core import string_lengths, substrings
+from drumline.data.native.apply import apply
+from drumline.data.native.flat import Flat, flat
+from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.native.string_elementwise import Bad, Elementwise, failure, shown
+from drumline.data.native.string_specs import one, require_strings, shape_of
+from drumline.data.ragged_spec import RaggedTensorSpec
+from drumline.data.spec import STRING, ElementSpec, TensorSpec
+
+UNITS = ("BYTE", "UTF8_CHAR")
+
+
+@dataclasses.dataclass(frozen=True)
+class Length(Elementwise):
+    """The length of each string."""
+
+    unit: str
+
+    @property
+    def name(self) -> str:
+        return "strings.length"
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(np.int32)
+
+    def compute(self, values: np.ndarray) -> tuple[np.ndarray, Bad | None]:
+        return string_lengths(values, self.unit), None
+
+
+@dataclasses.dataclass(frozen=True)
+class Substr(NativeOperation):
+    """A part of each string."""
+
+    unit: str
+
+    @property
+    def name(self) -> str:
+        return "strings.substr"
+
+    def results(self, *arguments: TensorSpec) -> ElementSpec:
+        strings, start, length = arguments
+        require_strings(self.name, strings)
+        for spec, what in ((start, "pos"), (length, "len")):
+            if spec.dtype.kind not in "iu":
+                raise TypeError(f"{self.name}: {what} must be integers, got {spec}")
+        if start.shape != length.shape:
+            raise ValueError(
+                f"{self.name}: pos and len must have the same shape, got {shape_of(start)} and "
+                f"{shape_of(length)}"
+            )
+        if not start.shape:
+            return one(strings)
+        return one(TensorSpec(self._broadcast(strings, start), STRING))
+
+    def _broadcast(self, strings: TensorSpec, start: TensorSpec) -> tuple[int, ...]:
+        if isinstance(strings, RaggedTensorSpec) or None in (*strings.shape, *start.shape):
+            raise ValueError(
+                f"{self.name}: pos and len must be scalars for strings whose shape varies; they "
+                f"have shape {shape_of(start)} for {strings}"
+            )
+        return np.broadcast_shapes(_known(strings), _known(start))
+
+    def run(self, columns: Sequence[Column], n: int) -> Rows:
+        strings, start, length = columns
+        if not isinstance(start, np.ndarray) or not isinstance(length, np.ndarray):
+            raise TypeError(f"{self.name}: pos and len vary in shape")
+        if start.ndim == 1:
+            given = flat(strings)
+            places = [np.repeat(column, given.sizes()) for column in (start, length)]
+        else:
+            aligned = _aligned([np.asarray(strings), start, length])
+            given = flat(aligned[0])
+            places = [column.reshape(-1) for column in aligned[1:]]
+        return self._cut(given, *(place.astype(np.int64) for place in places))
+
+    def _cut(self, given: Flat, start: np.ndarray, length: np.ndarray) -> Rows:
+        made, bad = substrings(given.values, start, length, self.unit)
+        if bad is None:
+            return Rows([given.put(made)])
+        before = given.head(given.row_of(bad))
+        reason = f"pos {start[bad]} is out of range for the string {shown(given.values[bad])}"
+        return Rows([before.put(made[: len(before.values)])], failure(self.name, reason))
+
+
+def length(input: Any, unit: str = "BYTE") -> Any:
+    """The lengths of strings, as ``tf.strings.length``.
+
+    Args:
+        input: a string, or an array of strings of any shape; a ``RaggedArray`` of strings.
+        unit: ``"BYTE"``, or ``"UTF8_CHAR"`` for characters, whose first bytes are counted.
+
+    Returns:
+        int32, in the shape of ``input``.
+
+    Raises:
+        ValueError: the unit is neither.
+        TypeError: ``input`` holds no strings.
+    """
+    return apply(Length(_checked(unit, "strings.length")), input)
+
+
+def substr(input: Any, pos: Any, len: Any, unit: str = "BYTE") -> Any:
+    """Parts of strings, as ``tf.strings.substr``.
+
+    Args:
+        input: a string, or an array of strings of any shape; a ``RaggedArray`` of strings.
+        pos: where the part begins; from the end if negative. An integer, or an array of them whose
+            shape fits ``input``'s by broadcasting.
+        len: how long it is, in the shape of ``pos``; what goes beyond the end is left out.
+        unit: ``"BYTE"`` or ``"UTF8_CHAR"``, as of ``length``.
+
+    Raises:
+        ValueError: ``pos`` lies outside of a string; shapes do not fit; the unit is neither.
+        TypeError: ``input`` holds no strings, or ``pos`` and ``len`` no integers.
+    """
+    return apply(Substr(_checked(unit, "strings.substr")), input, pos, len)
+
+
+def _checked(unit: str, name: str) -> str:
+    if unit not in UNITS:
+        raise ValueError(f"{name}: unit must be 'BYTE' or 'UTF8_CHAR', got {unit!r}")
+    return unit
+
+
+def _known(spec: TensorSpec) -> tuple[int, ...]:
+    return tuple(dim or 0 for dim in spec.shape)
+
+
+def _aligned(columns: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Columns (n, ...) with their rows broadcast against each other."""
+    rank = max(column.ndim for column in columns)
+    level = [
+        column.reshape(column.shape[0], *[1] * (rank - column.ndim), *column.shape[1:])
+        for column in columns
+    ]
+    return [np.ascontiguousarray(column) for column in np.broadcast_arrays(*level)]

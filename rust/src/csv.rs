@@ -1,0 +1,12 @@
+//! Comma-separated values: bytes to columns of one type each, by the rules of TensorFlow's readers.
+
+pub mod columns;
+pub mod layout;
+pub mod problem;
+pub mod reader;
+pub mod record;
+pub mod scan;
+pub mod single;
+
+#[cfg(test)]
+mod tests;

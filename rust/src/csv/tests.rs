@@ -1,0 +1,202 @@
+use super::columns::{empty, Column};
+use super::layout::{Chosen, Field, Layout};
+use super::problem::{Defect, Problem};
+use super::reader::{Position, Reader, Trouble};
+use super::single;
+use std::io::{self, Read};
+
+fn layout(fields: Vec<Field>) -> Layout {
+    Layout {
+        delimiter: b',',
+        quotes: true,
+        missing: b"NA".to_vec(),
+        fields,
+        chosen: Chosen::All,
+    }
+}
+
+fn texts() -> Layout {
+    layout(vec![
+        Field::Text(Some(Vec::new())),
+        Field::Text(Some(Vec::new())),
+    ])
+}
+
+/// Gives `step` bytes at a time, so that every place is once the end of what is known.
+struct Slow {
+    bytes: Vec<u8>,
+    place: usize,
+    step: usize,
+}
+
+impl Read for Slow {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let end = self.bytes.len().min(self.place + self.step.min(to.len()));
+        let part = &self.bytes[self.place..end];
+        to[..part.len()].copy_from_slice(part);
+        self.place = end;
+        Ok(part.len())
+    }
+}
+
+fn reader(text: &str, layout: &Layout, header: bool, step: usize) -> Reader {
+    let bytes = text.as_bytes().to_vec();
+    let input = Slow {
+        bytes,
+        place: 0,
+        step,
+    };
+    Reader::new(
+        Box::new(input),
+        layout.clone(),
+        header,
+        1,
+        Position::default(),
+    )
+}
+
+/// The rows of two columns of text, and the problems between them with the lines before them.
+type Outcome = Result<(String, String), (Problem, Option<usize>, u64)>;
+
+fn outcomes(text: &str, layout: &Layout, header: bool, step: usize) -> Vec<Outcome> {
+    let mut reader = reader(text, layout, header, step);
+    let mut found = Vec::new();
+    loop {
+        let rows = reader.next(3);
+        if let [Column::Text(first), Column::Text(second)] = &rows.columns[..] {
+            let owned = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
+            let pairs = first.iter().map(owned).zip(second.iter().map(owned));
+            found.extend(pairs.map(Ok));
+        }
+        match rows.failure {
+            Some((Trouble::Record(Defect { problem, column }), position)) => {
+                found.push(Err((problem, column, position.line)));
+            }
+            Some((Trouble::File(cause), _)) => panic!("{cause:?}"),
+            None if rows.count == 0 => return found,
+            None => {}
+        }
+    }
+}
+
+fn row(first: &str, second: &str) -> Outcome {
+    Ok((first.to_owned(), second.to_owned()))
+}
+
+#[test]
+fn records_end_where_tensorflow_ends_them() {
+    let text = "a,b\r\n\"x\ny\",\"q\"\"q\"\rc,\n,d";
+    let wanted = [
+        row("a", "b"),
+        row("x\ny", "q\"q"),
+        row("c", ""),
+        row("", "d"),
+    ];
+    for step in 1..=text.len() {
+        assert_eq!(outcomes(text, &texts(), false, step), wanted, "{step}");
+        assert_eq!(outcomes(text, &texts(), true, step), wanted[1..], "{step}");
+    }
+}
+
+#[test]
+fn bad_records_are_passed_over() {
+    let text = "a,b\nc\"d,e\n\"f\"g\",h\ni,j,k\nl\nm,n\n\"o,p";
+    let bad = |problem, column, line| Err((problem, column, line));
+    let count = |found| Problem::Count { found, wanted: 2 };
+    let wanted = [
+        row("a", "b"),
+        bad(Problem::QuoteInside, Some(0), 1),
+        bad(Problem::QuoteNotDoubled, Some(0), 2),
+        bad(count(3), None, 3),
+        bad(count(1), None, 4),
+        row("m", "n"),
+        bad(Problem::NotClosed, Some(0), 6),
+    ];
+    for step in [1, 2, 5, 100] {
+        assert_eq!(outcomes(text, &texts(), false, step), wanted, "{step}");
+    }
+    assert_eq!(
+        outcomes("", &texts(), true, 1),
+        [bad(Problem::NoHeader, None, 0)]
+    );
+    assert_eq!(outcomes("", &texts(), false, 1), []);
+}
+
+#[test]
+fn fields_become_numbers() {
+    let fields = vec![
+        Field::Int32(None),
+        Field::Int64(Some(7)),
+        Field::Float32(Some(0.5)),
+        Field::Float64(None),
+    ];
+    let mut reader = reader(
+        "1,NA,,2.5\n 2 ,3,1e2,-inf\n,1,1,1\n1,x,1,1\n",
+        &layout(fields),
+        false,
+        9,
+    );
+    let mut rows = reader.next(9);
+    while rows.failure.is_none() {
+        rows = reader.next(9);
+    }
+    let Some((Trouble::Record(defect), position)) = rows.failure else {
+        panic!("a record");
+    };
+    assert_eq!((defect.problem, defect.column), (Problem::Missing, Some(0)));
+    assert_eq!((position.number, position.line), (2, 2));
+    let rows = reader.next(9);
+    assert_eq!(rows.columns[0], Column::Int32(vec![]));
+    let Some((Trouble::Record(defect), _)) = rows.failure else {
+        panic!("a record");
+    };
+    let text = b"x".to_vec();
+    assert_eq!(
+        defect.problem,
+        Problem::Number {
+            kind: "int64",
+            text
+        }
+    );
+    assert_eq!(defect.column, Some(1));
+}
+
+#[test]
+fn columns_are_chosen_or_left_out() {
+    for (chosen, wanted) in [
+        (Chosen::Only(vec![1, 3]), ["b", "d"]),
+        (Chosen::Without(vec![0, 2]), ["b", "d"]),
+    ] {
+        let mut layout = texts();
+        layout.chosen = chosen;
+        assert_eq!(
+            outcomes("a,b,c,d", &layout, false, 9),
+            [row(wanted[0], wanted[1])]
+        );
+        assert_eq!((layout.column(0), layout.column(1)), (1, 3));
+        assert!(outcomes("a,b,c", &layout, false, 9)[0].is_err());
+    }
+}
+
+#[test]
+fn records_of_their_own_hold_no_line_breaks() {
+    let layout = texts();
+    let read = |text: &str| {
+        let mut columns = empty(&layout);
+        let result = single::read(text.as_bytes(), &layout, &mut Vec::new(), &mut columns, 0);
+        result.map(|()| columns).map_err(|defect| defect.problem)
+    };
+    assert!(read("a,\"b\nc\"").is_ok());
+    assert!(read("\n\na,b").is_ok());
+    assert!(read("a,").is_ok());
+    assert_eq!(read("a,b\n"), Err(Problem::LineBreak));
+    assert_eq!(read("a,\"b\"\n"), Err(Problem::QuoteNotDoubled));
+    assert_eq!(read("a,\"b"), Err(Problem::NotClosed));
+    assert_eq!(
+        read(""),
+        Err(Problem::Count {
+            found: 0,
+            wanted: 2
+        })
+    );
+}
