@@ -6,6 +6,27 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from drumline._core_bytes import (
+    join_strings as join_strings,
+)
+from drumline._core_bytes import (
+    pad_strings as pad_strings,
+)
+from drumline._core_bytes import (
+    parse_tensors as parse_tensors,
+)
+from drumline._core_bytes import (
+    read_files as read_files,
+)
+from drumline._core_bytes import (
+    serialize_numbers as serialize_numbers,
+)
+from drumline._core_bytes import (
+    serialize_strings as serialize_strings,
+)
+from drumline._core_bytes import (
+    tensor_dims as tensor_dims,
+)
 from drumline._core_examples import (
     ExampleParser as ExampleParser,
 )

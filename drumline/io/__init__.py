@@ -14,6 +14,9 @@ from drumline.io.parsing import (
     parse_single_example,
     parse_single_sequence_example,
 )
+from drumline.io.raw import decode_raw
+from drumline.io.tensors import parse_tensor, serialize_tensor
+from drumline.io.whole_files import read_file
 
 __all__ = [
     "FixedLenFeature",
@@ -23,8 +26,12 @@ __all__ = [
     "TFRecordWriter",
     "VarLenFeature",
     "decode_csv",
+    "decode_raw",
     "parse_example",
     "parse_sequence_example",
     "parse_single_example",
     "parse_single_sequence_example",
+    "parse_tensor",
+    "read_file",
+    "serialize_tensor",
 ]

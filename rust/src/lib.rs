@@ -5,6 +5,7 @@ pub mod csv;
 pub mod examples;
 pub mod gather;
 pub mod images;
+pub mod joined;
 pub mod large_buffers;
 pub mod permutation;
 pub mod records;
@@ -17,8 +18,10 @@ pub mod spread;
 pub mod strings;
 pub mod tables;
 pub mod tar;
+pub mod tensors;
 pub mod update_rules;
 pub mod wav;
+pub mod whole_files;
 pub mod xla;
 
 #[cfg(feature = "python")]

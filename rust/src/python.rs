@@ -23,12 +23,17 @@ mod runs;
 mod source;
 mod spread;
 mod strings;
+mod strings_of_bytes;
+mod tables;
 mod tables;
 mod tar;
+mod tar;
+mod tensors;
 mod texts;
 mod tokens;
 mod unicode;
 mod wav;
+mod whole_files;
 mod xla;
 
 #[pymodule]
@@ -57,6 +62,13 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     strings::register(module)?;
     tokens::register(module)?;
     unicode::register(module)?;
+    module.add_function(wrap_pyfunction!(strings_of_bytes::join_strings, module)?)?;
+    module.add_function(wrap_pyfunction!(strings_of_bytes::pad_strings, module)?)?;
+    module.add_function(wrap_pyfunction!(tensors::parse_tensors, module)?)?;
+    module.add_function(wrap_pyfunction!(tensors::serialize_numbers, module)?)?;
+    module.add_function(wrap_pyfunction!(tensors::serialize_strings, module)?)?;
+    module.add_function(wrap_pyfunction!(tensors::tensor_dims, module)?)?;
+    module.add_function(wrap_pyfunction!(whole_files::read_files, module)?)?;
     module.add_class::<records::RecordReader>()?;
     module.add_class::<records::RecordEncoder>()?;
     module.add_class::<rows::DistinctRows>()?;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -19,7 +19,7 @@ from drumline.data.functions.user_function import UserFunction
 from drumline.data.leaves import as_array, is_array_literal
 from drumline.data.native.call import recorded_results
 from drumline.data.native.symbol import Symbol, is_symbolic
-from drumline.data.spec import ElementSpec
+from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.data.structure import Structure, flatten
 
 
@@ -136,11 +136,15 @@ def _traced(function: UserFunction, spec: ElementSpec) -> RawTrace:
         try:
             jaxpr = jax.make_jaxpr(program)(*types)
         except Exception as error:
-            varying = not all(leaf.is_static for leaf in recorded)
+            varying = getattr(error, "varying", False) or not _static(recorded)
             raise NotTraceable(_reason(error), varying=varying) from error
     if structures[0].num_leaves == 0:
         raise ValueError(f"{function.where} returned nothing; it must return the new element")
     return RawTrace(jaxpr, found, structures[0], written[0] if written else None)
+
+
+def _static(leaves: Sequence[TensorSpec]) -> bool:
+    return all(leaf.is_static for leaf in leaves)
 
 
 def _outputs(leaves: list[Any], found: list[Constant | int]) -> list[Any]:

@@ -11,7 +11,15 @@ from drumline.data.spec import TensorSpec
 
 
 class ValueNeedsPython(TypeError):
-    """A traced function looked at the contents of a string, or at an array of unknown shape."""
+    """A traced function looked at the contents of a string, or at an array of unknown shape.
+
+    Args:
+        varying: whether it makes arrays whose shapes vary between elements.
+    """
+
+    def __init__(self, reason: str, varying: bool = False):
+        super().__init__(reason)
+        self.varying = varying
 
 
 class Symbol:

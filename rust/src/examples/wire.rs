@@ -18,7 +18,7 @@ pub struct Cursor<'a> {
 pub enum Content<'a> {
     Varint(u64),
     Fixed32(u32),
-    Fixed64,
+    Fixed64(u64),
     /// Bytes, or a message.
     Delimited(Cursor<'a>),
     Group,
@@ -123,7 +123,7 @@ impl<'a> Cursor<'a> {
         }
         match tag & 7 {
             0 => Ok(Content::Varint(self.varint()?)),
-            1 => self.fixed::<8>().map(|_| Content::Fixed64),
+            1 => self.fixed().map(u64::from_le_bytes).map(Content::Fixed64),
             2 => self.delimited().map(Content::Delimited),
             3 => self.group(start, tag >> 3, depth),
             5 => self.fixed().map(u32::from_le_bytes).map(Content::Fixed32),

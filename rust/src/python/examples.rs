@@ -1,12 +1,13 @@
 //! `ExampleParser`: objects to slices and back, and the GIL released in between.
 
+use super::strings_of_bytes::{held, slices};
 use crate::examples::column::{Column, Values};
 use crate::examples::defect::Failure;
 use crate::examples::parse::{parse, Part};
 use crate::examples::schema::{Default, Feature, Form, Kind, Schema};
 use crate::python::messages::kind_of;
-use numpy::{IntoPyArray, PyArray1, PyArrayMethods};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use numpy::{IntoPyArray, PyArray1};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -51,8 +52,8 @@ impl ExampleParser {
         records: &Bound<'py, PyArray1<Py<PyAny>>>,
     ) -> PyResult<(Vec<Parsed<'py>>, Option<Told>)> {
         // References of our own: other threads may change the array.
-        let held = bytes_of(records)?;
-        let slices: Vec<&[u8]> = held.iter().map(|record| record.as_bytes()).collect();
+        let held = held(records)?;
+        let slices = slices(&held);
         let (columns, failure) = py.detach(|| parse(&self.parts, &slices));
         let columns = columns.into_iter().map(|column| arrays(py, column));
         Ok((columns.collect(), failure.map(told)))
@@ -84,21 +85,6 @@ fn feature(wanted: Wanted<'_>) -> PyResult<Feature> {
         _ => return Err(PyValueError::new_err(format!("no form of values: {form}"))),
     };
     Ok(Feature { key, kind, form })
-}
-
-fn bytes_of<'py>(records: &Bound<'py, PyArray1<Py<PyAny>>>) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-    let py = records.py();
-    let objects = records
-        .try_readonly()
-        .map_err(|_| PyValueError::new_err("the records are being written"))?;
-    let record = |(i, object): (usize, &Py<PyAny>)| {
-        let object = object.bind(py);
-        object.cast::<PyBytes>().cloned().map_err(|_| {
-            let found = object.get_type();
-            PyTypeError::new_err(format!("record {i} is a {found}, not bytes"))
-        })
-    };
-    objects.as_array().iter().enumerate().map(record).collect()
 }
 
 fn arrays<'py>(py: Python<'py>, column: Column<'_>) -> Parsed<'py> {
