@@ -9,6 +9,8 @@ import numpy as np
 
 from drumline.data.execute.block import Block
 from drumline.data.observe.meter import nbytes_of
+from drumline.data.ragged import RaggedArray
+from drumline.data.spec import STRING
 
 _SAMPLE = 32
 
@@ -19,6 +21,8 @@ def estimated_nbytes(block: Block) -> int:
 
 
 def _estimated(column: np.ndarray | Sequence[Any]) -> int:
+    if isinstance(column, RaggedArray) and column.dtype == STRING:
+        column = column.flat_values
     if not isinstance(column, np.ndarray) or column.dtype != object or column.size <= _SAMPLE:
         return nbytes_of(column)
     step = column.size // _SAMPLE

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from drumline.data.execute.block import Block
+from drumline.data.execute.block_size import estimated_nbytes
 from drumline.data.functions.call import Position
 from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.fingerprint import digest
@@ -16,7 +17,6 @@ from drumline.data.functions.routes import Constant
 from drumline.data.functions.segments import CompiledPart, NativeCall, Origin, cut
 from drumline.data.functions.trace import Trace
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.native.columns import sample_nbytes
 from drumline.data.native.running import Repeated, run_native
 from drumline.data.rows import stack
 from drumline.data.spec import ElementSpec, TensorSpec
@@ -94,7 +94,7 @@ class SegmentedFunction:
 
     def _measure(self, block: Block, slots: dict[int, Any]) -> None:
         """Has fewer rows come at once where they turn out to be large."""
-        row = sum(sample_nbytes(column, block.n) for column in slots.values())
+        row = estimated_nbytes(Block(list(slots.values()), block.n)) / block.n
         self._limit = max(1, min(self.block_length, int(MOST_BYTES / max(1.0, row))))
 
     def describe(self) -> str:

@@ -41,7 +41,8 @@ class ShapedFunction:
     def _inferred(self) -> ElementSpec:
         """The result's spec: what agrees between two stand-ins for the unknown dimensions."""
         probes = [trace(self._function, with_unknown(self._source, p)) for p in _PROBES]
-        if probes[0].natives:
+        self._natives = ", ".join(step.operation.name for step in probes[0].natives)
+        if self._natives:
             self.ragged = self.varying = True
         low, high = (probe.spec for probe in probes)
         if low.structure != high.structure:
@@ -100,7 +101,9 @@ class ShapedFunction:
             )
 
     def describe(self) -> str:
-        return f"{self._function.name}: compiled for each shape ({len(self._compiled)} so far)"
+        shapes = f"compiled for each shape ({len(self._compiled)} so far)"
+        native = f"native {self._natives} | " if self._natives else ""
+        return f"{self._function.name}: {native}{shapes}"
 
 
 def with_unknown(spec: ElementSpec, size: int) -> ElementSpec:

@@ -48,21 +48,3 @@ def misfit(column: Column, spec: TensorSpec) -> str | None:
             spec.accepts(row.shape, row.dtype) for row in column
         )
     return None if fits else f"a column of {type(column).__name__} does not hold {spec}"
-
-
-def sample_nbytes(column: Any, rows: int) -> float:
-    """About how many bytes a row of a column has, from a few of ``rows``."""
-    if isinstance(column, np.ndarray) and column.dtype != object:
-        return float(column.nbytes / max(1, len(column)))
-    few = column[: min(rows, 8)]
-    if isinstance(few, np.ndarray):
-        return sum(_item_nbytes(item) for item in few.reshape(-1)) / max(1, len(few))
-    if isinstance(few, RaggedArray) and few.dtype == object:
-        strings = few.flat_values
-        length = sum(_item_nbytes(item) for item in strings[:64]) / max(1, min(64, len(strings)))
-        return length * len(strings) / max(1, len(few))
-    return float(few.nbytes / max(1, len(few)))
-
-
-def _item_nbytes(item: Any) -> int:
-    return len(item) + 32 if isinstance(item, bytes) else int(getattr(item, "nbytes", 64))
