@@ -1,7 +1,7 @@
 """Whole-batch operations in Rust, with the GIL released."""
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt

@@ -3,6 +3,12 @@
 from drumline.data import service
 from drumline.data.auto_shard_policy import AutoShardPolicy
 from drumline.data.csv_readers import CsvDataset
+from drumline.data.files.remote_reads import (
+    RemoteReads,
+    remote_reads,
+    remote_retries,
+    set_remote_reads,
+)
 from drumline.data.make_csv import make_csv_dataset
 from drumline.data.observe.statistics import Statistics
 from drumline.data.options import AutotuneOptions, DistributeOptions, OptimizationOptions
@@ -16,9 +22,13 @@ __all__ = [
     "CsvDataset",
     "DistributeOptions",
     "OptimizationOptions",
+    "RemoteReads",
     "Statistics",
     "assert_cardinality",
     "make_csv_dataset",
     "prefetch_to_device",
+    "remote_reads",
+    "remote_retries",
     "service",
+    "set_remote_reads",
 ]

@@ -5,11 +5,17 @@ from __future__ import annotations
 import threading
 
 import fsspec
+import numpy as np
+import pyarrow
+import pyarrow.parquet as parquet
 import pytest
 
 import drumline as dl
 from drumline.data import Dataset, TextLineDataset, TFRecordDataset
-from drumline.data.files.read_ahead import ATTEMPTS, ReadAhead
+from drumline.data.experimental import RemoteReads, remote_retries, set_remote_reads
+from drumline.data.files.opening import opened_bytes
+from drumline.data.files.read_ahead import ReadAhead
+from drumline.data.files.remote_file import RemoteFile
 
 
 @pytest.fixture
@@ -106,6 +112,10 @@ class Flaky:
         return self.content[start:end]
 
 
+ATTEMPTS = RemoteReads().attempts
+SMALL = RemoteReads(range_bytes=32)
+
+
 def everything(reader):
     parts = []
     while part := reader.read(7):
@@ -118,15 +128,16 @@ def test_failed_ranges_are_asked_for_again():
     content = bytes(range(200))
     waits = []
     system = Flaky(content, ATTEMPTS - 1)
-    assert everything(ReadAhead(system, "a", 13, 32, waits.append)) == content[13:]
+    assert everything(ReadAhead(system, "a", 13, SMALL, waits.append)) == content[13:]
     ranges = -(-(200 - 13) // 32)
     assert len(waits) == (ATTEMPTS - 1) * (ranges + 1) and sorted(set(waits)) == [0.4, 1.6, 6.4]
-    with pytest.raises(ConnectionResetError):
-        everything(ReadAhead(Flaky(content, ATTEMPTS), "a", 0, 32, waits.append))
+    with pytest.raises(ConnectionResetError) as caught:
+        everything(ReadAhead(Flaky(content, ATTEMPTS), "a", 0, SMALL, waits.append))
+    assert caught.value.__notes__ == [f"drumline: attempt {ATTEMPTS} of {ATTEMPTS} to read a"]
     for lasting in (FileNotFoundError, PermissionError):
         system = Flaky(content, 1, lasting)
         with pytest.raises(lasting):
-            everything(ReadAhead(system, "a", 0, 32, waits.append))
+            everything(ReadAhead(system, "a", 0, SMALL, waits.append))
         assert system.failures == {"size": 1}
 
 
@@ -139,8 +150,61 @@ def test_a_file_of_unknown_length_is_an_error():
 
 def test_a_file_that_becomes_shorter_is_an_error():
     system = Flaky(b"a" * 100, 0)
-    reader = ReadAhead(system, "a", 0, 32)
+    reader = ReadAhead(system, "a", 0, SMALL)
     assert reader.read(50) == b"a" * 32
     system.content = b"a" * 40
     with pytest.raises(OSError, match="became shorter"):
         everything(reader)
+
+
+def test_how_remote_files_are_read_can_be_set(memory, monkeypatch, caplog):
+    table = pyarrow.table({"x": np.arange(100)})
+    sink = pyarrow.BufferOutputStream()
+    parquet.write_table(table, sink)
+    memory.pipe("/flaky/a.parquet", sink.getvalue().to_pybytes())
+    memory.pipe("/flaky/a.txt", b"line\n" * 100)
+    flaky = Flaky(b"", 2, TimeoutError)
+    cat_file = type(memory).cat_file
+
+    def failing(self, path, start=None, end=None, **options):
+        flaky._fail((path, start))
+        return cat_file(self, path, start, end, **options)
+
+    monkeypatch.setattr(type(memory), "cat_file", failing)
+    before = set_remote_reads(RemoteReads(attempts=3, pause=0, range_bytes=100, at_once=3))
+    try:
+        retries = remote_retries()
+        with opened_bytes("memory://flaky/a.txt", 0, "", 1) as source:
+            assert everything(source) == b"line\n" * 100
+        assert remote_retries() - retries == 2 * 5
+        assert "memory:///flaky/a.txt: attempt 2 of 3 failed (TimeoutError(" in caplog.text
+        rows = Dataset.from_parquet("memory://flaky/a.parquet")
+        assert [row["x"] for row in rows] == list(range(100))
+        flaky.failures.clear()
+        set_remote_reads(RemoteReads(attempts=2, pause=0))
+        with pytest.raises(TimeoutError) as caught:
+            list(TextLineDataset("memory://flaky/a.txt"))
+        assert any(
+            "attempt 2 of 2 to read memory:///flaky/a.txt" in note
+            for note in caught.value.__notes__
+        )
+    finally:
+        set_remote_reads(before)
+    with pytest.raises(ValueError, match="attempts must be at least 1"):
+        RemoteReads(attempts=0)
+    with pytest.raises(TypeError, match="takes RemoteReads"):
+        set_remote_reads(3)
+
+
+def test_a_remote_file_is_read_at_any_place(memory):
+    memory.pipe("/flaky/b", bytes(range(100)))
+    file = RemoteFile(memory, "/flaky/b")
+    assert (file.read(3), file.tell(), file.seek(-2, 2)) == (bytes(range(3)), 3, 98)
+    assert (file.read(), file.read(5), file.seek(200), file.read()) == (b"bc", b"", 200, b"")
+    room = bytearray(4)
+    assert (file.seek(1), file.seek(1, 1), file.readinto(room), room) == (1, 2, 4, b"\2\3\4\5")
+    memory.pipe("/flaky/b", b"short")
+    with pytest.raises(OSError, match="/flaky/b became shorter"):
+        file.read(50)
+    with pytest.raises(FileNotFoundError):
+        RemoteFile(memory, "/flaky/none")

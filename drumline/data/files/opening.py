@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Iterator
 
 from drumline._core import RecordReader
 from drumline.data.files.file_format import FileFormat
-from drumline.data.files.read_ahead import RANGE_BYTES, ReadAhead
+from drumline.data.files.read_ahead import ReadAhead
 from drumline.data.files.remote import file_system, has_scheme
+from drumline.data.files.remote_reads import remote_reads
 
 Source = int | ReadAhead
 """A descriptor, which readers duplicate, or what fetches a remote file's bytes."""
@@ -39,7 +41,9 @@ def opened_bytes(path: str, offset: int, compression: str, chunk: int) -> Iterat
             os.close(descriptor)
         return
     system, inner = file_system(path)
-    source = ReadAhead(system, inner, 0 if compression else offset, max(chunk, RANGE_BYTES))
+    reads = remote_reads()
+    reads = dataclasses.replace(reads, range_bytes=max(chunk, reads.range_bytes))
+    source = ReadAhead(system, inner, 0 if compression else offset, reads)
     try:
         yield source
     except BaseException:

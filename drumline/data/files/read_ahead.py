@@ -9,27 +9,17 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-RANGE_BYTES = 4 << 20
-"""How much one request asks for: enough that its latency does not matter."""
-
-AT_ONCE = 2
-"""How many requests of a file are under way."""
-
-ATTEMPTS = 4
-
-_LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+from drumline.data.files.remote_reads import RemoteReads, asked_again, remote_reads
 
 
 class ReadAhead:
     """Reads a file from ``start`` on by ranges, of which threads fetch the next ones meanwhile.
 
-    A range that cannot be read is asked for again, ``ATTEMPTS`` times in all.
-
     Args:
         system: fsspec's file system.
         path: in it.
         start: the first byte to read.
-        range_bytes: how much to fetch at once.
+        reads: how; as ``set_remote_reads`` says unless given.
         wait: is called with the seconds to let pass before asking again.
 
     Raises:
@@ -41,17 +31,17 @@ class ReadAhead:
         system: Any,
         path: str,
         start: int = 0,
-        range_bytes: int = RANGE_BYTES,
+        reads: RemoteReads | None = None,
         wait: Callable[[float], object] = time.sleep,
     ):
         self._system = system
         self._path = path
         self._next = start
-        self._range = range_bytes
+        self._reads = reads or remote_reads()
         self._wait = wait
         self._end: int | None = None
         self._fetched = memoryview(b"")
-        self._pool = ThreadPoolExecutor(AT_ONCE, "drumline-read")
+        self._pool = ThreadPoolExecutor(self._reads.at_once, "drumline-read")
         self._under_way: deque[Future[bytes]] = deque()
         self._stop = weakref.finalize(self, self._pool.shutdown, False, cancel_futures=True)
 
@@ -78,8 +68,8 @@ class ReadAhead:
             self._end = self._again(lambda: self._system.size(self._path))
             if self._end is None:
                 raise OSError(f"{self._path}: its file system does not tell how long it is")
-        while len(self._under_way) < AT_ONCE and self._next < self._end:
-            start, stop = self._next, min(self._next + self._range, self._end)
+        while len(self._under_way) < self._reads.at_once and self._next < self._end:
+            start, stop = self._next, min(self._next + self._reads.range_bytes, self._end)
             self._under_way.append(self._pool.submit(self._fetch, start, stop))
             self._next = stop
 
@@ -88,12 +78,10 @@ class ReadAhead:
         return content
 
     def _again(self, request: Callable[[], Any]) -> Any:
-        """What ``request`` returns, asked again with growing pauses while it fails."""
-        for attempt in range(1, ATTEMPTS):
-            try:
-                return request()
-            except _LASTING:
-                raise
-            except OSError:
-                self._wait(0.1 * 4**attempt)
-        return request()
+        return asked_again(request, url_of(self._system, self._path), self._reads, self._wait)
+
+
+def url_of(system: Any, path: str) -> str:
+    """The path with its scheme, where the file system tells it."""
+    unstrip = getattr(system, "unstrip_protocol", None)
+    return path if unstrip is None else str(unstrip(path))

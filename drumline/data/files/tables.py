@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.ipc as ipc
 
 from drumline.data.files.remote import file_system, has_scheme
+from drumline.data.files.remote_file import RemoteFile
 
 BATCH_BYTES = 2 << 20
 """How much is decoded at once, about."""
@@ -132,7 +133,7 @@ def _opened(path: str) -> Any:
     if not has_scheme(path):
         return pa.OSFile(path, "rb")
     system, inner = file_system(path)
-    return pa.PythonFile(system.open(inner, "rb"), "r")
+    return pa.PythonFile(RemoteFile(system, inner), "r")
 
 
 def _rows_at_once(nbytes: int, rows: int) -> int:
