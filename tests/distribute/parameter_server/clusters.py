@@ -37,13 +37,14 @@ def cluster_spec(workers, ps):
 
 
 @contextlib.contextmanager
-def in_process(workers=1, ps=1, **options):
-    """A strategy over servers that live in this process."""
+def in_process(workers=1, ps=1, absent=(), **options):
+    """A strategy over servers that live in this process, but for workers that are `absent`."""
     spec = cluster_spec(workers, ps)
     servers = [
         dl.distribute.Server(spec, job, index)
         for job, count in (("worker", workers), ("ps", ps))
         for index in range(count)
+        if job == "ps" or index not in absent
     ]
     resolver = dl.distribute.cluster_resolver.SimpleClusterResolver(spec)
     strategy = dl.distribute.ParameterServerStrategy(resolver, **options)

@@ -25,9 +25,10 @@ _MOST_BYTES = 1 << 30
 class Connection:
     """One lane of requests to a server. Any thread may use it.
 
-    Requests are handled in the order in which they were submitted, and answered in that order. A
-    server of the same process is reached without the network. Callbacks of the futures run in the
-    thread that reads the replies, and must not wait for others of this connection.
+    Requests are handled in the order in which they were submitted, and each is answered as soon as
+    its reply is ready. A server of the same process is reached without the network. Callbacks of
+    the futures run in the thread that reads the replies, and must not wait for others of this
+    connection.
 
     Args:
         address: the server's ``"host:port"``.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import threading
 from concurrent.futures import Future
 
@@ -13,7 +12,7 @@ _MOST_REQUESTS = 100_000
 
 
 class Pending:
-    """The requests in flight on one lane, in order, limited by their bytes.
+    """The requests in flight on one lane, limited by their bytes.
 
     Args:
         most_bytes: how many may be in flight; a single larger request may be alone.
@@ -22,7 +21,7 @@ class Pending:
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self._changed = threading.Condition()
-        self._futures: collections.deque[tuple[int, int, Future[Message]]] = collections.deque()
+        self._futures: dict[int, tuple[int, Future[Message]]] = {}
         self._bytes = 0
         self._failure: Exception | None = None
 
@@ -54,19 +53,19 @@ class Pending:
         with self._changed:
             if self._failure is not None:
                 raise self._failure
-            self._futures.append((seq, nbytes, future))
+            self._futures[seq] = (nbytes, future)
         return future
 
     def pop(self, seq: int) -> Future[Message]:
-        """The oldest request, to which the reply has come.
+        """The request to which the reply has come.
 
         Raises:
-            ProtocolError: if that is not number `seq`.
+            ProtocolError: if none with this number is in flight.
         """
         with self._changed:
-            if not self._futures or self._futures[0][0] != seq:
+            if seq not in self._futures:
                 raise ProtocolError("a reply does not follow its request")
-            _, nbytes, future = self._futures.popleft()
+            nbytes, future = self._futures.pop(seq)
             self._bytes -= nbytes
             self._changed.notify_all()
         return future
@@ -77,7 +76,7 @@ class Pending:
             if self._failure is not None:
                 return False
             self._failure = error
-            futures = [future for _, _, future in self._futures]
+            futures = [future for _, future in self._futures.values()]
             self._futures.clear()
             self._changed.notify_all()
         for future in futures:

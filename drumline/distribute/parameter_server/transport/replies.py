@@ -1,8 +1,9 @@
-"""Replies in the order of their requests, whenever they become ready."""
+"""Replies to requests, each as soon as it is ready."""
 
 from __future__ import annotations
 
 import collections
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -18,8 +19,9 @@ _MOST_TOGETHER = 64
 class Replies:
     """Sends a lane's replies.
 
-    A reply that is ready when its turn has come is sent by the thread that brings it. What is not,
-    or is followed by others at once, is left to a thread, which sends several together.
+    A reply that is ready at once, with no others to come, is sent by the thread that brings it. All
+    else is left to a thread, which sends several together. One that takes long keeps none of the
+    later ones waiting: what it waits for may depend on them.
 
     Args:
         send: sends replies, each with the number of its request. It raises if the lane is broken.
@@ -32,15 +34,14 @@ class Replies:
         self._send = send
         self._broken = broken
         self._changed = threading.Condition()
-        self._waiting: collections.deque[tuple[int, Future[Message] | Outcome]] = (
-            collections.deque()
-        )
+        self._to_come = 0
+        self._ready: collections.deque[Numbered] = collections.deque()
         self._sending = False
         self._closed = False
         self._thread: threading.Thread | None = None
 
     def add(self, seq: int, reply: Future[Message] | Outcome, more: bool = False) -> None:
-        """Send `reply` when those before it have been sent and it is ready.
+        """Send `reply` when it is ready.
 
         It returns at once, but for a lane that has very many replies waiting. After `close` the
         reply is dropped.
@@ -54,17 +55,20 @@ class Replies:
             if self._closed:  # nobody would wait for a thread that starts now
                 return
             later = more or isinstance(reply, Future) or self._waiting or self._sending
+            if isinstance(reply, Future):
+                self._to_come += 1
+            elif later:
+                self._ready.append((seq, reply))
             if later:
-                self._waiting.append((seq, reply))
                 self._start()
-        if not later:
-            self._send([(seq, reply)])  # type: ignore[list-item]
-            return
+                self._changed.notify_all()
         if isinstance(reply, Future):
-            reply.add_done_callback(self._wake)
-        with self._changed:
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: self._closed or len(self._waiting) < _MOST_WAITING)
+            reply.add_done_callback(functools.partial(self._came, seq))
+        elif not later:
+            self._send([(seq, reply)])
+        if later:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or self._waiting < _MOST_WAITING)
 
     def drain(self, seconds: float) -> bool:
         """Wait for all to be sent. Returns whether they were."""
@@ -75,10 +79,15 @@ class Replies:
         """Send no more."""
         with self._changed:
             self._closed = True
-            self._waiting.clear()
+            self._to_come = 0
+            self._ready.clear()
             self._changed.notify_all()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
+
+    @property
+    def _waiting(self) -> int:
+        return self._to_come + len(self._ready)
 
     def _idle(self) -> bool:
         return self._closed or not (self._waiting or self._sending)
@@ -88,30 +97,21 @@ class Replies:
             self._thread = threading.Thread(target=self._run, name="drumline-replies", daemon=True)
             self._thread.start()
 
-    def _wake(self, _: Future[Message]) -> None:
+    def _came(self, seq: int, reply: Future[Message]) -> None:
         with self._changed:
-            self._changed.notify_all()
-
-    def _ready(self) -> bool:
-        if self._closed:
-            return True
-        head = self._waiting[0][1] if self._waiting else None
-        return head is not None and (not isinstance(head, Future) or head.done())
-
-    def _take_ready(self) -> list[Numbered]:
-        ready: list[Numbered] = []
-        while self._waiting and self._ready() and len(ready) < _MOST_TOGETHER:
-            seq, reply = self._waiting.popleft()
-            ready.append((seq, _outcome(reply)))
-        return ready
+            if not self._closed:
+                self._to_come -= 1
+                self._ready.append((seq, _outcome(reply)))
+                self._changed.notify_all()
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(self._ready)
+                self._changed.wait_for(lambda: self._closed or self._ready)
                 if self._closed:
                     return
-                ready = self._take_ready()
+                count = min(len(self._ready), _MOST_TOGETHER)
+                ready = [self._ready.popleft() for _ in range(count)]
                 self._sending = True
             try:
                 self._send(ready)
@@ -122,9 +122,7 @@ class Replies:
                 self._changed.notify_all()
 
 
-def _outcome(reply: Future[Message] | Outcome) -> Outcome:
-    if not isinstance(reply, Future):
-        return reply
+def _outcome(reply: Future[Message]) -> Outcome:
     if reply.cancelled():
         return RuntimeError("the request was cancelled by the server")
     return reply.exception() or reply.result()
