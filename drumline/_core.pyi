@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from drumline._core_bytes import (
-    join_strings as join_strings,
+    joined_bytes as joined_bytes,
 )
 from drumline._core_bytes import (
-    pad_strings as pad_strings,
+    padded_bytes as padded_bytes,
 )
 from drumline._core_bytes import (
     parse_tensors as parse_tensors,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from drumline._core import join_strings, pad_strings
+from drumline._core import joined_bytes, padded_bytes
 from drumline.data.native.apply import apply
 from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.ragged import RaggedArray
@@ -100,11 +100,11 @@ class DecodeRaw(NativeOperation):
 
     def _padded(self, strings: np.ndarray, count: int) -> np.ndarray:
         flat = np.ascontiguousarray(strings).reshape(-1)
-        values = pad_strings(flat, count * self._dtype.itemsize)
+        values = padded_bytes(flat, count * self._dtype.itemsize)
         return self._numbers(values).reshape(*strings.shape, count)
 
     def _scalars(self, strings: np.ndarray) -> Rows:
-        values, edges = join_strings(np.ascontiguousarray(strings))
+        values, edges = joined_bytes(np.ascontiguousarray(strings))
         size = self._dtype.itemsize
         bad = np.flatnonzero(np.diff(edges) % size)
         rows = int(bad[0]) if len(bad) else len(strings)
@@ -116,7 +116,7 @@ class DecodeRaw(NativeOperation):
         """Rows that are arrays of strings, all of one length in each."""
         made: list[np.ndarray] = []
         for row in strings:
-            values, edges = join_strings(np.ascontiguousarray(row).reshape(-1))
+            values, edges = joined_bytes(np.ascontiguousarray(row).reshape(-1))
             lengths = np.diff(edges)
             length = int(lengths[0]) if len(lengths) else 0
             if (lengths != length).any():

@@ -30,7 +30,7 @@ pub fn slices<'a>(held: &'a [Bound<'_, PyBytes>]) -> Vec<&'a [u8]> {
 /// All strings one after the other, and where each begins.
 #[pyfunction]
 #[allow(clippy::type_complexity)]
-pub fn join_strings<'py>(
+pub fn joined_bytes<'py>(
     strings: &Bound<'py, PyArray1<Py<PyAny>>>,
 ) -> PyResult<(Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<i64>>)> {
     let py = strings.py();
@@ -42,7 +42,7 @@ pub fn join_strings<'py>(
 
 /// Strings cut, or filled up with zeros, to `width` bytes each.
 #[pyfunction]
-pub fn pad_strings<'py>(
+pub fn padded_bytes<'py>(
     strings: &Bound<'py, PyArray1<Py<PyAny>>>,
     width: usize,
 ) -> PyResult<Bound<'py, PyArray1<u8>>> {
