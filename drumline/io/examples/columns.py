@@ -115,7 +115,8 @@ class VaryingColumn(FeatureColumn):
         return self.filler
 
     def records(self, parsed: Sequence[Parsed]) -> Records:
-        return RaggedArray(_items(parsed[0].values, self.item), parsed[0].rows)
+        assert parsed[0].rows is not None
+        return RaggedArray._view(_items(parsed[0].values, self.item), parsed[0].rows)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,8 +135,9 @@ class RaggedFramesColumn(FeatureColumn):
         return (None, None)
 
     def records(self, parsed: Sequence[Parsed]) -> Records:
-        frames = RaggedArray(parsed[0].values, parsed[0].frames)
-        return RaggedArray(frames, parsed[0].rows)
+        rows, frames = parsed[0].rows, parsed[0].frames
+        assert rows is not None and frames is not None
+        return RaggedArray._view(RaggedArray._view(parsed[0].values, frames), rows)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,7 +193,7 @@ def of_batches(records: Records, ends: np.ndarray, size: int | None, padding: An
     """
     if not isinstance(records, RaggedArray):
         if size is None:
-            return RaggedArray(records, ends)
+            return RaggedArray._view(records, ends)
         return records.reshape(len(ends) - 1, size, *records.shape[1:])
     batches = [records[a:b] for a, b in itertools.pairwise(ends.tolist())]
     if padding is None:

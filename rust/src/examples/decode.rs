@@ -18,6 +18,15 @@ struct Lists<'a> {
 /// Appends the values that a feature holds; returns how many, None if it holds none of any kind.
 #[inline(always)]
 pub fn append<'a>(feature: Cursor<'a>, to: &mut Values<'a>) -> Result<Option<usize>, Found> {
+    if let Some(packed) = short_packed(feature, to.kind()) {
+        let before = to.len();
+        match to {
+            Values::Float(values) => packed_floats(packed, values)?,
+            Values::Int64(values) => packed_integers(packed, values)?,
+            Values::Bytes(_) => {}
+        }
+        return Ok(Some(to.len() - before));
+    }
     let Some(mut lists) = lists(feature)? else {
         return Ok(None);
     };
@@ -38,6 +47,29 @@ pub fn append<'a>(feature: Cursor<'a>, to: &mut Values<'a>) -> Result<Option<usi
         }
     }
     Ok(Some(to.len() - before))
+}
+
+/// The packed numbers of a feature that holds nothing else, and of which no length has two bytes.
+#[inline(always)]
+fn short_packed(feature: Cursor<'_>, kind: Kind) -> Option<Cursor<'_>> {
+    let tag = match kind {
+        Kind::Float => 0x12,
+        Kind::Int64 => 0x1a,
+        Kind::Bytes => return None,
+    };
+    let bytes = feature.rest();
+    let &[first, list, 0x0a, packed, ..] = bytes else {
+        return None;
+    };
+    let is_short = first == tag
+        && bytes.len() < 0x80
+        && usize::from(list) + 2 == bytes.len()
+        && usize::from(packed) + 4 == bytes.len();
+    is_short.then(|| {
+        let mut packed = feature;
+        packed.pass(4);
+        packed
+    })
 }
 
 #[inline(always)]
@@ -78,16 +110,7 @@ fn bytes<'a>(mut list: Cursor<'a>, to: &mut Vec<&'a [u8]>) -> Result<(), Found> 
 fn floats(mut list: Cursor<'_>, to: &mut Vec<f32>) -> Result<(), Found> {
     while let Some(field) = list.field()? {
         match field {
-            (1, Content::Delimited(packed)) => {
-                let values = packed.rest().chunks_exact(4);
-                if !values.remainder().is_empty() {
-                    let (at, length) = (packed.at(), packed.rest().len());
-                    return Err(Malformed::Floats { at, length }.into());
-                }
-                reserve(to, values.len(), packed.at())?;
-                let bytes = |value: &[u8]| [value[0], value[1], value[2], value[3]];
-                to.extend(values.map(|value| f32::from_le_bytes(bytes(value))));
-            }
+            (1, Content::Delimited(packed)) => packed_floats(packed, to)?,
             (1, Content::Fixed32(value)) => {
                 reserve(to, 1, list.at())?;
                 to.push(f32::from_bits(value));
@@ -101,10 +124,7 @@ fn floats(mut list: Cursor<'_>, to: &mut Vec<f32>) -> Result<(), Found> {
 fn integers(mut list: Cursor<'_>, to: &mut Vec<i64>) -> Result<(), Found> {
     while let Some(field) = list.field()? {
         match field {
-            (1, Content::Delimited(packed)) => {
-                reserve(to, varints::count(packed.rest()), packed.at())?;
-                varints::decode(packed, to)?;
-            }
+            (1, Content::Delimited(packed)) => packed_integers(packed, to)?,
             (1, Content::Varint(value)) => {
                 reserve(to, 1, list.at())?;
                 to.push(value as i64);
@@ -112,6 +132,26 @@ fn integers(mut list: Cursor<'_>, to: &mut Vec<i64>) -> Result<(), Found> {
             _ => {}
         }
     }
+    Ok(())
+}
+
+#[inline(always)]
+fn packed_floats(packed: Cursor<'_>, to: &mut Vec<f32>) -> Result<(), Found> {
+    let values = packed.rest().chunks_exact(4);
+    if !values.remainder().is_empty() {
+        let (at, length) = (packed.at(), packed.rest().len());
+        return Err(Malformed::Floats { at, length }.into());
+    }
+    reserve(to, values.len(), packed.at())?;
+    let bytes = |value: &[u8]| [value[0], value[1], value[2], value[3]];
+    to.extend(values.map(|value| f32::from_le_bytes(bytes(value))));
+    Ok(())
+}
+
+#[inline(always)]
+fn packed_integers(packed: Cursor<'_>, to: &mut Vec<i64>) -> Result<(), Found> {
+    reserve(to, varints::count(packed.rest()), packed.at())?;
+    varints::decode(packed, to)?;
     Ok(())
 }
 
