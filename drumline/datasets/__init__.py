@@ -1,6 +1,7 @@
 """Named datasets: ``load("mnist", split="train[:80%]")``."""
 
 from drumline.datasets.builder import DatasetBuilder
+from drumline.datasets.folders.audio import audio_dataset_from_directory
 from drumline.datasets.idx import IdxError, read_idx
 from drumline.datasets.info import DatasetInfo, SplitInfo, Splits
 from drumline.datasets.load import load
@@ -12,6 +13,7 @@ __all__ = [
     "IdxError",
     "SplitInfo",
     "Splits",
+    "audio_dataset_from_directory",
     "builder",
     "list_builders",
     "load",

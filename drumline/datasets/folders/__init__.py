@@ -1,0 +1,1 @@
+"""Datasets of the files in a folder, as ``keras.utils`` makes them."""
