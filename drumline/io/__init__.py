@@ -8,6 +8,7 @@ from drumline.io.features import (
     RaggedFeature,
     VarLenFeature,
 )
+from drumline.io.json_example import decode_json_example
 from drumline.io.parsing import (
     parse_example,
     parse_sequence_example,
@@ -26,6 +27,7 @@ __all__ = [
     "TFRecordWriter",
     "VarLenFeature",
     "decode_csv",
+    "decode_json_example",
     "decode_raw",
     "parse_example",
     "parse_sequence_example",

@@ -318,6 +318,7 @@ def field(number: int, content: bytes) -> bytes:
     return bytes([number << 3 | 2, *sizes[:4], sizes[4] & 0x7F]) + content
 
 
+@pytest.mark.thorough
 def test_a_feature_of_100_megabytes() -> None:
     values = np.arange(25_000_000, dtype=np.float32)
     feature = field(2, field(1, values.tobytes()))

@@ -83,7 +83,7 @@ def test_contexts_alone() -> None:
         (
             [SHORT, LONG],
             {"x": FixedLenSequenceFeature([3], np.float32)},
-            "record 0: feature list 'x', frame 0, at byte 24: it holds 2 values, .* 3",
+            "record 0: feature list 'x', frame 0, at byte 26: it holds 2 values, .* 3",
         ),
         (
             [SHORT, LONG],
@@ -93,7 +93,7 @@ def test_contexts_alone() -> None:
         (
             [LONG],
             {"x": VarLenFeature(np.int64)},
-            "record 0: feature list 'x', frame 0, at byte 24: it holds float32 .* is int64",
+            "record 0: feature list 'x', frame 0, at byte 26: it holds float32 .* is int64",
         ),
         ([LONG[:-1]], {"x": PAIRS}, "record 0: at byte 16: .* 73 bytes, of which 72"),
     ],
