@@ -22,6 +22,7 @@ from drumline import (  # noqa: E402
     nn,
     strings,
     train,
+    video,
 )
 from drumline.data import RaggedArray, RaggedTensorSpec, TensorSpec, random  # noqa: E402
 from drumline.distribute import (  # noqa: E402
@@ -68,4 +69,5 @@ __all__ = [
     "strings",
     "train",
     "value_and_grad",
+    "video",
 ]
