@@ -58,10 +58,28 @@ from drumline._core_files import (
     tar_extensions as tar_extensions,
 )
 from drumline._core_images import (
+    arrange_images as arrange_images,
+)
+from drumline._core_images import (
+    decode_bmps as decode_bmps,
+)
+from drumline._core_images import (
+    decode_gifs as decode_gifs,
+)
+from drumline._core_images import (
     decode_jpegs as decode_jpegs,
 )
 from drumline._core_images import (
+    decode_pngs as decode_pngs,
+)
+from drumline._core_images import (
     decode_resized as decode_resized,
+)
+from drumline._core_images import (
+    encode_jpegs as encode_jpegs,
+)
+from drumline._core_images import (
+    encode_pngs as encode_pngs,
 )
 from drumline._core_images import (
     jpeg_shapes as jpeg_shapes,

@@ -83,3 +83,49 @@ def resize_nearest(
     images: npt.NDArray[Any] | Sequence[npt.NDArray[Any]], out: npt.NDArray[np.uint8]
 ) -> tuple[int, tuple[str, str] | None]:
     """Copy nearest pixels to rows of `out`: (n, height, width, bytes of a pixel)."""
+
+def arrange_images(
+    images: npt.NDArray[Any] | Sequence[npt.NDArray[Any]], placements: Sequence[Sequence[int]]
+) -> list[npt.NDArray[np.uint8]]:
+    """Windows of images, with zeros beyond their edges: (height, width, bytes of a pixel).
+
+    Args:
+        placements: for each first row and column, height, width, and what is done then: 1 to
+            transpose, 2 to turn upside down, 4 to mirror, added.
+    """
+
+def decode_pngs(
+    contents: Sequence[bytes], channels: int, wide: bool, limits: tuple[int, int, int]
+) -> tuple[list[npt.NDArray[Any]], tuple[str, str] | None]:
+    """Decode PNG files to uint8, or uint16 if `wide`; returns as `decode_jpegs`."""
+
+def decode_bmps(
+    contents: Sequence[bytes], channels: int, limits: tuple[int, int, int]
+) -> tuple[list[npt.NDArray[Any]], tuple[str, str] | None]:
+    """Decode BMP files; returns as `decode_jpegs`."""
+
+def decode_gifs(
+    contents: Sequence[bytes], first_only: bool, limits: tuple[int, int, int]
+) -> tuple[list[npt.NDArray[Any]], tuple[str, str] | None]:
+    """Decode GIF files to (frames, height, width, 3), or the first frame; as `decode_jpegs`."""
+
+def encode_jpegs(
+    images: npt.NDArray[Any] | Sequence[npt.NDArray[Any]],
+    qualities: Sequence[int],
+    progressive: bool,
+    optimize: bool,
+    downsample: bool,
+    density: tuple[bool, int, int],
+    xmp: bytes,
+) -> tuple[list[bytes], tuple[str, str] | None]:
+    """Encode images as JPEG files; failures as `decode_jpegs`.
+
+    Args:
+        qualities: 1 to 100, for each.
+        density: whether it is for each inch, and pixels along and down.
+    """
+
+def encode_pngs(
+    images: npt.NDArray[Any] | Sequence[npt.NDArray[Any]], wide: bool, level: int
+) -> tuple[list[bytes], tuple[str, str] | None]:
+    """Encode images as PNG files, of 16 bits if `wide`; failures as `decode_jpegs`."""

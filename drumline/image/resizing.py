@@ -97,7 +97,7 @@ def resize(
     Raises:
         ValueError: an argument is none of these, or an image has no pixels.
     """
-    height, width = _size_of(size)
+    height, width = size_of("resize", size)
     if method not in METHODS:
         raise ValueError(f"resize: method must be one of {METHODS}, got {method!r}")
     shape = tuple(images.shape) if hasattr(images, "shape") else np.shape(images)
@@ -142,15 +142,16 @@ def _weighted(values: Any, axis: int, size: int, method: str, antialias: bool) -
     return total
 
 
-def _size_of(size: Any) -> tuple[int, int]:
+def size_of(called: str, size: Any) -> tuple[int, int]:
+    """Height and width, checked."""
     try:
         height, width = map(operator.index, size)
     except TypeError:
         height = width = 0
     except ValueError:
-        raise ValueError(f"resize: size must be two integers, got {size!r}") from None
+        raise ValueError(f"{called}: size must be two integers, got {size!r}") from None
     if height < 1 or width < 1:
-        raise ValueError(f"resize: size must be two positive integers, got {size!r}")
+        raise ValueError(f"{called}: size must be two positive integers, got {size!r}")
     return height, width
 
 

@@ -11,6 +11,8 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use rayon::prelude::*;
 
+mod arranged;
+mod files;
 mod pixels;
 mod resized;
 
@@ -19,6 +21,12 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(decode_jpegs, module)?)?;
     module.add_function(wrap_pyfunction!(jpeg_shapes, module)?)?;
     module.add_function(wrap_pyfunction!(resize_spans, module)?)?;
+    module.add_function(wrap_pyfunction!(arranged::arrange_images, module)?)?;
+    module.add_function(wrap_pyfunction!(files::decode_pngs, module)?)?;
+    module.add_function(wrap_pyfunction!(files::decode_bmps, module)?)?;
+    module.add_function(wrap_pyfunction!(files::decode_gifs, module)?)?;
+    module.add_function(wrap_pyfunction!(files::encode_jpegs, module)?)?;
+    module.add_function(wrap_pyfunction!(files::encode_pngs, module)?)?;
     module.add_function(wrap_pyfunction!(resized::decode_resized, module)?)?;
     module.add_function(wrap_pyfunction!(resized::resize_images, module)?)?;
     module.add_function(wrap_pyfunction!(resized::resize_nearest, module)?)

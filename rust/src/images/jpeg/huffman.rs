@@ -86,11 +86,23 @@ impl Table {
     /// For symbols of AC coefficients: a run of zeros, or `END`.
     #[inline(always)]
     pub fn number(&self, bits: &mut Bits) -> Result<(usize, i32), NoCode> {
-        let entry = self.numbers[bits.peek(FAST)];
-        if entry != 0 {
-            bits.consume(entry as u32 & 0xff);
-            return Ok(((entry >> 8) as usize & 0xff, entry >> 16));
+        match self.short(bits) {
+            Some(found) => Ok(found),
+            None => self.long(bits),
         }
+    }
+
+    /// As `number`, if both take no more than `FAST` bits.
+    #[inline(always)]
+    pub fn short(&self, bits: &mut Bits) -> Option<(usize, i32)> {
+        let entry = self.numbers[bits.peek(FAST)];
+        bits.consume(entry as u32 & 0xff);
+        (entry != 0).then_some(((entry >> 8) as usize & 0xff, entry >> 16))
+    }
+
+    /// As `number`, however many bits they take.
+    #[inline(always)]
+    pub fn long(&self, bits: &mut Bits) -> Result<(usize, i32), NoCode> {
         let symbol = self.symbol(bits)?;
         let number = bits.signed(u32::from(symbol & 15));
         let run = if symbol == 0 {

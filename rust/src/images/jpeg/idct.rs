@@ -83,19 +83,39 @@ fn transposed(x: [Lanes; 8]) -> [Lanes; 8] {
     std::array::from_fn(|i| Lanes(std::array::from_fn(|j| x[j].0[i])))
 }
 
+/// The first coefficients, in zigzag order, lie in the first four rows and columns.
+pub const CORNER: usize = 10;
+
 /// Writes the 8 x 8 samples of dequantized coefficients (in natural order).
 #[inline]
 pub fn full(block: &[i32; 64], samples: &mut [u8], stride: usize) {
+    transform::<false>(block, samples, stride);
+}
+
+/// As `full`, if there are none but the `CORNER` first.
+#[inline]
+pub fn corner(block: &[i32; 64], samples: &mut [u8], stride: usize) {
+    transform::<true>(block, samples, stride);
+}
+
+#[inline]
+fn transform<const CORNER: bool>(block: &[i32; 64], samples: &mut [u8], stride: usize) {
     #[cfg(target_arch = "x86_64")]
     if has_avx2() {
         // SAFETY: the processor has the instructions.
-        return unsafe { wide::full(block, samples, stride) };
+        return unsafe { wide::transform::<CORNER>(block, samples, stride) };
     }
-    let columns = transposed(pass(rows(block), BITS - PASS));
-    let rows = transposed(pass(columns, BITS + PASS + 3));
+    let columns = transposed(pass(known::<CORNER>(rows(block)), BITS - PASS));
+    let rows = transposed(pass(known::<CORNER>(columns), BITS + PASS + 3));
     for (i, row) in rows.iter().enumerate() {
         samples[i * stride..][..8].copy_from_slice(&row.0.map(sample));
     }
+}
+
+/// The same, with zeros that the compiler sees where there are only zeros.
+#[inline(always)]
+fn known<const CORNER: bool>(x: [Lanes; 8]) -> [Lanes; 8] {
+    std::array::from_fn(|i| if CORNER && i > 3 { Lanes([0; 8]) } else { x[i] })
 }
 
 #[inline(always)]
@@ -105,18 +125,22 @@ fn rows(block: &[i32; 64]) -> [Lanes; 8] {
 
 #[cfg(target_arch = "x86_64")]
 mod wide {
-    use super::{pass, rows, Lanes, BITS, PASS};
+    use super::{known, pass, rows, Lanes, BITS, PASS};
     use std::arch::x86_64::*;
     use std::mem::transmute;
 
-    /// As `super::full`.
+    /// As `super::transform`.
     ///
     /// # Safety
     /// The processor has AVX2.
     #[target_feature(enable = "avx2")]
-    pub unsafe fn full(block: &[i32; 64], samples: &mut [u8], stride: usize) {
-        let columns = transposed(pass(rows(block), BITS - PASS));
-        let columns = pass(columns, BITS + PASS + 3);
+    pub unsafe fn transform<const CORNER: bool>(
+        block: &[i32; 64],
+        samples: &mut [u8],
+        stride: usize,
+    ) {
+        let columns = transposed(pass(known::<CORNER>(rows(block)), BITS - PASS));
+        let columns = pass(known::<CORNER>(columns), BITS + PASS + 3);
         for (i, row) in packed(columns).iter().enumerate() {
             samples[i * stride..][..8].copy_from_slice(&row.to_ne_bytes());
         }

@@ -19,6 +19,9 @@ pub struct Part<'a> {
     pub before: i32,
 }
 
+/// Of 56 bits so many numbers can be read, all but the last of which are short.
+const SHORT: usize = 3;
+
 pub struct Sequential<'a> {
     pub parts: Vec<Part<'a>>,
     pub planes: &'a mut [Plane],
@@ -59,7 +62,11 @@ impl Blocks for Sequential<'_> {
             return Ok(());
         }
         self.block[0] = dc;
-        transform(&self.block, plane.size, samples, plane.stride);
+        if plane.size == 8 && last < idct::CORNER {
+            idct::corner(&self.block, samples, plane.stride);
+        } else {
+            transform(&self.block, plane.size, samples, plane.stride);
+        }
         self.block.fill(0);
         Ok(())
     }
@@ -89,23 +96,32 @@ impl Part<'_> {
         self.before = self.before.wrapping_add(difference);
         let dc = self.before.wrapping_mul(i32::from(self.quantization[0]));
         let (mut k, mut last) = (1, 0);
-        while k < 64 {
+        'refilled: while k < 64 {
             bits.refill();
-            let (run, value) = self.ac.number(bits)?;
-            k += run;
-            if k > 63 {
-                return if run == END {
-                    Ok((dc, last))
-                } else {
-                    Err(NoCode)
+            for _ in 0..SHORT {
+                let short = self.ac.short(bits);
+                let (run, value) = match short {
+                    Some(found) => found,
+                    None => self.ac.long(bits)?,
                 };
+                k += run;
+                if k > 63 {
+                    return if run == END {
+                        Ok((dc, last))
+                    } else {
+                        Err(NoCode)
+                    };
+                }
+                if KEEP {
+                    let scale = i32::from(self.quantization[k]);
+                    block[usize::from(NATURAL[k] & 63)] = value.wrapping_mul(scale);
+                    last = k;
+                }
+                k += 1;
+                if short.is_none() || k > 63 {
+                    continue 'refilled;
+                }
             }
-            if KEEP {
-                block[usize::from(NATURAL[k] & 63)] =
-                    value.wrapping_mul(i32::from(self.quantization[k]));
-                last = k;
-            }
-            k += 1;
         }
         Ok((dc, last))
     }
