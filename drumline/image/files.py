@@ -119,7 +119,7 @@ def decode_png(contents: Any, channels: int = 0, dtype: Any = np.uint8) -> Any:
 
     Args:
         contents: bytes.
-        channels: 1 for gray, 2 with alpha, 3 for colors, 4 with alpha, 0 for those of the file.
+        channels: 1 for gray, 3 for colors, 4 for colors and alpha, 0 for those of the file.
         dtype: uint8 or uint16.
 
     Raises:
@@ -129,7 +129,7 @@ def decode_png(contents: Any, channels: int = 0, dtype: Any = np.uint8) -> Any:
     kind = np.dtype(dtype)
     if kind not in (np.uint8, np.uint16):
         raise ValueError(f"decode_png: dtype must be uint8 or uint16, got {kind}")
-    _require_channels("decode_png", channels, (0, 1, 2, 3, 4))
+    _require_channels("decode_png", channels, (0, 1, 3, 4))
     return apply(DecodeFile("png", int(channels), kind, get_limits()), contents)
 
 
@@ -166,7 +166,7 @@ def decode_image(
 
     Args:
         contents: bytes.
-        channels: 0 to 4: those that the kind of file can have.
+        channels: 0, 1, 3 or 4: those that the kind of file can have.
         dtype: uint8, uint16 or a float type, for which values are scaled to [0, 1].
         expand_animations: whether a GIF has a dimension of frames before the others; without it
             the result is the first frame. In a function that is traced it must be false.
@@ -178,7 +178,7 @@ def decode_image(
     kind = np.dtype(dtype)
     if kind not in (np.uint8, np.uint16, np.float16, np.float32, np.float64):
         raise ValueError(f"decode_image: dtype must be uint8, uint16 or a float, got {kind}")
-    _require_channels("decode_image", channels, (0, 1, 2, 3, 4))
+    _require_channels("decode_image", channels, (0, 1, 3, 4))
     expand = bool(expand_animations)
     if expand and not isinstance(contents, bytes | np.ndarray | np.generic):
         raise ValueError(

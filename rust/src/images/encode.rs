@@ -1,7 +1,9 @@
 //! Pixels to files.
 
 use super::defect::Defect;
-use jpeg_encoder::{ColorType, Density, Encoder, SamplingFactor};
+use jpeg_encoder::{
+    rgb_to_ycbcr, ColorType, Density, Encoder, ImageBuffer, JpegColorType, SamplingFactor,
+};
 
 /// How a JPEG file is written.
 pub struct Jpeg<'a> {
@@ -61,10 +63,68 @@ pub fn jpeg(
             .add_app_segment(1, &[XMP, how.xmp].concat())
             .map_err(failed)?;
     }
-    encoder
-        .encode(pixels, width, height, color)
-        .map_err(failed)?;
+    if how.downsample && channels == 3 {
+        let colors = Averaged {
+            pixels,
+            height,
+            width,
+        };
+        encoder.encode_image(colors).map_err(failed)?;
+    } else {
+        encoder
+            .encode(pixels, width, height, color)
+            .map_err(failed)?;
+    }
     Ok(out)
+}
+
+/// Colors that are the same for two by two pixels, their mean: the encoder takes one of four.
+struct Averaged<'a> {
+    pixels: &'a [u8],
+    height: u16,
+    width: u16,
+}
+
+impl Averaged<'_> {
+    fn at(&self, y: u16, x: u16) -> (u8, u8, u8) {
+        let (y, x) = (y.min(self.height - 1), x.min(self.width - 1));
+        let place = (usize::from(y) * usize::from(self.width) + usize::from(x)) * 3;
+        let [r, g, b] = [0, 1, 2].map(|channel| self.pixels[place + channel]);
+        rgb_to_ycbcr(r, g, b)
+    }
+}
+
+impl ImageBuffer for Averaged<'_> {
+    fn get_jpeg_color_type(&self) -> JpegColorType {
+        JpegColorType::Ycbcr
+    }
+
+    fn width(&self) -> u16 {
+        self.width
+    }
+
+    fn height(&self) -> u16 {
+        self.height
+    }
+
+    fn fill_buffers(&self, y: u16, buffers: &mut [Vec<u8>; 4]) {
+        let top = y & !1;
+        for left in (0..self.width).step_by(2) {
+            // As libjpeg's `jcsample.c`, whose rounding alternates.
+            let bias = 1 + (left / 2 % 2);
+            let (mut cb, mut cr) = (bias, bias);
+            for (down, along) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+                let (_, b, r) = self.at(top.saturating_add(down), left.saturating_add(along));
+                cb += u16::from(b);
+                cr += u16::from(r);
+            }
+            for x in left..left.saturating_add(2).min(self.width) {
+                buffers[0].push(self.at(y, x).0);
+                buffers[1].push((cb >> 2) as u8);
+                buffers[2].push((cr >> 2) as u8);
+            }
+        }
+    }
 }
 
 /// The bytes of a PNG file; of 16 bits for each channel, if `wide`, in the machine's order.

@@ -116,13 +116,13 @@ fn made<T>((height, width, channels): (usize, usize, usize), data: Vec<T>) -> Im
     }
 }
 
-/// The weights that TensorFlow gives to libpng, for red, green and what is left.
+/// With the weights that TensorFlow gives to libpng.
 fn gray<T: Copy + Into<u32>>([r, g, b]: [T; 3], rounding: u32) -> u32 {
     let [r, g, b] = [r, g, b].map(Into::into);
     if r == g && g == b {
         return r;
     }
-    (9798 * r + 3736 * g + 19234 * b + rounding) >> 15
+    (9798 * r + 19234 * g + 3736 * b + rounding) >> 15
 }
 
 fn recolored<T: Copy>(
