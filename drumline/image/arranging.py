@@ -56,21 +56,25 @@ class Arrange(NativeOperation):
         rest = shapes[:, :2] - placements[:, :2]
         placements[:, 2:4] = np.where(placements[:, 2:4] < 0, rest, placements[:, 2:4])
         good = self._first_bad(shapes[:, :2], placements[:, :2], placements[:, 2:4])
-        if good < n:
-            before = self.run([images[:good], placements[:good]], good) if good else Rows(([],))
-            (top, left, height, width, _), shape = placements[good], shapes[good]
-            what = (
-                f"{self.name}: the window of {height} x {width} pixels at ({top}, {left}) does not "
-                f"fit an image of {shape[0]} x {shape[1]}"
-            )
-            return Rows(before.columns, ValueError(what))
-        dtype = images[0].dtype
-        made = [image.view(dtype) for image in arrange_images(images, placements.tolist())]
-        if self.height is None or self.width is None:
+        made = self._arranged(images[:good], placements[:good], images[0])
+        if good == n:
             return Rows((made,))
-        out = col.empty(n, (self.height, self.width, made[0].shape[2]), dtype)
-        np.stack(made, out=out)
-        return Rows((out,))
+        (top, left, height, width, _), shape = placements[good], shapes[good]
+        what = (
+            f"{self.name}: the window of {height} x {width} pixels at ({top}, {left}) does not "
+            f"fit an image of {shape[0]} x {shape[1]}"
+        )
+        return Rows((made,), ValueError(what))
+
+    def _arranged(self, images: Any, placements: np.ndarray, like: np.ndarray) -> Column:
+        found = arrange_images(images, placements.tolist())
+        made = [image.view(like.dtype) for image in found]
+        if self.height is None or self.width is None:
+            return made
+        out = col.empty(len(made), (self.height, self.width, like.shape[2]), like.dtype)
+        if made:
+            np.stack(made, out=out)
+        return out
 
     def _first_bad(self, shapes: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> int:
         bad = sizes < 1

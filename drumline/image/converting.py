@@ -37,7 +37,8 @@ def _converted(image: Any, to: np.dtype, saturate: bool = False) -> Any:
             return (image // ((mine + 1) // (other + 1))).astype(to)
         return image.astype(to) * np.array((other + 1) // (mine + 1), to)
     if have.kind in "iu":
-        return image.astype(to) * np.array(1 / np.iinfo(have).max, to)
+        wide = np.promote_types(to, np.float32)  # Half a precision would overflow on the way.
+        return (image.astype(wide) * np.array(1 / np.iinfo(have).max, wide)).astype(to)
     if to.kind not in "iu":
         return image.astype(to)
     scaled = image * np.array(np.iinfo(to).max + 0.5, have)

@@ -91,9 +91,10 @@ def test_random_flips_are_by_chance(name):
     flipped = IMAGE[:, ::-1] if name.endswith("right") else IMAGE[::-1]
     data = Dataset.from_tensors(encoded(IMAGE, "PNG")).repeat(30)
     data = data.map(lambda c: getattr(dl.image, name)(dl.image.decode_png(c, 3)))
-    flips = [np.array_equal(image, flipped) for image in data]
+    images = list(data)
+    flips = [np.array_equal(image, flipped) for image in images]
     assert 5 < sum(flips) < 25
-    assert all(np.array_equal(i, IMAGE) for i, f in zip(data, flips, strict=True) if not f)
+    assert all(np.array_equal(i, IMAGE) for i, f in zip(images, flips, strict=True) if not f)
 
 
 def test_random_windows_keep_to_their_ranges():
