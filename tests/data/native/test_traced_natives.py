@@ -19,6 +19,9 @@ from native_operations import (
 
 import drumline as dl
 from drumline.data import Dataset
+from drumline.data.functions.segments import CompiledPart, cut
+from drumline.data.functions.trace import trace
+from drumline.data.functions.user_function import UserFunction
 
 BIG = 2**40
 
@@ -91,10 +94,25 @@ def test_what_is_computed_is_computed_once():
 
     def f(s):
         x = jnp.sin(to_number(s, "float32")) * 1.7
-        return to_text(x), jnp.exp(x), x
+        text = to_text(x)
+        return text, jnp.exp(x), x
 
     for text, _, x in texts(range(40)).map(f):
         assert text == str(x).encode()
+    ds = texts(range(40))
+    parts = cut(trace(UserFunction(f, "map"), ds._plan.spec)).parts
+    programs = [part.trace.narrow for part in parts if isinstance(part, CompiledPart)]
+    operations = [eqn.primitive.name for program in programs for eqn in program.jaxpr.eqns]
+    assert (operations.count("sin"), operations.count("exp")) == (1, 1)
+
+
+def test_what_later_programs_take_keeps_64_bits_asked_for_by_name():
+    def f(n):
+        large = n.astype("int64") * 1_000_000 * 1_000_000
+        return to_text(large), large + to_number(to_text(n), "int32")
+
+    ds = Dataset.from_tensor_slices(np.arange(5, dtype=np.int32)).map(f)
+    assert list(ds) == [(b"%d" % (n * 10**12), n * 10**12 + n) for n in range(5)]
 
 
 def test_draws_are_given_to_native_operations():
@@ -183,6 +201,7 @@ def test_errors_stand_in_the_place_of_their_element(workers):
     items = [str(n) for n in range(600)]
     items[300] = "three hundred"
     items[10] = "0"
+    items[290] = "0"
     items[310] = "0"
     ds = Dataset.from_tensor_slices(items).map(
         lambda s: (100 // to_number(s), s), num_parallel_calls=workers
@@ -196,6 +215,7 @@ def test_errors_stand_in_the_place_of_their_element(workers):
     assert errors == {
         0: (ZeroDivisionError, 0),
         10: (ZeroDivisionError, 10),
+        290: (ZeroDivisionError, 290),
         300: (ValueError, 300),
         310: (ZeroDivisionError, 310),
     }
