@@ -6,6 +6,7 @@ from benchmarks.workloads import (
     bucket_sequences,
     convnet_fit,
     convnet_mirrored,
+    csv_batches,
     custom_loop,
     first_batch,
     function_epoch,
@@ -30,6 +31,7 @@ from benchmarks.workloads import (
     run_overhead,
     sample_shuffled,
     shuffle_batch,
+    text_vocabulary,
     tuning,
 )
 
@@ -51,6 +53,8 @@ WORKLOADS: dict[str, Workload] = {
         *record_reading.WORKLOADS,
         *jpeg_images.WORKLOADS,
         parquet_batches.WORKLOAD,
+        csv_batches.WORKLOAD,
+        text_vocabulary.WORKLOAD,
         convnet_fit.WORKLOAD,
         convnet_mirrored.WORKLOAD,
         resnet_fit.WORKLOAD,

@@ -10,14 +10,14 @@ from drumline.data.execute.block import Block
 from drumline.data.execute.columns import concatenated
 from drumline.data.execute.pool import BufferPool
 from drumline.data.execute.sources import Gather
-from drumline.data.spec import ElementSpec
+from drumline.data.spec import STRING, ElementSpec, TensorSpec
 
 
 class RowStore:
     """Rows by number. A failed element is kept as its error, under its number, like a row."""
 
     def __init__(self, spec: ElementSpec, pool: BufferPool):
-        dense = all(leaf.is_static and not leaf.is_string for leaf in spec.leaves)
+        dense = all(type(leaf) is TensorSpec and leaf.is_static for leaf in spec.leaves)
         self._rows: _DenseRows | _LooseRows = _DenseRows(spec, pool) if dense else _LooseRows()
         self._errors: dict[int, Exception] = {}
 
@@ -47,7 +47,7 @@ class _DenseRows:
         self._pool = pool
         self._slots: dict[int, int] = {}
         self._free: list[int] = []
-        self._gathers: list[Gather] = []
+        self._gathers: list[Gather | _Objects] = []
         self._size = 0
 
     def put(self, number: int, block: Block) -> None:
@@ -66,7 +66,10 @@ class _DenseRows:
             grown[: self._size] = column
             self._columns[i] = grown
         self._free.extend(range(self._size, size))
-        self._gathers = [Gather(column, self._pool) for column in self._columns]
+        self._gathers = [
+            _Objects(column) if column.dtype == STRING else Gather(column, self._pool)
+            for column in self._columns
+        ]
         self._size = size
 
     def take(self, numbers: Sequence[int]) -> Block:
@@ -81,7 +84,27 @@ class _DenseRows:
         return Block(columns, len(slots))
 
     def drop(self, numbers: Sequence[int]) -> None:
-        self._free.extend(self._slots.pop(number) for number in numbers)
+        slots = [self._slots.pop(number) for number in numbers]
+        for gather in self._gathers:
+            if isinstance(gather, _Objects):
+                gather.forget(slots)
+        self._free.extend(slots)
+
+
+class _Objects:
+    """Takes rows of ``bytes`` out of a column, which then holds them no longer."""
+
+    def __init__(self, column: np.ndarray):
+        self._column = column
+
+    def __call__(self, index: np.ndarray) -> np.ndarray:
+        rows = self._column[index]
+        self.forget(index)
+        return rows
+
+    def forget(self, index: Sequence[int] | np.ndarray) -> None:
+        """Releases rows."""
+        self._column[index] = None
 
 
 class _LooseRows:

@@ -1,0 +1,216 @@
+"""A CSV file of 20 columns: shuffled, batched by 256, as dicts of arrays."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness.epochs import Batch, Build, Epochs, measure_pipeline
+from benchmarks.harness.floor import Floor
+from benchmarks.harness.measurement import Measurement
+from benchmarks.harness.workload import Contender, Problems, Scale, Workload
+
+BUFFER = 10_000
+NAMES = [f"{kind}{i}" for kind, count in (("x", 12), ("n", 6), ("s", 2)) for i in range(count)]
+DEFAULTS = [0.0] * 12 + [0] * 6 + [""] * 2
+
+
+def columns(count: int) -> dict[str, np.ndarray]:
+    """The file's columns: 12 of float32, 6 of int32, 2 of short strings."""
+    generator = np.random.default_rng(3)
+    made: dict[str, np.ndarray] = {}
+    for name in NAMES:
+        if name[0] == "x":
+            made[name] = generator.integers(-(10**6), 10**6, count) / 1000
+        else:
+            made[name] = generator.integers(0, 10**6, count)
+    return made
+
+
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="drumline-csv-")
+
+
+def csv_file(count: int) -> str:
+    """The path of a file of these columns with a header, removed when the process ends."""
+    path = Path(_folder().name) / f"rows{count}.csv"
+    table = columns(count)
+    texts = [
+        [f"w{value}" if name[0] == "s" else str(value) for value in table[name].tolist()]
+        for name in NAMES
+    ]
+    lines = [",".join(NAMES), *map(",".join, zip(*texts, strict=True))]
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def drumline(scale: Scale) -> Build:
+    """As a user writes it."""
+    import jax
+
+    import drumline as dl
+
+    jax.devices("cpu")
+    path = csv_file(scale.elements)
+    return lambda: dl.data.experimental.make_csv_dataset(
+        path, scale.batch_size, num_epochs=1, shuffle_buffer_size=BUFFER
+    )
+
+
+def tf_data(scale: Scale) -> Build:
+    """As TensorFlow's guides write it."""
+    import tensorflow as tf
+
+    tf.constant(0)
+    path = csv_file(scale.elements)
+    return lambda: tf.data.experimental.make_csv_dataset(
+        path, scale.batch_size, num_epochs=1, shuffle_buffer_size=BUFFER
+    )
+
+
+def tf_data_expert(scale: Scale) -> Build:
+    """Lines shuffled and batched as strings, and whole batches parsed on every core."""
+    import tensorflow as tf
+
+    tf.constant(0)
+    path = csv_file(scale.elements)
+
+    def parse(lines: Any) -> dict[str, Any]:
+        return dict(zip(NAMES, tf.io.decode_csv(lines, DEFAULTS), strict=True))
+
+    def build() -> Iterable[Batch]:
+        return (
+            tf.data.TextLineDataset(path, buffer_size=8 << 20)
+            .skip(1)
+            .shuffle(BUFFER)
+            .batch(scale.batch_size)
+            .map(parse, num_parallel_calls=os.cpu_count())
+            .prefetch(tf.data.AUTOTUNE)
+        )
+
+    return build
+
+
+def pyarrow_by_hand(scale: Scale) -> Build:
+    """The file read whole on every core, permuted, and cut into batches of numpy arrays."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    path = csv_file(scale.elements)
+    kinds = {"x": pa.float32(), "n": pa.int32(), "s": pa.binary()}
+    options = csv.ConvertOptions(column_types={name: kinds[name[0]] for name in NAMES})
+
+    def epoch() -> Iterator[Batch]:
+        table = csv.read_csv(path, convert_options=options)
+        order = np.random.permutation(table.num_rows)
+        arrays = {name: table[name].to_numpy()[order] for name in NAMES}
+        for start in range(0, table.num_rows, scale.batch_size):
+            yield {name: a[start : start + scale.batch_size] for name, a in arrays.items()}
+
+    return lambda: Epochs(epoch)
+
+
+def evidence(batches: Iterable[Batch]) -> dict[str, Any]:
+    """What one epoch's rows hold whatever their order, and whether that is the file's."""
+    found = [{name: np.asarray(batch[name]) for name in NAMES} for batch in batches]
+    rows = {name: np.concatenate([batch[name] for batch in found]) for name in NAMES}
+    return {
+        "content": content(rows),
+        "rows": len(rows["n0"]),
+        "dtypes": [rows[name].dtype.name for name in ("x0", "n0", "s0")],
+        "first": rows["n0"][:32].tolist(),
+    }
+
+
+def content(rows: Mapping[str, np.ndarray]) -> str:
+    """A digest of rows that does not depend on their order."""
+    parts = []
+    for name in NAMES:
+        column = rows[name]
+        if name[0] == "s":
+            column = np.array([int(text[1:]) for text in column])
+        parts.append(column.astype(np.float32).astype(np.float64))
+    table = np.stack(parts, axis=1)
+    return hashlib.sha256(table[np.lexsort(table.T)].tobytes()).hexdigest()
+
+
+def measured(
+    prepare: Callable[[Scale], Build], libraries: tuple[str, ...]
+) -> Callable[[Scale], Measurement]:
+    """The contender that builds its pipeline with ``prepare``, made measurable."""
+
+    def run(scale: Scale) -> Measurement:
+        return measure_pipeline(
+            functools.partial(prepare, scale),
+            evidence,
+            scale.elements,
+            scale.later_epochs,
+            ("numpy", *libraries),
+        )
+
+    return run
+
+
+def check(scale: Scale, measurements: Mapping[str, Measurement]) -> Problems:
+    """Every epoch must give all rows of the file, in another order."""
+    table = columns(scale.elements)
+    texts = {name: [b"w%d" % n for n in table[name]] for name in NAMES if name[0] == "s"}
+    wanted = content({**table, **{name: np.array(text, object) for name, text in texts.items()}})
+    in_order = table["n0"][:32].tolist()
+    problems: Problems = {}
+    for name, measurement in measurements.items():
+        for epoch in measurement.evidence["epochs"]:
+            if epoch["rows"] != scale.elements or epoch["content"] != wanted:
+                problems[name] = "did not give the file's rows"
+            elif epoch["dtypes"] != ["float32", "int32", "object"]:
+                problems[name] = f"gave dtypes {epoch['dtypes']}"
+            elif epoch["first"] == in_order:
+                problems[name] = "did not shuffle"
+    return problems
+
+
+WORKLOAD = Workload(
+    name="csv_batches",
+    title="A CSV file of 100,000 rows and 20 columns: shuffle(10000), batch(256)",
+    unit="rows",
+    baseline="tf.data",
+    full=Scale(elements=100_000, batch_size=256, later_epochs=3),
+    quick=Scale(elements=5_000, batch_size=256, later_epochs=1),
+    contenders=(
+        Contender(
+            "drumline",
+            "make_csv_dataset",
+            ("drumline", "jax"),
+            measured(drumline, ("drumline", "jax")),
+        ),
+        Contender(
+            "tf.data",
+            "make_csv_dataset",
+            ("tensorflow",),
+            measured(tf_data, ("tensorflow-cpu", "tensorflow")),
+        ),
+        Contender(
+            "tf.data expert",
+            "lines shuffled, batched, and parsed by decode_csv on every core",
+            ("tensorflow",),
+            measured(tf_data_expert, ("tensorflow-cpu", "tensorflow")),
+        ),
+        Contender(
+            "pyarrow",
+            "pyarrow.csv.read_csv of the whole file, permuted and cut",
+            ("pyarrow",),
+            measured(pyarrow_by_hand, ("pyarrow",)),
+        ),
+    ),
+    floors=(Floor("later", at_least=5.0, against="tf.data"),),
+    check=check,
+    timeout_s=400.0,
+)

@@ -1,0 +1,248 @@
+"""Lines of text: split, looked up in a vocabulary, batched by 64 and padded, in order."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness.digest import order_digest
+from benchmarks.harness.epochs import Batch, Build, Epochs, measure_pipeline
+from benchmarks.harness.floor import Floor
+from benchmarks.harness.measurement import Measurement
+from benchmarks.harness.workload import Contender, Problems, Scale, Workload
+
+WORDS = 20_000
+KNOWN = 10_000
+LONGEST = 40
+
+
+def vocabulary() -> list[str]:
+    """The words that have numbers, the most frequent first."""
+    return [f"word{number:x}" for number in range(KNOWN)]
+
+
+@functools.cache
+def lines(count: int) -> list[str]:
+    """Lines of 1 to 40 words, some capital, whose frequencies fall as in natural text."""
+    generator = np.random.default_rng(4)
+    lengths = generator.integers(1, LONGEST + 1, count)
+    numbers = np.minimum(generator.zipf(1.3, lengths.sum()), WORDS) - 1
+    words = np.array([f"word{number:x}" for number in range(WORDS)], object)[numbers]
+    words[::7] = [word.capitalize() for word in words[::7]]
+    edges = np.concatenate([[0], np.cumsum(lengths)])
+    return [" ".join(words[a:b]) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+
+
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="drumline-text-")
+
+
+def text_file(count: int) -> str:
+    """The path of a file of these lines, removed when the process ends."""
+    path = Path(_folder().name) / f"lines{count}.txt"
+    path.write_text("\n".join(lines(count)) + "\n")
+    return str(path)
+
+
+def drumline(scale: Scale) -> Build:
+    """As a user writes it."""
+    import jax
+
+    import drumline as dl
+
+    jax.devices("cpu")
+    path = text_file(scale.elements)
+    table = dl.strings.StaticVocabularyTable(vocabulary(), num_oov_buckets=1)
+
+    def numbers(line: Any) -> Any:
+        return table.lookup(dl.strings.split(dl.strings.lower(line)))
+
+    return lambda: dl.data.TextLineDataset(path).map(numbers).padded_batch(scale.batch_size)
+
+
+def drumline_layer(scale: Scale) -> Build:
+    """By a text vectorization layer, one native operation."""
+    import jax
+
+    import drumline as dl
+
+    jax.devices("cpu")
+    path = text_file(scale.elements)
+    layer = dl.strings.TextVectorization(vocabulary=vocabulary(), standardize="lower")
+
+    def numbers(line: Any) -> Any:
+        return layer(line)
+
+    return lambda: dl.data.TextLineDataset(path).map(numbers).padded_batch(scale.batch_size)
+
+
+def _table() -> Any:
+    import tensorflow as tf
+
+    keys = tf.constant(vocabulary())
+    pairs = tf.lookup.KeyValueTensorInitializer(keys, tf.range(KNOWN, dtype=tf.int64))
+    return tf.lookup.StaticVocabularyTable(pairs, num_oov_buckets=1)
+
+
+def tf_data(scale: Scale) -> Build:
+    """As TensorFlow's guides write it."""
+    import tensorflow as tf
+
+    path, table = text_file(scale.elements), _table()
+
+    def numbers(line: Any) -> Any:
+        return table.lookup(tf.strings.split(tf.strings.lower(line)))
+
+    def build() -> Iterable[Batch]:
+        return (
+            tf.data.TextLineDataset(path)
+            .map(numbers, num_parallel_calls=tf.data.AUTOTUNE)
+            .padded_batch(scale.batch_size)
+            .prefetch(tf.data.AUTOTUNE)
+        )
+
+    return build
+
+
+def tf_data_expert(scale: Scale) -> Build:
+    """Whole batches split and looked up as ragged tensors on every core."""
+    import tensorflow as tf
+
+    path, table = text_file(scale.elements), _table()
+
+    def numbers(batch: Any) -> Any:
+        words = tf.strings.split(tf.strings.lower(batch))
+        return words.with_flat_values(table.lookup(words.flat_values)).to_tensor()
+
+    def build() -> Iterable[Batch]:
+        return (
+            tf.data.TextLineDataset(path, buffer_size=8 << 20)
+            .batch(scale.batch_size)
+            .map(numbers, num_parallel_calls=os.cpu_count())
+            .prefetch(tf.data.AUTOTUNE)
+        )
+
+    return build
+
+
+def python_by_hand(scale: Scale) -> Build:
+    """A dict, str.split and numpy."""
+    path = text_file(scale.elements)
+    known = {word: number for number, word in enumerate(vocabulary())}
+
+    def epoch() -> Iterator[Batch]:
+        with open(path) as file:
+            texts = file.read().splitlines()
+        for start in range(0, len(texts), scale.batch_size):
+            rows = [
+                [known.get(word, KNOWN) for word in text.lower().split()]
+                for text in texts[start : start + scale.batch_size]
+            ]
+            out = np.zeros((len(rows), max(map(len, rows))), np.int64)
+            for place, row in zip(out, rows, strict=True):
+                place[: len(row)] = row
+            yield out
+
+    return lambda: Epochs(epoch)
+
+
+def expected(scale: Scale) -> list[np.ndarray]:
+    """The batches that the workload must give."""
+    return list(python_by_hand(scale)())
+
+
+def batch_evidence(batches: Iterable[Batch]) -> dict[str, Any]:
+    """The digest of one epoch's batches and their shapes in order, and the dtypes that occurred."""
+    arrays = [np.array(batch) for batch in batches]
+    parts = [part for array in arrays for part in (np.array(array.shape), array.reshape(-1))]
+    return {"order": order_digest(parts), "dtypes": sorted({str(a.dtype) for a in arrays})}
+
+
+def layer_evidence(batches: Iterable[Batch]) -> dict[str, Any]:
+    """The same of a layer, which numbers padding 0, unknown words 1, and words from 2 on."""
+
+    def renumbered(batch: np.ndarray) -> np.ndarray:
+        return np.select([batch == 0, batch == 1], [0, KNOWN], batch - 2)
+
+    return batch_evidence(renumbered(np.asarray(batch)) for batch in batches)
+
+
+def measured(
+    prepare: Callable[[Scale], Build],
+    libraries: tuple[str, ...],
+    observe: Callable[[Iterable[Batch]], dict[str, Any]] = batch_evidence,
+) -> Callable[[Scale], Measurement]:
+    """The contender that builds its pipeline with ``prepare``, made measurable."""
+
+    def run(scale: Scale) -> Measurement:
+        return measure_pipeline(
+            functools.partial(prepare, scale),
+            observe,
+            scale.elements,
+            scale.later_epochs,
+            ("numpy", *libraries),
+        )
+
+    return run
+
+
+def check(scale: Scale, measurements: Mapping[str, Measurement]) -> Problems:
+    """Every epoch must give the expected batches, in order, as int64."""
+    wanted = batch_evidence(expected(scale))
+    problems: Problems = {}
+    for name, measurement in measurements.items():
+        if any(epoch != wanted for epoch in measurement.evidence["epochs"]):
+            problems[name] = "did not give the expected batches in order"
+    return problems
+
+
+WORKLOAD = Workload(
+    name="text_vocabulary",
+    title="100,000 lines of 1 to 40 words: lower, split, vocabulary of 10,000, padded_batch(64)",
+    unit="lines",
+    baseline="tf.data",
+    full=Scale(elements=100_000, batch_size=64, later_epochs=3),
+    quick=Scale(elements=5_000, batch_size=64, later_epochs=1),
+    contenders=(
+        Contender(
+            "drumline",
+            "TextLineDataset, map(lower, split, lookup), padded_batch",
+            ("drumline", "jax"),
+            measured(drumline, ("drumline", "jax")),
+        ),
+        Contender(
+            "drumline layer",
+            "TextLineDataset, map(TextVectorization), padded_batch",
+            ("drumline", "jax"),
+            measured(drumline_layer, ("drumline", "jax"), layer_evidence),
+        ),
+        Contender(
+            "tf.data",
+            "the same with tf.strings and StaticVocabularyTable, AUTOTUNE",
+            ("tensorflow",),
+            measured(tf_data, ("tensorflow-cpu", "tensorflow")),
+        ),
+        Contender(
+            "tf.data expert",
+            "batches split and looked up as ragged tensors on every core",
+            ("tensorflow",),
+            measured(tf_data_expert, ("tensorflow-cpu", "tensorflow")),
+        ),
+        Contender(
+            "Python",
+            "str.split, a dict and numpy",
+            (),
+            measured(python_by_hand, ()),
+        ),
+    ),
+    floors=(Floor("later", at_least=5.0, against="tf.data"),),
+    check=check,
+    timeout_s=400.0,
+)
