@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -36,7 +37,7 @@ def lines(count: int) -> list[str]:
     words = np.array([f"word{number:x}" for number in range(WORDS)], object)[numbers]
     words[::7] = [word.capitalize() for word in words[::7]]
     edges = np.concatenate([[0], np.cumsum(lengths)])
-    return [" ".join(words[a:b]) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [" ".join(words[a:b]) for a, b in itertools.pairwise(edges)]
 
 
 @functools.cache
