@@ -6,6 +6,8 @@ import itertools
 from typing import Any
 
 import numpy as np
+from further_plans import STEPS as FURTHER_STEPS
+from further_plans import apply_further, apply_further_to_list
 from hypothesis import strategies as st
 from nested_plans import STEPS as NESTED_STEPS
 from nested_plans import apply_nested, apply_nested_to_list
@@ -60,16 +62,17 @@ steps = st.lists(
         st.tuples(st.just("ignore_errors")),
         st.tuples(st.just("shuffle"), st.integers(1, 60), st.integers(0, 3)),
         *NESTED_STEPS,
+        *FURTHER_STEPS,
     ),
     max_size=5,
 )
 lengths = st.integers(0, 50)
 
 
-def apply_step(ds: Dataset, step: Step) -> Dataset:
-    nested = apply_nested(ds, step, base)
-    if nested is not None:
-        return nested
+def apply_step(ds: Dataset, step: Step, before: Any = ()) -> Dataset:
+    other = apply_nested(ds, step, base) or apply_further(ds, step, base, before)
+    if other is not None:
+        return other
     match step:
         case ("map",):
             return ds.map(lambda a, b: (a * 2 + 1, b + 3))
@@ -111,9 +114,10 @@ def apply_step(ds: Dataset, step: Step) -> Dataset:
 
 
 def apply_to_list(items: list[Any], step: Step) -> list[Any]:
-    nested = apply_nested_to_list(items, step, base_list)
-    if nested is not None:
-        return nested
+    for others in (apply_nested_to_list, apply_further_to_list):
+        found = others(items, step, base_list)
+        if found is not None:
+            return found
     match step:
         case ("map",):
             return [(a * 2 + 1, b + 3) for a, b in items]
@@ -147,8 +151,8 @@ def apply_to_list(items: list[Any], step: Step) -> list[Any]:
 
 def build(n: int, plan: list[Step]) -> Dataset:
     ds = base(n)
-    for step in plan:
-        ds = apply_step(ds, step)
+    for i, step in enumerate(plan):
+        ds = apply_step(ds, step, (n, plan[: i + 1]))
     return ds
 
 

@@ -4,6 +4,7 @@ import numpy as np
 
 from drumline.data import Dataset
 from drumline.data.functions import build as build_module
+from drumline.data.functions import recurrence
 
 SCALES = {"a": 3}
 
@@ -71,3 +72,22 @@ def test_what_changes_between_elements_is_seen():
         assert ints(Dataset.range(4).flat_map(function)) == expected
     assert ints(Dataset.range(4).flat_map(of_a_global)) == [1, 1, 1, 2, 1, 3, 1, 4]
     SCALES["a"] = 3
+
+
+def test_a_reduce_of_each_window_is_compiled_once(monkeypatch):
+    traced = []
+    original = recurrence.trace
+
+    def count(user, spec):
+        traced.append(user.name)
+        return original(user, spec)
+
+    monkeypatch.setattr(recurrence, "trace", count)
+    sums = (
+        Dataset.range(60)
+        .window(2)
+        .map(lambda window: window.reduce(np.int64(0), lambda total, v: total + v))
+    )
+    assert ints(sums) == [4 * i + 1 for i in range(30)]
+    # One for the element with which the map was tried, one for all others.
+    assert len(traced) == 2

@@ -12,6 +12,7 @@ from drumline.data.execute.block import Block
 from drumline.data.execute.elements import splitter
 from drumline.data.functions.call import Position
 from drumline.data.functions.notes import at_element
+from drumline.data.functions.reuse import Reuse
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.leaves import is_array_literal
 from drumline.data.rows import conform, owned, spec_of_leaf, stack
@@ -36,6 +37,8 @@ class PythonFunction:
         self._static = all(leaf.is_static for leaf in spec.leaves)
         self._why = why
         self._limit = 1
+        # A function of windows may call reduce, map and the like of each.
+        self._reuse = Reuse()
 
     @property
     def user(self) -> Callable[..., Any]:
@@ -71,7 +74,8 @@ class PythonFunction:
 
     def _outcome(self, element: Any) -> list[np.ndarray] | Exception:
         try:
-            return self._leaves(self._function(element))
+            with self._reuse.in_force():
+                return self._leaves(self._function(element))
         except Exception as error:
             return error
 

@@ -15,6 +15,7 @@ from drumline.data.functions.compiled_recurrence import CompiledRecurrence, comp
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.python_recurrence import PythonRecurrence
+from drumline.data.functions.reuse import reused
 from drumline.data.functions.trace import NotTraceable, trace
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.leaves import is_array_literal
@@ -93,13 +94,9 @@ def build_recurrence(
     )
     try:
         _check_traceable(both, state)
-        traced = trace(user, both)
-        if traced.natives:
-            raise NotTraceable("it calls native operations", traced.spec)
-        after, spec = _parted(traced.spec, state, user)
-        if after != state:
-            raise NotTraceable("the shape of its state changes", traced.spec)
-        program = compiled_program(user, traced, state, source)
+        spec, program = reused(
+            function, (operation, state, source), lambda: _compiled(user, both, state, source)
+        )
         return BuiltRecurrence(
             state, spec, lambda: CompiledRecurrence(program, list(initial)), is_python=False
         )
@@ -116,6 +113,18 @@ def build_recurrence(
             lambda: PythonRecurrence(user, source, merged, spec, list(initial), why),
             is_python=True,
         )
+
+
+def _compiled(
+    user: UserFunction, both: ElementSpec, state: ElementSpec, source: ElementSpec
+) -> tuple[ElementSpec, Any]:
+    traced = trace(user, both)
+    if traced.natives:
+        raise NotTraceable("it calls native operations", traced.spec)
+    after, spec = _parted(traced.spec, state, user)
+    if after != state:
+        raise NotTraceable("the shape of its state changes", traced.spec)
+    return spec, compiled_program(user, traced, state, source)
 
 
 def _check_traceable(both: ElementSpec, state: ElementSpec) -> None:
