@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
 import pathlib
 import random
 import tempfile
@@ -27,6 +26,7 @@ LIGHT = [
     st.tuples(st.just("global"), st.integers(0, 20), st.integers(0, 3)),
     st.tuples(st.just("cache_file")),
 ]
+# Compiling takes most of the time of these.
 COMPILED = [
     st.tuples(st.just("scan")),
     st.tuples(st.just("unique"), st.integers(1, 12)),
@@ -37,8 +37,6 @@ COMPILED = [
     st.tuples(st.just("drawn"), st.booleans()),
     st.tuples(st.just("resample"), st.booleans()),
 ]
-# Compiling takes most of the time of these: they are left to `make test-thorough`.
-STEPS = LIGHT + (COMPILED if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else [])
 BY_POSITION = ("scan", "counter", "pack", "buckets")
 """What becomes of an element depends on its position."""
 BY_CHANCE = ("global",)

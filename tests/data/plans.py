@@ -6,8 +6,7 @@ import itertools
 from typing import Any
 
 import numpy as np
-from further_plans import STEPS as FURTHER_STEPS
-from further_plans import apply_further, apply_further_to_list
+from further_plans import COMPILED, LIGHT, apply_further, apply_further_to_list
 from hypothesis import strategies as st
 from nested_plans import STEPS as NESTED_STEPS
 from nested_plans import apply_nested, apply_nested_to_list
@@ -38,34 +37,33 @@ def python_scan(s: Any, e: Any) -> Any:
 
 small = st.integers(0, 9)
 small1 = st.integers(1, 5)
-steps = st.lists(
-    st.one_of(
-        st.tuples(st.just("map")),
-        st.tuples(st.just("python_map")),
-        st.tuples(st.just("parallel_map"), st.sampled_from([2, 3, -1])),
-        st.tuples(st.just("filter"), st.integers(2, 4)),
-        st.tuples(st.just("take"), st.integers(0, 40)),
-        st.tuples(st.just("skip"), small),
-        st.tuples(st.just("repeat"), st.integers(0, 3)),
-        st.tuples(st.just("batch_unbatch"), st.integers(1, 7), st.booleans()),
-        st.tuples(st.just("concatenate"), small),
-        st.tuples(st.just("enumerate"), small),
-        st.tuples(st.just("zip")),
-        st.tuples(st.just("shard"), st.integers(1, 5), st.integers(0, 4)),
-        st.tuples(st.just("prefetch"), st.integers(1, 5)),
-        st.tuples(st.just("cache")),
-        st.tuples(st.just("take_while"), st.integers(1, 64)),
-        st.tuples(st.just("python_scan")),
-        st.tuples(st.just("padded_unbatch"), st.integers(1, 7)),
-        st.tuples(st.just("ragged_unbatch"), st.integers(1, 7)),
-        st.tuples(st.just("rebatch"), st.integers(1, 7), st.lists(small1, min_size=1, max_size=3)),
-        st.tuples(st.just("ignore_errors")),
-        st.tuples(st.just("shuffle"), st.integers(1, 60), st.integers(0, 3)),
-        *NESTED_STEPS,
-        *FURTHER_STEPS,
-    ),
-    max_size=5,
-)
+_STEPS = [
+    st.tuples(st.just("map")),
+    st.tuples(st.just("python_map")),
+    st.tuples(st.just("parallel_map"), st.sampled_from([2, 3, -1])),
+    st.tuples(st.just("filter"), st.integers(2, 4)),
+    st.tuples(st.just("take"), st.integers(0, 40)),
+    st.tuples(st.just("skip"), small),
+    st.tuples(st.just("repeat"), st.integers(0, 3)),
+    st.tuples(st.just("batch_unbatch"), st.integers(1, 7), st.booleans()),
+    st.tuples(st.just("concatenate"), small),
+    st.tuples(st.just("enumerate"), small),
+    st.tuples(st.just("zip")),
+    st.tuples(st.just("shard"), st.integers(1, 5), st.integers(0, 4)),
+    st.tuples(st.just("prefetch"), st.integers(1, 5)),
+    st.tuples(st.just("cache")),
+    st.tuples(st.just("take_while"), st.integers(1, 64)),
+    st.tuples(st.just("python_scan")),
+    st.tuples(st.just("padded_unbatch"), st.integers(1, 7)),
+    st.tuples(st.just("ragged_unbatch"), st.integers(1, 7)),
+    st.tuples(st.just("rebatch"), st.integers(1, 7), st.lists(small1, min_size=1, max_size=3)),
+    st.tuples(st.just("ignore_errors")),
+    st.tuples(st.just("shuffle"), st.integers(1, 60), st.integers(0, 3)),
+    *NESTED_STEPS,
+    *LIGHT,
+]
+steps = st.lists(st.one_of(*_STEPS), max_size=5)
+all_steps = st.lists(st.one_of(*_STEPS, *COMPILED), max_size=5)
 lengths = st.integers(0, 50)
 
 

@@ -3,9 +3,10 @@
 import json
 
 import further_plans
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plans import apply_to_list, base_list, bits, build, lengths, options, steps
+from plans import all_steps, apply_to_list, base_list, bits, build, lengths, options, steps
 
 BY_POSITION = (
     "take",
@@ -22,8 +23,7 @@ BY_POSITION = (
 BY_CHANCE = ("shuffle", "sample", *further_plans.BY_CHANCE)
 
 
-@given(lengths, steps)
-def test_like_lists(n, plan):
+def check_like_lists(n, plan):
     expected = base_list(n)
     for step in plan:
         expected = apply_to_list(expected, step)
@@ -39,6 +39,17 @@ def test_like_lists(n, plan):
 
 
 @given(lengths, steps)
+def test_like_lists(n, plan):
+    check_like_lists(n, plan)
+
+
+@pytest.mark.thorough
+@given(lengths, all_steps)
+def test_all_operations_like_lists(n, plan):
+    check_like_lists(n, plan)
+
+
+@given(lengths, steps)
 def test_optimizer_and_threads_do_not_show(n, plan):
     runs = []
     for optimize, threads in ((False, 1), (True, 1), (True, 3)):
@@ -50,8 +61,7 @@ def test_optimizer_and_threads_do_not_show(n, plan):
 ways = st.tuples(st.booleans(), st.integers(1, 3))
 
 
-@given(lengths, steps, st.integers(0, 60), ways, ways, st.integers(0, 1))
-def test_resuming_goes_on_exactly_under_any_options(n, plan, stop, way, other, epoch):
+def check_resuming(n, plan, stop, way, other, epoch):
     ds = build(n, plan).with_options(options(*way))
     for _ in range(epoch):
         list(ds)
@@ -64,6 +74,20 @@ def test_resuming_goes_on_exactly_under_any_options(n, plan, stop, way, other, e
     again = iter(build(n, plan).with_options(options(*other)))
     again.restore(state)
     assert bits(list(again)) == rest
+
+
+interruptions = (st.integers(0, 60), ways, ways, st.integers(0, 1))
+
+
+@given(lengths, steps, *interruptions)
+def test_resuming_goes_on_exactly_under_any_options(n, plan, stop, way, other, epoch):
+    check_resuming(n, plan, stop, way, other, epoch)
+
+
+@pytest.mark.thorough
+@given(lengths, all_steps, *interruptions)
+def test_resuming_all_operations(n, plan, stop, way, other, epoch):
+    check_resuming(n, plan, stop, way, other, epoch)
 
 
 @given(lengths, steps)
