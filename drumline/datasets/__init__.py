@@ -2,6 +2,7 @@
 
 from drumline.datasets.builder import DatasetBuilder
 from drumline.datasets.folders.audio import audio_dataset_from_directory
+from drumline.datasets.folders.images import image_dataset_from_directory
 from drumline.datasets.idx import IdxError, read_idx
 from drumline.datasets.info import DatasetInfo, SplitInfo, Splits
 from drumline.datasets.load import load
@@ -15,6 +16,7 @@ __all__ = [
     "Splits",
     "audio_dataset_from_directory",
     "builder",
+    "image_dataset_from_directory",
     "list_builders",
     "load",
     "read_idx",
