@@ -150,7 +150,10 @@ fn packed_floats(packed: Cursor<'_>, to: &mut Vec<f32>) -> Result<(), Found> {
 
 #[inline(always)]
 fn packed_integers(packed: Cursor<'_>, to: &mut Vec<i64>) -> Result<(), Found> {
-    reserve(to, varints::count(packed.rest()), packed.at())?;
+    // Counting exactly pays only where memory must grow: no integer is shorter than a byte.
+    if to.capacity() - to.len() < packed.rest().len() {
+        reserve(to, varints::count(packed.rest()), packed.at())?;
+    }
     varints::decode(packed, to)?;
     Ok(())
 }
