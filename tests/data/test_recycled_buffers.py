@@ -4,6 +4,7 @@ import gc
 
 import jax
 import numpy as np
+import pytest
 
 from drumline.data import Dataset
 from drumline.data.execute.pool import ALIGNMENT, BufferPool
@@ -37,22 +38,25 @@ def test_what_jax_aliases_never_changes():
         np.testing.assert_allclose(float(value), float(step(copy)), rtol=1e-6)
 
 
-def test_a_free_buffer_is_used_again_and_a_held_one_is_not():
+@pytest.mark.parametrize("rows", [100, 1000])
+def test_a_free_buffer_is_used_again_and_a_held_one_is_not(rows):
     pool = BufferPool()
-    first = pool.empty((1000, 100), np.dtype(np.float32))
+    shape = (rows, 100)
+    first = pool.empty(shape, np.dtype(np.float32))
     assert first.ctypes.data % ALIGNMENT == 0
     address = first.ctypes.data
     view = first[3:4]
     del first
     gc.collect()
-    second = pool.empty((1000, 100), np.dtype(np.float32))
+    second = pool.empty(shape, np.dtype(np.float32))
     assert second.ctypes.data != address
     del view
     gc.collect()
-    assert pool.empty((1000, 100), np.dtype(np.float32)).ctypes.data == address
+    assert pool.empty(shape, np.dtype(np.float32)).ctypes.data == address
 
 
-def test_a_pool_whose_buffers_are_all_held_goes_on():
+@pytest.mark.parametrize("nbytes", [50_000, 500_000])
+def test_a_pool_whose_buffers_are_all_held_goes_on(nbytes):
     pool = BufferPool(max_buffers=2)
-    arrays = [pool.empty((50_000,), np.dtype(np.uint8)) for _ in range(5)]
+    arrays = [pool.empty((nbytes,), np.dtype(np.uint8)) for _ in range(5)]
     assert len({a.ctypes.data for a in arrays}) == 5

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from drumline.data.execute.block import Block
 from drumline.data.execute.carrying import CountingStage, ServingStage
+from drumline.data.execute.pool import BufferPool
 from drumline.data.execute.stage import Stage
 from drumline.data.functions.call import BlockFunction
+from drumline.data.spec import STRING
 
 
 class Predicate(CountingStage):
@@ -15,9 +19,10 @@ class Predicate(CountingStage):
     a short one costs the same.
     """
 
-    def __init__(self, source: Stage, function: BlockFunction):
+    def __init__(self, source: Stage, function: BlockFunction, pool: BufferPool):
         super().__init__(source)
         self.function = function
+        self._pool = pool
         self.granule = max(source.granule, function.block_length)
 
     def next(self, limit: int) -> Block | None:
@@ -30,9 +35,24 @@ class Predicate(CountingStage):
         self._use(verdict.events)
         keep = verdict.columns[0]
         kept = Block([c[: verdict.n] for c in block.columns], verdict.n)
-        out = kept if keep.all() else kept.select(keep)
+        out = kept if keep.all() else self._selected(kept, keep)
         out.error = verdict.error
         return out
+
+    def _selected(self, block: Block, keep: np.ndarray) -> Block:
+        index = np.flatnonzero(keep)
+        columns = [
+            self._taken(column, index)
+            if isinstance(column, np.ndarray) and column.dtype != STRING
+            else column[index]
+            for column in block.columns
+        ]
+        return Block(columns, len(index))
+
+    def _taken(self, column: np.ndarray, index: np.ndarray) -> np.ndarray:
+        out = self._pool.empty((len(index), *column.shape[1:]), column.dtype)
+        # Anything but "raise" writes to ``out`` itself; no index is out of range.
+        return np.take(column, index, axis=0, out=out, mode="clip")
 
     def describe(self) -> str:
         return f"predicate {self.function.describe()}"
@@ -41,8 +61,8 @@ class Predicate(CountingStage):
 class FilterStage(ServingStage):
     """Serves what a ``Predicate``, evaluated on whole blocks, let through."""
 
-    def __init__(self, source: Stage, function: BlockFunction):
-        super().__init__(Predicate(source, function))
+    def __init__(self, source: Stage, function: BlockFunction, pool: BufferPool):
+        super().__init__(Predicate(source, function, pool))
 
     def describe(self) -> str:
         return "keep where true"

@@ -7,6 +7,8 @@ for the copy.
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import sys
 import threading
 
@@ -16,6 +18,13 @@ ALIGNMENT = 64
 """Bytes; XLA's CPU client reads numpy arrays in place only from addresses aligned so."""
 
 _SMALL = 16 * 1024
+_MAPPED = 128 * 1024
+_HUGE = 4 << 20
+_SIZES = 16
+
+_PRIVATE: int | None = None
+if hasattr(mmap, "MAP_PRIVATE") and hasattr(mmap, "MAP_ANONYMOUS"):
+    _PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 
 def _references_when_free() -> int:
@@ -26,6 +35,34 @@ def _references_when_free() -> int:
 _FREE = _references_when_free()
 
 
+def fresh(nbytes: int) -> np.ndarray:
+    """At least so many uninitialised bytes, as an array that every view of it refers to.
+
+    Large ones are mapped, and go back to the system when they are freed. Left to ``malloc``, blocks
+    of changing sizes that other threads free than have taken them would tear its memory to pieces:
+    processes grow for many epochs.
+    """
+    if nbytes >= _MAPPED and _PRIVATE is not None:
+        # There may be too many mappings already.
+        with contextlib.suppress(OSError):
+            return _mapped(nbytes, _PRIVATE)
+    return np.empty(nbytes + ALIGNMENT, np.uint8)
+
+
+def _mapped(nbytes: int, flags: int) -> np.ndarray:
+    memory = mmap.mmap(-1, nbytes, flags=flags)
+    if nbytes >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, np.uint8)
+
+
+def _size_class(nbytes: int) -> int:
+    """``nbytes``, rounded up by at most an eighth."""
+    step = 1 << max(0, nbytes.bit_length() - 4)
+    return -(-nbytes // step) * step
+
+
 class BufferPool:
     """Hands out aligned arrays, and takes back those that nothing refers to any more.
 
@@ -34,7 +71,7 @@ class BufferPool:
     references too. Nothing is ever handed back explicitly, so nothing can be handed back early.
 
     Args:
-        max_buffers: of each size.
+        max_buffers: of each size; sizes that were not asked for lately are forgotten.
         threads: how many may write one buffer at once; ``None`` for all cores.
     """
 
@@ -49,19 +86,21 @@ class BufferPool:
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         if nbytes < _SMALL:
             return np.empty(shape, dtype)
-        base = self._take(nbytes)
+        base = self._take(_size_class(nbytes))
         start = -base.ctypes.data % ALIGNMENT
         return base[start : start + nbytes].view(dtype).reshape(shape)
 
     def _take(self, nbytes: int) -> np.ndarray:
         with self._lock:
-            buffers = self._buffers.setdefault(nbytes, [])
+            buffers = self._buffers.pop(nbytes, [])
+            self._buffers[nbytes] = buffers
+            if len(self._buffers) > _SIZES:
+                self._buffers.pop(next(iter(self._buffers)))
             for i in range(len(buffers)):
                 if sys.getrefcount(buffers[i]) == _FREE:
                     return buffers[i]
-            base = np.empty(nbytes + ALIGNMENT, np.uint8)
             if len(buffers) >= self._max_buffers:
                 # All are held by the user: let go of the oldest, which frees itself.
                 buffers.pop(0)
-            buffers.append(base)
-            return base
+            buffers.append(fresh(nbytes))
+            return buffers[-1]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from drumline.data.execute.block import Block
 from drumline.data.execute.columns import concatenated
-from drumline.data.execute.pool import BufferPool
+from drumline.data.execute.pool import BufferPool, fresh
 from drumline.data.execute.sources import Gather
 from drumline.data.spec import STRING, ElementSpec, TensorSpec
 
@@ -62,7 +63,9 @@ class _DenseRows:
     def _grow(self, rows: int) -> None:
         size = max(self._size * 2, self._size + rows, 64)
         for i, column in enumerate(self._columns):
-            grown = np.empty((size, *column.shape[1:]), column.dtype)
+            shape = (size, *column.shape[1:])
+            nbytes = math.prod(shape) * column.dtype.itemsize
+            grown = fresh(nbytes)[:nbytes].view(column.dtype).reshape(shape)
             grown[: self._size] = column
             self._columns[i] = grown
         self._free.extend(range(self._size, size))

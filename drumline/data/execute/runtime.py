@@ -14,6 +14,7 @@ from drumline.data.autotune.number import AUTOTUNE
 from drumline.data.autotune.rooms import AutomaticRoom
 from drumline.data.autotune.tuner import Operation, Tuner
 from drumline.data.cores import available_cores
+from drumline.data.execute.pool import BufferPool
 from drumline.data.execute.reading import LARGEST_NBYTES, Reading
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.workers import MOST_WORKERS, DaemonThreads, Workers
@@ -38,6 +39,10 @@ class Runtime:
     Args:
         options: of the dataset.
         observation: measures every stage; ``None`` measures nothing and costs nothing.
+
+    Attributes:
+        pool: where stages take their buffers from, of which the next epoch finds those of the last.
+        decisions: what autotuning changed.
     """
 
     def __init__(self, options: Options | None = None, observation: Observation | None = None):
@@ -46,6 +51,7 @@ class Runtime:
         if observation is None and statistics is not None:
             observation = statistics.observation
         self.observation = observation
+        self.pool = BufferPool(threads=self.options.threading.max_intra_op_parallelism or None)
         self.decisions: list[str] = []
         self._widths: dict[Operation, int] = {}
         self._sessions: dict[Service, Session] = {}

@@ -56,4 +56,4 @@ def map_stage(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: P
 @runs_as(function_nodes.Filter)
 def filter_stage(lowering: Lowering, node: function_nodes.Filter, trail: Trail, run: Pass) -> Stage:
     source = own_input(lowering, node, trail, run)
-    return FilterStage(source, node.function.run)
+    return FilterStage(source, node.function.run, lowering.pool)

@@ -11,7 +11,6 @@ from drumline.data.execute.dense_stage import DenseStage, may_be_ragged, may_var
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.lowering.rules import Pass, Trail, random_access, stages
 from drumline.data.execute.order import Sequential
-from drumline.data.execute.pool import BufferPool
 from drumline.data.execute.ramp import MAX_ELEMENTS
 from drumline.data.execute.runtime import Runtime
 from drumline.data.execute.stage import Stage
@@ -39,9 +38,7 @@ class Lowering:
         self.root = root
         self.filled = filled
         self.runtime = runtime if runtime is not None else Runtime()
-        self.pool = BufferPool(
-            threads=self.runtime.options.threading.max_intra_op_parallelism or None
-        )
+        self.pool = self.runtime.pool
         self.occurrences = _occurrences(root)
 
     def stage(self, *run: int, ragged: bool = False) -> Stage:
@@ -110,7 +107,6 @@ class Lowering:
     def inside(self, plan: Node, filled: set[CacheStore], run: Pass, ragged: bool = False) -> Stage:
         """The stage of a dataset that an operation of this one has made, not observed by itself."""
         inner = Lowering(plan, filled, self.runtime.unobserved())
-        inner.pool = self.pool
         return inner._allowing(ragged, inner._stage(plan, (), run))
 
     def _stage(self, node: Node, trail: Trail, run: Pass) -> Stage:
