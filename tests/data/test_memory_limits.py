@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 STATUS = """
     import os, resource
     import numpy as np
-    from drumline.data import AUTOTUNE, Dataset, TensorSpec
+    from drumline.data import AUTOTUNE, Dataset
 
     def held(what):
         lines = open("/proc/self/status").read().splitlines()
@@ -85,11 +85,6 @@ EPOCHS = """
         kept = Dataset.from_tensor_slices((images, labels)).filter(lambda i, l: l % 2 == 0)
         return kept.shuffle(1000).map(scaled)
 
-    def generated():
-        spec = TensorSpec((28, 28), np.float32)
-        rows = lambda: (np.full((28, 28), i, np.float32) for i in range(2000))
-        return Dataset.from_generator(rows, output_signature=spec).shuffle(500).map(lambda v: v * 2)
-
     def grouped():
         return Dataset.range(40_960).group_by_window(
             lambda v: v % 8, lambda key, window: window.batch(32), 32
@@ -115,7 +110,7 @@ EPOCHS = """
 CAP = 128 << 20
 """Bytes beyond the data and the libraries, compiling included, as docs/data_performance.md says."""
 
-PIPELINES = ["indexed", "streamed", "generated", "grouped", "interleaved"]
+PIPELINES = ["indexed", "streamed", "grouped", "interleaved"]
 
 
 @pytest.mark.thorough

@@ -128,7 +128,9 @@ class CompiledFunction:
             return np.broadcast_to(route.value, (block.n, *route.value.shape))
         if block.n == 0:
             return np.empty((0, *route.shape), route.dtype)
-        return results[(route.wide, route.output)][: block.n]
+        rows = results[(route.wide, route.output)][: block.n]
+        # A view of few rows would keep a whole block's memory.
+        return rows.copy() if 4 * block.n <= self.block_length else rows
 
     def how(self) -> str:
         """How it runs, without its name."""
