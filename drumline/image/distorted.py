@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -54,24 +55,38 @@ def sample_distorted_bounding_box(
             f"{area_range} and max_attempts {max_attempts} must be positive and rise, areas to 1"
         )
     boxes = _boxes(bounding_boxes, use_image_if_no_bounding_boxes)
-    size = jnp.asarray(image_size, jnp.int32)
+    size = jnp.asarray(image_size, jnp.int32)[:2]
     drawn = random.uniform((4, max_attempts), seed=seed)
+    covered = float(min_object_covered)
+    return DistortedBoundingBox(*_chosen(drawn, size, boxes, (low, high), (least, most), covered))
+
+
+@functools.partial(jax.jit, static_argnums=(3, 4, 5))
+def _chosen(
+    drawn: jax.Array,
+    size: jax.Array,
+    boxes: jax.Array,
+    ratios: tuple[float, float],
+    areas: tuple[float, float],
+    covered: float,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The first of the windows drawn that fits, or the image."""
     height, width = size[0], size[1]
-    tall, wide = _sizes(drawn[:2], height, width, (low, high), (least, most))
+    tall, wide = _sizes(drawn[:2], height, width, ratios, areas)
     top = jnp.floor(drawn[2] * (height - tall + 1)).astype(jnp.int32)
     left = jnp.floor(drawn[3] * (width - wide + 1)).astype(jnp.int32)
     area = tall * wide / (height * width).astype(jnp.float32)
     fits = (tall > 0) & (wide > 0) & (tall <= height) & (wide <= width)
-    fits &= (area >= least * (1 - 1e-3)) & (area <= most * (1 + 1e-3))
+    fits &= (area >= areas[0] * (1 - 1e-3)) & (area <= areas[1] * (1 + 1e-3))
     window = jnp.stack([top, left, top + tall, left + wide], -1)
-    fits &= _covers(window, boxes * jnp.stack([height, width] * 2), min_object_covered)
-    chosen = jnp.argmax(fits)
+    fits &= _covers(window, boxes * jnp.stack([height, width] * 2), covered)
+    first = jnp.argmax(fits)
     whole = jnp.stack([jnp.int32(0), jnp.int32(0), height, width])
-    window = jnp.where(fits[chosen], window[chosen], whole).astype(jnp.int32)
-    parts = window / jnp.stack([height, width] * 2).astype(jnp.float32)
-    begin = jnp.concatenate([window[:2], jnp.zeros(1, jnp.int32)])
-    end = jnp.concatenate([window[2:] - window[:2], jnp.full(1, -1, jnp.int32)])
-    return DistortedBoundingBox(begin, end, parts.astype(jnp.float32)[None, None])
+    found = jnp.where(fits[first], window[first], whole).astype(jnp.int32)
+    parts = found / jnp.stack([height, width] * 2).astype(jnp.float32)
+    begin = jnp.concatenate([found[:2], jnp.zeros(1, jnp.int32)])
+    end = jnp.concatenate([found[2:] - found[:2], jnp.full(1, -1, jnp.int32)])
+    return begin, end, parts.astype(jnp.float32)[None, None]
 
 
 def _boxes(boxes: Any, use_image: bool) -> Any:

@@ -353,6 +353,7 @@ RANDOM = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", RANDOM)
 def test_random_changes_differ_between_elements_and_not_between_epochs(name):
     image = picture(12, 10)

@@ -97,6 +97,7 @@ def test_random_flips_are_by_chance(name):
     assert all(np.array_equal(i, IMAGE) for i, f in zip(images, flips, strict=True) if not f)
 
 
+@pytest.mark.thorough
 def test_random_windows_keep_to_their_ranges():
     def window(_):
         return dl.image.sample_distorted_bounding_box(
@@ -104,7 +105,7 @@ def test_random_windows_keep_to_their_ranges():
         )
 
     ratios, areas = [], []
-    for begin, size, boxes in Dataset.range(200).map(window):
+    for begin, size, boxes in Dataset.range(100).map(window):
         (top, left), (height, width) = begin[:2], size[:2]
         assert (begin[2], size[2]) == (0, -1)
         assert 0 <= top <= 80 - height and 0 <= left <= 120 - width
@@ -171,9 +172,8 @@ def test_pipelines_of_images_run_without_python():
     assert "native image.extract_jpeg_shape" in said and "Python" not in said
     assert data.element_spec == dl.TensorSpec((12, 14, 3), np.float32)
     whole = next(iter(data.batch(6)))
-    for workers in (1, 3):
-        again = Dataset.from_tensor_slices(files).map(prepared, num_parallel_calls=workers)
-        np.testing.assert_array_equal(next(iter(again.batch(6))), whole)
+    again = Dataset.from_tensor_slices(files).map(prepared, num_parallel_calls=3)
+    np.testing.assert_array_equal(next(iter(again.batch(6))), whole)
     assert whole.min() >= 0 and whole.max() <= 1 and whole.std() > 0.1
 
 
