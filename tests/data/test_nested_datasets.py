@@ -286,3 +286,13 @@ def test_explain_names_the_function():
     assert "window(2, shift=2, stride=1, drop_remainder=False)" in text
     assert "called as Python" in text
     assert "flat" in text
+
+
+def test_padded_and_ragged_batches_of_short_windows():
+    windows = Dataset.from_tensor_slices(np.ones((4, 2), np.float32)).window(2)
+    padded = [e.tolist() for e in windows.flat_map(lambda w: w.padded_batch(2, [3]))]
+    assert padded == [[[1, 1, 0], [1, 1, 0]]] * 2
+    grouped = Dataset.from_tensor_slices(np.ones((2, 2), np.float32)).group_by_window(
+        lambda row: 0, lambda key, w: w.padded_batch(1, [3]), 1
+    )
+    assert [e.tolist() for e in grouped] == [[[1, 1, 0]]] * 2

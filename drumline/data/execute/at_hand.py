@@ -18,7 +18,8 @@ def at_hand(plan: Node) -> Block | None:
     """
     if isinstance(plan, Slices):
         return _views(plan)
-    if not isinstance(plan, Batch):
+    # Batches that pad, or that are ragged, are subclasses.
+    if type(plan) is not Batch:
         return None
     rows = at_hand(plan.input)
     if rows is None or not 0 < rows.n <= plan.size or (plan.drop_remainder and rows.n < plan.size):
