@@ -288,7 +288,7 @@ def test_explain_names_the_function():
     assert "flat" in text
 
 
-def test_padded_and_ragged_batches_of_short_windows():
+def test_padded_batches_of_short_windows():
     windows = Dataset.from_tensor_slices(np.ones((4, 2), np.float32)).window(2)
     padded = [e.tolist() for e in windows.flat_map(lambda w: w.padded_batch(2, [3]))]
     assert padded == [[[1, 1, 0], [1, 1, 0]]] * 2
