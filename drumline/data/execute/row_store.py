@@ -30,7 +30,8 @@ class RowStore:
 
     def take(self, numbers: Sequence[int]) -> Block:
         """Removes and returns rows: as many of ``numbers`` as make one block, at least one."""
-        errors = [i for i, number in enumerate(numbers) if number in self._errors]
+        failed = self._errors
+        errors = [i for i, number in enumerate(numbers) if number in failed] if failed else []
         stop = errors[0] if errors else len(numbers)
         block = self._rows.take(numbers[:stop])
         if errors and block.n == stop:
@@ -76,7 +77,7 @@ class _DenseRows:
         self._size = size
 
     def take(self, numbers: Sequence[int]) -> Block:
-        slots = [self._slots.pop(number) for number in numbers]
+        slots = list(map(self._slots.pop, numbers))
         index = np.asarray(slots, np.int64)
         columns = (
             [gather(index) for gather in self._gathers]
@@ -87,7 +88,7 @@ class _DenseRows:
         return Block(columns, len(slots))
 
     def drop(self, numbers: Sequence[int]) -> None:
-        slots = [self._slots.pop(number) for number in numbers]
+        slots = list(map(self._slots.pop, numbers))
         for gather in self._gathers:
             if isinstance(gather, _Objects):
                 gather.forget(slots)
