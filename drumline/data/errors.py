@@ -29,22 +29,23 @@ class WorkerDiedError(RuntimeError):
     Attributes:
         where: of which the element is one.
         position: how many of it come before the element.
+        how: what is known of the last one's end.
         element_index: the element's position in the whole; ``None`` where that is not known.
     """
 
     element_index: int | None = None
 
-    def __init__(self, where: str, position: int):
+    def __init__(self, where: str, position: int, how: str):
         super().__init__(
-            f"distribute: workers end, one after the other, at element {position} of {where}; "
-            "their logs say why (memory, or a crash in native code). ignore_errors() after "
-            "distribute passes over such elements"
+            f"distribute: workers end, one after the other, at element {position} of {where}. Of "
+            f"the last one is known: {how}"
         )
         self.where = where
         self.position = position
+        self.how = how
 
-    def __reduce__(self) -> tuple[type, tuple[str, int]]:
-        return type(self), (self.where, self.position)
+    def __reduce__(self) -> tuple[type, tuple[str, int, str]]:
+        return type(self), (self.where, self.position, self.how)
 
 
 class CsvError(ValueError):

@@ -67,6 +67,8 @@ class ShapedFunction:
         return wanted
 
     def __call__(self, block: Block, position: Position) -> Block:
+        if not block.n:  # An error alone: its columns' shapes are no element's.
+            return Block(stack([], self.spec), 0, block.error)
         try:
             function = self._for_shapes(tuple(column.shape[1:] for column in block.columns))
         except (NotTraceable, ValueError) as error:

@@ -15,6 +15,8 @@ from drumline.data.service.ray_connection import connect, free_cpus
 
 _LOST = (RayActorError, ObjectLostError, WorkerCrashedError)
 _JOIN_SECONDS = 2.0
+_RELEASE_SECONDS = 10.0
+_START_SECONDS = 300.0
 
 
 class RayCluster:
@@ -34,14 +36,14 @@ class RayCluster:
         connect(address)
         self._cpus = cpus
         self._workers: list[RayWorker] = []
-        room = int(free_cpus() / cpus)
+        room = _room(cpus, workers or 1)
         wanted = room if workers is None else workers
         if not 1 <= wanted <= room:
             raise RuntimeError(
-                f"distribute: the Ray cluster has {free_cpus():g} free CPUs of "
-                f"{ray.cluster_resources().get('CPU', 0):g}, and {wanted or 1} workers need "
-                f"{cpus * (wanted or 1):g}. Add nodes (`drumline data-service start "
-                "--address`), or lower workers= here or for the datasets that have the others"
+                f"distribute: the Ray cluster has {free_cpus():g} free CPUs of {_cpus():g}, and "
+                f"{wanted or 1} workers need {cpus * (wanted or 1):g}. Add nodes (`drumline "
+                "data-service start --address`), or lower workers= here or for the datasets that "
+                "have the others"
             )
         self._width = wanted
 
@@ -69,10 +71,16 @@ class RayCluster:
 
 
 class RayWorker:
-    """An actor."""
+    """An actor.
+
+    Args:
+        cpus: how many of Ray's CPUs it takes.
+    """
 
     def __init__(self, cpus: float):
         self.since = time.monotonic()
+        self._first: Any = None
+        self._begun = False
         environment: dict[str, Any] = {"env_vars": {"JAX_PLATFORMS": "cpu"}}
         made = ray.remote(PlanWorker).options(
             num_cpus=cpus, scheduling_strategy="SPREAD", runtime_env=environment, max_restarts=0
@@ -80,7 +88,24 @@ class RayWorker:
         self._actor: Any = made.remote()
 
     def ask(self, method: str, *arguments: Any) -> RayAnswer:
-        return RayAnswer(getattr(self._actor, method).remote(*arguments))
+        reference = getattr(self._actor, method).remote(*arguments)
+        self._first = self._first or reference
+        return RayAnswer(self, reference)
+
+    def check_begun(self) -> None:
+        """Waits for its first answer, or its end.
+
+        Raises:
+            RuntimeError: neither has come: Ray has no room for it after all.
+        """
+        if not self._begun:
+            ready, _ = ray.wait([self._first], timeout=_START_SECONDS, fetch_local=False)
+            if not ready:
+                raise RuntimeError(
+                    f"distribute: Ray has not started a worker in {_START_SECONDS:g} seconds; see "
+                    "`drumline data-service status`, and lower workers= if others use the cluster"
+                )
+            self._begun = True
 
     def stop(self) -> None:
         # At the end of the process Ray may have been shut down, and its actors with it.
@@ -92,13 +117,29 @@ class RayWorker:
 class RayAnswer:
     """What an actor's method returns."""
 
-    def __init__(self, reference: Any):
+    def __init__(self, worker: RayWorker, reference: Any):
+        self._worker = worker
         self._reference = reference
 
     def result(self) -> Any:
+        self._worker.check_begun()
         try:
             return ray.get(self._reference)
         except RayTaskError as error:
             raise error.cause from None
         except _LOST as error:
             raise WorkerLost(str(error)) from error
+
+
+def _room(cpus: float, wanted: int) -> int:
+    """For how many workers there are free CPUs; waits for what other workers that ended had."""
+    deadline = time.monotonic() + _RELEASE_SECONDS
+    while (room := int(free_cpus() / cpus)) < wanted <= _cpus() / cpus:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+    return room
+
+
+def _cpus() -> float:
+    return float(ray.cluster_resources().get("CPU", 0))

@@ -95,8 +95,8 @@ class RemoteRun:
                 place, answer = self._place, self._answers.popleft()
             try:
                 portion = answer.result()
-            except WorkerLost:
-                given_up = self._lost(place)
+            except WorkerLost as lost:
+                given_up = self._lost(place, str(lost))
                 if given_up is not None:
                     return given_up
                 continue
@@ -117,7 +117,7 @@ class RemoteRun:
         else:
             self._ask()
 
-    def _lost(self, place: Place | None) -> Portion | None:
+    def _lost(self, place: Place | None, how: str) -> Portion | None:
         """Notes that the worker is gone; an error in the place of the element it died of."""
         with self._session.lock:
             if place is None or self._place is not place:
@@ -127,7 +127,7 @@ class RemoteRun:
             self.moved()
             if not self._trouble.proven:
                 return None
-            error = WorkerDiedError(self._split.describe(), self.arrived)
+            error = WorkerDiedError(self._split.describe(), self.arrived, how)
             if self._exact:
                 error.element_index = self._split.start + self.arrived
             elif self.skip:

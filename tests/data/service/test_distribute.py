@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from fake_cluster import FakeCluster, distributed
 from plans import bits
+from samples import encoded
 
 import drumline as dl
 from drumline.data import Dataset
 from drumline.data.experimental import SHARD_HINT
 from drumline.data.service import ShardingPolicy
+from drumline.data.service.ray_service import RayService
 
 HERE = threading.get_ident()
 
@@ -165,6 +167,34 @@ def test_no_thread_is_left():
     del dataset
     for worker in cluster.started:
         worker.join()
+
+
+def test_as_tensorflow_spells_it(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    service = dl.data.experimental.service
+    for mode in ("parallel_epochs", service.ShardingPolicy.OFF):
+        found = Dataset.range(3).apply(service.distribute(mode, "10.0.0.1:6379", workers=2))
+        assert found._plan.service == RayService("10.0.0.1:6379", 2, 1)
+        assert found.cardinality() == 6
+        # Whatever follows is built without connecting to anything.
+        assert found.map(lambda v: v + 1).batch(2).cardinality() == 3
+
+
+def test_native_operations_on_workers():
+    """Images of several sizes, and one that is none."""
+    pixels = np.arange(12 * 20 * 3, dtype=np.uint8).reshape(12, 20, 3)
+    files = [encoded(pixels), encoded(pixels[:, :9]), b"no image", encoded(pixels[3:])]
+
+    def plain() -> Dataset:
+        images = Dataset.from_tensor_slices(files).map(dl.image.decode_jpeg)
+        return images.map(lambda image: dl.image.resize(image, (4, 4)) / 255.0)
+
+    found = distributed(plain(), FakeCluster(2, [None, "after"]))
+    assert "decode_jpeg" in plain().explain() and "on_workers" in found.explain()
+    np.testing.assert_array_equal(list(found.ignore_errors()), list(plain().ignore_errors()))
+    with pytest.raises(ValueError, match="not a JPEG") as caught:
+        list(found)
+    assert caught.value.element_index == 2
 
 
 def test_without_ray(monkeypatch):
