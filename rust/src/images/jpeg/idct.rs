@@ -15,42 +15,27 @@ impl Lanes {
     }
 
     #[inline(always)]
-    pub fn add(self, other: Self) -> Self {
+    fn add(self, other: Self) -> Self {
         Self(std::array::from_fn(|i| self.0[i].wrapping_add(other.0[i])))
     }
 
     #[inline(always)]
-    pub fn sub(self, other: Self) -> Self {
+    fn sub(self, other: Self) -> Self {
         Self(std::array::from_fn(|i| self.0[i].wrapping_sub(other.0[i])))
     }
 
     #[inline(always)]
-    pub fn mul(self, factor: i32) -> Self {
+    fn mul(self, factor: i32) -> Self {
         self.map(|v| v.wrapping_mul(factor))
     }
 
     #[inline(always)]
-    pub fn shifted(self, by: u32) -> Self {
-        self.map(|v| v << by)
+    fn scaled(self) -> Self {
+        self.map(|v| v << BITS)
     }
 
     #[inline(always)]
-    pub fn load(values: &[i32]) -> Self {
-        Self(std::array::from_fn(|i| values[i]))
-    }
-
-    #[inline(always)]
-    pub fn of(values: [i32; 8]) -> Self {
-        Self(values)
-    }
-
-    #[inline(always)]
-    pub fn values(self) -> [i32; 8] {
-        self.0
-    }
-
-    #[inline(always)]
-    pub fn descaled(self, by: u32) -> Self {
+    fn descaled(self, by: u32) -> Self {
         self.map(|v| v.wrapping_add(1 << (by - 1)) >> by)
     }
 }
@@ -66,8 +51,8 @@ fn pass(x: [Lanes; 8], descale: u32) -> [Lanes; 8] {
     let z1 = x[2].add(x[6]).mul(4433);
     let t2 = z1.sub(x[6].mul(15137));
     let t3 = z1.add(x[2].mul(6270));
-    let t0 = x[0].add(x[4]).shifted(BITS);
-    let t1 = x[0].sub(x[4]).shifted(BITS);
+    let t0 = x[0].add(x[4]).scaled();
+    let t1 = x[0].sub(x[4]).scaled();
     let even = [t0.add(t3), t1.add(t2), t1.sub(t2), t0.sub(t3)];
 
     let z1 = x[7].add(x[1]);
@@ -135,7 +120,7 @@ fn known<const CORNER: bool>(x: [Lanes; 8]) -> [Lanes; 8] {
 
 #[inline(always)]
 fn rows(block: &[i32; 64]) -> [Lanes; 8] {
-    std::array::from_fn(|i| Lanes::load(&block[8 * i..]))
+    std::array::from_fn(|i| Lanes(std::array::from_fn(|j| block[8 * i + j])))
 }
 
 #[cfg(target_arch = "x86_64")]
