@@ -8,35 +8,46 @@ use super::super::vectorized::has_avx2;
 #[repr(align(32))]
 pub struct Lanes([i32; 8]);
 
+// Loops, not closures of `array::from_fn`, which are not inlined in every build.
 impl Lanes {
     #[inline(always)]
-    fn map(self, f: impl Fn(i32) -> i32) -> Self {
-        Self(std::array::from_fn(|i| f(self.0[i])))
+    fn add(mut self, other: Self) -> Self {
+        for i in 0..8 {
+            self.0[i] = self.0[i].wrapping_add(other.0[i]);
+        }
+        self
     }
 
     #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        Self(std::array::from_fn(|i| self.0[i].wrapping_add(other.0[i])))
+    fn sub(mut self, other: Self) -> Self {
+        for i in 0..8 {
+            self.0[i] = self.0[i].wrapping_sub(other.0[i]);
+        }
+        self
     }
 
     #[inline(always)]
-    fn sub(self, other: Self) -> Self {
-        Self(std::array::from_fn(|i| self.0[i].wrapping_sub(other.0[i])))
+    fn mul(mut self, factor: i32) -> Self {
+        for lane in &mut self.0 {
+            *lane = lane.wrapping_mul(factor);
+        }
+        self
     }
 
     #[inline(always)]
-    fn mul(self, factor: i32) -> Self {
-        self.map(|v| v.wrapping_mul(factor))
+    fn scaled(mut self) -> Self {
+        for lane in &mut self.0 {
+            *lane <<= BITS;
+        }
+        self
     }
 
     #[inline(always)]
-    fn scaled(self) -> Self {
-        self.map(|v| v << BITS)
-    }
-
-    #[inline(always)]
-    fn descaled(self, by: u32) -> Self {
-        self.map(|v| v.wrapping_add(1 << (by - 1)) >> by)
+    fn descaled(mut self, by: u32) -> Self {
+        for lane in &mut self.0 {
+            *lane = lane.wrapping_add(1 << (by - 1)) >> by;
+        }
+        self
     }
 }
 
@@ -115,12 +126,20 @@ fn transform<const CORNER: bool>(block: &[i32; 64], samples: &mut [u8], stride: 
 /// The same, with zeros that the compiler sees where there are only zeros.
 #[inline(always)]
 fn known<const CORNER: bool>(x: [Lanes; 8]) -> [Lanes; 8] {
-    std::array::from_fn(|i| if CORNER && i > 3 { Lanes([0; 8]) } else { x[i] })
+    let zeros = Lanes([0; 8]);
+    match CORNER {
+        true => [x[0], x[1], x[2], x[3], zeros, zeros, zeros, zeros],
+        false => x,
+    }
 }
 
 #[inline(always)]
 fn rows(block: &[i32; 64]) -> [Lanes; 8] {
-    std::array::from_fn(|i| Lanes(std::array::from_fn(|j| block[8 * i + j])))
+    let mut rows = [Lanes([0; 8]); 8];
+    for (row, values) in rows.iter_mut().zip(block.chunks_exact(8)) {
+        row.0.copy_from_slice(values);
+    }
+    rows
 }
 
 #[cfg(target_arch = "x86_64")]
