@@ -6,7 +6,7 @@ CARGO ?= $(firstword $(shell command -v cargo 2>/dev/null) $(wildcard $(HOME)/.c
 VENV := .venv
 OLDEST := .venv-oldest
 INPUTS := pyproject.toml rust/Cargo.toml rust/Cargo.lock rust/build.rs \
-	$(wildcard rust/src/*.rs rust/src/*/*.rs)
+	$(wildcard rust/src/*.rs rust/src/*/*.rs rust/src/*/*/*.rs)
 PYTEST := -m pytest -n 2 --dist loadfile -q
 QUICK := -m "not thorough"
 

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import jax
 import numpy as np
@@ -30,6 +30,7 @@ class Pointwise(NativeOperation):
     function: Callable[..., Any]
     options: tuple[tuple[str, Any], ...]
     numbers: tuple[str, ...]
+    row_by_row: ClassVar[bool] = True
 
     @property
     def name(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from drumline.data.structure import LEAF_STRUCTURE
 @dataclasses.dataclass(frozen=True)
 class DecodeJsonExample(NativeOperation):
     """From JSON to serialized messages; JSON is read by Python's library, one after the other."""
+
+    row_by_row: ClassVar[bool] = True
 
     @property
     def name(self) -> str:

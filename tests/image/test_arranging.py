@@ -177,6 +177,15 @@ def test_pipelines_of_images_run_without_python():
     assert whole.min() >= 0 and whole.max() <= 1 and whole.std() > 0.1
 
 
+def test_what_runs_as_python_for_each_image_is_told():
+    def prepared(contents):
+        image = dl.image.adjust_hue(dl.image.decode_jpeg(contents, channels=3), 0.1)
+        return dl.image.resize(image, (4, 4))
+
+    said = Dataset.from_tensor_slices([encoded(picture(20, 20))]).map(prepared).explain()
+    assert "native image.decode_jpeg, image.adjust_hue (Python, row by row), image.resize" in said
+
+
 def test_a_damaged_file_is_named_where_it_stands():
     good = encoded(picture(20, 20))
     data = Dataset.from_tensor_slices([good, good, good[:300], good])

@@ -123,7 +123,8 @@ class _Native:
         return made, rows, error
 
     def describe(self) -> str:
-        return self._call.operation.name
+        operation = self._call.operation
+        return f"{operation.name} (Python, row by row)" if operation.row_by_row else operation.name
 
 
 class _Compiled:

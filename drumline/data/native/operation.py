@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -33,12 +34,15 @@ class Rows:
 
 
 class NativeOperation(abc.ABC):
-    """A function of one element's values that runs on columns, without Python per row.
+    """A function of one element's values that runs on columns.
 
     Subclasses are frozen dataclasses of what does not depend on the element, so that equal
     operations compare equal. ``run`` may be called by several threads at once, and gives the same
     bits whatever the number of rows.
     """
+
+    row_by_row: ClassVar[bool] = False
+    """Whether it runs Python for each row, which ``explain()`` then tells."""
 
     @property
     @abc.abstractmethod
