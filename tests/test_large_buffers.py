@@ -41,6 +41,7 @@ def faults_of_ten_calls(**environment: str) -> int:
     return int(found[1])
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="buffers are kept on Linux alone")
 def test_a_buffer_is_used_again_unless_switched_off() -> None:
     pages = 10 * 2**26 // os.sysconf("SC_PAGE_SIZE")

@@ -60,7 +60,7 @@ def run(script, **values):
 @pytest.mark.parametrize(
     ("streamed", "whole"),
     [
-        (1, 0),
+        pytest.param(1, 0, marks=pytest.mark.thorough),
         pytest.param(0, 0, marks=pytest.mark.thorough),
         pytest.param(1, 1, marks=pytest.mark.thorough),
         pytest.param(0, 1, marks=pytest.mark.thorough),

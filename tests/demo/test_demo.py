@@ -130,6 +130,7 @@ def test_the_losses_of_the_first_steps_are_recorded(
         np.testing.assert_allclose(recorder.losses, running[:recorded], rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_a_model_that_scores_differently_fails(tmp_path: Path) -> None:
     data = DigitsData(settings_for("digits", None, 1, 1, tmp_path, 0))
     path = tmp_path / "model.keras"

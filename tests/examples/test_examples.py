@@ -27,6 +27,7 @@ def numbers(pattern: str, text: str) -> list[float]:
     return [float(number) for number in found]
 
 
+@pytest.mark.thorough
 def test_the_custom_loop_learns_digits_and_its_weights_are_restored() -> None:
     output = run("custom_loop.py", "--epochs", "4")
     losses = numbers(r": loss (\S+),", output)

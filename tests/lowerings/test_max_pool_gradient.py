@@ -51,7 +51,7 @@ def calls(draw):
     return shape, window, strides, tuple(zip(low, high, strict=True))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     call=calls(),
     dtype=st.sampled_from(FLOATS + INTEGERS),

@@ -64,9 +64,7 @@ class _DenseRows:
     def _grow(self, rows: int) -> None:
         size = max(self._size * 2, self._size + rows, 64)
         for i, column in enumerate(self._columns):
-            shape = (size, *column.shape[1:])
-            nbytes = math.prod(shape) * column.dtype.itemsize
-            grown = fresh(nbytes)[:nbytes].view(column.dtype).reshape(shape)
+            grown = _room((size, *column.shape[1:]), column.dtype)
             grown[: self._size] = column
             self._columns[i] = grown
         self._free.extend(range(self._size, size))
@@ -93,6 +91,13 @@ class _DenseRows:
             if isinstance(gather, _Objects):
                 gather.forget(slots)
         self._free.extend(slots)
+
+
+def _room(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    if dtype == STRING:
+        return np.empty(shape, dtype)
+    nbytes = math.prod(shape) * dtype.itemsize
+    return fresh(nbytes)[:nbytes].view(dtype).reshape(shape)
 
 
 class _Objects:

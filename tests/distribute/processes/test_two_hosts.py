@@ -11,6 +11,8 @@ from clusters import Cluster, Ended, running
 
 from tests.network_namespaces import two_hosts
 
+pytestmark = pytest.mark.thorough  # tests/distribute/multi_worker has two hosts, too
+
 HEARTBEAT, SOON = 8, 15.0
 
 
