@@ -70,15 +70,6 @@ def set_logical_devices(kind: str, n: int) -> None:
     jax.config.update("jax_num_cpu_devices", count)
 
 
-def logical_cpu_devices() -> int:
-    """Into how many devices this process's CPU is to be divided, by whichever setting."""
-    asked = int(jax.config.jax_num_cpu_devices)  # type: ignore[attr-defined]
-    if asked > 0:
-        return asked
-    forced = re.search(rf"{_FLAG}=(\d+)", os.environ.get("XLA_FLAGS", ""))
-    return int(forced[1]) if forced else 1
-
-
 @dataclasses.dataclass(frozen=True)
 class LogicalDeviceConfiguration:
     """One of the devices into which another is divided, as ``tf.config``'s; it has no options."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from drumline.distribute.cluster_resolver import ClusterSpec
 from drumline.distribute.parameter_server import peers, whole_process
+from drumline.distribute.parameter_server.cores import share_cores
 from drumline.distribute.parameter_server.errors import ChiefLostError
 from drumline.distribute.parameter_server.owner import Owner
 from drumline.distribute.parameter_server.transport import (
@@ -18,7 +19,6 @@ from drumline.distribute.parameter_server.transport import (
 )
 from drumline.distribute.parameter_server.worker import Worker
 from drumline.distribute.processes.addresses import on_host_of
-from drumline.distribute.processes.cores import share_cores
 
 _JOBS = ("worker", "ps")
 

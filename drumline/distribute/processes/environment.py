@@ -7,8 +7,7 @@ import os
 import jax
 
 from drumline import config
-from drumline.distribute.processes import addresses, cores, jax_internals
-from drumline.distribute.processes.group import ProcessGroup
+from drumline.distribute.processes import jax_internals
 
 CPU_DEVICES_VARIABLE = "DRUMLINE_CPU_DEVICES"
 CACHE_VARIABLE = "DRUMLINE_COMPILATION_CACHE"
@@ -34,17 +33,6 @@ def apply_launcher_settings() -> None:
     if cache:
         jax.config.update("jax_compilation_cache_dir", cache)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-
-
-def share_the_cores(group: ProcessGroup) -> None:
-    """Compute with this process's share of its machine's cores, if it has one CPU device.
-
-    Several devices of one process wait for each other, each on a thread of its own: they are left
-    all the threads there are.
-    """
-    if config.logical_cpu_devices() == 1:
-        here = group.addresses[group.process_index]
-        cores.share_cores(addresses.on_host_of(here, group.addresses))
 
 
 def limit_collectives(seconds: int) -> None:

@@ -51,9 +51,6 @@ def start(
 
     Each leaves a failure record (`drumline.failure_record`) and a line that names the peer.
 
-    Processes of one CPU device each share the cores of their machine, unless ``NPROC``, by which
-    XLA goes, is set in the environment.
-
     Starting again for the same cluster does nothing. A cluster of one process, or none, and an
     evaluator start nothing: only ``DRUMLINE_CPU_DEVICES`` and ``DRUMLINE_COMPILATION_CACHE`` are
     honoured.
@@ -85,7 +82,6 @@ def start(
         return group
     _require_fresh_jax()
     environment.apply_launcher_settings()
-    environment.share_the_cores(group)
     if collective_timeout_seconds is not None:
         environment.limit_collectives(collective_timeout_seconds)
     meeting = meet(group, initialization_timeout_seconds)

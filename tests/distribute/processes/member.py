@@ -64,7 +64,7 @@ def together(index: int, fault: str, seconds: float = 0, **timeouts: int) -> Non
     for step in range(3):
         with processes.watchdog(step):
             compute(float(step))
-    say(joined=group.tasks, threads=os.environ.get("NPROC"))
+    say(joined=group.tasks)
     mine = group.process_index == index
     FAULTS[fault](mine, compute, seconds)
 

@@ -80,11 +80,6 @@ def test_an_exception_ends_all_and_is_named(run: Run) -> None:
     assert after_fault(culprit, culprit) < SOON and after_fault(culprit, survivor) < SOON
 
 
-def test_processes_of_one_machine_share_its_cores(run: Run) -> None:
-    share = max(1, len(os.sched_getaffinity(0)) // len(THREE["hosts"]))
-    assert [end.facts["threads"] for end in run.ended("idle")] == [str(share)] * 3
-
-
 def test_an_exception_ends_those_that_only_wait(run: Run) -> None:
     culprit, *survivors = run.ended("idle")
     assert culprit.status == EXCEPTION

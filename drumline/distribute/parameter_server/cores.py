@@ -11,7 +11,9 @@ def share_cores(processes: int) -> None:
     """Have XLA use this process's share of the cores, if it has not started yet.
 
     Otherwise every process has a thread for each core, and they pay for waiting and stealing work
-    from each other. ``NPROC`` in the environment, which XLA goes by, prevails.
+    from each other. (Processes that meet in collectives are better off with all threads: one that
+    waits there keeps the others from nothing.) ``NPROC`` in the environment, which XLA goes by,
+    prevails.
 
     Args:
         processes: how many compute on this machine.
