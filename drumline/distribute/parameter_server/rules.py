@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import json
 import threading
+import time
 import weakref
 from collections.abc import Iterable
 from typing import Any
@@ -20,6 +21,8 @@ from drumline.distribute.parameter_server.programs import export_update, formula
 from drumline.distribute.parameter_server.programs.container import unsealed
 from drumline.distribute.parameter_server.programs.exporting import digest_of
 from drumline.distribute.parameter_server.servers import Servers
+
+_LET_GO_SECONDS = 2.0
 
 
 class Rules:
@@ -210,10 +213,17 @@ class Rules:
         return [(number, optimizer) for number, optimizer in found if optimizer is not None]
 
     def _lives(self, number: int) -> bool:
-        """Whether an optimizer is there, and not only waits to be collected."""
+        """Whether an optimizer is there, and not only waits to be collected.
+
+        A thread that has just used it may hold it for a moment still.
+        """
         optimizer = self._optimizers.get(number)
-        if optimizer is not None and optimizer() is not None:
+        deadline = time.monotonic() + _LET_GO_SECONDS
+        while optimizer is not None and optimizer() is not None:
             gc.collect()
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.02)
         return optimizer is not None and optimizer() is not None
 
     def _send_rate(self, server: int, rule: str, rate: float) -> None:

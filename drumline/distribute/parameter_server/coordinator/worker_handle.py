@@ -108,6 +108,7 @@ class WorkerHandle:
             taken = queue.take(room, _IDLE_SECONDS, self.index)
             if taken:
                 self._give(reached, taken)
+            del taken  # while this thread waits it keeps nothing of the user's alive
         if self._reached is not None:
             finish(self._reached.connection)
 
