@@ -203,7 +203,7 @@ def test_a_prefetch_grows_by_bursts() -> None:
     said: list[str] = []
     spec = Dataset.range(1)._plan.spec
     source = GeneratorStage(gated, spec, "gated")
-    stage = PrefetchStage(source, None, 1 << 20, AutomaticRoom(64 << 20, said.append))
+    stage = PrefetchStage(source, None, 2 << 20, AutomaticRoom(128 << 20, said.append))
     assert stage.room == 4
     gate.release(5)
     assert stage.next(1) is not None
@@ -244,8 +244,8 @@ def widths(options: Options) -> tuple[int, int, bool]:
 
 def test_options_of_autotuning() -> None:
     cores = available_cores()
-    assert widths(tuning()) == (max(1, cores - 1), (4 << 20) // 4, True)
-    assert widths(tuning(enabled=False)) == (cores, (4 << 20) // 4, False)
+    assert widths(tuning()) == (max(1, cores - 1), (8 << 20) // 4, True)
+    assert widths(tuning(enabled=False)) == (cores, (8 << 20) // 4, False)
     assert widths(tuning(cpu_budget=7))[0] == 6
     assert widths(tuning(ram_budget=8000))[1] == 1000
 

@@ -16,7 +16,7 @@ from drumline.data.execute.ramp import Ramp
 from drumline.data.execute.reading import Reading
 from drumline.data.execute.stage import Stage, StartsEarly, State
 
-AUTO_BYTES = 4 << 20
+AUTO_BYTES = 8 << 20
 """How much an automatically sized buffer may hold: enough to hide a block's making, few enough
 buffers that each stays warm."""
 

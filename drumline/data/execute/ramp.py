@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 
-TARGET_BYTES = 512 << 10
+TARGET_BYTES = 2 << 20
+"""What a block may hold. Handing one over wakes a thread, which takes as long as copying some
+hundred kilobytes."""
+
 MAX_ELEMENTS = 16_384
 _FAST = 0.002
 _SLOW = 0.008
