@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import drumline as dl
-from drumline.data import Dataset
+from drumline.data import Dataset, TensorSpec
 
 ROWS = [[1, 2], [3], [], [4, 5, 6]]
 
@@ -240,3 +240,25 @@ def test_an_empty_list_is_of_any_type():
         lambda: iter([[], ["a"]]), output_types=str, output_shapes=(None,)
     )
     assert [b.tolist() for b in words.padded_batch(2)] == [[[b""], [b"a"]]]
+
+
+def test_errors_of_rebatch_name_it():
+    with pytest.raises(ValueError, match="^rebatch: a leaf has no first dimension"):
+        Dataset.range(5).rebatch(2)
+    uneven = Dataset.from_tensor_slices((np.zeros((4, 2)), np.zeros((4, 3))))
+    with pytest.raises(ValueError, match="^rebatch: first dimensions differ"):
+        uneven.rebatch(2)
+    spec = (TensorSpec((None,)), TensorSpec((None,)))
+    pairs = [(np.zeros(2, np.float32), np.zeros(2, np.float32))] * 2
+    pairs.append((np.zeros(2, np.float32), np.zeros(3, np.float32)))
+    later = Dataset.from_generator(lambda: iter(pairs), output_signature=spec)
+    for sizes in (2, [2, 1]):
+        with pytest.raises(ValueError, match="^rebatch needs leaves with equal .*element 2 has"):
+            list(later.rebatch(sizes))
+    wide = [np.zeros((1, width), np.float32) for width in (2, 2, 3)]
+    rows = Dataset.from_generator(lambda: iter(wide), output_signature=TensorSpec((None, None)))
+    for sizes in (3, [3, 1]):
+        with pytest.raises(ValueError, match=r"^rebatch\(3\) cannot stack .* element 2"):
+            list(rows.rebatch(sizes))
+    with pytest.raises(ValueError, match="^unbatch needs leaves .*element 2"):
+        list(later.unbatch())

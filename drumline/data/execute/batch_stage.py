@@ -16,11 +16,19 @@ from drumline.data.spec import STRING
 class BatchStage(CountingStage):
     """Batches of ``size`` elements; only batches that straddle two input blocks are copied."""
 
-    def __init__(self, source: Stage, size: int, drop_remainder: bool, pool: BufferPool):
+    def __init__(
+        self,
+        source: Stage,
+        size: int,
+        drop_remainder: bool,
+        pool: BufferPool,
+        operation: str = "batch",
+    ):
         super().__init__(source)
         self.size = size
         self.drop_remainder = drop_remainder
         self._pool = pool
+        self._operation = operation
 
     def next(self, limit: int) -> Block | None:
         parts: list[Block] = []
@@ -106,13 +114,13 @@ class BatchStage(CountingStage):
             (i, b.shape[1:], a.shape[1:]) for i, (a, b) in pairs if a.shape[1:] != b.shape[1:]
         )
         return ValueError(
-            f"batch({self.size}) cannot stack elements of different shapes: leaf {leaf} of element "
-            f"{self._position} has shape {found}, the elements before it in the batch have "
-            f"{expected}; pad or crop them in a map before the batch"
+            f"{self._operation}({self.size}) cannot stack elements of different shapes: leaf "
+            f"{leaf} of element {self._position} has shape {found}, the elements before it in the "
+            f"batch have {expected}; pad or crop them in a map before the batch"
         )
 
     def expect(self, positions: int) -> None:
         self.source.expect(positions * self.size)
 
     def describe(self) -> str:
-        return f"batch {self.size}{', remainder dropped' if self.drop_remainder else ''}"
+        return f"{self._operation} {self.size}{', remainder dropped' if self.drop_remainder else ''}"

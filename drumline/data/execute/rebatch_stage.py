@@ -17,7 +17,7 @@ class RebatchStage(BatchStage):
     """
 
     def __init__(self, source: Stage, sizes: Sequence[int], drop_remainder: bool, pool: BufferPool):
-        super().__init__(source, sizes[0], drop_remainder, pool)
+        super().__init__(source, sizes[0], drop_remainder, pool, "rebatch")
         self.sizes = list(sizes)
         self._made = 0
 
@@ -35,4 +35,4 @@ class RebatchStage(BatchStage):
         self._made = state["made"]
 
     def describe(self) -> str:
-        return f"batch {self.sizes}{', remainder dropped' if self.drop_remainder else ''}"
+        return f"rebatch {self.sizes}{', remainder dropped' if self.drop_remainder else ''}"

@@ -16,8 +16,9 @@ from drumline.data.spec import ElementSpec
 class Flattened(CountingStage):
     """Blocks of batches as blocks of rows, of any length; only ``UnbatchStage`` pulls it."""
 
-    def __init__(self, source: Stage, spec: ElementSpec):
+    def __init__(self, source: Stage, spec: ElementSpec, operation: str):
         super().__init__(source)
+        self._operation = operation
         self.ragged = has_ragged(spec)
         self._spec = spec
         self._rows = 1
@@ -34,7 +35,7 @@ class Flattened(CountingStage):
             self._use(block.events)
             return _failed(block, block.error)
         if len(sizes) > 1:
-            error = _uneven(sizes, self._position)
+            error = self._uneven(sizes, self._position)
             self._use(1)
             return _failed(block, error)
         self._use(block.events)
@@ -53,9 +54,15 @@ class Flattened(CountingStage):
         position = self._position
         self._use(1)
         if len(sizes) > 1:
-            return self._nothing(_uneven(sizes, position))
+            return self._nothing(self._uneven(sizes, position))
         columns = [_rows(leaf) if isinstance(leaf, RaggedArray) else leaf for leaf in batch]
         return Block(columns, sizes.pop())
+
+    def _uneven(self, sizes: set[int], index: int) -> ValueError:
+        return ValueError(
+            f"{self._operation} needs leaves with equal first dimensions; element {index} has "
+            f"{sorted(sizes)}"
+        )
 
     def _nothing(self, error: Exception | None) -> Block:
         rows = [row_spec(leaf) for leaf in self._spec.leaves]
@@ -68,8 +75,8 @@ class Flattened(CountingStage):
 class UnbatchStage(ServingStage):
     """The rows of each batch as elements."""
 
-    def __init__(self, source: Stage, spec: ElementSpec):
-        super().__init__(Flattened(source, spec))
+    def __init__(self, source: Stage, spec: ElementSpec, operation: str = "unbatch"):
+        super().__init__(Flattened(source, spec, operation))
 
     def describe(self) -> str:
         return "unbatch"
@@ -81,9 +88,3 @@ def _rows(batch: RaggedArray) -> Any:
 
 def _failed(block: Block, error: Exception | None) -> Block:
     return Block([c[:0].reshape(0, *c.shape[2:]) for c in block.columns], 0, error)
-
-
-def _uneven(sizes: set[int], index: int) -> ValueError:
-    return ValueError(
-        f"unbatch needs leaves with equal first dimensions; element {index} has {sorted(sizes)}"
-    )

@@ -50,9 +50,13 @@ class Batches(Planned):
         Raises:
             ValueError: a leaf is a scalar, or first dimensions are known to differ.
         """
+        return self._rows("unbatch", name)
+
+    def _rows(self, operation: str, name: str | None = None) -> Self:
+        """``unbatch``, on behalf of an operation."""
         leaves = self._plan.spec.leaves
         if any(not leaf.shape for leaf in leaves):
-            raise ValueError(f"unbatch: a leaf has no first dimension: {self.element_spec}")
+            raise ValueError(f"{operation}: a leaf has no first dimension: {self.element_spec}")
         if len({leaf.shape[0] for leaf in leaves} - {None}) > 1:
-            raise ValueError(f"unbatch: first dimensions differ: {self.element_spec}")
-        return self._with(batching.Unbatch((self._plan,)), name)
+            raise ValueError(f"{operation}: first dimensions differ: {self.element_spec}")
+        return self._with(batching.Unbatch((self._plan,), operation=operation), name)

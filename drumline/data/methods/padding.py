@@ -100,7 +100,7 @@ class Padding(Batches):
         if not sizes:
             raise ValueError("rebatch: batch_size must be a number, or at least one in a list")
         counts = tuple(count_of(size, "rebatch", "batch_size", least=1) for size in sizes)
-        rows = self.unbatch()
+        rows = self._rows("rebatch")
         return rows._with(padding.Rebatch((rows._plan,), counts, bool(drop_remainder)), name)
 
 

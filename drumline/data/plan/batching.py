@@ -38,7 +38,13 @@ class Batch(Node):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Unbatch(Node):
-    """The rows of each element."""
+    """The rows of each element.
+
+    Attributes:
+        operation: what the user asked for, for messages.
+    """
+
+    operation: str = dataclasses.field(default="unbatch", kw_only=True)
 
     name: ClassVar[str] = "unbatch"
 

@@ -21,7 +21,7 @@ def batch(lowering: Lowering, node: batching.Batch, trail: Trail, run: Pass) -> 
 
 @runs_as(batching.Unbatch)
 def unbatch(lowering: Lowering, node: batching.Unbatch, trail: Trail, run: Pass) -> Stage:
-    return UnbatchStage(lowering.input(node, trail, run), node.input.spec)
+    return UnbatchStage(lowering.input(node, trail, run), node.input.spec, node.operation)
 
 
 @runs_as(padding.PaddedBatch)
@@ -39,5 +39,5 @@ def ragged_batch(lowering: Lowering, node: padding.RaggedBatch, trail: Trail, ru
 def rebatch(lowering: Lowering, node: padding.Rebatch, trail: Trail, run: Pass) -> Stage:
     source = lowering.input(node, trail, run)
     if len(set(node.sizes)) == 1:
-        return BatchStage(source, node.sizes[0], node.drop_remainder, lowering.pool)
+        return BatchStage(source, node.sizes[0], node.drop_remainder, lowering.pool, node.name)
     return RebatchStage(source, node.sizes, node.drop_remainder, lowering.pool)
