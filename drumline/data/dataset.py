@@ -118,7 +118,7 @@ class Dataset(
     def explain(self) -> str:
         """The plan, what the optimizer makes of it, and how each part runs, as text."""
         started = self._ready()
-        stage, _ = started.start(0, None)
+        stage, _ = started.lowered(0, None)
         text = explain(started.plan, started.optimized, stage, started.runtime.decisions)
         stage.close()
         return text

@@ -76,6 +76,12 @@ class Epochs:
                 it comes from; caches that it serves from are filled first if need be. ``None`` goes
                 by the options, and serves from the caches that are full.
         """
+        stage, form = self.lowered(epoch, form)
+        self.runtime.connect()
+        return stage, form
+
+    def lowered(self, epoch: int, form: Form | None) -> tuple[Stage, Form]:
+        """As ``start``, without a connection to the workers of a ``distribute``: to be looked at."""
         rules = self._rules if form is None else form["rules"]
         plan = self.optimized if rules == self._rules else self._rewritten(rules)
         stores = [node.store for node in plan.walk() if isinstance(node, Cache)]

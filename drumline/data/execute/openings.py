@@ -64,7 +64,7 @@ class Openings:
         function: makes the plan for an element and its place.
         open_: starts it.
         run: the epoch, and the pass of each ``repeat`` around.
-        ahead: how many datasets are opened before it is their turn.
+        ahead: how many datasets are opened before it is their turn, or what says it then.
         reading: if given, each dataset is read by a thread, when this allows it.
 
     Attributes:
@@ -79,7 +79,7 @@ class Openings:
         function: Callable[[Any, Sequence[int]], Node],
         open_: Open,
         run: Sequence[int],
-        ahead: int = 0,
+        ahead: int | Callable[[], int] = 0,
         reading: Reading | None = None,
     ):
         self.source = source
@@ -89,7 +89,7 @@ class Openings:
         self._function = function
         self._open = open_
         self._run = tuple(run)
-        self._ahead = ahead
+        self._ahead = ahead if callable(ahead) else lambda: ahead
         self.reading = reading
         self._ready: deque[Opened | Exception] = deque()
         self._before: deque[tuple[int, State]] = deque()
@@ -99,7 +99,7 @@ class Openings:
 
     def next(self) -> Opened | Exception | None:
         """The next dataset, or the error in its place; ``None`` at the end."""
-        while len(self._ready) <= self._ahead and not self.ended:
+        while len(self._ready) <= self._ahead() and not self.ended:
             before = (self._number, self._carry.state())
             item = self._next()
             if item is None:

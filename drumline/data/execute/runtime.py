@@ -119,10 +119,19 @@ class Runtime:
         return inner
 
     def session(self, service: Service) -> Session:
-        """The workers of a service, which are kept for later epochs."""
+        """The workers of a service, which are kept for later epochs; not connected to yet."""
         if service not in self._sessions:
-            self._sessions[service] = Session(service.connect())
+            self._sessions[service] = Session(service)
         return self._sessions[service]
+
+    def connect(self) -> None:
+        """Connects to the services of all sessions.
+
+        Raises:
+            RuntimeError: one cannot be reached.
+        """
+        for session in self._sessions.values():
+            session.connect()
 
     def workers(self, wanted: int, unbounded: bool = False) -> Workers[Any]:
         """Threads for one stage: ``wanted`` of them, or a number that may change.

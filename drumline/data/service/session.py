@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import threading
 import time
@@ -11,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
-from drumline.data.service.cluster import Cluster, Worker
+from drumline.data.service.cluster import Cluster, Service, Worker
 
 _SPLITS_AT_ONCE = 2
 """How many splits a worker has: the next one is there when it is done with one."""
@@ -51,19 +52,41 @@ class Session:
     """Hands tasks out to workers in the order in which they were entered, as workers are free.
 
     Workers that are lost are replaced as far as the cluster has room; their tasks go to others.
+
+    Args:
+        service: whose cluster it is.
+
+    Attributes:
+        width: how many workers there should be; 0 before it is connected.
     """
 
-    def __init__(self, cluster: Cluster):
-        self._cluster = cluster
-        self.width = cluster.width()
+    def __init__(self, service: Service):
+        self._service = service
+        self.width = 0
         self._places: list[Place] = []
         self._waiting: deque[Task] = deque()
-        self._parts: dict[Hashable, tuple[int, Any]] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._unshared: deque[Any] = deque()
+        self._shared: list[Any] = []
         self._keys = itertools.count()
         self._dropped: deque[Task] = deque()
         self.lock = threading.RLock()
         self._grown_at = -_RETRY_SECONDS
+
+    @functools.cached_property
+    def _cluster(self) -> Cluster:
+        cluster = self._service.connect()
         self.stop = weakref.finalize(self, cluster.stop)
+        return cluster
+
+    def connect(self) -> None:
+        """Connects to the cluster, unless that was done.
+
+        Raises:
+            RuntimeError: it cannot be reached.
+        """
+        with self.lock:
+            self.width = self.width or self._cluster.width()
 
     def key(self) -> int:
         """A number that no other split has."""
@@ -72,12 +95,18 @@ class Session:
     def part(self, name: Hashable, make: Callable[[], Any]) -> int:
         """The number by which workers know a part of the plan."""
         with self.lock:
-            if name not in self._parts:
-                number, content = len(self._parts), self._cluster.share(make())
-                self._parts[name] = number, content
-                for place in self._places:
-                    place.worker.ask("learn", number, content)
-            return self._parts[name][0]
+            if name not in self._numbers:
+                self._unshared.append(make())
+                self._numbers[name] = len(self._numbers)
+            return self._numbers[name]
+
+    def _share(self) -> None:
+        """Lets all workers know the parts that they do not know yet."""
+        while self._unshared:
+            number, content = len(self._shared), self._cluster.share(self._unshared.popleft())
+            self._shared.append(content)
+            for place in self._places:
+                place.worker.ask("learn", number, content)
 
     def enter(self, task: Task) -> None:
         """Has a task done when it is its turn."""
@@ -168,6 +197,7 @@ class Session:
             self._give(min(free, key=lambda place: len(place.tasks)), self._waiting.popleft())
 
     def _give(self, place: Place, task: Task) -> None:
+        self._share()
         alone = not place.tasks
         place.tasks.append(task)
         task.assigned(place, alone)
@@ -182,6 +212,6 @@ class Session:
             if worker is None:
                 self._grown_at = now
                 return
-            for number, content in self._parts.values():
+            for number, content in enumerate(self._shared):
                 worker.ask("learn", number, content)
             self._places.append(Place(worker))

@@ -15,6 +15,7 @@ from samples import encoded
 import drumline as dl
 from drumline.data import Dataset
 from drumline.data.experimental import SHARD_HINT
+from drumline.data.methods.distributing import distribution
 from drumline.data.service import ShardingPolicy
 from drumline.data.service.ray_service import RayService
 
@@ -201,3 +202,21 @@ def test_without_ray(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"drumline\[ray\]"):
         Dataset.range(3).distribute()
+
+
+class Unreachable:
+    def connect(self) -> FakeCluster:
+        raise RuntimeError("there is no cluster")
+
+    def describe(self) -> str:
+        return "far away"
+
+
+@pytest.mark.parametrize("mode", ["dynamic", "static"])
+def test_explain_does_not_connect(mode):
+    plan = Dataset.range(10).filter(lambda v: v >= 0).map(where)._plan
+    found = Dataset(distribution(plan, mode, Unreachable(), 2))
+    for _ in range(2):
+        assert "far away" in found.repeat(2).explain()
+    with pytest.raises(RuntimeError, match="no cluster"):
+        iter(found)

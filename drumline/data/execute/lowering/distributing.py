@@ -106,9 +106,8 @@ class _Made:
 
 
 def _stage(made: _Made, source: SplitStage, cycle_length: int, block_length: int) -> Stage:
-    ahead = 2 * made.session.width
     start: Callable[..., Any] = opener(made.lowering)
-    openings = Openings(source, _SPLITS, made, start, made.run, ahead)
+    openings = Openings(source, _SPLITS, made, start, made.run, lambda: 2 * made.session.width)
     spec, label = made.node.spec, "splits made by workers"
     if cycle_length == 1:
         return FlatMapStage(openings, spec, label, True)
