@@ -26,6 +26,7 @@ from drumline.data.methods.packing import Packing
 from drumline.data.methods.placing import Placing
 from drumline.data.methods.recurring import Recurring
 from drumline.data.options import Options
+from drumline.data.pickling import reduced
 from drumline.data.plan import batching, packing, padding
 from drumline.data.plan.node import Node
 
@@ -129,10 +130,21 @@ class Dataset(
         return self._epochs
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Dataset:
+        return self.__copy__()
+
+    def __copy__(self) -> Dataset:
         """Another dataset of the same plan, which is immutable, with its own count of epochs."""
         copied = Dataset(self._plan, self._given_options)
         copied._next_epoch = self._next_epoch
         return copied
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles the plan with its functions, lambdas too; what ``cache()`` holds is left out.
+
+        Raises:
+            TypeError: a part of it cannot be pickled; the message names the operation and the part.
+        """
+        return reduced(type(self), self._plan, self._given_options, self._next_epoch)
 
     def __repr__(self) -> str:
         return f"<Dataset {self._plan.name} element_spec={self.element_spec}>"

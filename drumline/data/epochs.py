@@ -81,7 +81,7 @@ class Epochs:
         return stage, form
 
     def lowered(self, epoch: int, form: Form | None) -> tuple[Stage, Form]:
-        """As ``start``, without a connection to the workers of a ``distribute``: to be looked at."""
+        """As ``start``, to be looked at: not connected to the workers of a ``distribute``."""
         rules = self._rules if form is None else form["rules"]
         plan = self.optimized if rules == self._rules else self._rewritten(rules)
         stores = [node.store for node in plan.walk() if isinstance(node, Cache)]

@@ -54,6 +54,12 @@ class DatasetIterator(Generic[T]):
         """The running plan."""
         return self._stage
 
+    def __reduce__(self) -> str:
+        raise TypeError(
+            "an iterator of a dataset cannot be pickled: pickle the dataset and iterator.state(), "
+            "and restore the state in an iterator of the copy"
+        )
+
     def __repr__(self) -> str:
         return f"<DatasetIterator epoch={self._epoch} element_spec={self.element_spec}>"
 

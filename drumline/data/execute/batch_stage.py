@@ -123,4 +123,5 @@ class BatchStage(CountingStage):
         self.source.expect(positions * self.size)
 
     def describe(self) -> str:
-        return f"{self._operation} {self.size}{', remainder dropped' if self.drop_remainder else ''}"
+        dropped = ", remainder dropped" if self.drop_remainder else ""
+        return f"{self._operation} {self.size}{dropped}"

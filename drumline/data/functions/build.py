@@ -113,7 +113,7 @@ def built_again(
     Raises:
         RuntimeError: it is traced to another program here.
     """
-    made = _built(*origin, first_element=_nothing)
+    made = _built(*origin, first_element=not_here)
     if (made.spec, made.fingerprint()) != (spec, fingerprint):
         raise RuntimeError(
             f"{origin[0].where} is traced to another program here than in the process it comes "
@@ -123,7 +123,12 @@ def built_again(
     return made
 
 
-def _nothing() -> Any:
+def not_here() -> Any:
+    """Stands for a function's first element in a process that must not need it.
+
+    Raises:
+        RuntimeError: always.
+    """
     raise RuntimeError("it could be traced where it comes from, and cannot here")
 
 

@@ -10,8 +10,10 @@ import numpy as np
 
 from drumline.data.dataset_spec import has_datasets
 from drumline.data.execute.block import Block
+from drumline.data.functions.build import not_here
 from drumline.data.functions.call import Position
 from drumline.data.functions.compiled_recurrence import CompiledRecurrence, compiled_program
+from drumline.data.functions.frozen import frozen
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.python_recurrence import PythonRecurrence
@@ -48,6 +50,9 @@ class Recurrence(Protocol):
         """How it runs, for ``explain()``."""
 
 
+Origin = tuple[Callable[..., Any], str, Sequence[np.ndarray], ElementSpec, ElementSpec]
+
+
 @dataclasses.dataclass(frozen=True)
 class BuiltRecurrence:
     """A function of a state and an element, ready to run.
@@ -57,12 +62,19 @@ class BuiltRecurrence:
         spec: of the results, beside the new state; without leaves for ``reduce``.
         start: makes it anew, with the initial state.
         is_python: whether it runs as Python.
+        origin: if not, what an equal one is built of in another process.
     """
 
     state: ElementSpec
     spec: ElementSpec
     start: Callable[[], Recurrence]
     is_python: bool
+    origin: Origin | None = None
+
+
+def recurrence_again(origin: Origin) -> BuiltRecurrence:
+    """The function of another process, where it could be compiled."""
+    return build_recurrence(*origin, not_here)
 
 
 def build_recurrence(
@@ -98,7 +110,11 @@ def build_recurrence(
             function, (operation, state, source), lambda: _compiled(user, both, state, source)
         )
         return BuiltRecurrence(
-            state, spec, lambda: CompiledRecurrence(program, list(initial)), is_python=False
+            state,
+            spec,
+            lambda: CompiledRecurrence(program, list(initial)),
+            is_python=False,
+            origin=(frozen(function), operation, list(initial), state, source),
         )
     except NotTraceable as reason:
         result = _example(user, state, initial, first_element())

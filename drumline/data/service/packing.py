@@ -12,12 +12,21 @@ import cloudpickle
 import jax
 import numpy as np
 
+from drumline.data.execute.cache_stages import CacheStore
 from drumline.data.functions.build import BuiltFunction, built_again
 from drumline.data.functions.dataset_function import DatasetFunction
 from drumline.data.functions.python_function import PythonFunction
+from drumline.data.functions.recurrence import BuiltRecurrence, recurrence_again
+from drumline.data.observe.statistics import Statistics
 from drumline.data.plan.checking import ErrorCount
 from drumline.data.plan.node import Node
 from drumline.data.processes.pickling import culprits
+from drumline.data.store.file_store import FileStore
+
+_REFUSAL = (
+    "distribute: {what} cannot be sent to workers ({why}). Make it inside the function, or put "
+    "the operation after distribute."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +44,13 @@ class Packed:
     wide: bool
 
 
-def packed(part: Any, plan: Node) -> Packed:
+def packed(part: Any, plan: Node, refusal: str = _REFUSAL) -> Packed:
     """``part``, which holds ``plan``, for ``unpacked`` in another process.
+
+    Args:
+        part: anything.
+        plan: whose operations to look at if ``part`` cannot be sent.
+        refusal: what to say then, with places for ``what`` cannot be and ``why``.
 
     Raises:
         TypeError: something in it cannot be sent; the message names the operation and what it is.
@@ -44,10 +58,7 @@ def packed(part: Any, plan: Node) -> Packed:
     try:
         content, buffers = _dumps(part)
     except Exception as error:
-        raise TypeError(
-            f"distribute: {_blamed(plan)} cannot be sent to workers ({error}). Make it inside the "
-            "function, or put the operation after distribute."
-        ) from error
+        raise TypeError(refusal.format(what=_blamed(plan), why=error)) from error
     return Packed(content, buffers, bool(jax.config.read("jax_enable_x64")))
 
 
@@ -83,6 +94,10 @@ def _built(function: BuiltFunction) -> tuple[Any, ...] | None:
     return built_again, (function.origin, function.spec, function.fingerprint())
 
 
+def _built_recurrence(function: BuiltRecurrence) -> tuple[Any, ...] | None:
+    return None if function.is_python else (recurrence_again, (function.origin,))
+
+
 def _dataset_function(function: DatasetFunction) -> tuple[Any, ...]:
     kept = (function.function, function.spec, function.seed, function.eager, function.reads_files)
     return DatasetFunction, kept
@@ -90,9 +105,13 @@ def _dataset_function(function: DatasetFunction) -> tuple[Any, ...]:
 
 _REDUCERS: dict[type, Callable[[Any], tuple[Any, ...] | None]] = {
     BuiltFunction: _built,
+    BuiltRecurrence: _built_recurrence,
+    CacheStore: lambda store: (CacheStore, ()),
     DatasetFunction: _dataset_function,
     ErrorCount: lambda count: (ErrorCount, ()),
+    FileStore: lambda store: (FileStore, store.arguments()),
     PythonFunction: lambda function: (PythonFunction, function.arguments()),
+    Statistics: lambda statistics: (Statistics, (statistics.name,)),
 }
 
 
@@ -110,7 +129,7 @@ def _blamed(plan: Node) -> str:
 def _culprit(value: Any) -> str:
     origin = getattr(value, "origin", None)
     run = getattr(value, "run", None)
-    user = origin[0].function if origin else getattr(run, "user", None)
+    user = getattr(origin[0], "function", origin[0]) if origin else getattr(run, "user", None)
     user = user or getattr(getattr(value, "function", None), "function", None) or value
     return ", ".join(culprits(user, _sendable))
 

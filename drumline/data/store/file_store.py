@@ -24,6 +24,10 @@ class FileStore(CacheStore):
         self._spec = spec
         self._opened: StoredElements | None = None
 
+    def arguments(self) -> tuple[Path, ElementSpec]:
+        """What makes one of the same directory, in another process perhaps."""
+        return self._path, self._spec
+
     @property
     def full(self) -> bool:
         return self._opened is not None or is_stored(self._path)
