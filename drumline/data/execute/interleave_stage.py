@@ -44,8 +44,10 @@ class InterleaveStage(Stage):
         self.pool = openings.reading
         if self.pool is not None:
             self.pool.meter = _meter_of(weakref.ref(self))
-        self._slots: list[Opened | None] = [None] * cycle_length
-        self._cycle = Cycle(cycle_length, block_length)
+        # Further slots, up to the cycle's length, come into being as the cycle reaches them.
+        self._slots: list[Opened | None] = [None]
+        self._most_slots = cycle_length
+        self._cycle = Cycle(1, block_length)
         self._spec = spec
         self._label = label
         self._pool = pool
@@ -58,7 +60,7 @@ class InterleaveStage(Stage):
         while self._slots:
             slot = self._slots[self._cycle.slot]
             if slot is None:
-                error = self._open()
+                error = self._open(limit)
                 if error is not None:
                     return Block(stack([], self._spec), 0, error)
                 continue
@@ -67,19 +69,33 @@ class InterleaveStage(Stage):
                 return block
         return None
 
-    def _open(self) -> Exception | None:
+    def _open(self, limit: int) -> Exception | None:
         """Fills the slot that is visited; once no dataset is left, removes the empty slots."""
         opened = self._openings.next()
         if isinstance(opened, Exception):
             return opened
         if opened is not None:
             self._slots[self._cycle.slot] = opened
+            if self._slots[-1] is not None:
+                self._extend(limit // self._cycle.length)
             return None
         before = sum(slot is not None for slot in self._slots[: self._cycle.slot])
         self._slots = [slot for slot in self._slots if slot is not None]
         self._cycle.slots = len(self._slots)
         self._cycle.slot = before % max(1, len(self._slots))
         return None
+
+    def _extend(self, datasets: int) -> None:
+        """Goes on to slots that were never visited; as the cycle does not return before it comes
+        to their end, so many ``datasets`` can be opened at once."""
+        while len(self._slots) < self._most_slots:
+            self._slots.append(None)
+            self._cycle.slots += 1
+            datasets -= 1
+            opened = self._openings.next_opened() if self.eager and datasets > 0 else None
+            if opened is None:
+                return
+            self._slots[-1] = opened
 
     def _plans(self, limit: int) -> bool:
         return (
@@ -218,7 +234,7 @@ class InterleaveStage(Stage):
 
     def describe(self) -> str:
         return (
-            f"{len(self._slots)} by turns of {self._label}, {self._cycle.length} elements at a time"
+            f"{self._most_slots} by turns of {self._label}, {self._cycle.length} elements at a time"
             f"{'' if self.pool is None else f', {self.pool.describe()}'}"
         )
 

@@ -99,6 +99,23 @@ class Openings:
 
     def next(self) -> Opened | Exception | None:
         """The next dataset, or the error in its place; ``None`` at the end."""
+        self._prepare()
+        if not self._ready:
+            return None
+        self._before.popleft()
+        return self._ready.popleft()
+
+    def next_opened(self) -> Opened | None:
+        """The next dataset; ``None`` where ``next`` gives an error or nothing."""
+        self._prepare()
+        if not (self._ready and isinstance(self._ready[0], Opened)):
+            return None
+        self._before.popleft()
+        opened = self._ready.popleft()
+        assert isinstance(opened, Opened)
+        return opened
+
+    def _prepare(self) -> None:
         while len(self._ready) <= self._ahead() and not self.ended:
             before = (self._number, self._carry.state())
             item = self._next()
@@ -107,10 +124,6 @@ class Openings:
                 break
             self._before.append(before)
             self._ready.append(item)
-        if not self._ready:
-            return None
-        self._before.popleft()
-        return self._ready.popleft()
 
     @property
     def exhausted(self) -> bool:

@@ -85,7 +85,7 @@ class PrefetchStage(StartsEarly):
 
     def next(self, limit: int) -> Block | None:
         if self._current is None:
-            entry = self._producer.get()
+            entry = self._producer.get(limit)
             if entry is None:
                 return None
             self._current_state, self._current = entry
@@ -153,19 +153,24 @@ class _Producer:
         self._rest_until = 0.0
         self.by_bytes = False
 
-    def start(self) -> None:
-        """Starts the thread, unless it was."""
+    def start(self) -> bool:
+        """Starts the thread, unless it was; false if there may be no further ones."""
         with self._changed:
             if self._thread is None and not self._stopping:
+                if self._reading is not None and not self._reading.admit():
+                    return False
                 self._thread = threading.Thread(
                     target=self._run, name="drumline-prefetch", daemon=True
                 )
                 _running.add(self)
                 self._thread.start()
+            return True
 
-    def get(self) -> tuple[State, Block] | None:
+    def get(self, limit: int) -> tuple[State, Block] | None:
+        """The next block, with the state before it; without a thread one of up to ``limit``."""
         with self._changed:
-            self.start()
+            if not self.start():
+                return self._read_here(limit)
             if self._automatic is not None and not self._ended:
                 self.room = self._automatic.next(self.room, self.held, self._row_nbytes)
             while not (self._ready or self._ended or self._failure or self._stopping):
@@ -180,6 +185,11 @@ class _Producer:
             if self._failure is not None:
                 raise self._failure
             return None
+
+    def _read_here(self, limit: int) -> tuple[State, Block] | None:
+        before, block = self.position, self._source.next(limit)
+        self.position = self._source.state()
+        return None if block is None else (before, block)
 
     def _rest(self) -> None:
         """Gives the consumer some time for itself, as long as it is not kept waiting."""
@@ -234,6 +244,8 @@ class _Producer:
             with self._changed:
                 self._ended = self._failure is None
                 self._left = True
+                if self._reading is not None:
+                    self._reading.ends()
                 stopped = self._stopping
                 self._changed.notify_all()
             if stopped:

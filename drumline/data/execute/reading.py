@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 from drumline.data.execute.block import Block
+from drumline.data.execute.workers import MOST_THREADS
 from drumline.data.observe.meter import Meter
 
 LARGEST_NBYTES = 4 << 20
@@ -31,6 +32,7 @@ class Reading:
         self.nbytes = nbytes
         self._width = width
         self._busy = 0
+        self._threads = 0
         self._closed = False
         self._changed = threading.Condition()
 
@@ -48,6 +50,18 @@ class Reading:
     def describe(self) -> str:
         """How many may read, for ``explain()``."""
         return f"{self._width} read at once{' (AUTOTUNE: at present)' if self.automatic else ''}"
+
+    def admit(self) -> bool:
+        """Whether one more thread may be started; it says when it ``ends``."""
+        with self._changed:
+            admitted = self._threads < MOST_THREADS
+            self._threads += admitted
+        return admitted
+
+    def ends(self) -> None:
+        """Hears that an admitted thread has nothing more to read."""
+        with self._changed:
+            self._threads -= 1
 
     def read(self, pull: Callable[[int], Block | None], limit: int) -> Block | None:
         """``pull(limit)`` when it may; ``None`` once this is closed."""

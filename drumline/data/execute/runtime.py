@@ -17,7 +17,7 @@ from drumline.data.cores import available_cores
 from drumline.data.execute.pool import BufferPool
 from drumline.data.execute.reading import LARGEST_NBYTES, Reading
 from drumline.data.execute.stage import Stage
-from drumline.data.execute.workers import MOST_WORKERS, DaemonThreads, Workers
+from drumline.data.execute.workers import MOST_THREADS, MOST_WORKERS, DaemonThreads, Workers
 from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.python_function import PythonFunction
 from drumline.data.observe.observation import Observation
@@ -139,7 +139,7 @@ class Runtime:
         They are among those that stages share, if the user gave a number, unless ``unbounded``.
         """
         automatic = wanted == AUTOTUNE and self.tuned
-        width = self._first_width() if wanted == AUTOTUNE else wanted
+        width = self._first_width() if wanted == AUTOTUNE else min(wanted, MOST_THREADS)
         if self._private is not None and not unbounded:
             size = self.options.threading.private_threadpool_size or 1
             return Workers(self._private, min(width, size), automatic, owned=False, most=size)
@@ -154,9 +154,10 @@ class Runtime:
         if not node.workers:
             return None
         if node.workers != AUTOTUNE:
-            return Reading(node.workers)
+            return Reading(min(node.workers, MOST_THREADS))
         most = min(MOST_WORKERS, 2 * node.cycle_length)
-        nbytes = min(LARGEST_NBYTES, self.nbytes // 2 // (2 * node.cycle_length))
+        opened = 2 * min(MOST_THREADS, node.cycle_length)
+        nbytes = min(LARGEST_NBYTES, self.nbytes // 2 // opened)
         return Reading(min(most, node.cycle_length), self.tuned, most, nbytes)
 
     def processes(self, node: Map) -> tuple[BlockFunction, Workers[Any]] | None:
@@ -172,7 +173,7 @@ class Runtime:
         if function not in self._process_functions:
             self._process_functions[function] = ProcessFunction(function)
         automatic = node.workers == AUTOTUNE and self.tuned
-        width = self.cores if node.workers == AUTOTUNE else node.workers
+        width = self.cores if node.workers == AUTOTUNE else min(node.workers, MOST_WORKERS)
         pool: Workers[Any] = Workers(DaemonThreads(), width, automatic, most=self.cores)
         return self._process_functions[function], pool
 

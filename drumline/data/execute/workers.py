@@ -14,6 +14,10 @@ MOST_WORKERS = 64
 """The most threads that a number left to drumline may become; what waits needs many."""
 
 
+MOST_THREADS = 256
+"""The most threads of a stage, however many were asked for."""
+
+
 class Threads(Protocol):
     """Where tasks run: a ``ThreadPoolExecutor``, or ``DaemonThreads``."""
 

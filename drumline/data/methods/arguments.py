@@ -19,6 +19,8 @@ def count_of(value: Any, operation: str, name: str, least: int | None = None) ->
         raise TypeError(f"{operation}: {name} must be an integer, got {value!r:.40}") from None
     if least is not None and number < least:
         raise ValueError(f"{operation}: {name} must be at least {least}, got {number}")
+    if abs(number) >= 2**63:
+        raise ValueError(f"{operation}: {name} must be less than 2**63, got {number}")
     return number
 
 

@@ -20,6 +20,7 @@ from drumline.data.execute.records_stage import RecordsStage
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.table_stage import TableStage
 from drumline.data.execute.tar_stage import TarStage
+from drumline.data.execute.workers import MOST_THREADS
 from drumline.data.files.csv_format import CsvFormat
 from drumline.data.files.file_format import FileFormat, Format
 from drumline.data.files.table_format import TableFormat
@@ -51,7 +52,7 @@ def all_files(lowering: Lowering, node: files.Files, trail: Trail, run: Pass) ->
         _plans(node.form),
         opener(lowering, ragged=at_once == 1),
         run,
-        at_once if at_once > 1 else 0,
+        min(at_once, MOST_THREADS) if at_once > 1 else 0,
     )
     label = f"{node.form.kind} files"
     if at_once == 1:

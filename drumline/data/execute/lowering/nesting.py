@@ -16,6 +16,7 @@ from drumline.data.execute.openings import Open, Openings
 from drumline.data.execute.reading import Reading
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.window_stage import WindowStage
+from drumline.data.execute.workers import MOST_THREADS
 from drumline.data.functions.shape_key import ShapeFunction
 from drumline.data.plan import buffering, nesting, ordering
 from drumline.data.plan.node import Node
@@ -64,7 +65,7 @@ def flat_map(lowering: Lowering, node: nesting.FlatMap, trail: Trail, run: Pass)
 
 @runs_as(nesting.Interleave)
 def interleave(lowering: Lowering, node: nesting.Interleave, trail: Trail, run: Pass) -> Stage:
-    ahead = node.cycle_length if node.workers == AUTOTUNE else node.workers
+    ahead = min(node.cycle_length if node.workers == AUTOTUNE else node.workers, MOST_THREADS)
     return InterleaveStage(
         _openings(lowering, node, trail, run, ahead, lowering.runtime.reading(node)),
         node.cycle_length,
