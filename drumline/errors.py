@@ -1,5 +1,5 @@
 """Errors, as ``tf.errors``."""
 
-from drumline.data.errors import CsvError, DataLossError, WorkerDiedError
+from drumline.data.errors import CsvError, DataLossError, IteratorStateError, WorkerDiedError
 
-__all__ = ["CsvError", "DataLossError", "WorkerDiedError"]
+__all__ = ["CsvError", "DataLossError", "IteratorStateError", "WorkerDiedError"]

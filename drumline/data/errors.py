@@ -48,6 +48,10 @@ class WorkerDiedError(RuntimeError):
         return type(self), (self.where, self.position, self.how)
 
 
+class IteratorStateError(ValueError):
+    """What ``restore`` was given is no state of the iterator's plan, or is damaged."""
+
+
 class CsvError(ValueError):
     """A record of comma-separated values is not as it should be.
 

@@ -10,12 +10,10 @@ from drumline.data.execute.block import Block
 from drumline.data.execute.elements import splitter
 from drumline.data.execute.ramp import Ramp
 from drumline.data.execute.stage import Stage, State
+from drumline.data.iterator_state import check_sealed, sealed
 from drumline.data.spec import ElementSpec
 
 T = TypeVar("T")
-
-_VERSION = 2
-_KEYS = {"version", "plan", "epoch", "form", "at", "used"}
 
 
 class DatasetIterator(Generic[T]):
@@ -118,30 +116,24 @@ class DatasetIterator(Generic[T]):
         Pass it to ``restore`` of an iterator over an equal dataset, in this process or another.
         """
         used = self._count - self._items.__length_hint__() if self._count else 0
-        return {
-            "version": _VERSION,
-            "plan": self._fingerprint,
-            "epoch": self._epoch,
-            "form": self._form,
-            "at": self._before,
-            "used": used,
-        }
+        return sealed(self._fingerprint, self._epoch, self._form, self._before, used)
 
     def restore(self, state: State) -> None:
         """Goes on where ``state`` was taken.
 
         Raises:
-            ValueError: the state is of another plan or another version of drumline.
+            IteratorStateError: the state is damaged, or of another plan or version of drumline.
+            Exception: what reading the input again raised. The iterator stays where it was.
         """
-        if not isinstance(state, dict) or state.get("version") != _VERSION:
-            raise ValueError(f"not a dataset iterator's state of version {_VERSION}: {state!r:.80}")
-        if missing := _KEYS - set(state):
-            raise ValueError(f"the iterator's state is damaged: it lacks {sorted(missing)}")
-        if state["plan"] != self._fingerprint:
-            raise ValueError(
-                "the state was taken from another dataset: build the same operations with the same "
-                "arguments and seeds before restoring"
-            )
+        check_sealed(state, self._fingerprint)
+        before = self.state()
+        try:
+            self._move(state)
+        except Exception:
+            self._move(before)
+            raise
+
+    def _move(self, state: State) -> None:
         self._stage.close()
         self._begin(state["epoch"], state["form"])
         self._stage.restore(state["at"])
