@@ -15,6 +15,10 @@ from drumline.data.ragged_spec import RaggedTensorSpec, spec_of
 from drumline.data.spec import STRING, ElementSpec, TensorSpec
 
 
+class ShapeMismatch(ValueError):
+    """A leaf has another shape than was promised."""
+
+
 def conform(leaves: Sequence[Any], spec: ElementSpec, promise: str) -> list[np.ndarray]:
     """The leaves of one element as arrays of the promised dtypes and shapes.
 
@@ -38,7 +42,7 @@ def _conformed(value: Any, spec: TensorSpec, leaf: int, promise: str) -> np.ndar
     if array.dtype != spec.dtype:
         array = _cast(array, spec, leaf, promise)
     if not spec.accepts(array.shape, array.dtype):
-        raise ValueError(f"leaf {leaf} has shape {array.shape}, {promise} says {spec}")
+        raise ShapeMismatch(f"leaf {leaf} has shape {array.shape}, {promise} says {spec}")
     return array
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,7 @@ def build(
     first_element: Callable[[], Any],
     keyed: bool = False,
     may_draw: bool = False,
+    others: Callable[[], Sequence[Any]] = tuple,
 ) -> BuiltFunction:
     """Traces ``function`` for elements of ``source``, or arranges for it to run as Python.
 
@@ -76,33 +77,46 @@ def build(
         first_element: returns one element of the input, in case the function cannot be traced.
         keyed: whether elements have a random key beside them, by which the function draws.
         may_draw: whether it may draw by ``dl.random``, and be built again with keys then.
+        others: returns further elements: they show which dimensions vary if it cannot be traced.
 
     Raises:
         Exception: whatever the function itself raises on the first element.
     """
+    examples = _Examples(first_element, others)
     built: BuiltFunction = reused(
         function,
         (operation, source, keyed),
-        lambda: _probed(UserFunction(function, operation, keyed), source, first_element, may_draw),
+        lambda: _probed(UserFunction(function, operation, keyed), source, examples, may_draw),
     )
     return built
 
 
+@dataclasses.dataclass(frozen=True)
+class _Examples:
+    """What a function that cannot be traced is tried with.
+
+    Attributes:
+        first: returns the first element.
+        others: returns further ones.
+    """
+
+    first: Callable[[], Any]
+    others: Callable[[], Sequence[Any]] = tuple
+
+
 def _probed(
-    user: UserFunction, source: ElementSpec, first_element: Callable[[], Any], may_draw: bool
+    user: UserFunction, source: ElementSpec, examples: _Examples, may_draw: bool
 ) -> BuiltFunction:
     if user.keyed or not may_draw:
-        return _built(user, source, first_element)
+        return _built(user, source, examples)
     with Draws(np.zeros(4, np.uint32)) as probe:
-        built = _built(user, source, first_element)
+        built = _built(user, source, examples)
     return dataclasses.replace(built, draws=probe.count > 0)
 
 
-def _built(
-    user: UserFunction, source: ElementSpec, first_element: Callable[[], Any]
-) -> BuiltFunction:
+def _built(user: UserFunction, source: ElementSpec, examples: _Examples) -> BuiltFunction:
     held = dataclasses.replace(user, function=frozen(user.function))
-    return dataclasses.replace(_run(user, source, first_element), origin=(held, source))
+    return dataclasses.replace(_run(user, source, examples), origin=(held, source))
 
 
 def built_again(
@@ -113,7 +127,7 @@ def built_again(
     Raises:
         RuntimeError: it is traced to another program here.
     """
-    made = _built(*origin, first_element=not_here)
+    made = _built(*origin, _Examples(not_here))
     if (made.spec, made.fingerprint()) != (spec, fingerprint):
         raise RuntimeError(
             f"{origin[0].where} is traced to another program here than in the process it comes "
@@ -132,9 +146,7 @@ def not_here() -> Any:
     raise RuntimeError("it could be traced where it comes from, and cannot here")
 
 
-def _run(
-    user: UserFunction, source: ElementSpec, first_element: Callable[[], Any]
-) -> BuiltFunction:
+def _run(user: UserFunction, source: ElementSpec, examples: _Examples) -> BuiltFunction:
     try:
         if has_datasets(source):
             raise NotTraceable("it takes a dataset")
@@ -150,7 +162,9 @@ def _run(
         spec = reason.spec
         if spec is None:
             static = all(leaf.is_static for leaf in source.leaves) and not reason.varying
-            spec = _spec_from_example(user, first_element(), static)
+            spec = _spec_from_example(user, examples.first(), static)
+            if static and any(leaf.shape for leaf in spec.leaves):
+                spec = _with_varying(spec, user, examples.others())
         run = PythonFunction(user, source, spec, str(reason))
         return BuiltFunction(spec, run, reorderable=False, is_python=True)
 
@@ -184,6 +198,20 @@ def _native(user: UserFunction, source: ElementSpec) -> BuiltFunction | None:
 def _has_none(structure: Structure) -> bool:
     """Whether part of a result is ``None``, as unknown dimensions are."""
     return structure.kind == "none" or any(map(_has_none, structure.children))
+
+
+def _with_varying(spec: ElementSpec, user: UserFunction, others: Sequence[Any]) -> ElementSpec:
+    """The spec without the dimensions in which results for further elements differ."""
+    for element in others:
+        try:
+            other = _spec_from_example(user, element, static=True)
+        except Exception:
+            # It is raised again, with its position, when that element's turn has come.
+            continue
+        pairs = zip(spec.leaves, other.leaves, strict=False)
+        if other.structure == spec.structure:
+            spec = spec.with_leaves([mine.merged(theirs) or mine for mine, theirs in pairs])
+    return spec
 
 
 def _spec_from_example(user: UserFunction, element: Any, static: bool) -> ElementSpec:

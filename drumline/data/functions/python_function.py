@@ -15,11 +15,16 @@ from drumline.data.functions.notes import at_element
 from drumline.data.functions.reuse import Reuse
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.leaves import is_array_literal
-from drumline.data.rows import conform, owned, spec_of_leaf, stack
+from drumline.data.rows import ShapeMismatch, conform, owned, spec_of_leaf, stack
 from drumline.data.spec import ElementSpec
 from drumline.data.structure import flatten
 
 _PATIENCE = 0.005
+
+_SEEN = (
+    ", as the results for the first elements were; pad all to one shape, or make elements by "
+    "from_generator, whose output_signature can have None"
+)
 
 
 class PythonFunction:
@@ -83,7 +88,10 @@ class PythonFunction:
         leaves, structure = flatten(result, is_array_literal)
         if structure != self._spec.structure:
             leaves = self._spec.structure.flatten(result)
-        return owned(conform(leaves, self._spec, "the dataset's element_spec"))
+        try:
+            return owned(conform(leaves, self._spec, "the dataset's element_spec"))
+        except ShapeMismatch as error:
+            raise ShapeMismatch(f"{error}{_SEEN if self._static else ''}") from None
 
     def adapt(self, rows: int, elapsed: float) -> None:
         """Hears that so many elements took so many seconds."""
