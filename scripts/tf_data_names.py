@@ -27,7 +27,8 @@ What differs in detail is in [differences.md](differences.md), how pipelines run
 
 Beyond tf.data: `state()` and `restore()` of iterators, `explain()`, `profile()`, `index(i)`,
 `shuffle(dl.data.GLOBAL)`, `pack`, `prefetch_to_device` as a method, `from_sequence`, `from_arrow`,
-`from_parquet`, `from_arrow_ipc`, `dl.random`, `dl.RaggedArray`.
+`from_parquet`, `from_arrow_ipc`, `dl.random`, `dl.RaggedArray`, and `DatasetIteratorSave` and
+`DatasetIteratorRestore` for iterators in Orbax's checkpoints.
 """
 
 

@@ -1,5 +1,7 @@
 """The input pipeline: ``Dataset`` and what belongs to it."""
 
+from typing import Any
+
 from drumline.data import experimental
 from drumline.data.array_record_dataset import ArrayRecordDataset
 from drumline.data.cardinality import INFINITE as INFINITE_CARDINALITY
@@ -40,3 +42,14 @@ __all__ = [
     "ThreadingOptions",
     "experimental",
 ]
+
+_OF_ORBAX = ("DatasetIteratorHandler", "DatasetIteratorSave", "DatasetIteratorRestore")
+
+
+def __getattr__(name: str) -> Any:
+    """What needs Orbax, which takes long to import and need not be installed."""
+    if name not in _OF_ORBAX:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from drumline.data import orbax_handler
+
+    return getattr(orbax_handler, name)

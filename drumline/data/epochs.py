@@ -85,7 +85,7 @@ class Epochs:
         rules = self._rules if form is None else form["rules"]
         plan = self.optimized if rules == self._rules else self._rewritten(rules)
         stores = [node.store for node in plan.walk() if isinstance(node, Cache)]
-        caches = [store.blocks is not None for store in stores] if form is None else form["caches"]
+        caches = [store.full for store in stores] if form is None else form["caches"]
         filled = {store for store, serve in zip(stores, caches, strict=True) if serve}
         fill(plan, filled)
         runtime = self.runtime.observed_anew() if self._tunes else self.runtime

@@ -9,13 +9,17 @@ from contextvars import ContextVar, Token
 from drumline._core import mix64
 
 
-def draw_seed() -> int:
+class DrawnSeed(int):
+    """A seed that the user did not give: any other would do as well."""
+
+
+def draw_seed() -> DrawnSeed:
     """A seed, from Python's ``random``, which ``keras.utils.set_random_seed`` seeds.
 
     Inside a function that makes a dataset for an element, it comes from the ``SeedsFor`` in force.
     """
     source = _source.get()
-    return random.getrandbits(63) if source is None else source.next()
+    return DrawnSeed(random.getrandbits(63) if source is None else source.next())
 
 
 def seeds_are_given() -> bool:

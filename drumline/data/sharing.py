@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from drumline.data.dataset import Dataset
 from drumline.data.execute.counting import length_up_to
-from drumline.data.plan.buffering import Cache, CacheStore
+from drumline.data.plan.buffering import Cache
 from drumline.data.plan.node import Node
 from drumline.data.plan.seeding import seed_of, with_seed
 from drumline.data.rewrite.shard_files import filenames, keeps_elements, shard_files
@@ -35,11 +35,12 @@ def set_shuffle_seeds(dataset: Dataset, seeds: Sequence[int]) -> None:
 
     def changed(node: Node) -> Node:
         inputs = tuple(changed(part) for part in node.inputs)
-        if seed_of(node) is not None:
-            return with_seed(node.with_inputs(*inputs), next(given))
-        if isinstance(node, Cache):  # it may hold the other order
-            return dataclasses.replace(node, inputs=inputs, store=CacheStore())
-        return node.with_inputs(*inputs)
+        made = node.with_inputs(*inputs)
+        if isinstance(made, Cache):  # it may hold the other order
+            made = dataclasses.replace(made, store=made.store.anew(*inputs))
+        seed = seed_of(node)
+        # What the user did not give stays known as such.
+        return made if seed is None else with_seed(made, type(seed)(next(given)))
 
     if list(seeds) != shuffle_seeds(dataset):
         dataset._plan = changed(dataset._plan)

@@ -1,5 +1,7 @@
 """``name=``, which every operation takes and ``explain()`` shows."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -59,3 +61,26 @@ def test_batches_made_ahead_are_the_same():
     assert "prefetch 3 (one thread)" in ds.explain()
     with pytest.raises(ValueError, match="num_parallel_calls"):
         Dataset.range(7).batch(2, num_parallel_calls=0)
+    with pytest.raises(TypeError, match="num_parallel_calls must be an integer, got 'many'"):
+        Dataset.range(7).batch(2, num_parallel_calls="many")
+    with pytest.raises(TypeError, match="deterministic must be a bool"):
+        Dataset.range(7).batch(2, num_parallel_calls=2, deterministic="no")
+
+
+@pytest.mark.parametrize(("calls", "ahead"), [(None, 0), (3, 3)])
+def test_so_many_batches_are_made_ahead(calls, ahead):
+    made = threading.Semaphore(0)
+
+    def noted(i):
+        made.release()
+        return np.int64(int(i))
+
+    dataset = Dataset.range(100).map(noted).batch(2, num_parallel_calls=calls)
+    while made.acquire(blocking=False):
+        continue
+    iterator = iter(dataset)
+    next(iterator)
+    for _ in range(2 * (1 + ahead)):
+        assert made.acquire(timeout=30)
+    # One more may be under way, which waits for room.
+    assert sum(made.acquire(timeout=0.1) for _ in range(3)) <= (2 if ahead else 0)

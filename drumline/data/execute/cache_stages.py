@@ -6,6 +6,7 @@ import bisect
 import itertools
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 from drumline.data.execute.block import Block
 from drumline.data.execute.columns import concatenated
@@ -48,6 +49,10 @@ class CacheStore:
     def recorder(self) -> Recorder:
         """What takes the elements of a pass."""
         return _MemoryRecorder(self)
+
+    def anew(self, plan: Any) -> CacheStore:
+        """Another store, for the elements of another plan."""
+        return CacheStore()
 
     def complete(self, blocks: list[Block]) -> None:
         """Keeps the elements of a complete pass, joined where their shapes agree."""

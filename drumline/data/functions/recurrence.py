@@ -63,12 +63,14 @@ class BuiltRecurrence:
         start: makes it anew, with the initial state.
         is_python: whether it runs as Python.
         origin: if not, what an equal one is built of in another process.
+        user: the user's function, with the variables it reads held as they were.
     """
 
     state: ElementSpec
     spec: ElementSpec
     start: Callable[[], Recurrence]
     is_python: bool
+    user: UserFunction
     origin: Origin | None = None
 
 
@@ -101,6 +103,7 @@ def build_recurrence(
         Exception: what the function itself raises on the first element.
     """
     user = UserFunction(function, operation)
+    held = dataclasses.replace(user, function=frozen(function))
     both = ElementSpec(
         tuple_of([state.structure, source.structure]), (*state.leaves, *source.leaves)
     )
@@ -114,7 +117,8 @@ def build_recurrence(
             spec,
             lambda: CompiledRecurrence(program, list(initial)),
             is_python=False,
-            origin=(frozen(function), operation, list(initial), state, source),
+            user=held,
+            origin=(held.function, operation, list(initial), state, source),
         )
     except NotTraceable as reason:
         result = _example(user, state, initial, first_element())
@@ -128,6 +132,7 @@ def build_recurrence(
             spec,
             lambda: PythonRecurrence(user, source, merged, spec, list(initial), why),
             is_python=True,
+            user=held,
         )
 
 

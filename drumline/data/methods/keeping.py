@@ -7,16 +7,14 @@ from typing import Self
 
 from drumline.data.execute.cache_stages import CacheStore
 from drumline.data.methods.arguments import AUTOTUNE, count_of
-from drumline.data.methods.planned import Planned, named
+from drumline.data.methods.storing import Storing
 from drumline.data.plan import buffering
-from drumline.data.plan.sources import Stored
-from drumline.data.store.directory import is_stored, read_directory
 from drumline.data.store.file_store import FileStore
-from drumline.data.store.saving import local_path, store_elements
+from drumline.data.store.saving import local_path
 from drumline.data.store.specs import spec_to_json
 
 
-class Keeping(Planned):
+class Keeping(Storing):
     """Caches and buffers."""
 
     def cache(self, filename: str | os.PathLike[str] = "", name: str | None = None) -> Self:
@@ -40,33 +38,6 @@ class Keeping(Planned):
         path = local_path(filename, "cache")
         store = FileStore(path, self._plan.spec)
         return self._with(buffering.Cache((self._plan,), store, repr(str(path))), name)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the elements of one epoch into a directory, for `load`; what it held is replaced.
-
-        Leaves are ``.npy`` files. The directory appears when it is complete.
-
-        Raises:
-            TypeError: elements hold what no file keeps (datasets, ragged arrays).
-            FileExistsError: the path is something else than a stored dataset.
-            Exception: what making an element raised; nothing is replaced then.
-        """
-        place = local_path(path, "save")
-        if place.exists() and not is_stored(place):
-            raise FileExistsError(f"save: {str(place)!r} exists and is no stored dataset")
-        store_elements(self._plan, self._options, place)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], name: str | None = None) -> Self:
-        """The elements that `save` wrote, mapped into memory: they are read when asked for.
-
-        Raises:
-            FileNotFoundError: nothing is stored there.
-            ValueError: it is damaged.
-        """
-        place = local_path(path, "load")
-        found = read_directory(place)
-        return cls(named(Stored((), found.spec, found.columns, found.length, str(place)), name))
 
     def prefetch(self, buffer_size: int | None, name: str | None = None) -> Self:
         """Makes up to ``buffer_size`` elements ahead; ``AUTOTUNE``: as many as memory allows."""

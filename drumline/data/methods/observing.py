@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from drumline.data.epochs import Epochs
+from drumline.data.fingerprint.plans import fingerprint_of
 from drumline.data.iterator import DatasetIterator
 from drumline.data.methods.arguments import count_of
 from drumline.data.methods.planned import Planned
@@ -14,7 +17,22 @@ _SECONDS = 10.0
 
 
 class Observing(Planned):
-    """Measurements."""
+    """Measurements, and what tells datasets apart."""
+
+    def fingerprint(self) -> np.uint64:
+        """A number that is the same in every process for the same dataset.
+
+        Other operations, arguments, arrays, functions (compiled ones by their programs, others by
+        their code and all that it reads) or seeds give another one. A seed that was not given
+        counts as any seed; files count by their names; names (``name=``), options, prefetching and
+        the number of parallel calls do not count. Other releases of Python, jax and drumline may
+        give other numbers.
+
+        Raises:
+            TypeError: a function reads, or a source is, something of which it cannot be told
+                whether it is the same in another run.
+        """
+        return np.uint64(fingerprint_of(self._plan))
 
     def profile(self, elements: int | None = None, seconds: float | None = None) -> Profile:
         """Runs the dataset from the start of its first epoch and measures every stage.

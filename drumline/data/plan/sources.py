@@ -124,3 +124,29 @@ class Stored(Node):
 
     def arguments(self) -> str:
         return f"{self.path!r}, {self.length} x {self.element.structure}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StoredParts(Node):
+    """What directories hold, one after the other, each read as a whole when its turn has come.
+
+    Attributes:
+        paths: of the directories.
+        lengths: of each the number of elements.
+    """
+
+    element: ElementSpec
+    paths: tuple[str, ...]
+    lengths: tuple[int, ...]
+    name: ClassVar[str] = "load"
+
+    @property
+    def spec(self) -> ElementSpec:
+        return self.element
+
+    @property
+    def cardinality(self) -> int:
+        return sum(self.lengths)
+
+    def arguments(self) -> str:
+        return f"{', '.join(map(repr, self.paths))}, {sum(self.lengths)} x {self.element.structure}"

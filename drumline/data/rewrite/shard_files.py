@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from drumline.data.plan.batching import Batch, Unbatch
-from drumline.data.plan.buffering import Cache, CacheStore, Prefetch
+from drumline.data.plan.buffering import Cache, Prefetch
 from drumline.data.plan.combining import Concatenate
 from drumline.data.plan.files import Files
 from drumline.data.plan.function_nodes import Filter, Map
@@ -64,7 +64,7 @@ def shard_files(plan: Node, num_shards: int, index: int) -> Node:
         changed = node.with_inputs(*map(shared, node.inputs))
         # What the whole dataset's cache holds is not this process's share.
         return (
-            dataclasses.replace(changed, store=CacheStore())
+            dataclasses.replace(changed, store=changed.store.anew(changed.input))
             if isinstance(changed, Cache)
             else changed
         )

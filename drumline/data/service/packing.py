@@ -22,6 +22,7 @@ from drumline.data.plan.checking import ErrorCount
 from drumline.data.plan.node import Node
 from drumline.data.processes.pickling import culprits
 from drumline.data.store.file_store import FileStore
+from drumline.data.store.snapshot_store import SnapshotStore
 
 _REFUSAL = (
     "distribute: {what} cannot be sent to workers ({why}). Make it inside the function, or put "
@@ -111,6 +112,7 @@ _REDUCERS: dict[type, Callable[[Any], tuple[Any, ...] | None]] = {
     ErrorCount: lambda count: (ErrorCount, ()),
     FileStore: lambda store: (FileStore, store.arguments()),
     PythonFunction: lambda function: (PythonFunction, function.arguments()),
+    SnapshotStore: lambda store: (SnapshotStore, store.arguments()),
     Statistics: lambda statistics: (Statistics, (statistics.name,)),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from drumline.data.ragged import RaggedArray, splits_of
 from drumline.data.spec import STRING, TensorSpec
+from drumline.data.store.compression import BROKEN, SUFFIX, read_compressed
 from drumline.data.store.npy_file import NpyFile, stored_dtype
 
 
@@ -87,8 +89,14 @@ class StoredStrings:
         return column
 
 
-def read_column(stem: Path, leaf: TensorSpec, length: int) -> Any:
+def read_column(stem: Path, leaf: TensorSpec, length: int, compressed: bool = False) -> Any:
     """The column of ``length`` rows that a `ColumnWriter` wrote, memory-mapped.
+
+    Args:
+        stem: the path that the files' names begin with.
+        leaf: what was written.
+        length: the number of rows.
+        compressed: whether the files were compressed then; they are read into memory.
 
     Returns:
         An array, a `RaggedArray` where rows vary, or `StoredStrings` for single ``bytes``.
@@ -97,40 +105,52 @@ def read_column(stem: Path, leaf: TensorSpec, length: int) -> Any:
         ValueError: files are missing, damaged or do not go together.
     """
     varies = bool(leaf.shape) and leaf.shape[0] is None
-    lengths = _array(stem, "lengths", np.dtype(np.int64), (length,)) if varies else None
+    read = _Arrays(stem, compressed)
+    lengths = read("lengths", np.dtype(np.int64), (length,)) if varies else None
     rows = length if lengths is None else int(lengths.sum())
     row = leaf.shape[1:] if varies else leaf.shape
     shape = (rows, *(dim or 0 for dim in row))
     if leaf.is_string:
-        strings = _strings(stem, int(np.prod(shape)))
+        strings = _strings(read, int(np.prod(shape)))
         if not leaf.shape:
             return strings
         values = strings[:].reshape(shape)
     else:
-        values = _array(stem, "values", stored_dtype(leaf.dtype), shape).view(leaf.dtype)
+        values = read("values", stored_dtype(leaf.dtype), shape).view(leaf.dtype)
     if lengths is None:
         return values
     return RaggedArray(values, splits_of(np.asarray(lengths)))
 
 
-def _strings(stem: Path, count: int) -> StoredStrings:
-    sizes = np.asarray(_array(stem, "sizes", np.dtype(np.int64), (count,)))
-    values = _array(stem, "values", np.dtype(np.uint8), (int(sizes.sum()),))
+@dataclasses.dataclass(frozen=True)
+class _Arrays:
+    stem: Path
+    compressed: bool
+
+    def __call__(self, what: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+        """The array in one of a column's files."""
+        path = _named(self.stem, what)
+        if self.compressed:
+            path = path.with_name(path.name + SUFFIX)
+        try:
+            if self.compressed:
+                found = read_compressed(path)
+            else:
+                found = np.load(path, mmap_mode="r", allow_pickle=False)
+        except BROKEN as error:
+            raise ValueError(f"{path} cannot be read: {error}") from error
+        if found.dtype != dtype or found.shape != shape:
+            raise ValueError(
+                f"{path} holds {found.dtype} {found.shape}, the other files of its dataset say "
+                f"{dtype} {shape}: it was damaged or exchanged; store the dataset again"
+            )
+        return np.asarray(found)
+
+
+def _strings(read: _Arrays, count: int) -> StoredStrings:
+    sizes = np.asarray(read("sizes", np.dtype(np.int64), (count,)))
+    values = read("values", np.dtype(np.uint8), (int(sizes.sum()),))
     return StoredStrings(values, sizes)
-
-
-def _array(stem: Path, what: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    path = _named(stem, what)
-    try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, EOFError, ValueError) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
-    if found.dtype != dtype or found.shape != shape:
-        raise ValueError(
-            f"{path} holds {found.dtype} {found.shape}, the other files of its dataset say "
-            f"{dtype} {shape}: it was damaged or exchanged; store the dataset again"
-        )
-    return np.asarray(found)
 
 
 def _named(stem: Path, what: str) -> Path:

@@ -1,23 +1,22 @@
-"""A directory that holds the elements of a dataset."""
+"""A directory that holds elements as columns."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import shutil
-import uuid
-import weakref
 from pathlib import Path
 from typing import Any
 
 from drumline.data.execute.block import Block
 from drumline.data.spec import ElementSpec
 from drumline.data.store.columns import ColumnWriter, read_column
+from drumline.data.store.compression import compress_arrays
 from drumline.data.store.specs import spec_from_json, spec_to_json
+from drumline.data.store.unfinished import DESCRIPTION, UnfinishedDirectory, is_stored
 
-_VERSION = 1
-_DESCRIPTION = "dataset.json"
+_PLAIN = 1
+_NEWEST = 2
+"""The version of what is compressed, or in shards."""
 
 
 class DirectoryWriter:
@@ -26,22 +25,23 @@ class DirectoryWriter:
     Args:
         path: of the directory to be.
         spec: of the elements.
+        compression: ``"GZIP"`` or ``None``.
 
     Raises:
         TypeError: such elements cannot be stored.
         OSError: the directory cannot be made.
     """
 
-    def __init__(self, path: Path, spec: ElementSpec):
-        self._path = path
-        self._description: dict[str, Any] = {"version": _VERSION, **spec_to_json(spec)}
-        self._unfinished = path.with_name(f"{path.name}.unfinished-{uuid.uuid4().hex[:8]}")
-        self._unfinished.mkdir(parents=True)
-        self._length = 0
-        self._columns = [
-            ColumnWriter(self._unfinished / str(i), leaf) for i, leaf in enumerate(spec.leaves)
-        ]
-        self._abandoned = weakref.finalize(self, _delete, self._unfinished, self._columns)
+    def __init__(self, path: Path, spec: ElementSpec, compression: str | None = None):
+        self._compression = compression
+        self._description = {"version": _PLAIN, **spec_to_json(spec)}
+        self._directory = UnfinishedDirectory(path)
+        self.length = 0
+        self._columns: list[ColumnWriter] = []
+        for i, leaf in enumerate(spec.leaves):
+            column = ColumnWriter(self._directory.path / str(i), leaf)
+            self._directory.on_drop(column.close)
+            self._columns.append(column)
 
     def add(self, block: Block) -> None:
         """Writes the elements of a block.
@@ -51,7 +51,7 @@ class DirectoryWriter:
         """
         for writer, column in zip(self._columns, block.columns, strict=True):
             writer.append(column[: block.n])
-        self._length += block.n
+        self.length += block.n
 
     def finish(self, replace: bool) -> None:
         """Completes the directory and moves it to its place.
@@ -61,30 +61,15 @@ class DirectoryWriter:
         """
         for writer in self._columns:
             writer.finish()
-        with open(self._unfinished / _DESCRIPTION, "w") as file:
-            json.dump({**self._description, "length": self._length}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        if replace and is_stored(self._path):
-            former = self._unfinished.with_name(self._unfinished.name + ".former")
-            os.rename(self._path, former)
-            os.rename(self._unfinished, self._path)
-            shutil.rmtree(former)
-        elif is_stored(self._path):
-            self.drop()
-        else:
-            os.rename(self._unfinished, self._path)
-        self._abandoned.detach()
+        description = {**self._description, "length": self.length}
+        if self._compression is not None:
+            compress_arrays(self._directory.path)
+            description |= {"version": _NEWEST, "compression": self._compression}
+        self._directory.finish(description, replace)
 
     def drop(self) -> None:
         """Deletes what was written."""
-        self._abandoned()
-
-
-def _delete(path: Path, columns: list[ColumnWriter]) -> None:
-    for writer in columns:
-        writer.close()
-    shutil.rmtree(path, ignore_errors=True)
+        self._directory.drop()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +78,8 @@ class StoredElements:
 
     Attributes:
         spec: of the elements.
-        columns: for each leaf an array, a `RaggedArray` or `StoredStrings`, memory-mapped.
+        columns: for each leaf an array, a `RaggedArray` or `StoredStrings`, memory-mapped unless it
+            is compressed.
         length: the number of elements.
     """
 
@@ -102,32 +88,42 @@ class StoredElements:
     length: int
 
 
-def is_stored(path: Path) -> bool:
-    """Whether elements are stored there."""
-    return (path / _DESCRIPTION).is_file()
-
-
 def read_directory(path: Path) -> StoredElements:
     """Opens what a `DirectoryWriter` finished.
 
     Raises:
         FileNotFoundError: nothing is stored there.
-        ValueError: it is damaged.
+        ValueError: it is damaged, or its elements are in shards.
+    """
+    spec, text = read_description(path)
+    if not isinstance(text.get("length"), int):
+        raise ValueError(f"{path / DESCRIPTION} says no length: the elements are in shards")
+    length, compressed = text["length"], text.get("compression") is not None
+    columns = [
+        read_column(path / str(i), leaf, length, compressed) for i, leaf in enumerate(spec.leaves)
+    ]
+    return StoredElements(spec, tuple(columns), length)
+
+
+def read_description(path: Path) -> tuple[ElementSpec, dict[str, Any]]:
+    """The spec of the elements that are stored in a directory, and all that it says of itself.
+
+    Raises:
+        FileNotFoundError: nothing is stored there.
+        ValueError: the description is damaged, or of another version.
     """
     if not is_stored(path):
         raise FileNotFoundError(
-            f"no dataset is stored in {str(path)!r} (no file {_DESCRIPTION}); Dataset.save(path) "
+            f"no dataset is stored in {str(path)!r} (no file {DESCRIPTION}); Dataset.save(path) "
             "stores one"
         )
     try:
-        text = json.loads((path / _DESCRIPTION).read_text())
-        version, length = text["version"], int(text["length"])
-        spec = spec_from_json(text)
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path / _DESCRIPTION} cannot be understood: {error!r}") from error
-    if version != _VERSION:
+        text = json.loads((path / DESCRIPTION).read_text())
+        version, spec = text["version"], spec_from_json(text)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path / DESCRIPTION} cannot be understood: {error!r}") from error
+    if version not in (_PLAIN, _NEWEST):
         raise ValueError(
-            f"{str(path)!r} was stored in version {version}, this drumline reads {_VERSION}"
+            f"{str(path)!r} was stored in version {version}, this drumline reads up to {_NEWEST}"
         )
-    columns = [read_column(path / str(i), leaf, length) for i, leaf in enumerate(spec.leaves)]
-    return StoredElements(spec, tuple(columns), length)
+    return spec, text

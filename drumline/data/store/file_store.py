@@ -7,12 +7,9 @@ from pathlib import Path
 from drumline.data.execute.block import Block
 from drumline.data.execute.cache_stages import CacheStore, Recorder
 from drumline.data.spec import ElementSpec
-from drumline.data.store.directory import (
-    DirectoryWriter,
-    StoredElements,
-    is_stored,
-    read_directory,
-)
+from drumline.data.store.directory import DirectoryWriter, StoredElements, read_directory
+from drumline.data.store.shards import ShardsWriter, same_elements
+from drumline.data.store.unfinished import is_stored
 
 
 class FileStore(CacheStore):
@@ -46,12 +43,10 @@ class FileStore(CacheStore):
         return [Block(self._opened.columns, self._opened.length)]
 
     def recorder(self) -> Recorder:
-        return _FileRecorder(self._path, self._spec)
+        return FileRecorder(DirectoryWriter(self._path, self._spec))
 
     def _checked(self, found: StoredElements) -> StoredElements:
-        if found.spec.leaves != self._spec.leaves or str(found.spec.structure) != str(
-            self._spec.structure
-        ):
+        if not same_elements(found.spec, self._spec):
             raise ValueError(
                 f"cache({str(self._path)!r}) was filled with elements of {found.spec.tree()}, and "
                 f"those of this dataset are {self._spec.tree()}: delete the directory, or give "
@@ -60,9 +55,11 @@ class FileStore(CacheStore):
         return found
 
 
-class _FileRecorder(Recorder):
-    def __init__(self, path: Path, spec: ElementSpec):
-        self._writer: DirectoryWriter | None = DirectoryWriter(path, spec)
+class FileRecorder(Recorder):
+    """Takes the elements of a pass into a directory."""
+
+    def __init__(self, writer: DirectoryWriter | ShardsWriter):
+        self._writer: DirectoryWriter | ShardsWriter | None = writer
 
     def add(self, block: Block) -> None:
         if self._writer is not None:

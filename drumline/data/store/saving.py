@@ -11,33 +11,34 @@ from drumline.data.files.remote import has_scheme
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
 from drumline.data.store.directory import DirectoryWriter
+from drumline.data.store.shards import ShardsWriter
 
 
-def store_elements(plan: Node, options: Options, path: Path) -> None:
-    """Stores the elements of a plan's first epoch in the directory ``path``.
+def store_elements(plan: Node, options: Options, writer: DirectoryWriter | ShardsWriter) -> None:
+    """Stores the elements of a plan's first epoch; what was stored before makes way.
 
     Raises:
         Exception: what making an element raised; then nothing is stored.
     """
-    stage, _ = Epochs(plan, options).start(0, None)
-    writer = DirectoryWriter(path, plan.spec)
     ramp = Ramp(plan.spec.row_nbytes())
     try:
-        while True:
-            limit = ramp.start(stage.granule) if stage.eager else 1
-            block = stage.next(limit)
-            ramp.stop()
-            if block is None:
-                break
-            writer.add(block)
-            if block.error is not None:
-                raise block.error
+        stage, _ = Epochs(plan, options).start(0, None)
+        try:
+            while True:
+                limit = ramp.start(stage.granule) if stage.eager else 1
+                block = stage.next(limit)
+                ramp.stop()
+                if block is None:
+                    break
+                writer.add(block)
+                if block.error is not None:
+                    raise block.error
+        finally:
+            stage.close()
         writer.finish(replace=True)
     except BaseException:
         writer.drop()
         raise
-    finally:
-        stage.close()
 
 
 def local_path(path: str | os.PathLike[str], operation: str) -> Path:

@@ -13,6 +13,7 @@ from drumline.data.execute.lowering import (
     ordering,
     placing,
     randomness,
+    snapshots,
     sources,
 )
 from drumline.data.execute.lowering.lower import Lowering, fill
@@ -30,6 +31,7 @@ RULES = (
     ordering,
     placing,
     randomness,
+    snapshots,
     sources,
 )
 

@@ -39,7 +39,7 @@ def opener(lowering: Lowering, ragged: bool = False) -> Open:
         if not stores:
             return lowering.inside(plan, set(), tuple(place), ragged), []
         if caches is None:
-            caches = [store.blocks is not None for store in stores]
+            caches = [store.full for store in stores]
         filled = {store for store, serve in zip(stores, caches, strict=True) if serve}
         fill(plan, filled)
         return lowering.inside(plan, filled, tuple(place), ragged), caches

@@ -89,10 +89,7 @@ def repeat(lowering: Lowering, node: ordering.Repeat, trail: Trail, run: Pass) -
     def make(number: int, caches: list[bool] | None) -> tuple[Stage, list[bool]]:
         if caches is None:
             # The epoch decides for the first pass; later ones profit from what it filled.
-            caches = [
-                store in lowering.filled or (number > 0 and store.blocks is not None)
-                for store in stores
-            ]
+            caches = [store in lowering.filled or (number > 0 and store.full) for store in stores]
         served = {store for store, serve in zip(stores, caches, strict=True) if serve}
         fill(node, served)
         source = lowering.serving(served).input(node, trail, (*run, number), ragged=True)

@@ -7,6 +7,7 @@ from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.items import Items
 from drumline.data.execute.lowering.lower import Lowering
 from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
+from drumline.data.execute.parts_stage import PartsStage
 from drumline.data.execute.sources import Columns, Integers
 from drumline.data.execute.stage import Stage
 from drumline.data.plan import sources
@@ -25,6 +26,11 @@ def slices(lowering: Lowering, node: sources.Slices, trail: Trail, run: Pass) ->
 @indexed_as(sources.Stored)
 def stored(lowering: Lowering, node: sources.Stored, trail: Trail, run: Pass) -> Indexed:
     return Columns(node.columns, node.length, lowering.pool)
+
+
+@runs_as(sources.StoredParts)
+def stored_parts(lowering: Lowering, node: sources.StoredParts, trail: Trail, run: Pass) -> Stage:
+    return PartsStage(node)
 
 
 @indexed_as(sources.Items)

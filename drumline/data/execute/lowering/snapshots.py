@@ -1,0 +1,42 @@
+"""How snapshots run: written at first, and read once they are complete."""
+
+from __future__ import annotations
+
+from drumline.data.execute.indexed import Indexed
+from drumline.data.execute.lowering.lower import Lowering
+from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
+from drumline.data.execute.snapshot_stage import SnapshotStage
+from drumline.data.execute.stage import Stage
+from drumline.data.plan.buffering import Snapshot
+from drumline.data.plan.node import Node
+from drumline.data.store.reading import by_turns, dataset_of
+from drumline.data.store.snapshot_store import SnapshotStore
+
+
+@indexed_as(Snapshot)
+def by_position(lowering: Lowering, node: Snapshot, trail: Trail, run: Pass) -> Indexed | None:
+    plan = _stored(lowering, node, run)
+    if plan is None:
+        return None
+    return Lowering(plan, set(), lowering.runtime.unobserved()).indexed(plan, (), run)
+
+
+@runs_as(Snapshot)
+def snapshot(lowering: Lowering, node: Snapshot, trail: Trail, run: Pass) -> Stage:
+    plan = _stored(lowering, node, run)
+    if plan is not None:
+        return lowering.inside(plan, set(), run, ragged=True)
+    # As of a cache, what it holds must not depend on the epoch in which it is written.
+    source = lowering.input(node, trail, (0,), ragged=True)
+    return SnapshotStage(source, node.store, node.sharded, node.in_order)
+
+
+def _stored(lowering: Lowering, node: Snapshot, run: Pass) -> Node | None:
+    """The elements as they are read; ``None`` while there are none."""
+    store = node.store
+    if store not in lowering.filled or not store.full or not isinstance(store, SnapshotStore):
+        return None
+    shards = store.shards()
+    if node.reader is None:
+        return by_turns(shards, node.spec)
+    return node.reader(dataset_of(shards, node.spec), run)

@@ -1,0 +1,85 @@
+"""A directory that appears when it is complete."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import uuid
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+DESCRIPTION = "dataset.json"
+"""The file by which a complete directory is known."""
+
+
+class UnfinishedDirectory:
+    """Is beside the place where it will be, until ``finish`` moves it there.
+
+    One that is abandoned is deleted.
+
+    Attributes:
+        path: where to write meanwhile.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+
+    def __init__(self, place: Path):
+        self._place = place
+        self.path = place.with_name(f"{place.name}.unfinished-{uuid.uuid4().hex[:8]}")
+        self.path.mkdir(parents=True)
+        self._closers: list[Callable[[], None]] = []
+        self._abandoned = weakref.finalize(self, _delete, self.path, self._closers)
+
+    def on_drop(self, close: Callable[[], None]) -> None:
+        """Has a file inside closed before it is deleted; ``close`` must not hold on to this."""
+        self._closers.append(close)
+
+    def finish(self, description: dict[str, Any], replace: bool) -> None:
+        """Writes the description and moves the directory to its place.
+
+        Args:
+            description: JSON-able.
+            replace: whether elements that are stored there already make way.
+        """
+        with open(self.path / DESCRIPTION, "w") as file:
+            json.dump(description, file)
+            file.flush()
+            os.fsync(file.fileno())
+        if replace and is_stored(self._place):
+            former = self.path.with_name(self.path.name + ".former")
+            os.rename(self._place, former)
+            os.rename(self.path, self._place)
+            shutil.rmtree(former)
+        elif not self._moved():
+            self.drop()
+        self._abandoned.detach()
+
+    def _moved(self) -> bool:
+        """Moves it to its place, unless another process was quicker."""
+        with contextlib.suppress(OSError):
+            os.rename(self.path, self._place)
+            return True
+        if is_stored(self._place):
+            return False
+        os.rename(self.path, self._place)
+        return True
+
+    def drop(self) -> None:
+        """Deletes what was written."""
+        self._abandoned()
+
+
+def is_stored(path: Path) -> bool:
+    """Whether elements are stored there."""
+    return (path / DESCRIPTION).is_file()
+
+
+def _delete(path: Path, closers: list[Callable[[], None]]) -> None:
+    for close in closers:
+        close()
+    shutil.rmtree(path, ignore_errors=True)
