@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from drumline.data.autotune.rooms import AutomaticRoom
 from drumline.data.execute.block import Block
 from drumline.data.execute.block_size import estimated_nbytes
+from drumline.data.execute.leaving import wait_for
 from drumline.data.execute.ramp import Ramp
 from drumline.data.execute.reading import Reading
 from drumline.data.execute.stage import Stage, StartsEarly, State
@@ -28,12 +29,11 @@ _running: weakref.WeakSet[_Producer] = weakref.WeakSet()
 
 @atexit.register
 def _stop_all() -> None:
-    """A thread inside XLA while the interpreter is taken down would crash the process."""
     producers = list(_running)
     for producer in producers:
         producer.stop()
     for producer in producers:
-        producer.join(timeout=2.0)
+        producer.join()
 
 
 class PrefetchStage(StartsEarly):
@@ -216,10 +216,10 @@ class _Producer:
         if not inside:
             self._source.close()
 
-    def join(self, timeout: float) -> None:
-        """Waits for the thread to end."""
+    def join(self) -> None:
+        """Waits for the thread to end, as far as the end of the program must wait for it."""
         if self._thread is not None:
-            self._thread.join(timeout)
+            wait_for(self._thread)
 
     def _run(self) -> None:
         try:
