@@ -100,6 +100,9 @@ from drumline._core_strings import (
     CsvReader as CsvReader,
 )
 from drumline._core_strings import (
+    StringChain as StringChain,
+)
+from drumline._core_strings import (
     StringPattern as StringPattern,
 )
 from drumline._core_strings import (

@@ -155,6 +155,36 @@ class StringTable:
     def numbers(self, strings: Strings) -> npt.NDArray[np.int64]:
         """The number of each string; -1 if it is not there."""
 
+class StringChain:
+    """Strings changed, then cut into parts, in one pass."""
+
+    def __new__(
+        cls,
+        changes: Sequence[str | tuple[StringPattern, bytes, bool]],
+        cut: tuple[bytes, int] | None,
+    ) -> StringChain:
+        """`changes` are as of ``change_strings`` and ``StringPattern.replace``; `cut` is as of
+        ``split_strings``: without it each string has one part.
+
+        Raises:
+            ValueError: a change is none.
+        """
+
+    def parts(self, strings: Strings) -> tuple[Strings, Splits]:
+        """The parts of each string."""
+
+    def numbers(
+        self, strings: Strings, table: StringTable, numbering: tuple[int, int, int]
+    ) -> tuple[npt.NDArray[np.int64], Splits]:
+        """The numbers of each string's parts.
+
+        Args:
+            strings: the strings.
+            table: what has numbers.
+            numbering: what the table's first counts as; what a part does that is not in it; and how
+                many numbers after the table's stand for such parts by their hash, if any do.
+        """
+
 Numbering = tuple[int, int, int]
 """What an empty token counts as, one that is not in the table, and the table's first."""
 

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from drumline._core import change_strings
+from drumline.data.native import string_chain
 from drumline.data.native.apply import apply
 from drumline.data.native.string_elementwise import Bad, Elementwise
 
 
 @dataclasses.dataclass(frozen=True)
-class Change(Elementwise):
+class Change(Elementwise, string_chain.Link):
     """A change without arguments."""
 
     how: str
@@ -21,6 +22,10 @@ class Change(Elementwise):
     @property
     def name(self) -> str:
         return f"strings.{self.how.split()[0]}"
+
+    @property
+    def changes(self) -> tuple[string_chain.Change, ...]:
+        return (self.how,)
 
     def compute(self, values: np.ndarray) -> tuple[np.ndarray, Bad | None]:
         return change_strings(values, self.how), None

@@ -10,12 +10,13 @@ import numpy as np
 
 from drumline._core import StringPattern
 from drumline.data.native.apply import apply
+from drumline.data.native.string_chain import Change, Link
 from drumline.data.native.string_elementwise import Bad, Elementwise
 from drumline.data.native.string_specs import as_text
 
 
 @dataclasses.dataclass(frozen=True)
-class RegexReplace(Elementwise):
+class RegexReplace(Elementwise, Link):
     """Matches replaced."""
 
     pattern: str
@@ -25,6 +26,10 @@ class RegexReplace(Elementwise):
     @property
     def name(self) -> str:
         return "strings.regex_replace"
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        return ((_compiled(self.pattern), self.rewrite, self.replace_global),)
 
     def compute(self, values: np.ndarray) -> tuple[np.ndarray, Bad | None]:
         return _compiled(self.pattern).replace(values, self.rewrite, self.replace_global), None

@@ -10,13 +10,14 @@ from typing import Any
 from drumline._core import split_strings
 from drumline.data.native.apply import apply
 from drumline.data.native.flat import flat
-from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.native.operation import Column, Rows
+from drumline.data.native.string_chain import Cut, Link
 from drumline.data.native.string_specs import as_text, expanded, one, require_strings
 from drumline.data.spec import STRING, ElementSpec, TensorSpec
 
 
 @dataclasses.dataclass(frozen=True)
-class Split(NativeOperation):
+class Split(Link):
     """Parts of each string."""
 
     separator: bytes
@@ -25,6 +26,10 @@ class Split(NativeOperation):
     @property
     def name(self) -> str:
         return "strings.split"
+
+    @property
+    def cut(self) -> Cut | None:
+        return self.separator, self.most
 
     def results(self, *arguments: TensorSpec) -> ElementSpec:
         (strings,) = arguments

@@ -1,5 +1,7 @@
 //! Functions of byte strings, as TensorFlow defines them.
 
+pub mod chain;
+pub mod changes;
 pub mod fingerprint;
 pub mod ngrams;
 pub mod numbers;

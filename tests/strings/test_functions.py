@@ -145,7 +145,7 @@ def segments(dataset):
 
 def test_functions_run_natively_in_map():
     dataset = words(["b a", "", "c"]).map(lambda x: strings.split(strings.upper(x)))
-    assert segments(dataset) == "native strings.upper, strings.split"
+    assert segments(dataset) == "native strings.upper + strings.split"
     assert [row.tolist() for row in dataset] == [[b"B", b"A"], [], [b"C"]]
     (padded,) = dataset.padded_batch(3)
     assert padded.tolist() == [[b"B", b"A"], [b"", b""], [b"C", b""]]

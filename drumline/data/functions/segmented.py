@@ -12,6 +12,7 @@ from drumline.data.execute.block_size import estimated_nbytes
 from drumline.data.functions.call import Position
 from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.fingerprint import digest
+from drumline.data.functions.fusing import fused
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.routes import Constant
 from drumline.data.functions.segments import CompiledPart, NativeCall, Origin, cut
@@ -39,7 +40,7 @@ class SegmentedFunction:
         self._function = function
         self._spec = trace.spec
         self._trace = trace
-        segments = cut(trace)
+        segments = fused(cut(trace))
         self._results = segments.results
         self.block_length = _block_length(trace)
         self._parts = [_ready(function, part, self.block_length) for part in segments.parts]

@@ -58,6 +58,10 @@ class NativeOperation(abc.ABC):
             ValueError: an argument's shape does not fit.
         """
 
+    def after(self, before: NativeOperation) -> NativeOperation | None:
+        """One operation for ``before`` and then this one on its result, with the same results."""
+        return None
+
     @abc.abstractmethod
     def run(self, columns: Sequence[Column], n: int) -> Rows:
         """The results for ``n`` rows of arguments. Bad rows are never raised."""

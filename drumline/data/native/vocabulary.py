@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from drumline._core import StringTable, hash_strings
+from drumline.data.native.string_chain import Link, Numbering
 from drumline.data.native.string_elementwise import Bad, Elementwise, shown
 
 
@@ -50,7 +51,7 @@ class Vocabulary:
 
 
 @dataclasses.dataclass(frozen=True)
-class LookUp(Elementwise):
+class LookUp(Elementwise, Link):
     """The number of each string.
 
     Attributes:
@@ -75,6 +76,12 @@ class LookUp(Elementwise):
     @property
     def dtype(self) -> np.dtype:
         return np.dtype(np.int64)
+
+    @property
+    def numbering(self) -> Numbering | None:
+        if self.absent is None and not self.buckets:
+            return None
+        return self.vocabulary.table, (self.first, self.absent or 0, self.buckets)
 
     def compute(self, values: np.ndarray) -> tuple[np.ndarray, Bad | None]:
         numbers = self.vocabulary.table.numbers(values)

@@ -1,6 +1,6 @@
 //! `ExampleParser`: objects to slices and back, and the GIL released in between.
 
-use super::strings_of_bytes::{held, slices};
+use super::texts::Strings;
 use crate::examples::column::{Column, Values};
 use crate::examples::defect::Failure;
 use crate::examples::parse::{parse, Part};
@@ -49,12 +49,10 @@ impl ExampleParser {
     fn parse<'py>(
         &self,
         py: Python<'py>,
-        records: &Bound<'py, PyArray1<Py<PyAny>>>,
+        records: &Bound<'py, PyAny>,
     ) -> PyResult<(Vec<Parsed<'py>>, Option<Told>)> {
-        // References of our own: other threads may change the array.
-        let held = held(records)?;
-        let slices = slices(&held);
-        let (columns, failure) = py.detach(|| parse(&self.parts, &slices));
+        let records = Strings::read(records)?;
+        let (columns, failure) = py.detach(|| parse(&self.parts, records.views()));
         let columns = columns.into_iter().map(|column| arrays(py, column));
         Ok((columns.collect(), failure.map(told)))
     }

@@ -1,8 +1,9 @@
 //! Functions of strings on arrays of `bytes`.
 
 use super::texts::{array_of, copied, Rows, Strings, TextArray};
+use crate::strings::changes::Change;
 use crate::strings::fingerprint::fingerprint64;
-use crate::strings::numbers::{trimmed, Number};
+use crate::strings::numbers::Number;
 use crate::strings::pattern::{Pattern, Rewrite};
 use crate::strings::print::{Format, Style};
 use crate::strings::siphash::siphash;
@@ -12,6 +13,7 @@ use crate::strings::texts::Texts;
 use numpy::{Element, IntoPyArray, PyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use std::sync::Arc;
 
 /// Where in an array something is wrong.
 pub type Bad = Option<usize>;
@@ -62,25 +64,10 @@ pub fn unknown<T>(what: &str, name: &str) -> PyResult<T> {
 
 #[pyfunction]
 fn change_strings(py: Python<'_>, strings: &Bound<'_, PyAny>, how: &str) -> PyResult<TextArray> {
-    let unicode = |change: fn(&str) -> String| {
-        changed(py, strings, move |text, out| {
-            out.extend_from_slice(change(&String::from_utf8_lossy(text)).as_bytes());
-        })
+    let Some(change) = Change::named(how) else {
+        return unknown("change of strings", how);
     };
-    match how {
-        "lower" => changed(py, strings, |text, out| {
-            out.extend(text.iter().map(u8::to_ascii_lowercase));
-        }),
-        "upper" => changed(py, strings, |text, out| {
-            out.extend(text.iter().map(u8::to_ascii_uppercase));
-        }),
-        "lower utf-8" => unicode(str::to_lowercase),
-        "upper utf-8" => unicode(str::to_uppercase),
-        "strip" => changed(py, strings, |text, out| {
-            out.extend_from_slice(trimmed(text))
-        }),
-        _ => unknown("change of strings", how),
-    }
+    changed(py, strings, |text, out| change.append(text, out))
 }
 
 fn unit_of(name: &str) -> PyResult<Unit> {
@@ -309,13 +296,14 @@ fn hash_strings<'py>(
 
 /// A regular expression of RE2's syntax.
 #[pyclass(frozen, module = "drumline._core")]
-pub struct StringPattern(Pattern);
+pub struct StringPattern(pub Arc<Pattern>);
 
 #[pymethods]
 impl StringPattern {
     #[new]
     fn new(pattern: &str) -> PyResult<Self> {
-        Ok(Self(Pattern::new(pattern).map_err(PyValueError::new_err)?))
+        let compiled = Pattern::new(pattern).map_err(PyValueError::new_err)?;
+        Ok(Self(Arc::new(compiled)))
     }
 
     /// Checks what matches are to be replaced by.
@@ -344,7 +332,8 @@ impl StringPattern {
 }
 
 impl StringPattern {
-    fn rewrite(&self, rewrite: &[u8]) -> PyResult<Rewrite> {
+    /// What matches are to be replaced by.
+    pub fn rewrite(&self, rewrite: &[u8]) -> PyResult<Rewrite> {
         Rewrite::new(rewrite, self.0.groups()).map_err(PyValueError::new_err)
     }
 }

@@ -1,6 +1,6 @@
 //! Tensors as messages, column by column.
 
-use super::strings_of_bytes::{held, slices};
+use super::texts::Strings;
 use crate::tensors::kind::{Kind, STRING};
 use crate::tensors::parse::{parse, Tensor};
 use crate::tensors::write;
@@ -20,16 +20,15 @@ type Parsed<'py> = (
 /// The tensors before the first that is none of this type and shape; -1 stands for any size.
 #[pyfunction]
 pub fn parse_tensors<'py>(
-    messages: &Bound<'py, PyArray1<Py<PyAny>>>,
+    messages: &Bound<'py, PyAny>,
     number: u64,
     shape: Vec<i64>,
 ) -> PyResult<Parsed<'py>> {
     let py = messages.py();
     let kind = kind_of(number)?;
-    let held = held(messages)?;
-    let slices = slices(&held);
+    let messages = Strings::read(messages)?;
     let (tensors, failure, values) = py.detach(|| {
-        let (tensors, failure) = parsed(&slices, kind, &shape);
+        let (tensors, failure) = parsed(messages.views(), kind, &shape);
         let mut values = Vec::with_capacity(tensors.iter().map(Tensor::size).sum());
         tensors.iter().for_each(|tensor| tensor.write(&mut values));
         (tensors, failure, values)
@@ -106,13 +105,12 @@ pub fn serialize_numbers<'py>(
 /// Messages of tensors of strings: `dims` of each, and the strings of all.
 #[pyfunction]
 pub fn serialize_strings<'py>(
-    strings: &Bound<'py, PyArray1<Py<PyAny>>>,
+    strings: &Bound<'py, PyAny>,
     dims: Vec<Vec<i64>>,
 ) -> PyResult<Bound<'py, PyArray1<Py<PyAny>>>> {
     let py = strings.py();
-    let held = held(strings)?;
-    let slices = slices(&held);
-    let mut rest = &slices[..];
+    let strings = Strings::read(strings)?;
+    let mut rest = strings.views();
     let mut messages = Vec::with_capacity(dims.len());
     for dims in &dims {
         let count = items(dims)?;

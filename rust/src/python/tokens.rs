@@ -20,7 +20,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Strings and their numbers, from 0 on.
 #[pyclass(frozen, module = "drumline._core")]
-pub struct StringTable(Vocabulary);
+pub struct StringTable(pub Vocabulary);
 
 #[pymethods]
 impl StringTable {
@@ -200,7 +200,7 @@ impl TextTokenizer {
     }
 }
 
-type Numbers<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
+pub type Numbers<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
 
 type Counted<'py> = (
     TextArray,

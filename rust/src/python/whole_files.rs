@@ -1,6 +1,6 @@
 //! Whole files as `bytes`.
 
-use super::strings_of_bytes::{held, slices};
+use super::texts::Strings;
 use crate::whole_files;
 use numpy::PyArray1;
 use pyo3::prelude::*;
@@ -10,15 +10,14 @@ use pyo3::types::PyBytes;
 #[pyfunction]
 #[allow(clippy::type_complexity)]
 pub fn read_files<'py>(
-    paths: &Bound<'py, PyArray1<Py<PyAny>>>,
+    paths: &Bound<'py, PyAny>,
 ) -> PyResult<(
     Bound<'py, PyArray1<Py<PyAny>>>,
     Option<(Option<i32>, String)>,
 )> {
     let py = paths.py();
-    let held = held(paths)?;
-    let slices = slices(&held);
-    let (contents, error) = py.detach(|| whole_files::read(&slices));
+    let paths = Strings::read(paths)?;
+    let (contents, error) = py.detach(|| whole_files::read(paths.views()));
     let bytes = |content: Vec<u8>| PyBytes::new(py, &content).into_any().unbind();
     let contents = PyArray1::from_vec(py, contents.into_iter().map(bytes).collect());
     Ok((

@@ -1,3 +1,5 @@
+use super::chain::{Chain, Room};
+use super::changes::Change;
 use super::fingerprint::fingerprint64;
 use super::ngrams::Ngrams;
 use super::numbers::Number;
@@ -214,4 +216,25 @@ fn a_vocabulary_finds_what_it_holds() {
     assert_eq!(table.number(b"1000"), None);
     assert_eq!(Vocabulary::default().number(b""), None);
     assert_eq!(Vocabulary::new([&b"a"[..], b"b", b"a"]).err(), Some(2));
+}
+
+#[test]
+fn chains_change_then_cut() {
+    let each = |names: &[&str], cut: Option<(&[u8], i64)>, text: &str| {
+        let chain = Chain {
+            changes: names.iter().map(|n| Change::named(n).unwrap()).collect(),
+            cut: cut.map(|(separator, most)| (Splitter::new(separator), most)),
+        };
+        let mut found = Vec::new();
+        chain.each(text.as_bytes(), &mut Room::default(), |part| {
+            found.push(String::from_utf8_lossy(part).into_owned());
+        });
+        found
+    };
+    assert_eq!(each(&[], None, " A b "), [" A b "]);
+    assert_eq!(each(&["lower"], Some((b"", -1)), "A  b É"), ["a", "b", "É"]);
+    let names = ["lower utf-8", "strip", "upper"];
+    assert_eq!(each(&names, Some((b"B", 1)), " éabcbx\n"), ["éA", "CBX"]);
+    assert_eq!(each(&["upper utf-8"], None, "ß"), ["SS"]);
+    assert!(Change::named("other").is_none());
 }

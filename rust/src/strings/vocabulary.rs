@@ -8,11 +8,22 @@ pub struct Vocabulary {
     bytes: Vec<u8>,
     ends: Vec<usize>,
     hashes: Vec<u64>,
-    /// Numbers, each at the place its hash asks for or the next free one; `FREE` for none.
-    slots: Vec<u32>,
+    /// Strings, each at the place its hash asks for or the next free one.
+    slots: Vec<Slot>,
+}
+
+/// A string's number, or `FREE`, and the upper half of its hash, which tells most others apart.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    number: u32,
+    tag: u32,
 }
 
 const FREE: u32 = u32::MAX;
+
+fn tag_of(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
 
 impl Vocabulary {
     /// A table of these strings.
@@ -49,11 +60,22 @@ impl Vocabulary {
 
     /// The number of a string, if it is there.
     pub fn number(&self, text: &[u8]) -> Option<usize> {
+        self.find(text).ok()
+    }
+
+    /// The number of a string.
+    ///
+    /// # Errors
+    /// Its fingerprint, if it is not there.
+    pub fn find(&self, text: &[u8]) -> Result<usize, u64> {
+        let hash = fingerprint64(text);
         if self.slots.is_empty() {
-            return None;
+            return Err(hash);
         }
-        let number = self.slots[self.slot(text, fingerprint64(text))];
-        (number != FREE).then_some(number as usize)
+        match self.slots[self.slot(text, hash)].number {
+            FREE => Err(hash),
+            number => Ok(number as usize),
+        }
     }
 
     /// The number of a string, which is added if it is new.
@@ -63,23 +85,25 @@ impl Vocabulary {
         }
         let hash = fingerprint64(text);
         let slot = self.slot(text, hash);
-        if self.slots[slot] == FREE {
-            self.slots[slot] = self.ends.len() as u32;
+        if self.slots[slot].number == FREE {
+            let number = self.ends.len() as u32;
+            let tag = tag_of(hash);
+            self.slots[slot] = Slot { number, tag };
             self.bytes.extend_from_slice(text);
             self.ends.push(self.bytes.len());
             self.hashes.push(hash);
         }
-        self.slots[slot] as usize
+        self.slots[slot].number as usize
     }
 
     fn slot(&self, text: &[u8], hash: u64) -> usize {
         let mask = self.slots.len() - 1;
         let mut slot = hash as usize & mask;
         loop {
-            let number = self.slots[slot];
+            let found = self.slots[slot];
             let same =
-                |number: usize| self.hashes[number] == hash && self.text(number) == Some(text);
-            if number == FREE || same(number as usize) {
+                || found.tag == tag_of(hash) && self.text(found.number as usize) == Some(text);
+            if found.number == FREE || same() {
                 return slot;
             }
             slot = (slot + 1) & mask;
@@ -88,13 +112,18 @@ impl Vocabulary {
 
     fn grow(&mut self) {
         let size = (2 * self.slots.len()).max(16);
-        self.slots = vec![FREE; size];
+        let none = Slot {
+            number: FREE,
+            tag: 0,
+        };
+        self.slots = vec![none; size];
         for (number, &hash) in self.hashes.iter().enumerate() {
             let mut slot = hash as usize & (size - 1);
-            while self.slots[slot] != FREE {
+            while self.slots[slot].number != FREE {
                 slot = (slot + 1) & (size - 1);
             }
-            self.slots[slot] = number as u32;
+            let (number, tag) = (number as u32, tag_of(hash));
+            self.slots[slot] = Slot { number, tag };
         }
     }
 }
