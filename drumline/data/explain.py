@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from drumline.data.execute.stage import Described, Stage
 from drumline.data.plan.node import Node
@@ -14,9 +14,33 @@ def explain(plan: Node, optimized: Node, stage: Stage, decisions: Sequence[str])
     if optimized is not plan:
         parts.append(f"optimized\n{optimized.describe(1, titles=True)}")
     parts.append("stages\n" + "\n".join(_lines(stage, 1)))
+    parts.append(f"memory\n  {_memory(stage)}")
     if decisions:
         parts.append("autotune\n" + "\n".join(f"  {line}" for line in decisions))
     return "\n".join(parts)
+
+
+def _memory(stage: Stage) -> str:
+    """What the stages hold at most beside the blocks that are on their way."""
+    known: list[tuple[str, int]] = []
+    unknown: list[str] = []
+    for item in _stages(stage):
+        nbytes = item.most_nbytes()
+        if nbytes is None:
+            unknown.append(item.describe())
+        elif nbytes:
+            known.append((item.describe(), nbytes))
+    total = sum(nbytes for _, nbytes in known)
+    each = [f"{nbytes / 1e6:.1f} MB: {what}" for what, nbytes in known]
+    rest = [f"as elements are: {what}" for what in unknown]
+    return "\n    ".join([f"at most {total / 1e6:.1f} MB{' and' * bool(rest)}", *each, *rest])
+
+
+def _stages(item: Described) -> Iterator[Stage]:
+    if isinstance(item, Stage):
+        yield item
+    for part in item.parts():
+        yield from _stages(part)
 
 
 def _lines(item: Described, depth: int) -> list[str]:

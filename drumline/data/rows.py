@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,14 +102,25 @@ def owned(row: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [leaf.copy() if leaf.flags.writeable else leaf for leaf in row]
 
 
-def stack(rows: Sequence[Sequence[np.ndarray]], spec: ElementSpec) -> list[np.ndarray]:
-    """One column per leaf; the rows' shapes agree. Without rows, empty columns of the spec."""
+def stack(
+    rows: Sequence[Sequence[np.ndarray]],
+    spec: ElementSpec,
+    empty: Callable[[tuple[int, ...], np.dtype], np.ndarray] = np.empty,
+) -> list[np.ndarray]:
+    """One column per leaf; the rows' shapes agree. Without rows, empty columns of the spec.
+
+    Args:
+        rows: the leaves of each.
+        spec: of the elements.
+        empty: makes the arrays for numbers.
+    """
     columns = []
     for i, leaf in enumerate(spec.leaves):
         ragged = isinstance(leaf, RaggedTensorSpec)
         dtype, dims = (STRING, ()) if ragged else (leaf.dtype, leaf.shape)
         shape = rows[0][i].shape if rows else tuple(dim or 0 for dim in dims)
-        column = np.empty((len(rows), *shape), dtype)
+        make = np.empty if dtype == STRING else empty
+        column = make((len(rows), *shape), dtype)
         for r, row in enumerate(rows):
             column[r] = row[i][()] if dtype == STRING and not shape else row[i]
         columns.append(column)

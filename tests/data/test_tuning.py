@@ -15,6 +15,7 @@ from drumline.data.autotune.tuner import Tuner
 from drumline.data.cores import available_cores
 from drumline.data.epochs import Epochs
 from drumline.data.execute.generator_stage import GeneratorStage
+from drumline.data.execute.pool import BufferPool
 from drumline.data.execute.prefetch_stage import PrefetchStage
 from drumline.data.execute.stage import Stage
 from drumline.data.observe.observation import Observation
@@ -202,7 +203,7 @@ def test_a_prefetch_grows_by_bursts() -> None:
 
     said: list[str] = []
     spec = Dataset.range(1)._plan.spec
-    source = GeneratorStage(gated, spec, "gated")
+    source = GeneratorStage(gated, spec, "gated", BufferPool())
     stage = PrefetchStage(source, None, 2 << 20, AutomaticRoom(128 << 20, said.append))
     assert stage.room == 4
     gate.release(5)

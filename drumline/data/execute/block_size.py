@@ -12,6 +12,9 @@ from drumline.data.observe.meter import nbytes_of
 from drumline.data.ragged import RaggedArray
 from drumline.data.spec import STRING
 
+UNBOUNDED = 1 << 62
+"""Stands for a number of bytes without a limit."""
+
 _SAMPLE = 32
 
 

@@ -115,6 +115,9 @@ class FillStage(Stage):
         if not started:
             self._give_up()
 
+    def most_nbytes(self) -> int | None:
+        return None
+
     def inputs(self) -> Sequence[Stage]:
         return [self.source]
 

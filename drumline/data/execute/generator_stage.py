@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from drumline.data.execute.block import Block
+from drumline.data.execute.pool import BufferPool
 from drumline.data.execute.stage import Stage, State
 from drumline.data.functions.notes import at_element
 from drumline.data.rows import conform, owned, stack
@@ -25,10 +26,17 @@ class GeneratorStage(Stage):
 
     eager = False
 
-    def __init__(self, factory: Callable[[], Iterable[Any]], spec: ElementSpec, name: str):
+    def __init__(
+        self,
+        factory: Callable[[], Iterable[Any]],
+        spec: ElementSpec,
+        name: str,
+        pool: BufferPool,
+    ):
         self.factory = factory
         self.spec = spec
         self.name = name
+        self._pool = pool
         self._iterator: Iterator[Any] | None = None
         self._position = 0
         self._ended = False
@@ -56,7 +64,7 @@ class GeneratorStage(Stage):
                 break
         if not rows and error is None:
             return None
-        return Block(stack(rows, self.spec), len(rows), error)
+        return Block(stack(rows, self.spec, self._pool.empty), len(rows), error)
 
     def _row(self) -> list[np.ndarray] | None:
         if self._held is not None:

@@ -229,6 +229,9 @@ class GroupStage(Stage):
             window.elements.restore(saved["elements"])
             self._window = window
 
+    def most_nbytes(self) -> int | None:
+        return None
+
     def inputs(self) -> Sequence[Stage]:
         return [self.source]
 

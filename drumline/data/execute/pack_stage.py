@@ -151,6 +151,9 @@ class PackStage(CountingStage):
             made.append(out.reshape(count, self.node.length))
         return made
 
+    def most_nbytes(self) -> int | None:
+        return None
+
     def describe(self) -> str:
         return f"pack {self.node.lookahead} sequences at a time into rows of {self.node.length}"
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 
 from drumline.data.execute.block import Block
+from drumline.data.execute.block_size import UNBOUNDED, estimated_nbytes
 from drumline.data.execute.ramp import MAX_ELEMENTS
 from drumline.data.execute.stage import Stage, State
 from drumline.data.execute.workers import Workers
@@ -39,18 +40,33 @@ class ParallelMapStage(Stage):
 
     It reads its input ahead of what was asked, for each worker two blocks, each of which Python
     functions are done with in milliseconds, but never past what ``expect`` says will be needed.
+
+    Args:
+        source: its input.
+        function: what is applied.
+        pool: the workers.
+        may_wait: whether they may be occupied without computing.
+        row_nbytes: estimated bytes of an element and its result.
+        most_nbytes: what is read ahead may take so many bytes; two blocks always may.
     """
 
     pool: Workers[Block]
 
     def __init__(
-        self, source: Stage, function: BlockFunction, pool: Workers[Block], may_wait: bool
+        self,
+        source: Stage,
+        function: BlockFunction,
+        pool: Workers[Block],
+        may_wait: bool,
+        row_nbytes: int = 1,
+        most_nbytes: int = UNBOUNDED,
     ):
         self.source = source
         self.function = function
         self.ragged = function.ragged
         self.varying = function.varying
         self.pool = pool
+        self._most_nbytes = most_nbytes
         self.workers_may_wait = may_wait
         self.eager = source.eager
         self._ahead: deque[_Task] = deque()
@@ -61,6 +77,7 @@ class ParallelMapStage(Stage):
         self._taken = 0
         self._position = 0
         self._end: int | None = None
+        self._task_nbytes = self.granule * row_nbytes
         self._ended = False
         self._finalizer = weakref.finalize(self, pool.close)
 
@@ -97,6 +114,8 @@ class ParallelMapStage(Stage):
             return False
         task = self._ahead.popleft()
         block = task.future.result()
+        nbytes = estimated_nbytes(task.block) + estimated_nbytes(block)
+        self._task_nbytes = max(nbytes, self._task_nbytes // 2)
         if block.events < task.block.events:
             rest = task.block.slice(block.events, task.block.events)
             done = block.events
@@ -107,8 +126,12 @@ class ParallelMapStage(Stage):
         return True
 
     def _fill(self) -> None:
-        while len(self._ahead) < 2 * self.pool.width and (task := self._cut()) is not None:
+        while len(self._ahead) < self._most_ahead() and (task := self._cut()) is not None:
             self._submit(task)
+
+    def _most_ahead(self) -> int:
+        """How many tasks there may be: for each worker two, as far as memory allows."""
+        return min(2 * self.pool.width, max(2, self._most_nbytes // self._task_nbytes))
 
     def _cut(self) -> _Task | None:
         """The next task, from what is left of an input block or from a new one."""
@@ -173,7 +196,12 @@ class ParallelMapStage(Stage):
 
     def queue(self) -> tuple[int, int]:
         ready = sum(task.future.done() for task in self._ahead) + (self._current is not None)
-        return ready, 2 * self.pool.width
+        return ready, self._most_ahead()
+
+    def most_nbytes(self) -> int:
+        # While a function runs, its results are there twice: one by one, and together.
+        tasks = self._most_ahead() + min(self.pool.width, self._most_ahead())
+        return tasks * self._task_nbytes
 
     def inputs(self) -> Sequence[Stage]:
         return [self.source]

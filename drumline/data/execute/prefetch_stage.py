@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from drumline.data.autotune.rooms import AutomaticRoom
 from drumline.data.execute.block import Block
-from drumline.data.execute.block_size import estimated_nbytes
+from drumline.data.execute.block_size import UNBOUNDED, estimated_nbytes
 from drumline.data.execute.leaving import wait_for
-from drumline.data.execute.ramp import Ramp
+from drumline.data.execute.ramp import TARGET_BYTES, Ramp
 from drumline.data.execute.reading import Reading
 from drumline.data.execute.stage import Stage, StartsEarly, State
 
@@ -46,6 +46,8 @@ class PrefetchStage(StartsEarly):
             ``AUTO_BYTES``.
         slack: whether the thread rests a little after an element was taken from a full buffer.
         reading: says when the thread may read.
+        most_nbytes: what is ready may take so many bytes, however few elements that is; but one
+            block is always made ahead.
     """
 
     threaded = True
@@ -58,6 +60,7 @@ class PrefetchStage(StartsEarly):
         automatic: AutomaticRoom | None = None,
         slack: bool = False,
         reading: Reading | None = None,
+        most_nbytes: int = UNBOUNDED,
     ):
         self.source = source
         self.size = size
@@ -66,8 +69,9 @@ class PrefetchStage(StartsEarly):
         first = AUTO_BYTES if automatic is None else min(AUTO_BYTES, automatic.most_nbytes)
         first = first if reading is None else min(first, reading.nbytes)
         room = size if size is not None else max(2, int(first // row_nbytes))
-        self._producer = _Producer(source, room, row_nbytes, slack, automatic, reading)
+        self._producer = _Producer(source, room, row_nbytes, slack, automatic, reading, most_nbytes)
         self._producer.by_bytes = size is None
+        self._row_nbytes = row_nbytes
         self._current: Block | None = None
         self._current_state: State = {}
         self._used = 0
@@ -107,6 +111,10 @@ class PrefetchStage(StartsEarly):
         self._producer.position = self.source.state()
         self.advance(state.get("used", 0))
 
+    def most_nbytes(self) -> int:
+        planned = self.room * self._row_nbytes
+        return int(min(self._producer.most_nbytes, planned)) + max(TARGET_BYTES, self._row_nbytes)
+
     def queue(self) -> tuple[int, int]:
         left = 0 if self._current is None else self._current.events - self._used
         return self._producer.held + left, self._producer.room
@@ -132,13 +140,16 @@ class _Producer:
         slack: bool,
         automatic: AutomaticRoom | None,
         reading: Reading | None,
+        most_nbytes: int,
     ):
         self.position = source.state()
         self._source = source
         self.room = room
         self._ramp = Ramp(row_nbytes)
-        self._ready: deque[tuple[State, Block]] = deque()
+        self._ready: deque[tuple[State, Block, int]] = deque()
         self.held = 0
+        self.most_nbytes = most_nbytes
+        self._nbytes = 0
         self._ended = False
         self._failure: BaseException | None = None
         self._stopping = False
@@ -178,10 +189,11 @@ class _Producer:
             if self._ready:
                 if self._slack:
                     self._rest()
-                entry = self._ready.popleft()
-                self.held -= entry[1].events
+                state, block, nbytes = self._ready.popleft()
+                self.held -= block.events
+                self._nbytes -= nbytes
                 self._changed.notify_all()
-                return entry
+                return state, block
             if self._failure is not None:
                 raise self._failure
             return None
@@ -230,10 +242,12 @@ class _Producer:
                 with self._changed:
                     if block is None:
                         break
+                    nbytes = estimated_nbytes(block)
                     if self.by_bytes and block.n:
-                        self._learn(estimated_nbytes(block) / block.n)
-                    self._ready.append((self.position, block))
+                        self._learn(nbytes / block.n)
+                    self._ready.append((self.position, block, nbytes))
                     self.held += block.events
+                    self._nbytes += nbytes
                     self.position = after
                     self._changed.notify_all()
         except BaseException as failure:
@@ -263,12 +277,15 @@ class _Producer:
             self._row_nbytes = row_nbytes
             self._ramp.learn(row_nbytes)
 
+    def _is_full(self) -> bool:
+        return self.held >= self.room or self._nbytes >= self.most_nbytes
+
     def _resting(self) -> float:
         return self._rest_until - time.monotonic()
 
     def _wait_for_room(self) -> int:
         with self._changed:
-            while not self._stopping and self.held >= self.room:
+            while not self._stopping and self._is_full():
                 self._changed.wait()
             while self._ready and not self._stopping and self._resting() > 0:
                 self._changed.wait(self._resting())

@@ -13,6 +13,8 @@ from drumline.data.execute.pool import BufferPool, fresh
 from drumline.data.execute.sources import Gather
 from drumline.data.spec import STRING, ElementSpec, TensorSpec
 
+_FIRST_NBYTES = 1 << 20
+
 
 class RowStore:
     """Rows by number. A failed element is kept as its error, under its number, like a row."""
@@ -46,6 +48,7 @@ class RowStore:
 class _DenseRows:
     def __init__(self, spec: ElementSpec, pool: BufferPool):
         self._columns = [np.empty((0, *_dims(leaf.shape)), leaf.dtype) for leaf in spec.leaves]
+        self._first = max(1, min(64, _FIRST_NBYTES // spec.row_nbytes()))
         self._pool = pool
         self._slots: dict[int, int] = {}
         self._free: list[int] = []
@@ -62,7 +65,7 @@ class _DenseRows:
             column[slots] = rows
 
     def _grow(self, rows: int) -> None:
-        size = max(self._size * 2, self._size + rows, 64)
+        size = max(self._size * 2, self._size + rows, self._first)
         for i, column in enumerate(self._columns):
             grown = _room((size, *column.shape[1:]), column.dtype)
             grown[: self._size] = column

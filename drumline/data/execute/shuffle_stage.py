@@ -26,6 +26,7 @@ class ShuffleStage(Stage):
         self.source = source
         self.buffer_size = buffer_size
         self.eager = source.eager
+        self._spec = spec
         self._indices = ShuffleIndices(key, buffer_size, None)
         self._store = RowStore(spec, pool)
         self._arrived = 0
@@ -69,6 +70,11 @@ class ShuffleStage(Stage):
             self._store.drop(numbers)
             missing -= len(numbers)
             self._delivered += len(numbers)
+
+    def most_nbytes(self) -> int | None:
+        static = all(leaf.nbytes is not None for leaf in self._spec.leaves)
+        # What it holds grows by doubling.
+        return 2 * self.buffer_size * self._spec.row_nbytes() if static else None
 
     def inputs(self) -> Sequence[Stage]:
         return [self.source]

@@ -84,6 +84,10 @@ class Stage(Described):
         """How much was made ahead and how much may be, ``None`` for a stage without a queue."""
         return None
 
+    def most_nbytes(self) -> int | None:
+        """About how many bytes it holds at most beside its blocks; ``None`` if elements say."""
+        return 0
+
     def inputs(self) -> Sequence[Stage]:
         """The stages this one pulls from."""
         return []

@@ -57,6 +57,9 @@ class UniqueStage(Stage):
                 return
             self._new(block)
 
+    def most_nbytes(self) -> int | None:
+        return None
+
     def inputs(self) -> Sequence[Stage]:
         return [self.source]
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 
 from drumline.data.execute.block import Block
+from drumline.data.execute.block_size import UNBOUNDED, estimated_nbytes
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.order import Index, Order, joined
 from drumline.data.execute.stage import Described, Stage, State
@@ -99,10 +100,18 @@ class ParallelWalkStage(Stage):
 
     pool: Workers[Block]
 
-    def __init__(self, walk: WalkStage, pool: Workers[Block]):
+    def __init__(
+        self,
+        walk: WalkStage,
+        pool: Workers[Block],
+        row_nbytes: int = 1,
+        most_nbytes: int = UNBOUNDED,
+    ):
         self.walk = walk
+        self._most_nbytes = most_nbytes
         self.pool = pool
         self.granule = walk.granule
+        self._block_nbytes = walk.granule * row_nbytes
         self._ahead: deque[tuple[Index, int, Future[Block]]] = deque()
         self._current: Block | None = None
         self._position = 0
@@ -133,7 +142,7 @@ class ParallelWalkStage(Stage):
             # The first block is computed here, as short as asked: it should not wait for threads.
             self._started = True
             return self.walk.next(limit)
-        while len(self._ahead) <= self.workers:
+        while len(self._ahead) <= self._most_ahead():
             index, start = self.walk.take(self.granule)
             if not len(index):
                 break
@@ -142,9 +151,13 @@ class ParallelWalkStage(Stage):
             return None
         index, start, future = self._ahead.popleft()
         block = future.result()
+        self._block_nbytes = max(estimated_nbytes(block), self._block_nbytes // 2)
         if block.events < len(index):
             self._submit(index[block.events :], start + block.events, first=True)
         return block
+
+    def _most_ahead(self) -> int:
+        return min(self.workers, max(1, self._most_nbytes // self._block_nbytes))
 
     def _submit(self, index: Index, start: int, first: bool = False) -> None:
         work = functools.partial(self.walk.evaluate, index, start)
@@ -168,9 +181,12 @@ class ParallelWalkStage(Stage):
     def advance(self, count: int) -> None:
         self.restore({"position": self._position + count})
 
+    def most_nbytes(self) -> int:
+        return (self._most_ahead() + 1) * self._block_nbytes
+
     def queue(self) -> tuple[int, int]:
         ready = sum(future.done() for _, _, future in self._ahead) + (self._current is not None)
-        return ready, self.workers + 1
+        return ready, self._most_ahead() + 1
 
     def parts(self) -> Sequence[Described]:
         return [self.walk]

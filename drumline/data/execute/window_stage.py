@@ -138,6 +138,9 @@ class WindowStage(Stage):
         self._skip = state["skip"]
         self._carry.restore(state["input"])
 
+    def most_nbytes(self) -> int | None:
+        return None
+
     def inputs(self) -> Sequence[Stage]:
         return [self.source]
 

@@ -43,14 +43,16 @@ def map_stage(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: P
         walk = source if isinstance(source, WalkStage) else source.walk
         source.close()
         return lowering.shared(walk.then(function), node)
+    row_nbytes = node.input.spec.row_nbytes() + node.spec.row_nbytes()
+    memory = (row_nbytes, lowering.runtime.nbytes // 2)
     if processes := lowering.runtime.processes(node):
-        return ParallelMapStage(source, *processes, may_wait=True)
+        return ParallelMapStage(source, *processes, True, *memory)
     # A function that is compiled is padded to whole blocks: where the input must not be read ahead,
     # there are none to share.
     if node.workers in (None, 1) or not (node.function.is_python or source.eager):
         return MapStage(source, function)
     workers = lowering.runtime.workers(node.workers, node.unbounded)
-    return ParallelMapStage(source, function, workers, node.function.is_python)
+    return ParallelMapStage(source, function, workers, node.function.is_python, *memory)
 
 
 @runs_as(function_nodes.Filter)

@@ -33,4 +33,5 @@ def prefetch(lowering: Lowering, node: buffering.Prefetch, trail: Trail, run: Pa
     source = lowering.input(node, trail, run, ragged=True)
     room = lowering.runtime.room(lowering.root) if node.size is None else None
     slack = bool(lowering.runtime.options.experimental_slack) and not trail
-    return PrefetchStage(source, node.size, node.spec.row_nbytes(), room, slack)
+    row_nbytes, most = node.spec.row_nbytes(), lowering.runtime.nbytes // 2
+    return PrefetchStage(source, node.size, row_nbytes, room, slack, most_nbytes=most)

@@ -96,7 +96,8 @@ class Lowering:
         wanted = AUTOTUNE if AUTOTUNE in asked else max(asked, default=1)
         if wanted == 1 or not walk.computes:
             return walk
-        return ParallelWalkStage(walk, self.runtime.workers(wanted))
+        pool, most_nbytes = self.runtime.workers(wanted), self.runtime.nbytes // 2
+        return ParallelWalkStage(walk, pool, node.spec.row_nbytes(), most_nbytes)
 
     def serving(self, caches: set[CacheStore]) -> Lowering:
         """The same lowering with more caches to serve from."""

@@ -40,4 +40,4 @@ def items(lowering: Lowering, node: sources.Items, trail: Trail, run: Pass) -> I
 
 @runs_as(sources.Generator)
 def generator(lowering: Lowering, node: sources.Generator, trail: Trail, run: Pass) -> Stage:
-    return GeneratorStage(node.factory, node.spec, node.label)
+    return GeneratorStage(node.factory, node.spec, node.label, lowering.pool)

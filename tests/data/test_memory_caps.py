@@ -1,0 +1,88 @@
+"""What is made ahead keeps to ``autotune.ram_budget``; ``explain()`` says what that comes to."""
+
+import re
+import time
+
+import numpy as np
+import pytest
+from test_memory_limits import run
+
+from drumline.data import Dataset, Options
+
+ROW = 1 << 20
+BUDGET = 8 << 20
+
+
+def large(calls):
+    def made(v):
+        calls.append(v)
+        return np.full(ROW, int(v), np.uint8)
+
+    return made
+
+
+def bounded(dataset):
+    options = Options()
+    options.autotune.ram_budget = BUDGET
+    return dataset.with_options(options)
+
+
+@pytest.mark.parametrize(
+    "ahead",
+    [
+        lambda ds, f: ds.map(f).prefetch(500),
+        lambda ds, f: ds.map(f, num_parallel_calls=32),
+        lambda ds, f: ds.map(f).batch(2, num_parallel_calls=500),
+    ],
+)
+def test_little_is_made_ahead_of_what_is_large(ahead):
+    calls = []
+    dataset = bounded(ahead(Dataset.range(1000), large(calls)))
+    calls.clear()
+    iterator = iter(dataset)
+    next(iterator)
+    time.sleep(0.2)
+    assert 0 < len(calls) < 16
+    assert [int(np.ravel(e)[0]) for e, _ in zip(iterator, range(3), strict=False)]
+    iterator.close()
+
+
+def test_the_most_that_is_held_is_told():
+    def most(dataset):
+        found = re.search(r"memory\n  at most ([0-9.]+) MB", bounded(dataset).explain())
+        assert found is not None
+        return float(found[1]) * 1e6
+
+    rows = Dataset.range(1000).map(large([]))
+    assert most(rows) == 0
+    assert 3 * ROW <= most(rows.prefetch(2)) < 5 * ROW
+    assert BUDGET / 2 <= most(rows.prefetch(500)) < BUDGET
+    assert BUDGET / 4 <= most(Dataset.range(1000).map(large([]), num_parallel_calls=32)) < BUDGET
+    assert 20 * ROW <= most(rows.shuffle(10)) < 30 * ROW
+    assert "as elements are: unique" in Dataset.range(5).unique().explain()
+
+
+LARGE = """
+    import re
+
+    def made(v):
+        return np.full(8 << 20, int(v), np.uint8)
+
+    dataset = Dataset.range(60).map(made, num_parallel_calls=8).shuffle(4).prefetch(50)
+    from drumline.data import Options
+    options = Options()
+    options.autotune.ram_budget = 128 << 20
+    dataset = dataset.with_options(options)
+    said = float(re.search(r"at most ([0-9.]+) MB", dataset.explain())[1])
+    before = held("VmRSS")
+    for row in dataset:
+        pass
+    print(held("VmHWM") - before, said * 1e6)
+"""
+
+
+@pytest.mark.thorough
+def test_a_pipeline_of_large_elements_holds_about_what_it_says():
+    """What functions and ``malloc`` take for themselves comes on top."""
+    found, said = map(float, run(LARGE).split())
+    assert found <= 2 * said
