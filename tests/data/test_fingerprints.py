@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -46,6 +47,22 @@ def letters(text):
         yield from text
 
     return generate
+
+
+def called_back(number):
+    result = jax.ShapeDtypeStruct((), np.int64)
+    return lambda i: jax.pure_callback(
+        lambda v: np.asarray(v) + number, result, i, vmap_method="sequential"
+    )
+
+
+def looked_up(letters):
+    return dl.strings.StaticVocabularyTable(list(letters), 1).lookup
+
+
+def bucketed(boundaries):
+    rows = dl.RaggedArray.from_rows([[1], [2, 3], [4, 5, 6, 7, 8]])
+    return Dataset.from_tensor_slices(rows).bucket_by_sequence_length(len, boundaries, [1, 1, 1])
 
 
 DATASETS = {
@@ -97,6 +114,12 @@ DATASETS = {
     "another one": lambda: Dataset.from_generator(
         letters("abc"), output_types=str, output_shapes=()
     ),
+    "callback": lambda: Dataset.range(6).map(called_back(1)),
+    "another callback": lambda: Dataset.range(6).map(called_back(2)),
+    "vocabulary": lambda: Dataset.from_tensor_slices(["a", "b"]).map(looked_up("ab")),
+    "another vocabulary": lambda: Dataset.from_tensor_slices(["a", "b"]).map(looked_up("ba")),
+    "buckets": lambda: bucketed([2, 4]),
+    "other buckets": lambda: bucketed([2, 5]),
     "sequence": lambda: Dataset.from_sequence(Tenth(1)),
     "another sequence": lambda: Dataset.from_sequence(Tenth(2)),
 }

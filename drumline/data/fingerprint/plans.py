@@ -10,8 +10,11 @@ from drumline.data.files.array_records import ArrayRecords
 from drumline.data.fingerprint import functions  # noqa: F401 (registers)
 from drumline.data.fingerprint.digest import Digest, put
 from drumline.data.functions.build import BuiltFunction
+from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.dataset_function import DatasetFunction, WindowSize
 from drumline.data.functions.recurrence import BuiltRecurrence
+from drumline.data.functions.segmented import SegmentedFunction
+from drumline.data.functions.shape_key import ShapeFunction
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.methods.planned import Planned
 from drumline.data.plan.buffering import Prefetch
@@ -94,11 +97,10 @@ def _drawn(value: DrawnSeed, into: Digest) -> None:
 @put.register(BuiltFunction)
 def _built(value: BuiltFunction, into: Digest) -> None:
     into.write("spec", str(value.spec).encode())
-    program = value.fingerprint()
-    if program:
-        into.write("program", program.encode())
-    elif value.origin is not None:
-        put(value.origin, into)
+    if isinstance(value.run, CompiledFunction | SegmentedFunction):
+        put(value.run.content(), into)
+    else:
+        put(value.run.user if isinstance(value.run, ShapeFunction) else value.origin, into)
 
 
 @put.register(BuiltRecurrence)

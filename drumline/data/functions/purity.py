@@ -65,11 +65,23 @@ def plain_array(value: Any) -> np.ndarray:
 def inner_consts(jaxpr: jex.Jaxpr) -> list[Any]:
     """The constants of programs inside a program."""
     found: list[Any] = []
-    for eqn in jaxpr.eqns:
-        for value in eqn.params.values():
-            for item in value if isinstance(value, tuple | list) else (value,):
-                if isinstance(item, jex.ClosedJaxpr):
-                    found += [*item.consts, *inner_consts(item.jaxpr)]
-                elif isinstance(item, jex.Jaxpr):
-                    found += inner_consts(item)
+    for inner in _closed_or_not(jaxpr):
+        if isinstance(inner, jex.ClosedJaxpr):
+            found += inner.consts
+        found += inner_consts(_opened(inner))
     return found
+
+
+def inner_programs(jaxpr: jex.Jaxpr) -> list[jex.Jaxpr]:
+    """The programs right inside a program."""
+    return [_opened(inner) for inner in _closed_or_not(jaxpr)]
+
+
+def _closed_or_not(jaxpr: jex.Jaxpr) -> list[jex.Jaxpr | jex.ClosedJaxpr]:
+    values = (value for eqn in jaxpr.eqns for value in eqn.params.values())
+    items = (item for v in values for item in (v if isinstance(v, tuple | list) else (v,)))
+    return [item for item in items if isinstance(item, jex.ClosedJaxpr | jex.Jaxpr)]
+
+
+def _opened(program: jex.Jaxpr | jex.ClosedJaxpr) -> jex.Jaxpr:
+    return program.jaxpr if isinstance(program, jex.ClosedJaxpr) else program

@@ -11,7 +11,7 @@ from drumline.data.execute.block import Block
 from drumline.data.execute.block_size import estimated_nbytes
 from drumline.data.functions.call import Position
 from drumline.data.functions.compiled import CompiledFunction
-from drumline.data.functions.fingerprint import digest
+from drumline.data.functions.fingerprint import content, digest
 from drumline.data.functions.fusing import fused
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.routes import Constant
@@ -57,6 +57,10 @@ class SegmentedFunction:
     def fingerprint(self) -> str:
         """A digest of what it computes."""
         return digest(self._trace)
+
+    def content(self) -> tuple[Any, ...]:
+        """All that it computes, for a fingerprint of a plan."""
+        return content(self._trace)
 
     def limit(self, wanted: int) -> int:
         return min(wanted, self._limit)

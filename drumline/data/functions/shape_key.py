@@ -24,14 +24,18 @@ _PROBE = 7
 
 
 class ShapeFunction:
-    """Calls the function once for each combination of shapes that comes."""
+    """Calls the function once for each combination of shapes that comes.
+
+    Attributes:
+        user: the function.
+    """
 
     block_length = 1
     ragged: bool | None = None
     varying: bool | None = None
 
     def __init__(self, function: UserFunction, source: ElementSpec, spec: ElementSpec):
-        self._function = function
+        self.user = function
         self._split = splitter(source.structure)
         self._spec = spec
         self._known: dict[Any, np.ndarray] = {}
@@ -56,7 +60,7 @@ class ShapeFunction:
             try:
                 values[i] = self._value(block, row)
             except Exception as error:
-                at_element(error, position(row), self._function.where)
+                at_element(error, position(row), self.user.where)
                 return Block([values[which[:row]]], row, error)
         return Block([values[which.reshape(-1)]], block.n, block.error)
 
@@ -68,11 +72,11 @@ class ShapeFunction:
             for column in columns
         )
         if shapes not in self._known:
-            self._known[shapes] = np.asarray(self._function(element), self._spec.leaves[0].dtype)
+            self._known[shapes] = np.asarray(self.user(element), self._spec.leaves[0].dtype)
         return self._known[shapes]
 
     def describe(self) -> str:
-        return f"{self._function.name}: by shape ({len(self._known)} so far)"
+        return f"{self.user.name}: by shape ({len(self._known)} so far)"
 
 
 def by_shape_alone(function: UserFunction, source: ElementSpec) -> BuiltFunction | None:
