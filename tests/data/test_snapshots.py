@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumline.data import Dataset
+from drumline.data import Dataset, TextLineDataset
+from drumline.data.sharing import file_share, set_next_epoch, set_shuffle_seeds, shuffle_seeds
 
 
 def counted(log):
@@ -164,3 +165,30 @@ def test_a_pickled_dataset_has_the_same_snapshot(tmp_path):
     again = pickle.loads(pickle.dumps(dataset))
     assert list(again) == list(dataset)
     assert len(os.listdir(tmp_path)) == 1 and again.fingerprint() == dataset.fingerprint()
+
+
+def test_each_process_has_a_snapshot_of_its_files(tmp_path):
+    files = []
+    for name in "ab":
+        (tmp_path / name).write_text(f"{name}1\n{name}2\n")
+        files.append(str(tmp_path / name))
+    dataset = TextLineDataset(files).snapshot(tmp_path / "snaps")
+    for _ in range(2):
+        shares = [file_share(dataset, 2, index) for index in range(2)]
+        assert [list(share) for share in shares] == [[b"a1", b"a2"], [b"b1", b"b2"]]
+    assert len(os.listdir(tmp_path / "snaps")) == 2
+
+
+def test_other_seeds_make_another_snapshot(tmp_path):
+    def make(seed):
+        ds = Dataset.range(40).shuffle(40, seed=seed)
+        return ds.snapshot(tmp_path, reader_func=lambda d: d.flat_map(lambda s: s.shuffle(40)))
+
+    first, second = make(1), make(2)
+    orders = [list(first) for _ in range(2)]
+    set_shuffle_seeds(second, shuffle_seeds(first))
+    assert len(shuffle_seeds(first)) == 2
+    set_next_epoch(second, 1)
+    assert list(second) == orders[1]
+    assert list(make(1)) != orders[0] and list(make(2)) != orders[0]
+    assert len(os.listdir(tmp_path)) == 2
