@@ -4,7 +4,8 @@
 //! such as `\d` and word boundaries know ASCII only, `[` and `&&` in a class stand for themselves,
 //! `\C` is a byte, `\Q...\E` text that means itself.
 
-use regex::bytes::{Captures, Regex};
+use super::utf8;
+use regex::bytes::{Captures, Match, Regex};
 
 /// A pattern, compiled.
 pub struct Pattern {
@@ -41,14 +42,16 @@ impl Pattern {
         let most = if all { usize::MAX } else { 1 };
         let mut copied = 0;
         if let Some(plain) = by.plain() {
-            for found in self.regex.find_iter(text).take(most) {
+            let found = self.regex.find_iter(text);
+            for found in found.filter(|found| counts(text, found)).take(most) {
                 out.extend_from_slice(&text[copied..found.start()]);
                 out.extend_from_slice(plain);
                 copied = found.end();
             }
         } else {
-            for found in self.regex.captures_iter(text).take(most) {
-                let Some(whole) = found.get(0) else { continue };
+            let found = self.regex.captures_iter(text);
+            let found = found.filter_map(|found| Some((found.get(0)?, found)));
+            for (whole, found) in found.filter(|(whole, _)| counts(text, whole)).take(most) {
                 out.extend_from_slice(&text[copied..whole.start()]);
                 by.append(&found, out);
                 copied = whole.end();
@@ -56,6 +59,11 @@ impl Pattern {
         }
         out.extend_from_slice(&text[copied..]);
     }
+}
+
+/// Matches of nothing do not count within characters.
+fn counts(text: &[u8], found: &Match<'_>) -> bool {
+    !found.is_empty() || !utf8::is_within(text, found.start())
 }
 
 enum Piece {

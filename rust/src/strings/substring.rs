@@ -30,28 +30,47 @@ impl Unit {
 
 /// `length` units of the text from `start` on, which counts from the end if negative; `None` if it
 /// lies outside. What goes beyond the end is left out, and there is nothing less than nothing.
+///
+/// Bytes that begin no character belong to the one before, at the start of the text to one of their
+/// own if one counts from there.
 pub fn substring(text: &[u8], start: i64, length: i64, unit: Unit) -> Option<&[u8]> {
-    let size = i64::try_from(unit.length(text)).ok()?;
-    let first = if start < 0 {
-        start.checked_add(size)?
-    } else {
-        start
+    let length = usize::try_from(length.max(0)).ok()?;
+    let units = usize::try_from(start.unsigned_abs()).ok()?;
+    let from = match unit {
+        Unit::Byte if start < 0 => text.len().checked_sub(units)?,
+        Unit::Byte => units,
+        Unit::Character if start < 0 => back(text, units)?,
+        Unit::Character => forward(text, units)?,
     };
-    if !(0..=size).contains(&first) {
-        return None;
-    }
-    let kept = length.clamp(0, size - first);
-    let place = |units: i64| usize::try_from(units).ok();
-    match unit {
-        Unit::Byte => text.get(place(first)?..place(first + kept)?),
-        Unit::Character => {
-            let from = advanced(text, 0, place(first)?);
-            let to = advanced(text, from, place(kept)?);
-            text.get(from..to)
-        }
-    }
+    let rest = text.get(from..)?;
+    let kept = match unit {
+        Unit::Byte => length.min(rest.len()),
+        Unit::Character => forward(rest, length).unwrap_or(rest.len()),
+    };
+    Some(&rest[..kept])
 }
 
-fn advanced(text: &[u8], from: usize, characters: usize) -> usize {
-    (0..characters).fold(from, |place, _| utf8::next(text, place))
+/// How many bytes so many characters take, if there are as many.
+fn forward(text: &[u8], characters: usize) -> Option<usize> {
+    let mut place = 0;
+    for _ in 0..characters {
+        if place == text.len() {
+            return None;
+        }
+        place = utf8::next(text, place);
+    }
+    Some(place)
+}
+
+/// Where so many characters from the end begin, if there are as many.
+fn back(text: &[u8], characters: usize) -> Option<usize> {
+    let mut place = text.len();
+    for _ in 0..characters {
+        let before = text[..place].iter().rposition(|&byte| utf8::begins(byte));
+        if place == 0 {
+            return None;
+        }
+        place = before.unwrap_or(0);
+    }
+    Some(place)
 }

@@ -91,6 +91,10 @@ fn substrings_count_bytes_or_characters() {
         substring(b"\x80\x80a", 0, 1, Unit::Character),
         Some(&b"\x80\x80"[..])
     );
+    let alone = |start| substring(b"\x80", start, 1, Unit::Character);
+    assert_eq!([alone(0), alone(-1)], [Some(&b"\x80"[..]); 2]);
+    assert_eq!([alone(2), alone(-2)], [None; 2]);
+    assert_eq!(cut("héllo", -4, 2, Unit::Character), Some("él".as_bytes()));
 }
 
 fn replaced(text: &str, pattern: &str, by: &str, all: bool) -> String {
@@ -108,6 +112,8 @@ fn patterns_are_those_of_re2() {
         ("aé٣1", r"\d", "-", "aé٣-"),
         ("aab", "(a)(b)?", r"[\2\1\0\\]", r"[aa\][baab\]"),
         ("abc", "x*", "-", "-a-b-c-"),
+        ("aé€😀", "x*", "-", "-a-é-€-😀-"),
+        ("é", r"(x?)", r"<\1>", "<>é<>"),
         ("abc", "b*", "-", "-a-c-"),
         ("a\nb", ".", "-", "-\n-"),
         ("aXa", "(?i)x", "y", "aya"),

@@ -184,12 +184,15 @@ fn read_utf16(text: &[u8], big: bool, mut each: impl FnMut(Option<char>, usize))
         }
     });
     let mut place = 0;
+    let mut lacks_half = false;
     for found in char::decode_utf16(units) {
+        lacks_half = matches!(&found, Err(alone) if alone.unpaired_surrogate() < 0xdc00);
         let character = found.ok();
         each(character, place);
         place += 2 * character.map_or(1, char::len_utf16);
     }
-    if text.len() % 2 == 1 {
+    // Half of the second half of a pair is lacking with it.
+    if text.len() % 2 == 1 && !lacks_half {
         each(None, place);
     }
 }

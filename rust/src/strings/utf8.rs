@@ -16,3 +16,19 @@ pub fn next(text: &[u8], place: usize) -> usize {
     let step = rest.iter().position(|&byte| begins(byte));
     step.map_or(text.len(), |step| place + 1 + step)
 }
+
+/// Whether `place` lies within a character.
+pub fn is_within(text: &[u8], place: usize) -> bool {
+    let starts = (1..4).filter_map(|back| place.checked_sub(back));
+    let follows = |start: usize| text.get(start + 1).is_some_and(|&byte| !begins(byte));
+    starts.take_while(|&start| follows(start)).any(|start| {
+        let length = match text[start] {
+            0xc0..0xe0 => 2,
+            0xe0..0xf0 => 3,
+            0xf0.. => 4,
+            _ => 1,
+        };
+        let character = text.get(start..start + length);
+        start + length > place && character.is_some_and(|c| std::str::from_utf8(c).is_ok())
+    })
+}
