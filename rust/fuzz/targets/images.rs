@@ -1,64 +1,6 @@
-//! Image files: whatever the bytes, there is an image within the limits, or a defect.
-
 #![no_main]
 
-use _core::images::image::{Limits, Window};
-use _core::images::jpeg::{self, Request};
-use _core::images::{bmp, gif, png};
-use libfuzzer_sys::fuzz_target;
+#[path = "../cases/images.rs"]
+mod case;
 
-const LIMITS: Limits = Limits {
-    pixels: 1 << 20,
-    bytes: 1 << 22,
-    expansion: 2000,
-};
-
-fn request(ratio: usize, channels: usize, recover: bool) -> Request {
-    Request {
-        channels,
-        ratio,
-        smooth: !recover,
-        recover,
-        acceptable: 0.5,
-        limits: LIMITS,
-    }
-}
-
-fn jpegs(bytes: &[u8]) {
-    let zeros = |length: usize| vec![0; length];
-    let whole = jpeg::decode(bytes, &request(1, 3, false), |_, _| Ok(None), zeros);
-    for (ratio, channels) in [(2, 0), (4, 1), (8, 3)] {
-        let _ = jpeg::decode(bytes, &request(ratio, channels, true), |_, _| Ok(None), zeros);
-    }
-    let Ok(whole) = whole else { return };
-    let (top, left) = (whole.height / 3, whole.width / 2);
-    let (height, width) = (whole.height - top, whole.width - left);
-    let window = Window {
-        top,
-        left,
-        height,
-        width,
-    };
-    let part = jpeg::decode(bytes, &request(1, 3, false), |_, _| Ok(Some(window)), zeros);
-    let part = part.expect("a window of an image that can be decoded");
-    if part.data.iter().all(|&value| value == 0) {
-        return;
-    }
-    for (y, row) in part.data.chunks_exact(width * 3).enumerate() {
-        let start = ((top + y) * whole.width + left) * 3;
-        assert_eq!(row, &whole.data[start..start + width * 3]);
-    }
-}
-
-fuzz_target!(|bytes: &[u8]| {
-    match bytes.first() {
-        Some(0xff) => jpegs(bytes),
-        Some(b'G') => drop(gif::decode(bytes, false, &LIMITS)),
-        Some(b'B') => drop(bmp::decode(bytes, 0, &LIMITS)),
-        _ => {
-            for wide in [false, true] {
-                let _ = png::decode(bytes, 3, wide, &LIMITS);
-            }
-        }
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| case::run(bytes));

@@ -1,0 +1,6 @@
+#![no_main]
+
+#[path = "../cases/tensors.rs"]
+mod case;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| case::run(bytes));
