@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -38,10 +38,15 @@ class LabelledFiles:
         labels = None if self.labels is None else self.labels[rows]
         return dataclasses.replace(self, paths=self.paths[rows], labels=labels)
 
-    def dataset(self, buffer_size: int) -> Dataset:
-        """Paths, or pairs of paths and labels; if the files were shuffled, shuffled each epoch."""
-        paths = np.array(self.paths, object)
-        elements = paths if self.labels is None else (paths, self._encoded(self.labels))
+    def dataset(self, buffer_size: int, rows: Any = None) -> Dataset:
+        """Paths, or pairs of paths and labels; if the files were shuffled, shuffled each epoch.
+
+        Args:
+            buffer_size: of the shuffle.
+            rows: what comes in place of paths: an array (n, ...) or a ``RaggedArray``.
+        """
+        rows = np.array(self.paths, object) if rows is None else rows
+        elements = rows if self.labels is None else (rows, self._encoded(self.labels))
         dataset = Dataset.from_tensor_slices(elements)
         return dataset if self.seed is None else dataset.shuffle(buffer_size, self.seed)
 
@@ -72,6 +77,8 @@ class Request:
     follow_links: bool
     verbose: bool
     formats: tuple[str, ...]
+
+    what: ClassVar[str] = "files"
 
     def __post_init__(self) -> None:
         if self.label_mode not in LABEL_MODES:
@@ -125,12 +132,12 @@ class Request:
             }
             parts = both if self.subset == "both" else {self.subset or "": both[str(self.subset)]}
             for name, part in parts.items():
-                self._say(f"Using {len(part.paths)} files for {name}.")
+                self._say(f"Using {len(part.paths)} {self.what} for {name}.")
         for name, part in parts.items():
             if not part.paths:
                 raise ValueError(
-                    f"no files {'for ' + name if name else 'found'} in {self.directory}; names end "
-                    f"in one of {self.formats}"
+                    f"no {self.what} {'for ' + name if name else 'found'} in {self.directory}; "
+                    f"names of files end in one of {self.formats}"
                 )
         return list(parts.values())
 
@@ -144,7 +151,7 @@ class Request:
         paths = [path for found in per_folder for path in found]
         labels, class_names = self._labels(names, per_folder)
         classes = "" if class_names is None else f" belonging to {len(class_names)} classes"
-        self._say(f"Found {len(paths)} files{classes}.")
+        self._say(f"Found {len(paths)} {self.what}{classes}.")
         mode: str | None = self.label_mode if labels is not None else None
         if mode == "binary" and len(class_names or ()) != 2:
             raise ValueError(f"label_mode='binary' needs two classes, there are {class_names}")
@@ -162,7 +169,8 @@ class Request:
             return np.repeat(np.arange(len(names), dtype=np.int32), counts), names
         if len(self.labels) != sum(counts):
             raise ValueError(
-                f"there are {len(self.labels)} labels and {sum(counts)} files in {self.directory}"
+                f"there are {len(self.labels)} labels and {sum(counts)} {self.what} in "
+                f"{self.directory}"
             )
         labels = np.array(self.labels, np.int32)
         return labels, [str(label) for label in sorted(set(labels.tolist()))]
