@@ -2,65 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from drumline._core import decode_resized
 from drumline.data.native.apply import apply
-from drumline.data.native.operation import Column, NativeOperation, Rows
-from drumline.data.spec import ElementSpec, TensorSpec
-from drumline.image import columns as col
-from drumline.image.jpeg import require_window
-from drumline.image.limits import Limits, get_limits
+from drumline.image.limits import get_limits
+from drumline.image.resized import DecodeResized
 from drumline.image.resizing import METHODS, size_of
-
-
-@dataclasses.dataclass(frozen=True)
-class DecodeResized(NativeOperation):
-    """Contents of files; windows (4,) if ``cropped``; bools if ``mirrored``: to images."""
-
-    height: int
-    width: int
-    channels: int
-    ratio: int
-    method: str
-    antialias: bool
-    cropped: bool
-    mirrored: bool
-    limits: Limits
-
-    @property
-    def name(self) -> str:
-        """As users know it."""
-        return "image.decode_jpeg_resized"
-
-    def results(self, *arguments: TensorSpec) -> ElementSpec:
-        """Images of one size."""
-        col.require_bytes(arguments[0], self.name)
-        if self.cropped:
-            require_window(arguments[1], self.name)
-        if self.mirrored and (arguments[-1].shape != () or arguments[-1].dtype.kind != "b"):
-            raise TypeError(f"{self.name}: flip must be a bool, got {arguments[-1]}")
-        return col.one((self.height, self.width, self.channels), np.float32)
-
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
-        """Decodes files on all cores."""
-        out = col.empty(n, (self.height, self.width, self.channels), np.float32)
-        made, told = decode_resized(
-            col.contents_of(columns[0]),
-            col.whole_numbers(columns[1], 4) if self.cropped else None,
-            np.asarray(columns[-1]).tolist() if self.mirrored else None,
-            self.channels,
-            self.ratio,
-            self.method,
-            self.antialias,
-            self.limits.sizes,
-            out,
-        )
-        return col.rows(out[:made], told, self.name)
 
 
 def decode_jpeg_resized(

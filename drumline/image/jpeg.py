@@ -20,7 +20,7 @@ _METHODS = ("", "INTEGER_FAST", "INTEGER_ACCURATE")
 
 @dataclasses.dataclass(frozen=True)
 class DecodeJpeg(NativeOperation):
-    """Contents of files, and windows (4,) if there is a second argument, to images."""
+    """Contents of files, and windows (4,) if ``cropped``, to images."""
 
     channels: int
     ratio: int
@@ -28,6 +28,7 @@ class DecodeJpeg(NativeOperation):
     try_recover_truncated: bool
     acceptable_fraction: float
     limits: Limits
+    cropped: bool = False
 
     @property
     def name(self) -> str:
@@ -37,13 +38,13 @@ class DecodeJpeg(NativeOperation):
     def results(self, *arguments: TensorSpec) -> ElementSpec:
         """An image of any size."""
         col.require_bytes(arguments[0], self.name)
-        if len(arguments) == 2:
+        if self.cropped:
             require_window(arguments[1], self.name)
         return col.one((None, None, self.channels or None), np.uint8)
 
     def run(self, columns: Sequence[Column], n: int) -> Rows:
         """Decodes files on all cores."""
-        windows = col.whole_numbers(columns[1], 4) if len(columns) == 2 else None
+        windows = col.whole_numbers(columns[1], 4) if self.cropped else None
         images, told = decode_jpegs(
             col.contents_of(columns[0]),
             windows,
@@ -135,7 +136,7 @@ def decode_and_crop_jpeg(
     operation = decoder(
         channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction, dct_method
     )
-    return apply(operation, contents, crop_window)
+    return apply(dataclasses.replace(operation, cropped=True), contents, crop_window)
 
 
 def extract_jpeg_shape(contents: Any, output_type: Any = np.int32) -> Any:

@@ -16,6 +16,8 @@ from drumline.data.native.apply import apply
 from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.image import columns as col
+from drumline.image.jpeg import DecodeJpeg
+from drumline.image.resized import joined
 
 
 class ResizeMethod:
@@ -55,6 +57,12 @@ class Resize(NativeOperation):
             raise TypeError(f"{self.name}: images of {spec.dtype} cannot be interpolated")
         dtype = spec.dtype if self.method == "nearest" else np.dtype(np.float32)
         return col.one((self.height, self.width, spec.shape[2]), dtype)
+
+    def after(self, before: NativeOperation) -> NativeOperation | None:
+        """Of JPEG files the image is not made, but its rows when they are needed."""
+        if not isinstance(before, DecodeJpeg):
+            return None
+        return joined(before, self.height, self.width, self.method, self.antialias)
 
     def run(self, columns: Sequence[Column], n: int) -> Rows:
         """Resizes images on all cores."""

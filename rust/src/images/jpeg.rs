@@ -5,16 +5,16 @@ mod bits;
 mod color;
 mod frame;
 mod huffman;
-mod idct;
 mod markers;
+mod order;
+mod pairs;
 mod plane;
 mod progressive;
-mod reduced;
 mod scan;
 mod sequential;
+mod transform;
 mod upsample;
-mod zigzag;
 
 mod decoder;
 
-pub use decoder::{decode, shape, Request};
+pub use decoder::{decode, open, shape, Decoded, Request};

@@ -3,10 +3,12 @@
 mod kernel;
 mod nearest;
 mod sample;
+mod source;
 mod spans;
 
 pub use nearest::nearest;
 pub use sample::{resize, Value};
+pub use source::{Held, Made, Source};
 pub use spans::Spans;
 
 /// How pixels between pixels are made.

@@ -121,6 +121,7 @@ impl Entropy {
 }
 
 /// Bits up to a restart marker or the end of a scan; zeros follow.
+#[derive(Clone, Copy)]
 pub struct Bits<'a> {
     data: &'a [u8],
     at: usize,

@@ -6,6 +6,9 @@ use super::super::interleave::{self, by_chunks, Chunk, PIXELS};
 use super::super::vectorized::has_avx2;
 use super::markers::Headers;
 
+#[cfg(target_arch = "x86_64")]
+mod wide;
+
 /// What the components of a file mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Color {
@@ -94,20 +97,11 @@ fn from_ycbcr(y: &[u8], cb: &[u8], cr: &[u8], out: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
     if has_avx2() {
         // SAFETY: the processor has the instructions.
-        return unsafe { from_ycbcr_wide([y, cb, cr], out) };
+        return unsafe { wide::from_ycbcr([y, cb, cr], out) };
     }
     by_chunks([y, cb, cr], out, |planes, out| {
         let [r, g, b] = colors(planes);
         interleave::portable([&r, &g, &b], out);
-    });
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-unsafe fn from_ycbcr_wide(planes: [&[u8]; 3], out: &mut [u8]) {
-    by_chunks(planes, out, |planes, out| {
-        let [r, g, b] = colors(planes);
-        interleave::wide([&r, &g, &b], out);
     });
 }
 
@@ -130,4 +124,30 @@ fn colors([y, cb, cr]: [&Chunk; 3]) -> [Chunk; 3] {
 
 fn merge(r: &[u8], g: &[u8], b: &[u8], out: &mut [u8]) {
     by_chunks([r, g, b], out, interleave::portable);
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::{by_chunks, colors, has_avx2, interleave, wide};
+
+    #[test]
+    fn vectors_give_the_bits_of_plain_numbers() {
+        if !has_avx2() {
+            return;
+        }
+        let every: Vec<u8> = (0..=255).collect();
+        for cr in &every {
+            for y in [0, 100, 255] {
+                let (y, cr) = ([y; 256], [*cr; 256]);
+                let (mut plain, mut vector) = ([0; 768], [0; 768]);
+                by_chunks([&y, &every, &cr], &mut plain, |planes, out| {
+                    let [r, g, b] = colors(planes);
+                    interleave::portable([&r, &g, &b], out);
+                });
+                // SAFETY: the processor has the instructions.
+                unsafe { wide::from_ycbcr([&y, &every, &cr], &mut vector) };
+                assert_eq!(plain, vector);
+            }
+        }
+    }
 }

@@ -8,12 +8,15 @@ use super::bits::Entropy;
 use super::color::Color;
 use super::frame::Frame;
 use super::markers::{Headers, Scan};
+use super::order::{factors, Block};
+use super::pairs::Pairs;
 use super::plane::Plane;
 use super::progressive::{self, Coefficients, Progressive};
 use super::scan::{Stopped, Units};
-use super::sequential::{self, transform, Sequential};
+use super::sequential::{self, Sequential};
+use super::transform::transform;
 use super::upsample::{self, Scratch};
-use super::zigzag::NATURAL;
+use std::rc::Rc;
 
 /// What is wanted of a file.
 #[derive(Clone, Debug)]
@@ -45,6 +48,26 @@ pub fn decode(
     choose: impl FnOnce(usize, usize) -> Result<Option<Window>, Defect>,
     buffer: impl FnOnce(usize) -> Vec<u8>,
 ) -> Result<Image, Defect> {
+    let mut decoded = open(bytes, request, choose)?;
+    let [height, width, channels] = decoded.shape();
+    let mut data = buffer(height * width * channels);
+    for (y, row) in data.chunks_exact_mut(width * channels).enumerate() {
+        decoded.row(y, row);
+    }
+    Ok(Image {
+        height,
+        width,
+        channels,
+        data,
+    })
+}
+
+/// As `decode`, for rows of pixels one by one.
+pub fn open<'a>(
+    bytes: &'a [u8],
+    request: &Request,
+    choose: impl FnOnce(usize, usize) -> Result<Option<Window>, Defect>,
+) -> Result<Decoded<'a>, Defect> {
     let mut headers = Headers::new(bytes)?;
     let frame = headers.frame()?.clone();
     let (height, width) = frame.scaled(request.ratio);
@@ -70,18 +93,45 @@ pub fn decode(
         frame,
     };
     let complete = file.read(request)?;
-    let mut out = buffer(file.window.height * file.window.width * channels);
-    file.write(request, &mut out);
-    let rows = complete
-        .saturating_sub(file.window.top)
-        .min(file.window.height);
-    out[rows * file.window.width * channels..].fill(0);
-    Ok(Image {
-        height: file.window.height,
-        width: file.window.width,
-        channels,
-        data: out,
+    Ok(Decoded {
+        complete,
+        smooth: request.smooth && request.ratio < 8, // As libjpeg.
+        scratch: Default::default(),
+        file,
     })
+}
+
+/// The window of a file whose scans were read.
+pub struct Decoded<'a> {
+    file: File<'a>,
+    /// The rows that there are, of the whole image; those below are black.
+    complete: usize,
+    smooth: bool,
+    scratch: [Scratch; 4],
+}
+
+impl Decoded<'_> {
+    /// Height, width and channels of the window.
+    pub fn shape(&self) -> [usize; 3] {
+        let window = &self.file.window;
+        [window.height, window.width, self.file.channels]
+    }
+
+    /// Writes a row of the window's pixels.
+    pub fn row(&mut self, y: usize, out: &mut [u8]) {
+        let (file, y) = (&self.file, self.file.window.top + y);
+        if y >= self.complete {
+            return out.fill(0);
+        }
+        let columns = file.window.left..file.window.left + file.window.width;
+        let needed = file.planes.iter().filter(|plane| !plane.rows.is_empty());
+        let (mut samples, mut count): ([&[u8]; 4], usize) = ([&[]; 4], 0);
+        for (plane, scratch) in needed.zip(&mut self.scratch) {
+            samples[count] = upsample::row(plane, y, &columns, self.smooth, scratch);
+            count += 1;
+        }
+        file.color.convert(&samples[..count], file.channels, out);
+    }
 }
 
 /// Progressive files have about ten. A scan may be far shorter than the work that it makes.
@@ -200,6 +250,7 @@ impl File<'_> {
     }
 
     fn sequential(&mut self, scan: &Scan, entropy: &Entropy) -> Result<(), Stopped> {
+        let mut pairs: [Option<Rc<Pairs>>; 4] = Default::default();
         let parts = scan.components.iter().map(|&(number, dc, ac)| {
             let missing = |what: &str| Stopped {
                 row: 0,
@@ -210,12 +261,15 @@ impl File<'_> {
             };
             let quantization = self.frame.components[number].quantization;
             let headers = &self.headers;
+            let dc = headers.dc[dc].as_ref().ok_or_else(|| missing("DC"))?;
+            let table = headers.ac[ac].as_ref().ok_or_else(|| missing("AC"))?;
+            let pairs = pairs[ac].get_or_insert_with(|| Rc::new(Pairs::new(table)));
+            let quantization = headers.quantization[quantization].as_ref();
             Ok(sequential::Part {
-                dc: headers.dc[dc].as_ref().ok_or_else(|| missing("DC"))?,
-                ac: headers.ac[ac].as_ref().ok_or_else(|| missing("AC"))?,
-                quantization: headers.quantization[quantization]
-                    .as_ref()
-                    .ok_or_else(|| missing("quantization"))?,
+                dc,
+                ac: table,
+                pairs: Rc::clone(pairs),
+                factors: factors(quantization.ok_or_else(|| missing("quantization"))?),
                 plane: number,
                 before: 0,
             })
@@ -223,20 +277,9 @@ impl File<'_> {
         let parts = parts.collect::<Result<Vec<_>, Stopped>>()?;
         let units = Units::new(&self.frame, scan);
         let rows = self.rows_needed(scan, units.rows);
-        let mut blocks = Sequential {
-            parts,
-            planes: &mut self.planes,
-            block: [0; 64],
-        };
-        let restart = self.headers.restart;
-        read_sequential(
-            &units,
-            entropy,
-            self.headers.bytes,
-            restart,
-            rows,
-            &mut blocks,
-        )
+        let (bytes, restart) = (self.headers.bytes, self.headers.restart);
+        let blocks = Sequential::new(parts, &mut self.planes);
+        sequential::read(&units, entropy, bytes, restart, rows, blocks)
     }
 
     /// How many rows of units there are up to the end of the window.
@@ -283,34 +326,9 @@ impl File<'_> {
                     "a JPEG without a component's quantization table",
                 )
             })?;
-            let mut natural = [0; 64];
-            for (&place, &value) in NATURAL.iter().zip(table) {
-                natural[usize::from(place)] = i32::from(value);
-            }
-            transform_plane(plane, coefficients, &natural);
+            transform_plane(plane, coefficients, &factors(table));
         }
         Ok(())
-    }
-
-    /// Writes the pixels of the window.
-    fn write(&mut self, request: &Request, out: &mut [u8]) {
-        let columns = self.window.left..self.window.left + self.window.width;
-        let needed = self
-            .planes
-            .iter()
-            .take_while(|plane| !plane.rows.is_empty());
-        let planes: Vec<&Plane> = needed.collect();
-        let mut scratch: [Scratch; 4] = Default::default();
-        let smooth = request.smooth && request.ratio < 8; // As libjpeg.
-        let rows = out.chunks_exact_mut(self.window.width * self.channels);
-        for (y, out) in (self.window.top..).zip(rows) {
-            let mut samples: [&[u8]; 4] = [&[]; 4];
-            for ((row, plane), scratch) in samples.iter_mut().zip(&planes).zip(&mut scratch) {
-                *row = upsample::row(plane, y, &columns, smooth, scratch);
-            }
-            self.color
-                .convert(&samples[..planes.len()], self.channels, out);
-        }
     }
 }
 
@@ -319,19 +337,6 @@ impl Drop for File<'_> {
         for plane in &mut self.planes {
             spare::give(std::mem::take(&mut plane.samples));
         }
-    }
-}
-
-vectorized! {
-    fn read_sequential(
-        units: &Units,
-        entropy: &Entropy,
-        bytes: &[u8],
-        restart: usize,
-        rows: usize,
-        blocks: &mut Sequential,
-    ) -> Result<(), Stopped> {
-        units.read(entropy, bytes, restart, rows, blocks)
     }
 }
 
@@ -347,20 +352,15 @@ vectorized! {
     }
 }
 
-fn transform_plane(plane: &mut Plane, coefficients: &mut Coefficients, table: &[i32; 64]) {
+fn transform_plane(plane: &mut Plane, coefficients: &mut Coefficients, factors: &Block) {
     for row in plane.rows.clone() {
         for column in plane.columns.clone() {
             let Some(place) = plane.place(row, column) else {
                 continue;
             };
-            let values = coefficients.block(row, column);
-            let block = std::array::from_fn(|i| i32::from(values[i]).wrapping_mul(table[i]));
-            transform(
-                &block,
-                plane.size,
-                &mut plane.samples[place..],
-                plane.stride,
-            );
+            let block = coefficients.block(row, column);
+            let samples = &mut plane.samples[place..];
+            transform(block, factors, plane.size, samples, plane.stride);
         }
     }
 }

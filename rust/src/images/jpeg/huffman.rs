@@ -3,7 +3,7 @@
 use super::bits::{extended, Bits};
 
 /// Codes up to this length, with the number that follows them, are decoded by one look-up.
-const FAST: u32 = 10;
+pub const FAST: u32 = 11;
 
 /// The code is not in the table.
 pub struct NoCode;
@@ -22,8 +22,18 @@ pub struct Table {
     values: [u8; 256],
 }
 
-/// A symbol that ends a block, as the run that stands in `numbers`.
+/// A number in a file: the bits of its code and its own, and the zeros before it, or `END`.
+pub struct Number {
+    pub bits: u32,
+    pub run: usize,
+    pub value: i32,
+}
+
+/// The run of symbols that end a block.
 pub const END: usize = 128;
+
+/// The symbol of 16 zeros.
+const ZEROS: u8 = 0xf0;
 
 impl Table {
     /// Codes of the given number for each length of 1 to 16, and the symbols in order.
@@ -72,45 +82,31 @@ impl Table {
                 continue;
             }
             let number = extended((below >> (free - size)) as i32, size);
-            let run = if symbol == 0 {
-                END as i32
-            } else {
-                i32::from(symbol >> 4)
-            };
+            let run = run_of(symbol) as i32;
             self.numbers[first + below] = number << 16 | run << 8 | (length + size) as i32;
         }
     }
 
+    /// What the next bits stand for, if it takes no more than `FAST` of them.
+    #[inline(always)]
+    pub fn short(&self, next: usize) -> Option<Number> {
+        let entry = self.numbers[next];
+        (entry != 0).then_some(Number {
+            bits: entry as u32 & 0xff,
+            run: (entry >> 8) as usize & 0xff,
+            value: entry >> 16,
+        })
+    }
+
     /// The next number and what stands before it; the bits for both are ready.
-    ///
-    /// For symbols of AC coefficients: a run of zeros, or `END`.
     #[inline(always)]
     pub fn number(&self, bits: &mut Bits) -> Result<(usize, i32), NoCode> {
-        match self.short(bits) {
-            Some(found) => Ok(found),
-            None => self.long(bits),
+        if let Some(found) = self.short(bits.peek(FAST)) {
+            bits.consume(found.bits);
+            return Ok((found.run, found.value));
         }
-    }
-
-    /// As `number`, if both take no more than `FAST` bits.
-    #[inline(always)]
-    pub fn short(&self, bits: &mut Bits) -> Option<(usize, i32)> {
-        let entry = self.numbers[bits.peek(FAST)];
-        bits.consume(entry as u32 & 0xff);
-        (entry != 0).then_some(((entry >> 8) as usize & 0xff, entry >> 16))
-    }
-
-    /// As `number`, however many bits they take.
-    #[inline(always)]
-    pub fn long(&self, bits: &mut Bits) -> Result<(usize, i32), NoCode> {
         let symbol = self.symbol(bits)?;
-        let number = bits.signed(u32::from(symbol & 15));
-        let run = if symbol == 0 {
-            END
-        } else {
-            usize::from(symbol >> 4)
-        };
-        Ok((run, number))
+        Ok((run_of(symbol), bits.signed(u32::from(symbol & 15))))
     }
 
     /// The next symbol; the bits for it are ready.
@@ -121,18 +117,29 @@ impl Table {
             bits.consume(u32::from(entry & 0xff));
             return Ok((entry >> 8) as u8);
         }
-        self.long_symbol(bits)
+        let (symbol, length) = self.long_symbol(bits.peek(16) as u32)?;
+        bits.consume(length);
+        Ok(symbol)
     }
 
+    /// The symbol that 16 bits begin with, and the length of its code.
     #[cold]
-    fn long_symbol(&self, bits: &mut Bits) -> Result<u8, NoCode> {
-        let next = bits.peek(16) as u32;
+    fn long_symbol(&self, next: u32) -> Result<(u8, u32), NoCode> {
         let length = (1..=16).find(|&n| next < self.limits[n]).ok_or(NoCode)?;
         let position = (next >> (16 - length)) as i32 + self.shifts[length];
-        bits.consume(length as u32);
         let value = usize::try_from(position)
             .ok()
             .and_then(|p| self.values.get(p));
-        value.copied().ok_or(NoCode)
+        Ok((*value.ok_or(NoCode)?, length as u32))
+    }
+}
+
+/// The zeros before a coefficient, by the symbol of its code, or `END`.
+#[inline(always)]
+fn run_of(symbol: u8) -> usize {
+    if symbol & 15 == 0 && symbol != ZEROS {
+        END
+    } else {
+        usize::from(symbol >> 4)
     }
 }

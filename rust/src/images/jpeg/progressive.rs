@@ -3,10 +3,10 @@
 use super::bits::Bits;
 use super::huffman::{NoCode, Table};
 use super::markers::Scan;
+use super::order::{Block, PLACES};
 use super::scan::Blocks;
-use super::zigzag::NATURAL;
 
-/// The coefficients of one component, in natural order.
+/// The coefficients of one component, in the order of `PLACES`.
 pub struct Coefficients {
     pub values: Vec<i16>,
     /// Blocks in a row, and beyond the image to a whole coded unit.
@@ -15,7 +15,7 @@ pub struct Coefficients {
 
 impl Coefficients {
     #[inline(always)]
-    pub fn block(&mut self, row: usize, column: usize) -> &mut [i16; 64] {
+    pub fn block(&mut self, row: usize, column: usize) -> &mut Block {
         let at = (row * self.columns + column) * 64;
         (&mut self.values[at..at + 64])
             .try_into()
@@ -104,7 +104,7 @@ fn run_of_blocks(bits: &mut Bits, size: u32) -> u32 {
 fn first(
     bits: &mut Bits,
     table: &Table,
-    block: &mut [i16; 64],
+    block: &mut Block,
     band: Band,
     low: u32,
     empty: &mut u32,
@@ -127,7 +127,7 @@ fn first(
             return Err(NoCode);
         }
         if size > 0 {
-            block[usize::from(NATURAL[k])] = (bits.signed(size) << low) as i16;
+            block[usize::from(PLACES[k])] = (bits.signed(size) << low) as i16;
         }
         k += 1;
     }
@@ -138,7 +138,7 @@ fn first(
 fn refine(
     bits: &mut Bits,
     table: &Table,
-    block: &mut [i16; 64],
+    block: &mut Block,
     band: Band,
     low: u32,
     empty: &mut u32,
@@ -164,7 +164,7 @@ fn refine(
             if k > end {
                 return Err(NoCode);
             }
-            block[usize::from(NATURAL[k])] = value;
+            block[usize::from(PLACES[k])] = value;
         }
         k += 1;
     }
@@ -180,10 +180,10 @@ fn refine(
 /// Reads a bit for each coefficient that is there, past `zeros` that are not; returns where the
 /// next one is that is not there.
 #[inline(always)]
-fn correct(bits: &mut Bits, block: &mut [i16; 64], band: Band, one: i16, mut zeros: u8) -> usize {
+fn correct(bits: &mut Bits, block: &mut Block, band: Band, one: i16, mut zeros: u8) -> usize {
     let end = *band.end();
     for k in band {
-        let value = &mut block[usize::from(NATURAL[k])];
+        let value = &mut block[usize::from(PLACES[k])];
         if *value == 0 {
             if zeros == 0 {
                 return k;

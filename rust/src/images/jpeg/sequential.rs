@@ -1,32 +1,171 @@
 //! Scans whose blocks hold all of their coefficients: read and transformed block by block.
 
-use super::bits::Bits;
-use super::huffman::{NoCode, Table, END};
+#[cfg(target_arch = "x86_64")]
+use super::super::vectorized::has_avx2;
+use super::bits::{Bits, Entropy};
+use super::huffman::{NoCode, Table, END, FAST};
+use super::order::{Block, NOWHERE, PLACES};
+use super::pairs::{Pair, Pairs};
 use super::plane::Plane;
-use super::scan::Blocks;
-use super::zigzag::NATURAL;
-use super::{idct, reduced};
+use super::scan::{Blocks, Stopped, Units};
+#[cfg(target_arch = "x86_64")]
+use super::transform::Wide;
+use super::transform::{flat, transform_by, Lanes, Plain};
+use std::rc::Rc;
 
 /// One component's part in a scan.
 pub struct Part<'a> {
     pub dc: &'a Table,
     pub ac: &'a Table,
-    /// In zigzag order.
-    pub quantization: &'a [u16; 64],
+    pub pairs: Rc<Pairs>,
+    pub factors: Block,
     /// Which of the planes.
     pub plane: usize,
     /// The DC coefficient of the block before.
     pub before: i32,
 }
 
-/// Of 56 bits so many numbers can be read, all but the last of which are short.
-const SHORT: usize = 3;
+/// Room for the coefficients of a block, and for those that lie beyond.
+type Room = [i16; 2 * NOWHERE];
 
 pub struct Sequential<'a> {
-    pub parts: Vec<Part<'a>>,
-    pub planes: &'a mut [Plane],
-    /// Zeros between blocks.
-    pub block: [i32; 64],
+    parts: Vec<Part<'a>>,
+    planes: &'a mut [Plane],
+    /// Zeros between blocks, of a whole block.
+    room: Room,
+}
+
+impl<'a> Sequential<'a> {
+    pub fn new(parts: Vec<Part<'a>>, planes: &'a mut [Plane]) -> Self {
+        Self {
+            parts,
+            planes,
+            room: [0; 2 * NOWHERE],
+        }
+    }
+
+    /// Reads a block, and writes its samples where they are needed.
+    #[inline(always)]
+    fn block<L: Lanes>(
+        &mut self,
+        bits: &mut Bits,
+        slot: usize,
+        row: usize,
+        column: usize,
+    ) -> Result<(), NoCode> {
+        let part = &mut self.parts[slot];
+        let plane = &mut self.planes[part.plane];
+        let place = plane.place(row, column);
+        let Some(place) = place.filter(|_| plane.size > 1) else {
+            part.read::<false>(bits, &mut self.room)?;
+            if let Some(place) = place {
+                let samples = &mut plane.samples[place..];
+                flat(part.before as i16, &part.factors, 1, samples, plane.stride);
+            }
+            return Ok(());
+        };
+        let last = part.read::<true>(bits, &mut self.room)?;
+        let (samples, dc) = (&mut plane.samples[place..], part.before as i16);
+        if last == 0 {
+            flat(dc, &part.factors, plane.size, samples, plane.stride);
+            return Ok(());
+        }
+        let block: &mut Block = self.room.first_chunk_mut().expect("room for a block");
+        block[0] = dc;
+        transform_by::<L>(block, &part.factors, plane.size, samples, plane.stride);
+        block.fill(0);
+        Ok(())
+    }
+}
+
+impl Part<'_> {
+    /// Reads a block; returns the position of its last coefficient, at most.
+    #[inline(always)]
+    fn read<const KEEP: bool>(
+        &mut self,
+        bits: &mut Bits,
+        room: &mut Room,
+    ) -> Result<usize, NoCode> {
+        let mut here = *bits; // In registers.
+        here.refill();
+        let last = match self.dc.number(&mut here) {
+            Ok((_, difference)) => {
+                self.before = self.before.wrapping_add(difference);
+                self.rest::<KEEP>(&mut here, room)
+            }
+            Err(error) => Err(error),
+        };
+        *bits = here;
+        last
+    }
+
+    /// Reads all coefficients but the first.
+    #[inline(always)]
+    fn rest<const KEEP: bool>(&self, bits: &mut Bits, room: &mut Room) -> Result<usize, NoCode> {
+        let mut put = |k: usize, value: i16| {
+            if KEEP {
+                room[usize::from(PLACES[k % PLACES.len()]) % (2 * NOWHERE)] = value;
+            }
+        };
+        let mut k = 1;
+        'refilled: loop {
+            bits.refill();
+            for _ in 0..SHORT {
+                let Some(pair) = self.pairs.at(bits.peek(FAST)) else {
+                    let (run, value) = self.ac.number(bits)?;
+                    k += run;
+                    if k > 63 {
+                        return ended(run, k);
+                    }
+                    put(k, value as i16);
+                    k += 1;
+                    if k > 63 {
+                        return Ok(63);
+                    }
+                    continue 'refilled;
+                };
+                let first = k + pair.run();
+                if first > 63 {
+                    bits.consume(pair.first_bits());
+                    return ended(pair.run(), first);
+                }
+                put(first, pair.first());
+                put(first + pair.step(), pair.second());
+                k = first + pair.next();
+                if k > 63 {
+                    return completed(pair, first, bits);
+                }
+                bits.consume(pair.bits());
+            }
+        }
+    }
+}
+
+/// Of 56 bits so many look-ups are certain to be served, the last for the longest code.
+const SHORT: usize = 3;
+
+/// After a run to beyond the block: its last coefficient, if that is how blocks end.
+#[inline(always)]
+fn ended(run: usize, k: usize) -> Result<usize, NoCode> {
+    match run {
+        END => Ok(k - END - 1),
+        _ => Err(NoCode),
+    }
+}
+
+/// After a pair of which not both belong in the block, or which fills it.
+#[inline(always)]
+fn completed(pair: Pair, first: usize, bits: &mut Bits) -> Result<usize, NoCode> {
+    if first == 63 {
+        bits.consume(pair.first_bits());
+        return Ok(63);
+    }
+    bits.consume(pair.bits());
+    match first + pair.next() {
+        64 => Ok(63),
+        next if next > END => Ok(first),
+        _ => Err(NoCode),
+    }
 }
 
 impl Blocks for Sequential<'_> {
@@ -36,7 +175,6 @@ impl Blocks for Sequential<'_> {
         }
     }
 
-    #[inline(always)]
     fn read(
         &mut self,
         bits: &mut Bits,
@@ -44,85 +182,60 @@ impl Blocks for Sequential<'_> {
         row: usize,
         column: usize,
     ) -> Result<(), NoCode> {
-        let part = &mut self.parts[slot];
-        let plane = &mut self.planes[part.plane];
-        let Some(place) = plane.place(row, column) else {
-            part.read::<false>(bits, &mut self.block)?;
-            return Ok(());
-        };
-        let samples = &mut plane.samples[place..];
-        if plane.size == 1 {
-            let dc = part.read::<false>(bits, &mut self.block)?.0;
-            idct::flat(dc, 1, samples, plane.stride);
-            return Ok(());
-        }
-        let (dc, last) = part.read::<true>(bits, &mut self.block)?;
-        if last == 0 {
-            idct::flat(dc, plane.size, samples, plane.stride);
-            return Ok(());
-        }
-        self.block[0] = dc;
-        if plane.size == 8 && last < idct::CORNER {
-            idct::corner(&self.block, samples, plane.stride);
-        } else {
-            transform(&self.block, plane.size, samples, plane.stride);
-        }
-        self.block.fill(0);
-        Ok(())
+        self.block::<Plain>(bits, slot, row, column)
     }
 }
 
-/// Writes the samples of dequantized coefficients.
-#[inline(always)]
-pub fn transform(block: &[i32; 64], size: usize, samples: &mut [u8], stride: usize) {
-    match size {
-        1 => idct::flat(block[0], 1, samples, stride),
-        2 => reduced::to_two(block, samples, stride),
-        4 => reduced::to_four(block, samples, stride),
-        _ => idct::full(block, samples, stride),
-    }
-}
+/// Where the processor has AVX2.
+#[cfg(target_arch = "x86_64")]
+struct Widely<'a>(Sequential<'a>);
 
-impl Part<'_> {
-    /// Reads a block; returns its first coefficient and the position of its last.
-    #[inline(always)]
-    fn read<const KEEP: bool>(
+#[cfg(target_arch = "x86_64")]
+impl Blocks for Widely<'_> {
+    fn restart(&mut self) {
+        self.0.restart();
+    }
+
+    fn read(
         &mut self,
         bits: &mut Bits,
-        block: &mut [i32; 64],
-    ) -> Result<(i32, usize), NoCode> {
-        bits.refill();
-        let (_, difference) = self.dc.number(bits)?;
-        self.before = self.before.wrapping_add(difference);
-        let dc = self.before.wrapping_mul(i32::from(self.quantization[0]));
-        let (mut k, mut last) = (1, 0);
-        'refilled: while k < 64 {
-            bits.refill();
-            for _ in 0..SHORT {
-                let short = self.ac.short(bits);
-                let (run, value) = match short {
-                    Some(found) => found,
-                    None => self.ac.long(bits)?,
-                };
-                k += run;
-                if k > 63 {
-                    return if run == END {
-                        Ok((dc, last))
-                    } else {
-                        Err(NoCode)
-                    };
-                }
-                if KEEP {
-                    let scale = i32::from(self.quantization[k]);
-                    block[usize::from(NATURAL[k] & 63)] = value.wrapping_mul(scale);
-                    last = k;
-                }
-                k += 1;
-                if short.is_none() || k > 63 {
-                    continue 'refilled;
-                }
-            }
-        }
-        Ok((dc, last))
+        slot: usize,
+        row: usize,
+        column: usize,
+    ) -> Result<(), NoCode> {
+        // SAFETY: the processor has the instructions.
+        unsafe { wide_block(&mut self.0, bits, slot, row, column) }
     }
+}
+
+/// As `Sequential::block`.
+///
+/// # Safety
+/// The processor has these instructions.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+unsafe fn wide_block(
+    blocks: &mut Sequential,
+    bits: &mut Bits,
+    slot: usize,
+    row: usize,
+    column: usize,
+) -> Result<(), NoCode> {
+    blocks.block::<Wide>(bits, slot, row, column)
+}
+
+/// Reads the first `rows` of a scan's units, with `restart` units between restart markers.
+pub fn read(
+    units: &Units,
+    entropy: &Entropy,
+    bytes: &[u8],
+    restart: usize,
+    rows: usize,
+    mut blocks: Sequential,
+) -> Result<(), Stopped> {
+    #[cfg(target_arch = "x86_64")]
+    if has_avx2() {
+        return units.read(entropy, bytes, restart, rows, &mut Widely(blocks));
+    }
+    units.read(entropy, bytes, restart, rows, &mut blocks)
 }

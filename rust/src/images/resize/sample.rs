@@ -1,7 +1,7 @@
 //! Weighted sums of pixels, first down the columns, then along the rows.
 
 use super::super::vectorized::vectorized;
-use super::Spans;
+use super::{Source, Spans};
 
 /// What a channel of a pixel is counted in.
 pub trait Value: Copy + Send + Sync {
@@ -20,11 +20,11 @@ macro_rules! values {
 }
 values!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 
-/// Writes the resized image of `width` x `channels` values a row.
+/// Writes the resized image of rows of `width` x `channels` values.
 ///
 /// `spans` are those down and along; `line` is memory for one row, of any length.
 pub fn resize<T: Value>(
-    pixels: &[T],
+    source: &mut impl Source<T>,
     channels: usize,
     width: usize,
     (down, along): (&Spans, &Spans),
@@ -36,8 +36,7 @@ pub fn resize<T: Value>(
     let weights = down.weights.chunks_exact(down.taps);
     let rows = out.chunks_exact_mut(along.starts.len() * channels);
     for ((out, &start), weights) in rows.zip(&down.starts).zip(weights) {
-        let rows = &pixels[start * stride..][..down.taps * stride];
-        blend(rows, weights, &mut line[..stride]);
+        blend(source.rows(start, down.taps), weights, &mut line[..stride]);
         match channels {
             3 => colors(line, along, out),
             _ => any(line, channels, along, out),

@@ -6,8 +6,7 @@ use super::{method_of, request, until_failure, window_of, Sizes, Told};
 use crate::images::defect::Defect;
 use crate::images::image::Window;
 use crate::images::jpeg::{self, Request};
-use crate::images::resize::{self, Method, Spans, Value};
-use crate::images::spare;
+use crate::images::resize::{self, Held, Made, Method, Spans, Value};
 use crate::python::{borrow_error, contiguous};
 use numpy::ndarray::Ix4;
 use numpy::{PyArray4, PyArrayMethods, PyUntypedArrayMethods};
@@ -36,7 +35,7 @@ pub fn decode_resized(
     let method = method_of(method)?;
     let request = request(channels, ratio.max(1), true, false, 1.0, limits)?;
     let fitting = ratio == 0;
-    fill(out, contents.len(), channels, |row, shape, line, out| {
+    fill(out, contents.len(), channels, |row, shape, scratch, out| {
         let window = windows
             .as_ref()
             .map(|windows| window_of(windows[row]))
@@ -47,20 +46,14 @@ pub fn decode_resized(
             request.clone()
         };
         let choose = |height, width| Ok(window.map(|w| scaled(w, request.ratio, height, width)));
-        let image = jpeg::decode(&contents[row], &request, choose, spare::take)?;
-        let source = (image.height, image.width);
-        let (down, along) = spans(source, shape, method, antialias);
+        let mut image = jpeg::open(&contents[row], &request, choose)?;
+        let [height, width, _] = image.shape();
+        let (down, along) = spans((height, width), shape, method, antialias);
         let flip = mirrored.as_ref().is_some_and(|mirrored| mirrored[row]);
         let along = if flip { along.mirrored() } else { along };
-        resize::resize(
-            &image.data,
-            channels,
-            image.width,
-            (&down, &along),
-            line,
-            out,
-        );
-        spare::give(image.data);
+        let Scratch { line, rows } = scratch;
+        let mut rows = Made::new(width * channels, rows, |y, out| image.row(y, out));
+        resize::resize(&mut rows, channels, width, (&down, &along), line, out);
         Ok(())
     })
 }
@@ -94,13 +87,16 @@ fn resize_values<T: Value>(
     out: &Bound<'_, PyAny>,
 ) -> PyResult<(usize, Option<Told>)> {
     let channels = images.first().map_or(1, |image| image.channels);
-    fill(out, images.len(), channels, |row, shape, line, out| {
+    fill(out, images.len(), channels, |row, shape, scratch, out| {
         let image = &images[row];
         not_empty(image, channels)?;
         let (down, along) = spans((image.height, image.width), shape, method, antialias);
         // SAFETY: the caller holds the images, whose values are of this type.
-        let values = unsafe { image.values::<T>() };
-        resize::resize(values, channels, image.width, (&down, &along), line, out);
+        let pixels = unsafe { image.values::<T>() };
+        let stride = image.width * channels;
+        let mut source = Held { pixels, stride };
+        let (spans, line) = ((&down, &along), &mut scratch.line);
+        resize::resize(&mut source, channels, image.width, spans, line, out);
         Ok(())
     })
 }
@@ -159,12 +155,19 @@ fn scaled(window: Window, ratio: usize, height: usize, width: usize) -> Window {
     }
 }
 
+/// Memory for a row of numbers, and for rows of pixels.
+#[derive(Default)]
+struct Scratch {
+    line: Vec<f32>,
+    rows: Vec<u8>,
+}
+
 /// Computes rows of `out` on several threads; returns how many there are, and why no more.
 fn fill(
     out: &Bound<'_, PyAny>,
     count: usize,
     channels: usize,
-    row: impl Fn(usize, (usize, usize), &mut Vec<f32>, &mut [f32]) -> Result<(), Defect> + Sync,
+    row: impl Fn(usize, (usize, usize), &mut Scratch, &mut [f32]) -> Result<(), Defect> + Sync,
 ) -> PyResult<(usize, Option<Told>)> {
     let out: &Resized<'_> = contiguous::<f32, Ix4>(out, "out", "4-dimensional float32")?;
     let [rows, height, width, depth] = *out.shape() else {
@@ -184,8 +187,10 @@ fn fill(
     let shape = (height, width);
     let results: Vec<_> = out.py().detach(|| {
         let rows = values.par_chunks_mut(length).enumerate();
-        rows.map_init(Vec::new, |line, (at, out)| row(at, shape, line, out))
-            .collect()
+        rows.map_init(Scratch::default, |scratch, (at, out)| {
+            row(at, shape, scratch, out)
+        })
+        .collect()
     });
     let (good, told) = until_failure(results);
     Ok((good.len(), told))

@@ -1,0 +1,67 @@
+//! Colors of Y, Cb, Cr on AVX2's vectors, to the bits of `super::colors`.
+
+use super::super::super::interleave::{self, by_chunks, Chunk, PIXELS};
+use std::arch::x86_64::*;
+
+/// # Safety
+/// The processor has AVX2.
+#[target_feature(enable = "avx2")]
+pub unsafe fn from_ycbcr(planes: [&[u8]; 3], out: &mut [u8]) {
+    by_chunks(planes, out, |planes, out| {
+        let [r, g, b] = colors(planes);
+        interleave::wide([&r, &g, &b], out);
+    });
+}
+
+/// # Safety
+/// As `from_ycbcr`.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn colors(planes: [&Chunk; 3]) -> [Chunk; 3] {
+    let halves = planes.map(|plane| {
+        let half = |i: usize| _mm_loadu_si128(plane.as_ptr().add(i).cast());
+        [half(0), half(PIXELS / 2)].map(|half| _mm256_cvtepu8_epi16(half))
+    });
+    let half = |i: usize| sixteen(halves.map(|halves| halves[i]));
+    let (low, high) = (half(0), half(1));
+    std::array::from_fn(|color| {
+        let packed = _mm256_packus_epi16(low[color], high[color]);
+        let mut chunk = [0; PIXELS];
+        let ordered = _mm256_permute4x64_epi64::<0b11_01_10_00>(packed);
+        _mm256_storeu_si256(chunk.as_mut_ptr().cast(), ordered);
+        chunk
+    })
+}
+
+/// The colors of sixteen pixels. Factors stand behind a point before 16 bits; what they are less or
+/// more than a whole number fits in one.
+///
+/// # Safety
+/// As `from_ycbcr`.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn sixteen([y, cb, cr]: [__m256i; 3]) -> [__m256i; 3] {
+    let middle = _mm256_set1_epi16(128);
+    let (cb, cr) = (_mm256_sub_epi16(cb, middle), _mm256_sub_epi16(cr, middle));
+    let r = _mm256_add_epi16(cr, part(cr, 26345));
+    let b = _mm256_add_epi16(_mm256_add_epi16(cb, cb), part(cb, -14942));
+    let green = |pairs: __m256i| {
+        let weights = _mm256_set1_epi32((-22554 & 0xffff) | (18734 << 16));
+        let sums = _mm256_madd_epi16(pairs, weights);
+        _mm256_srai_epi32::<16>(_mm256_add_epi32(sums, _mm256_set1_epi32(1 << 15)))
+    };
+    let (low, high) = (_mm256_unpacklo_epi16(cb, cr), _mm256_unpackhi_epi16(cb, cr));
+    let g = _mm256_sub_epi16(_mm256_packs_epi32(green(low), green(high)), cr);
+    [r, g, b].map(|color| _mm256_add_epi16(y, color))
+}
+
+/// Values times a factor of 65536ths, rounded.
+///
+/// # Safety
+/// As `from_ycbcr`.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn part(values: __m256i, factor: i16) -> __m256i {
+    let twice = _mm256_mulhi_epi16(_mm256_add_epi16(values, values), _mm256_set1_epi16(factor));
+    _mm256_srai_epi16::<1>(_mm256_add_epi16(twice, _mm256_set1_epi16(1)))
+}

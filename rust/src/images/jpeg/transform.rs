@@ -1,0 +1,219 @@
+//! Inverse cosine transforms to blocks of 8, 4, 2 and 1 samples a side: the "accurate integer" ones
+//! of libjpeg, to the bits of libjpeg-turbo, which computes with 16 and 32 bits.
+
+#[cfg(target_arch = "x86_64")]
+use super::super::vectorized::has_avx2;
+use super::order::Block;
+
+mod plain;
+#[cfg(target_arch = "x86_64")]
+mod wide;
+
+pub use plain::Plain;
+#[cfg(target_arch = "x86_64")]
+pub use wide::Wide;
+
+/// Eight numbers of 32 bits that are computed on at once. Overflow wraps: damaged files cause it.
+pub trait Lanes: Copy {
+    /// Eight pairs of numbers of 16 bits.
+    type Pairs: Copy;
+
+    /// Pairs of coefficients, multiplied with factors to 16 bits.
+    fn pairs(coefficients: &[i16; 16], factors: &[i16; 16]) -> Self::Pairs;
+
+    /// The first of each pair times a weight plus the second times another.
+    fn weighted(pairs: Self::Pairs, weights: [i16; 2]) -> Self;
+
+    fn add(self, other: Self) -> Self;
+
+    fn sub(self, other: Self) -> Self;
+
+    fn raised(self, by: i32) -> Self;
+
+    fn shifted<const BITS: i32>(self) -> Self;
+
+    /// Of eight rows of numbers, limited to 16 bits, the pairs of columns 0 and 4, 2 and 6, 1 and 3,
+    /// 5 and 7.
+    fn turned(rows: [Self; 8]) -> [Self::Pairs; 4];
+
+    /// The rows of eight columns, limited to samples.
+    fn rows_of_eight(columns: [Self; 8]) -> [[u8; 8]; 8];
+
+    /// The rows of four columns, limited to samples.
+    fn rows_of_four(columns: [Self; 4]) -> [[u8; 4]; 8];
+}
+
+/// Writes the samples, `size` a side, of coefficients that are multiplied with factors.
+pub fn transform(block: &Block, factors: &Block, size: usize, samples: &mut [u8], stride: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if has_avx2() {
+        // SAFETY: the processor has the instructions.
+        return unsafe { wide::transform(block, factors, size, samples, stride) };
+    }
+    transform_by::<Plain>(block, factors, size, samples, stride);
+}
+
+/// As `transform`, by lanes for which the processor has the instructions.
+#[inline(always)]
+pub fn transform_by<L: Lanes>(
+    block: &Block,
+    factors: &Block,
+    size: usize,
+    samples: &mut [u8],
+    stride: usize,
+) {
+    match size {
+        1 => flat(block[0], factors, 1, samples, stride),
+        2 => to_two::<L>(block, factors, samples, stride),
+        4 => to_four::<L>(block, factors, samples, stride),
+        _ => to_eight::<L>(block, factors, samples, stride),
+    }
+}
+
+/// Writes the samples of a block of which only the first coefficient is not zero.
+pub fn flat(dc: i16, factors: &Block, size: usize, samples: &mut [u8], stride: usize) {
+    let dc = i32::from(dc.wrapping_mul(factors[0]));
+    let value = (((dc + 4) >> 3) + 128).clamp(0, 255) as u8;
+    for row in samples.chunks_mut(stride).take(size) {
+        row[..size].fill(value);
+    }
+}
+
+/// Bits of a weight behind the point.
+const BITS: i32 = 13;
+/// More bits kept between the passes.
+const PASS: i32 = 2;
+/// A sample of no light, at the end of the second pass.
+const MIDDLE: i32 = 128;
+
+/// Half of what the last `bits` bits can count.
+const fn half(bits: i32) -> i32 {
+    1 << (bits - 1)
+}
+
+#[inline(always)]
+fn loaded<L: Lanes>(block: &Block, factors: &Block) -> [L::Pairs; 4] {
+    let quarter = |values: &Block, i: usize| *values[16 * i..].first_chunk().expect("of four");
+    std::array::from_fn(|i| L::pairs(&quarter(block, i), &quarter(factors, i)))
+}
+
+/// The weights of coefficients 1 and 3, and 5 and 7, in the odd part of each of four samples.
+const ODD: [[[i16; 2]; 2]; 4] = [
+    [[11363, 9633], [6437, 2260]],
+    [[9633, -2259], [-11362, -6436]],
+    [[6437, -11362], [2261, 9633]],
+    [[2260, -6436], [9633, -11363]],
+];
+
+#[inline(always)]
+fn eight<L: Lanes, const DOWN: i32>(x: [L::Pairs; 4], rounding: i32) -> [L; 8] {
+    let t0 = L::weighted(x[0], [1 << BITS, 1 << BITS]).raised(rounding);
+    let t1 = L::weighted(x[0], [1 << BITS, -(1 << BITS)]).raised(rounding);
+    let t2 = L::weighted(x[1], [4433, -10704]);
+    let t3 = L::weighted(x[1], [10703, 4433]);
+    let even = [t0.add(t3), t1.add(t2), t1.sub(t2), t0.sub(t3)];
+    let mut out = [t0; 8];
+    for i in 0..4 {
+        let odd = L::weighted(x[2], ODD[i][0]).add(L::weighted(x[3], ODD[i][1]));
+        out[i] = even[i].add(odd).shifted::<DOWN>();
+        out[7 - i] = even[i].sub(odd).shifted::<DOWN>();
+    }
+    out
+}
+
+#[inline(always)]
+fn to_eight<L: Lanes>(block: &Block, factors: &Block, samples: &mut [u8], stride: usize) {
+    const FIRST: i32 = BITS - PASS;
+    const SECOND: i32 = BITS + PASS + 3;
+    let rows = eight::<L, FIRST>(loaded::<L>(block, factors), half(FIRST));
+    let columns = eight::<L, SECOND>(L::turned(rows), half(SECOND) + (MIDDLE << SECOND));
+    for (i, row) in L::rows_of_eight(columns).iter().enumerate() {
+        samples[i * stride..][..8].copy_from_slice(row);
+    }
+}
+
+/// Four samples, for which the fifth coefficient counts nothing.
+#[inline(always)]
+fn four<L: Lanes, const DOWN: i32>(x: [L::Pairs; 4], rounding: i32) -> [L; 4] {
+    let t0 = L::weighted(x[0], [1 << (BITS + 1), 0]).raised(rounding);
+    let t2 = L::weighted(x[1], [15137, -6270]);
+    let (outer, inner) = (t0.add(t2), t0.sub(t2));
+    let most = L::weighted(x[2], [20995, 7373]).add(L::weighted(x[3], [-4926, -4176]));
+    let less = L::weighted(x[2], [8697, -17799]).add(L::weighted(x[3], [11893, -1730]));
+    [
+        outer.add(most).shifted::<DOWN>(),
+        inner.add(less).shifted::<DOWN>(),
+        inner.sub(less).shifted::<DOWN>(),
+        outer.sub(most).shifted::<DOWN>(),
+    ]
+}
+
+#[inline(always)]
+fn to_four<L: Lanes>(block: &Block, factors: &Block, samples: &mut [u8], stride: usize) {
+    const FIRST: i32 = BITS - PASS + 1;
+    const SECOND: i32 = BITS + PASS + 3 + 1;
+    let [a, b, c, d] = four::<L, FIRST>(loaded::<L>(block, factors), half(FIRST));
+    let turned = L::turned([a, b, c, d, a, b, c, d]); // Half of which nobody looks at.
+    let columns = four::<L, SECOND>(turned, half(SECOND) + (MIDDLE << SECOND));
+    for (i, row) in L::rows_of_four(columns)[..4].iter().enumerate() {
+        samples[i * stride..][..4].copy_from_slice(row);
+    }
+}
+
+/// Two samples, for which the coefficients 2, 4 and 6 count nothing.
+#[inline(always)]
+fn two<L: Lanes, const DOWN: i32>(x: [L::Pairs; 4], rounding: i32) -> [L; 2] {
+    let part = L::weighted(x[0], [1 << (BITS + 1), 0]);
+    let even = part.add(part).raised(rounding);
+    let odd = L::weighted(x[2], [29692, -10426]).add(L::weighted(x[3], [6967, -5906]));
+    [
+        even.add(odd).shifted::<DOWN>(),
+        even.sub(odd).shifted::<DOWN>(),
+    ]
+}
+
+#[inline(always)]
+fn to_two<L: Lanes>(block: &Block, factors: &Block, samples: &mut [u8], stride: usize) {
+    const FIRST: i32 = BITS - PASS + 2;
+    const SECOND: i32 = BITS + PASS + 3 + 2;
+    let [a, b] = two::<L, FIRST>(loaded::<L>(block, factors), half(FIRST));
+    let turned = L::turned([a, b, a, b, a, b, a, b]);
+    let [left, right] = two::<L, SECOND>(turned, half(SECOND) + (MIDDLE << SECOND));
+    let rows = L::rows_of_four([left, right, left, right]);
+    for (i, row) in rows[..2].iter().enumerate() {
+        samples[i * stride..][..2].copy_from_slice(&row[..2]);
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::{transform_by, wide, Block, Plain};
+    use crate::images::vectorized::has_avx2;
+
+    /// Numbers of any size, and blocks as files have them.
+    fn block(seed: u64, spread: u32) -> Block {
+        let mut state = seed;
+        std::array::from_fn(|_| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+            ((state >> 48) as i16) >> spread
+        })
+    }
+
+    #[test]
+    fn vectors_give_the_bits_of_plain_numbers() {
+        if !has_avx2() {
+            return;
+        }
+        for seed in 0..400 {
+            let coefficients = block(seed, (seed % 12) as u32);
+            let factors = block(seed + 1000, 4 + (seed % 9) as u32);
+            for size in [8, 4, 2, 1] {
+                let (mut plain, mut vector) = ([0; 64], [0; 64]);
+                transform_by::<Plain>(&coefficients, &factors, size, &mut plain, size);
+                // SAFETY: the processor has the instructions.
+                unsafe { wide::transform(&coefficients, &factors, size, &mut vector, size) };
+                assert_eq!(plain, vector, "seed {seed}, size {size}");
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+"""Decoding and resizing are joined in pipelines, and give what they give one after the other."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from samples import encoded, picture
+
+import drumline as dl
+
+FORMS = [
+    {"subsampling": 0},
+    {"subsampling": 1},
+    {"subsampling": 2},
+    {"subsampling": 2, "progressive": True},
+    {"mode": "L"},
+]
+FILES = [
+    [encoded(picture(height, width, seed), **form) for seed, form in enumerate(FORMS)]
+    for height, width in ((1, 1), (19, 33), (61, 47))
+]
+
+
+def _mapped(files, function):
+    return dl.data.Dataset.from_tensor_slices(files).map(function).batch(len(files))
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.sampled_from(FILES),
+    st.tuples(st.integers(1, 40), st.integers(1, 40)),
+    st.sampled_from(["bilinear", "bicubic", "area", "lanczos3"]),
+    st.booleans(),
+    st.sampled_from([1, 2]),
+    st.sampled_from([1, 3]),
+)
+def test_the_bits_are_those_of_both_steps(files, size, method, antialias, ratio, channels):
+    def prepared(contents):
+        image = dl.image.decode_jpeg(contents, channels=channels, ratio=ratio)
+        return dl.image.resize(image, size, method, antialias=antialias)
+
+    ds = _mapped(files, prepared)
+    assert "native image.decode_jpeg, image.resize" in ds.explain()
+    np.testing.assert_array_equal(next(iter(ds)), np.stack([prepared(file) for file in files]))
+
+
+def test_windows_are_joined_too():
+    def prepared(contents):
+        image = dl.image.decode_and_crop_jpeg(contents, [3, 5, 40, 31], channels=3)
+        return dl.image.resize(image, (24, 20))
+
+    files = FILES[2]
+    made = next(iter(_mapped(files, prepared)))
+    np.testing.assert_array_equal(made, np.stack([prepared(file) for file in files]))
+
+
+def test_an_image_that_is_used_elsewhere_is_made():
+    def prepared(contents):
+        image = dl.image.decode_jpeg(contents, channels=3)
+        return dl.image.resize(image, (8, 8)), image
+
+    file = FILES[1][2]
+    small, image = next(iter(dl.data.Dataset.from_tensors(file).map(prepared)))
+    np.testing.assert_array_equal(image, dl.image.decode_jpeg(file))
+    np.testing.assert_array_equal(small, dl.image.resize(image, (8, 8)))
+
+
+def test_errors_are_those_of_the_first_step():
+    def prepared(contents):
+        return dl.image.resize(dl.image.decode_jpeg(contents, channels=3), (8, 8))
+
+    elements = iter(dl.data.Dataset.from_tensor_slices([FILES[1][0], b"no"]).map(prepared))
+    next(elements)
+    with pytest.raises(ValueError, match=r"image\.decode_jpeg: .*FF D8"):
+        next(elements)
