@@ -73,27 +73,38 @@ class CompiledFunction:
         return out
 
     def _pieces(self, block: Block, position: Position) -> Block:
-        parts: list[Block] = []
-        for start in range(0, block.n, self.block_length):
-            rows = block.slice(start, min(start + self.block_length, block.n))
-            parts.append(self._run(rows, partial(_moved, position, start)))
-            if parts[-1].error is not None:
-                break
-        n = sum(part.n for part in parts)
         columns = [
-            self._joined(leaf, [part.columns[leaf] for part in parts], block, n)
-            for leaf in range(len(self._trace.routes))
+            self._pool.empty((block.n, *route.shape), route.dtype)
+            if isinstance(route, Computed)
+            else None
+            for route in self._trace.routes
         ]
-        return Block(columns, n, parts[-1].error)
+        n, error = 0, None
+        for start in range(0, block.n, self.block_length):
+            made, error = self._piece(block, start, position, columns)
+            n += made
+            if error is not None:
+                break
+        return Block(
+            [self._whole(i, column, block, n) for i, column in enumerate(columns)], n, error
+        )
 
-    def _joined(self, leaf: int, pieces: list[np.ndarray], block: Block, n: int) -> np.ndarray:
-        route = self._trace.routes[leaf]
-        if not isinstance(route, Computed):
+    def _piece(
+        self, block: Block, start: int, position: Position, columns: Sequence[np.ndarray | None]
+    ) -> tuple[int, Exception | None]:
+        """Results of some rows, copied while they are in the cache, and their memory free again."""
+        rows = block.slice(start, min(start + self.block_length, block.n))
+        part = self._run(rows, partial(_moved, position, start))
+        for column, made in zip(columns, part.columns, strict=True):
+            if column is not None:
+                column[start : start + part.n] = made
+        return part.n, part.error
+
+    def _whole(self, leaf: int, column: np.ndarray | None, block: Block, n: int) -> np.ndarray:
+        if column is None:
             return self._column(leaf, Block(block.columns, n), {})
-        out = self._pool.empty((n, *route.shape), route.dtype)
-        np.concatenate(pieces, out=out)
-        out.flags.writeable = False
-        return out
+        column.flags.writeable = False
+        return column[:n]
 
     def _run(self, block: Block, position: Position) -> Block:
         n = block.n
