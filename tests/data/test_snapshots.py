@@ -56,11 +56,31 @@ def test_an_interrupted_pass_keeps_nothing(tmp_path):
     assert [next(iterator), next(iterator)] == [1, 2]
     (unfinished,) = os.listdir(tmp_path / "snaps")
     # What a killed process leaves behind.
-    shutil.copytree(tmp_path / "snaps" / unfinished, tmp_path / "snaps" / f"{unfinished}0")
+    left = tmp_path / "snaps" / f"{unfinished}0"
+    shutil.copytree(tmp_path / "snaps" / unfinished, left)
     iterator.close()
-    assert os.listdir(tmp_path / "snaps") == [f"{unfinished}0"]
+    assert os.listdir(tmp_path / "snaps") == [left.name]
     assert list(build(tmp_path)) == [1, 2, 3, 4, 5]
-    assert calls(tmp_path / "log") == 5
+    assert calls(tmp_path / "log") == 5 and left.exists()
+
+
+def test_what_killed_processes_left_is_deleted(tmp_path):
+    dataset = build(tmp_path)
+    writing = iter(dataset)
+    next(writing)
+    (unfinished,) = (tmp_path / "snaps").iterdir()
+    left, stored = (unfinished.with_name(f"{unfinished.name}{i}") for i in range(2))
+    shutil.copytree(unfinished, left)
+    shutil.copytree(unfinished, stored)
+    (stored / "dataset.json").touch()
+    for path in (unfinished, left, stored):
+        os.utime(path, (0, 0))
+    next(iter(build(tmp_path)))
+    assert unfinished.exists() and stored.exists() and not left.exists()
+    assert list(writing) == [2, 3, 4, 5]
+    writing.close()
+    (complete,) = (path for path in (tmp_path / "snaps").iterdir() if path != stored)
+    assert complete.name == unfinished.name.split(".")[0]
 
 
 def test_errors_keep_nothing(tmp_path):

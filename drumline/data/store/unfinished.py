@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -12,6 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from drumline.data.store.abandoned import delete_abandoned, lock_directory
+
+_MARK = ".unfinished-"
+
 DESCRIPTION = "dataset.json"
 """The file by which a complete directory is known."""
 
@@ -19,7 +24,7 @@ DESCRIPTION = "dataset.json"
 class UnfinishedDirectory:
     """Is beside the place where it will be, until ``finish`` moves it there.
 
-    One that is abandoned is deleted.
+    One that is abandoned is deleted; one of a process that was killed, when the next is made.
 
     Attributes:
         path: where to write meanwhile.
@@ -30,8 +35,11 @@ class UnfinishedDirectory:
 
     def __init__(self, place: Path):
         self._place = place
-        self.path = place.with_name(f"{place.name}.unfinished-{uuid.uuid4().hex[:8]}")
+        delete_abandoned(place, _MARK, DESCRIPTION)
+        self.path = place.with_name(f"{place.name}{_MARK}{uuid.uuid4().hex[:8]}")
         self.path.mkdir(parents=True)
+        lock = functools.partial(os.close, lock_directory(self.path))
+        self._unlock = weakref.finalize(self, lock)
         self._closers: list[Callable[[], None]] = []
         self._abandoned = weakref.finalize(self, _delete, self.path, self._closers)
 
@@ -58,6 +66,7 @@ class UnfinishedDirectory:
         elif not self._moved():
             self.drop()
         self._abandoned.detach()
+        self._unlock()
 
     def _moved(self) -> bool:
         """Moves it to its place, unless another process was quicker."""
@@ -72,6 +81,7 @@ class UnfinishedDirectory:
     def drop(self) -> None:
         """Deletes what was written."""
         self._abandoned()
+        self._unlock()
 
 
 def is_stored(path: Path) -> bool:
