@@ -246,3 +246,16 @@ def test_resampling_checks_its_arguments():
         ds.rejection_resample(lambda v: v, [0.5, 0.5], [0.2, 0.2, 0.6])
     with pytest.raises(IndexError, match="returned 2, but there are 2 classes"):
         list(ds.rejection_resample(lambda v: v, [0.9, 0.1], [0.5, 0.5], seed=3).repeat(9))
+
+
+def test_a_choice_that_is_none_is_named_by_its_position_after_restoring_too():
+    turns = Dataset.from_tensor_slices(np.array([0, 1, 0, 5]))
+    chosen = Dataset.choose_from_datasets([Dataset.range(9), Dataset.range(9)], turns)
+    iterator = iter(chosen)
+    for _ in range(2):
+        next(iterator)
+    again = iter(chosen)
+    again.restore(iterator.state())
+    next(again)
+    with pytest.raises(IndexError, match="element 3 chooses dataset 5"):
+        next(again)

@@ -1,0 +1,67 @@
+"""Operations where blocks of elements begin and end: what falls on a border is neither lost nor
+doubled."""
+
+import numpy as np
+import pytest
+
+from drumline.data import Dataset, TensorSpec
+
+
+def stream(start, stop):
+    """Numbers that come in blocks of a compiled map; the one that is 6 fails within its block."""
+    kept = Dataset.range(start, stop).filter(lambda v: v >= 0)
+    return kept.map(lambda v: v + 0 * (1 // (v - 6)))
+
+
+def lengths(*sizes):
+    spec = TensorSpec((None,), np.int64)
+    rows = [np.arange(size) for size in sizes]
+    return Dataset.from_generator(lambda: iter(rows), output_signature=spec)
+
+
+def outcomes(iterator):
+    found = []
+    while True:
+        try:
+            found.append(np.asarray(next(iterator)).tolist())
+        except StopIteration:
+            return found
+        except ZeroDivisionError:
+            found.append("failed")
+
+
+@pytest.mark.parametrize("batch", [Dataset.batch, Dataset.padded_batch, Dataset.ragged_batch])
+def test_an_error_right_behind_a_batch_takes_nothing_of_it(batch):
+    joined = stream(0, 2).concatenate(stream(4, 10))
+    assert outcomes(iter(batch(joined, 4))) == [[0, 1, 4, 5], "failed", [7, 8, 9]]
+    assert outcomes(iter(batch(joined, 5))) == ["failed", [7, 8, 9]]
+
+
+def test_no_more_batches_come_than_are_taken():
+    numbers = Dataset.range(900).filter(lambda v: v >= 0).map(lambda v: v + 1)
+    assert [b.tolist() for b in numbers.batch(2).take(3)] == [[1, 2], [3, 4], [5, 6]]
+
+
+def test_a_pass_that_was_resumed_midway_does_not_fill_a_cache():
+    def kept(v):
+        return v >= 0
+
+    iterator = iter(Dataset.range(9).filter(kept).cache())
+    for _ in range(4):
+        next(iterator)
+    dataset = Dataset.range(9).filter(kept).cache()
+    again = iter(dataset)
+    again.restore(iterator.state())
+    assert len(list(again)) == 5
+    assert [int(v) for v in dataset] == list(range(9))
+
+
+def test_endless_passes_over_nothing_end():
+    nothing = Dataset.range(5).filter(lambda v: v > 9)
+    assert list(nothing.repeat()) == []
+
+
+def test_chosen_elements_of_different_lengths_keep_their_order():
+    turns = Dataset.from_tensor_slices(np.array([0, 1, 1, 0, 0, 1]))
+    found = Dataset.choose_from_datasets([lengths(1, 1, 3), lengths(2, 2, 2)], turns)
+    assert [len(row) for row in found] == [1, 2, 2, 1, 3, 2]
