@@ -31,6 +31,7 @@ from benchmarks.workloads import (
     run_overhead,
     sample_shuffled,
     shuffle_batch,
+    snapshot_batches,
     text_vocabulary,
     tuning,
 )
@@ -47,6 +48,7 @@ WORKLOADS: dict[str, Workload] = {
         group_by_window.WORKLOAD,
         bucket_sequences.WORKLOAD,
         python_map.WORKLOAD,
+        snapshot_batches.WORKLOAD,
         first_batch.WORKLOAD,
         *tuning.WORKLOADS,
         *parse_examples.WORKLOADS,
