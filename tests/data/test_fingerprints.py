@@ -181,7 +181,7 @@ def test_values_that_contain_themselves():
     assert len(found) == 3
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(lengths, steps, lengths, steps)
 def test_equal_fingerprints_are_of_equal_datasets(n, plan, m, other):
     first, second = build(n, plan), build(m, other)

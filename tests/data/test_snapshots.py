@@ -9,7 +9,7 @@ import shutil
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumline.data import Dataset, TextLineDataset
@@ -142,6 +142,7 @@ def test_a_reader_may_shuffle_anew_in_each_epoch(tmp_path):
     assert len({tuple(epoch) for epoch in epochs}) == 4
 
 
+@settings(max_examples=settings().max_examples * 3 // 5)
 @given(
     st.integers(0, 23),
     st.integers(0, 4),

@@ -13,7 +13,7 @@ from drumline.data import Dataset
 from drumline.data.store import shards as stored_shards
 
 
-@pytest.mark.parametrize("shards", [None, 3])
+@pytest.mark.parametrize("shards", [None, pytest.param(3, marks=pytest.mark.thorough)])
 def test_every_kind_of_leaf_survives_compression(tmp_path, monkeypatch, shards):
     monkeypatch.setattr(stored_shards, "_PART_NBYTES", 2000)
     shard_func = None if shards is None else (lambda e: e["wide"] // 4)
