@@ -68,7 +68,7 @@ def test_elements_by_position():
     assert (number, element["x"].tolist()) == (1, [8.0, 10.0])
     assert ds.index(-1)[0] == 2
     for wrong in (3, -4):
-        with pytest.raises(IndexError):
+        with pytest.raises(IndexError, match=f"there is no element {wrong}"):
             ds.index(wrong)
     with pytest.raises(TypeError, match=r"batch\(2"):
         ds.batch(2).take(1).index(0)
