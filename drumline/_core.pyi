@@ -43,6 +43,9 @@ from drumline._core_examples import (
     message_fields as message_fields,
 )
 from drumline._core_files import (
+    PackedBytes as PackedBytes,
+)
+from drumline._core_files import (
     RecordEncoder as RecordEncoder,
 )
 from drumline._core_files import (
@@ -92,6 +95,12 @@ from drumline._core_images import (
 )
 from drumline._core_images import (
     resize_spans as resize_spans,
+)
+from drumline._core_rows import (
+    RowSlots as RowSlots,
+)
+from drumline._core_rows import (
+    scatter_rows as scatter_rows,
 )
 from drumline._core_strings import (
     CsvLayout as CsvLayout,

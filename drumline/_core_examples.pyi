@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from drumline._core_files import PackedBytes
+
 def message_fields(message: bytes) -> list[tuple[int, bytes]]:
     """The numbers and contents of those fields of a protocol buffer that are bytes or messages.
 
@@ -54,7 +56,7 @@ class ExampleParser:
         """
 
     def parse(
-        self, records: npt.NDArray[np.object_]
+        self, records: npt.NDArray[np.object_], out: Sequence[np.ndarray | None]
     ) -> tuple[
         list[tuple[np.ndarray, npt.NDArray[np.int64] | None, npt.NDArray[np.int64] | None]],
         tuple[int, int | None, int | None, int | None, str] | None,
@@ -63,6 +65,8 @@ class ExampleParser:
 
         Args:
             records: ``bytes``, of shape ``(n,)``.
+            out: for each feature of numbers of which every record has as many, where to put those
+                of all records; ``None`` for the others, or to have new arrays.
 
         Returns:
             For each wanted feature: the values of all records in one array; where the items or
@@ -73,4 +77,13 @@ class ExampleParser:
 
         Raises:
             TypeError: if a record is not ``bytes``.
+            ValueError: if an array of `out` has not as many numbers, or cannot be written.
         """
+
+    def parse_packed(
+        self, records: Sequence[tuple[PackedBytes, int, int]], out: Sequence[np.ndarray | None]
+    ) -> tuple[
+        list[tuple[np.ndarray, npt.NDArray[np.int64] | None, npt.NDArray[np.int64] | None]],
+        tuple[int, int | None, int | None, int | None, str] | None,
+    ]:
+        """The same of parts of packed records: which, from where to where."""

@@ -63,6 +63,16 @@ def tar_extensions(source: Any, compression: str, chunk: int) -> list[bytes]:
         OSError: if reading fails.
     """
 
+class PackedBytes:
+    """Strings in the memory they were read into."""
+
+    def __len__(self) -> int: ...
+    def nbytes(self, start: int, stop: int) -> int:
+        """How many bytes the strings from `start` to `stop` have."""
+
+    def objects(self, start: int, stop: int) -> npt.NDArray[np.object_]:
+        """The strings from `start` to `stop` as ``bytes``."""
+
 class RecordReader:
     """Reads the records of one file in order, many at a time; threads may share it."""
 
@@ -103,6 +113,16 @@ class RecordReader:
             An array (k,) of ``bytes``, empty at the end, and, for a record that cannot be read:
             what is wrong, the bytes of the file and the records before it, and the exception if it
             was the source that failed. There are no records after one.
+        """
+
+    def packed(
+        self, limit: int, nbytes: int
+    ) -> tuple[PackedBytes, tuple[str, int, int, BaseException | None] | None]:
+        """The same of records that are not made objects.
+
+        Args:
+            limit: the most records.
+            nbytes: with fewer bytes of records at hand more are read, up to `limit`.
         """
 
     def position(self) -> tuple[int, int]:

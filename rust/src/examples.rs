@@ -9,11 +9,16 @@ pub mod decode;
 pub mod defect;
 pub mod encode;
 pub mod locate;
+pub mod owned;
 pub mod parse;
+pub mod quick;
 pub mod rows;
 pub mod schema;
+pub mod target;
 pub mod varints;
 pub mod wire;
 
+#[cfg(test)]
+mod layout_tests;
 #[cfg(test)]
 mod tests;

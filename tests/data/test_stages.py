@@ -71,7 +71,7 @@ def test_a_restored_shuffle_keeps_only_its_buffer():
         head += first.next(100).columns[0].tolist()
     again = stage()
     again.restore(first.state())
-    assert len(again._store._rows._slots) <= 50 + 1024
+    assert again._store._rows._slots.size <= 50 + 1024
     assert pulled(again, 64) == pulled(first, 64)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from drumline.data.execute.block import Block
 from drumline.data.execute.carrying import CountingStage
+from drumline.data.execute.columns import concatenated
 from drumline.data.execute.pool import BufferPool
 from drumline.data.execute.stage import Stage
 from drumline.data.spec import STRING
@@ -79,7 +80,8 @@ class BatchStage(CountingStage):
 
     def _failed(self, part: Block, error: Exception | None) -> Block:
         """The rows gathered so far are given up with the batch they were for, as in ``tf.data``."""
-        return Block([column[:0, None] for column in part.columns], 0, error)
+        empty = [column[:0].reshape(0, 1, *column.shape[1:]) for column in part.columns]
+        return Block(empty, 0, error)
 
     def _emit(self, parts: list[Block], rows: int) -> Block:
         count = rows // self.size
@@ -93,13 +95,16 @@ class BatchStage(CountingStage):
         if rows == 0 or self.drop_remainder:
             return None
         columns = [
-            self._joined(p)[None] for p in zip(*(part.columns for part in parts), strict=True)
+            self._joined(pieces).reshape(1, rows, *pieces[0].shape[1:])
+            for pieces in zip(*(part.columns for part in parts), strict=True)
         ]
         return Block(columns, 1)
 
     def _joined(self, pieces: Sequence[np.ndarray]) -> np.ndarray:
         if len(pieces) == 1:
             return pieces[0]
+        if not isinstance(pieces[0], np.ndarray):
+            return concatenated(pieces)
         rows = sum(len(piece) for piece in pieces)
         dtype = pieces[0].dtype
         shape = (rows, *pieces[0].shape[1:])

@@ -24,6 +24,8 @@ def estimated_nbytes(block: Block) -> int:
 
 
 def _estimated(column: np.ndarray | Sequence[Any]) -> int:
+    if type(column) is np.ndarray and column.dtype != STRING:
+        return column.nbytes
     if isinstance(column, RaggedArray) and column.dtype == STRING:
         column = column.flat_values
     if not isinstance(column, np.ndarray) or column.dtype != object or column.size <= _SAMPLE:

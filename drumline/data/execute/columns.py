@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from drumline.data.array_rows import ArrayRows
+from drumline.data.packed_strings import PackedStrings
 from drumline.data.ragged import RaggedArray, joined, uniform
 
 
@@ -22,6 +23,9 @@ def concatenated(parts: Sequence[Any], out: np.ndarray | None = None) -> Any:
     if varying:
         rows = [row for part in parts for row in part]
         return ArrayRows(rows, varying[0].dtype, varying[0].rank)
+    packed = [part for part in parts if isinstance(part, PackedStrings)]
+    if packed:
+        return PackedStrings.joined(packed)
     if any(isinstance(part, RaggedArray) for part in parts):
         return joined([p if isinstance(p, RaggedArray) else uniform(p) for p in parts])
     return np.concatenate(parts, out=out)

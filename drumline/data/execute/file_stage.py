@@ -54,7 +54,7 @@ class FileStage(Stage):
         """The columns of no elements."""
         return [np.empty(0, object)] * self.width
 
-    def read(self, reader: Any, limit: int) -> tuple[list[np.ndarray], Failure | None, bool]:
+    def read(self, reader: Any, limit: int) -> tuple[list[Any], Failure | None, bool]:
         """Up to ``limit`` elements, what is wrong with the next, and whether it is the last."""
         raise NotImplementedError
 

@@ -8,6 +8,7 @@ for the copy.
 from __future__ import annotations
 
 import contextlib
+import math
 import mmap
 import sys
 import threading
@@ -83,7 +84,7 @@ class BufferPool:
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """An uninitialised array of ``shape`` and ``dtype`` (not object), aligned to 64 bytes."""
-        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        nbytes = math.prod(shape) * dtype.itemsize
         if nbytes < _SMALL:
             return np.empty(shape, dtype)
         base = self._take(_size_class(nbytes))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
 from drumline._core import RecordReader
 from drumline.data.execute.file_stage import Failure, FileStage
@@ -21,9 +21,7 @@ class RecordsStage(FileStage):
         offset, number = place
         return open_records(self.path, self.form, offset, number)
 
-    def read(
-        self, reader: RecordReader, limit: int
-    ) -> tuple[list[np.ndarray], Failure | None, bool]:
+    def read(self, reader: RecordReader, limit: int) -> tuple[list[Any], Failure | None, bool]:
         records, failure = reader.next(limit)
         return [records], failure, True
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
+from drumline._core import RowSlots, scatter_rows
 from drumline.data.execute.block import Block
 from drumline.data.execute.columns import concatenated
 from drumline.data.execute.pool import BufferPool, fresh
@@ -30,19 +30,23 @@ class RowStore:
         if block.error is not None:
             self._errors[number + block.n] = block.error
 
-    def take(self, numbers: Sequence[int]) -> Block:
+    def take(self, numbers: np.ndarray) -> Block:
         """Removes and returns rows: as many of ``numbers`` as make one block, at least one."""
-        failed = self._errors
-        errors = [i for i, number in enumerate(numbers) if number in failed] if failed else []
-        stop = errors[0] if errors else len(numbers)
+        stop = len(numbers)
+        if self._errors:
+            failed = np.flatnonzero(np.isin(numbers, list(self._errors)))
+            stop = int(failed[0]) if len(failed) else stop
         block = self._rows.take(numbers[:stop])
-        if errors and block.n == stop:
-            block.error = self._errors.pop(numbers[stop])
+        if stop < len(numbers) and block.n == stop:
+            block.error = self._errors.pop(int(numbers[stop]))
         return block
 
-    def drop(self, numbers: Sequence[int]) -> None:
+    def drop(self, numbers: np.ndarray) -> None:
         """Removes rows unseen."""
-        self._rows.drop([n for n in numbers if self._errors.pop(n, None) is None])
+        if self._errors:
+            kept = [self._errors.pop(number, None) is None for number in numbers.tolist()]
+            numbers = numbers[kept]
+        self._rows.drop(numbers)
 
 
 class _DenseRows:
@@ -50,50 +54,53 @@ class _DenseRows:
         self._columns = [np.empty((0, *_dims(leaf.shape)), leaf.dtype) for leaf in spec.leaves]
         self._first = max(1, min(64, _FIRST_NBYTES // spec.row_nbytes()))
         self._pool = pool
-        self._slots: dict[int, int] = {}
-        self._free: list[int] = []
+        self._slots = RowSlots()
         self._gathers: list[Gather | _Objects] = []
         self._size = 0
 
     def put(self, number: int, block: Block) -> None:
-        if len(self._free) < block.n:
-            self._grow(block.n)
-        slots = self._free[-block.n :] if block.n else []
-        del self._free[len(self._free) - block.n :]
-        self._slots.update(zip(range(number, number + block.n), slots, strict=True))
+        slots = self._slots.put(number, block.n)
+        if self._slots.size > self._size:
+            self._grow(self._slots.size)
         for column, rows in zip(self._columns, block.columns, strict=True):
-            column[slots] = rows
+            _scatter(rows, slots, column)
 
     def _grow(self, rows: int) -> None:
-        size = max(self._size * 2, self._size + rows, self._first)
+        size = max(self._size * 2, rows, self._first)
         for i, column in enumerate(self._columns):
             grown = _room((size, *column.shape[1:]), column.dtype)
             grown[: self._size] = column
             self._columns[i] = grown
-        self._free.extend(range(self._size, size))
         self._gathers = [
             _Objects(column) if column.dtype == STRING else Gather(column, self._pool)
             for column in self._columns
         ]
         self._size = size
 
-    def take(self, numbers: Sequence[int]) -> Block:
-        slots = list(map(self._slots.pop, numbers))
-        index = np.asarray(slots, np.int64)
-        columns = (
-            [gather(index) for gather in self._gathers]
-            if slots
-            else [column[:0] for column in self._columns]
-        )
-        self._free.extend(slots)
-        return Block(columns, len(slots))
+    def take(self, numbers: np.ndarray) -> Block:
+        if not len(numbers):
+            return Block([column[:0] for column in self._columns], 0)
+        index = self._slots.take(numbers)
+        return Block([gather(index) for gather in self._gathers], len(index))
 
-    def drop(self, numbers: Sequence[int]) -> None:
-        slots = list(map(self._slots.pop, numbers))
+    def drop(self, numbers: np.ndarray) -> None:
+        slots = self._slots.take(numbers)
         for gather in self._gathers:
             if isinstance(gather, _Objects):
                 gather.forget(slots)
-        self._free.extend(slots)
+
+
+def _scatter(rows: np.ndarray, slots: np.ndarray, column: np.ndarray) -> None:
+    width = column[:1].nbytes
+    if column.dtype == STRING or not width or not rows.flags.c_contiguous:
+        column[slots] = rows
+        return
+    scatter_rows(_as_bytes(rows, width), slots, _as_bytes(column, width))
+
+
+def _as_bytes(column: np.ndarray, width: int) -> np.ndarray:
+    """A contiguous column as uint8 (n, width)."""
+    return column.reshape(-1).view(np.uint8).reshape(len(column), width)
 
 
 def _room(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -114,7 +121,7 @@ class _Objects:
         self.forget(index)
         return rows
 
-    def forget(self, index: Sequence[int] | np.ndarray) -> None:
+    def forget(self, index: np.ndarray) -> None:
         """Releases rows."""
         self._column[index] = None
 
@@ -130,7 +137,8 @@ class _LooseRows:
             # A copy: a view would keep the whole block alive for one row.
             self._rows[number + i] = [column[i : i + 1].copy() for column in block.columns]
 
-    def take(self, numbers: Sequence[int]) -> Block:
+    def take(self, wanted: np.ndarray) -> Block:
+        numbers = wanted.tolist()
         if not numbers:
             return Block(self._template, 0)
         shapes = [part.shape for part in self._rows[numbers[0]]]
@@ -141,8 +149,8 @@ class _LooseRows:
             rows.append(self._rows.pop(number))
         return Block([concatenated(parts) for parts in zip(*rows, strict=True)], len(rows))
 
-    def drop(self, numbers: Sequence[int]) -> None:
-        for number in numbers:
+    def drop(self, numbers: np.ndarray) -> None:
+        for number in numbers.tolist():
             del self._rows[number]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from drumline._core import ShuffleIndices
 from drumline.data.execute.block import Block
 from drumline.data.execute.pool import BufferPool
@@ -31,23 +33,23 @@ class ShuffleStage(Stage):
         self._store = RowStore(spec, pool)
         self._arrived = 0
         self._ended = False
-        self._drawn: list[int] = []
+        self._drawn = np.empty(0, np.int64)
         self._delivered = 0
 
     def next(self, limit: int) -> Block | None:
-        if not self._drawn:
+        if not len(self._drawn):
             self._drawn = self._draw(limit)
-        if not self._drawn:
+        if not len(self._drawn):
             return None
         block = self._store.take(self._drawn[:limit])
-        del self._drawn[: block.events]
+        self._drawn = self._drawn[block.events :]
         self._delivered += block.events
         return block
 
-    def _draw(self, limit: int) -> list[int]:
+    def _draw(self, limit: int) -> np.ndarray:
         count = min(limit, _CHUNK)
         self._fill(self._indices.needed(count))
-        return self._indices.next(count).tolist()
+        return self._indices.next(count)
 
     def _fill(self, needed: int) -> None:
         while self._arrived < needed and not self._ended:
@@ -66,7 +68,7 @@ class ShuffleStage(Stage):
 
     def restore(self, state: State) -> None:
         missing = state["delivered"]
-        while missing > 0 and (numbers := self._draw(missing)):
+        while missing > 0 and len(numbers := self._draw(missing)):
             self._store.drop(numbers)
             missing -= len(numbers)
             self._delivered += len(numbers)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import time
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,12 @@ from drumline.data.spec import ElementSpec, TensorSpec
 LONGEST = 256
 """Rows of strings, which may be whole files."""
 
+MOST_ROWS = 4096
+"""Rows of strings that turned out to be small and quickly done with."""
+
+_QUICK = 0.001
+_SMALL_BYTES = 1 << 20
+
 TARGET_BYTES = 32 << 20
 MOST_BYTES = 64 << 20
 
@@ -34,6 +42,10 @@ class SegmentedFunction:
 
     An operation gives the same bits for any number of rows, and a program always runs at its own
     length: how many rows come at once does not show.
+
+    Attributes:
+        takes_packed: whether strings may come as ``PackedStrings``: nothing looks at them but
+            operations that take these.
     """
 
     def __init__(self, function: UserFunction, spec: ElementSpec, trace: Trace):
@@ -53,6 +65,10 @@ class SegmentedFunction:
         self.ragged = any(_varies(leaf) for leaf in trace.spec.leaves)
         self.varying = any(None in leaf.shape[1:] for leaf in trace.spec.leaves if _varies(leaf))
         self._limit = self.block_length
+        strings = {i for i, leaf in enumerate(spec.leaves) if leaf.is_string}
+        self.takes_packed = not strings.intersection(_slots(self._results)) and all(
+            not strings.intersection(_slots(part.takes_objects)) for part in self._parts
+        )
 
     def fingerprint(self) -> str:
         """A digest of what it computes."""
@@ -72,6 +88,7 @@ class SegmentedFunction:
         return out
 
     def _run(self, block: Block, position: Position) -> Block:
+        started = time.perf_counter()
         slots: dict[int, Any] = dict(enumerate(block.columns))
         n, error = block.n, None
         for part in self._parts:
@@ -83,7 +100,7 @@ class SegmentedFunction:
             slots.update(zip(part.gives, made, strict=True))
         if n == 0:
             return Block(stack([], self._spec), 0, error)
-        self._measure(block, slots)
+        self._measure(block, slots, time.perf_counter() - started)
         return Block([self._result(origin, slots, n) for origin in self._results], n, error)
 
     def _column(self, origin: Origin, slots: dict[int, Any], n: int) -> Any:
@@ -97,9 +114,13 @@ class SegmentedFunction:
             return np.broadcast_to(origin.value, (n, *origin.value.shape))
         return self._column(origin, slots, n)
 
-    def _measure(self, block: Block, slots: dict[int, Any]) -> None:
-        """Has fewer rows come at once where they turn out to be large."""
-        row = estimated_nbytes(Block(list(slots.values()), block.n)) / block.n
+    def _measure(self, block: Block, slots: dict[int, Any], seconds: float) -> None:
+        """Has more rows come at once where they turn out to be small, fewer where large."""
+        nbytes = estimated_nbytes(Block(list(slots.values()), block.n))
+        quick = seconds < _QUICK and nbytes < _SMALL_BYTES
+        if quick and self.block_length <= block.n <= MOST_ROWS // 2:
+            self.block_length *= 2
+        row = nbytes / block.n
         self._limit = max(1, min(self.block_length, int(MOST_BYTES / max(1.0, row))))
 
     def describe(self) -> str:
@@ -116,6 +137,7 @@ class _Native:
         self._where = function.where
         self._call = call
         self.takes = call.arguments
+        self.takes_objects = call.arguments[1 if call.operation.takes_packed else 0 :]
         self.gives = call.gives
 
     def __call__(
@@ -136,6 +158,7 @@ class _Compiled:
     def __init__(self, function: UserFunction, part: CompiledPart, most: int):
         self._run = CompiledFunction(function, part.element, part.trace, most)
         self.takes: tuple[Origin, ...] = part.takes
+        self.takes_objects = self.takes
         self.gives = part.gives
 
     def __call__(
@@ -162,6 +185,10 @@ def compiled(
     """A traced function, ready to run."""
     kind = SegmentedFunction if trace.natives else CompiledFunction
     return kind(function, spec, trace)
+
+
+def _slots(origins: Iterable[Origin]) -> set[int]:
+    return {origin for origin in origins if not isinstance(origin, Constant)}
 
 
 def _varies(leaf: TensorSpec) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 
 from drumline.data.array_rows import ArrayRows
 from drumline.data.native.operation import Column
+from drumline.data.packed_strings import PackedStrings
 from drumline.data.ragged import RaggedArray, uniform
 from drumline.data.ragged_spec import RaggedTensorSpec
 from drumline.data.spec import TensorSpec
@@ -15,7 +16,7 @@ from drumline.data.spec import TensorSpec
 
 def for_operation(column: Any, spec: TensorSpec) -> Column:
     """A block's column as operations take values of ``spec``."""
-    if isinstance(spec, RaggedTensorSpec) or spec.is_static:
+    if isinstance(spec, RaggedTensorSpec) or spec.is_static or isinstance(column, PackedStrings):
         return column
     if None in spec.shape[1:]:
         return list(column)
@@ -42,7 +43,7 @@ def misfit(column: Column, spec: TensorSpec) -> str | None:
             and column.shape[1:] == spec.shape
         )
     elif None not in spec.shape[1:]:
-        fits = isinstance(column, RaggedArray) and column.dtype == spec.dtype
+        fits = isinstance(column, RaggedArray | np.ndarray) and column.dtype == spec.dtype
     else:
         fits = isinstance(column, list) and all(
             spec.accepts(row.shape, row.dtype) for row in column

@@ -44,6 +44,9 @@ class NativeOperation(abc.ABC):
     row_by_row: ClassVar[bool] = False
     """Whether it runs Python for each row, which ``explain()`` then tells."""
 
+    takes_packed: ClassVar[bool] = False
+    """Whether its first argument, if it is of strings, may come as ``PackedStrings``."""
+
     @property
     @abc.abstractmethod
     def name(self) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from drumline.data.observe.run_delay import run_delay
+from drumline.data.packed_strings import PackedStrings
 
 Clock = Callable[[], float]
 
@@ -188,11 +189,11 @@ def bucket(seconds: float) -> int:
 
 
 def nbytes_of(column: Any) -> int:
-    """Bytes of a column's elements (an array, a list, a ``RaggedArray``); of objects, those of what
-    they hold.
+    """Bytes of a column's elements (an array, a list, a ``RaggedArray``, ``PackedStrings``); of
+    objects, those of what they hold.
     """
     dtype = getattr(column, "dtype", None)
-    if dtype is not None and dtype.kind != "O":
+    if isinstance(column, PackedStrings) or (dtype is not None and dtype.kind != "O"):
         return int(column.nbytes)
     return sum(_nbytes_of_object(item) for item in _flat(column))
 

@@ -14,10 +14,15 @@ from drumline.data.spec import ElementSpec
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class File(Node):
-    """The records of one file."""
+    """The records of one file.
+
+    Attributes:
+        packed: whether they are left in the memory they are read into.
+    """
 
     path: str
     form: Format
+    packed: bool = False
     name: ClassVar[str] = "file"
 
     @property

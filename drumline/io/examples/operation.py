@@ -10,13 +10,17 @@ from typing import Any
 import numpy as np
 
 from drumline._core import ExampleParser
+from drumline.data.execute.pool import BufferPool
 from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.ragged import RaggedArray
 from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.data.structure import LEAF_STRUCTURE, Structure
 from drumline.io.examples.columns import FeatureColumn, of_batches, of_records
 from drumline.io.examples.partitions import BadRecord
-from drumline.io.examples.wanted import Failed, Parsed, Parts, Wanted, parse, parser
+from drumline.io.examples.wanted import Failed, Parsed, Parts, Records, Wanted, parse, parser
+
+_BLOCKS = 16
+"""How many blocks' buffers are kept for later ones."""
 
 Part = tuple[int, tuple[FeatureColumn, ...]]
 """The number of a message's field, and the features of it that are wanted."""
@@ -33,6 +37,7 @@ class ParseExample(NativeOperation):
         lengths: whether the lengths of a batch's lists, which are filled up, are results too.
     """
 
+    takes_packed = True
     called: str
     parts: tuple[Part, ...]
     batches: bool
@@ -80,10 +85,11 @@ class ParseExample(NativeOperation):
 
     def run(self, columns: Sequence[Column], n: int) -> Rows:
         serialized, *names = columns
+        records: Any
         records, ends, size = (
             _flat(serialized) if self.batches else (serialized, np.arange(n + 1), 1)
         )
-        parsed, failed = parse(self._parser, self._wanted, np.asarray(records))
+        parsed, failed = parse(self._parser, self._wanted, records, self._pool)
         values: list[Any] = []
         while len(values) < len(self._columns):
             try:
@@ -107,6 +113,11 @@ class ParseExample(NativeOperation):
     @functools.cached_property
     def _parser(self) -> ExampleParser:
         return parser(self._wanted)
+
+    @functools.cached_property
+    def _pool(self) -> BufferPool:
+        """As many buffers of a size as there may be columns of it, in several blocks."""
+        return BufferPool(_BLOCKS * len(self._columns))
 
     def _values(self, parsed: Sequence[Parsed]) -> list[Any]:
         rest = iter(parsed)
@@ -150,10 +161,9 @@ def _dict(columns: Sequence[FeatureColumn]) -> Structure:
     return Structure("dict", dict, names, (LEAF_STRUCTURE,) * len(names))
 
 
-def _flat(batches: Column) -> tuple[np.ndarray, np.ndarray, int | None]:
+def _flat(batches: Any) -> tuple[Records, np.ndarray, int | None]:
     """All records, where batches end, and the size of all batches if it is the same."""
     if isinstance(batches, RaggedArray):
         return np.asarray(batches.values), batches.row_splits, None
-    assert isinstance(batches, np.ndarray)
     n, size = batches.shape
-    return batches.reshape(-1), np.arange(n + 1, dtype=np.int64) * size, size
+    return batches.reshape(n * size), np.arange(n + 1, dtype=np.int64) * size, size

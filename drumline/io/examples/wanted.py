@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from drumline._core import ExampleParser
+from drumline.data.execute.pool import BufferPool
+from drumline.data.packed_strings import PackedStrings
 from drumline.data.spec import STRING
 
 FLOAT, INT, BYTES = "float32", "int64", "string"
+
+Records = np.ndarray | PackedStrings
+
+_NO_MEMORY = "there is no memory for the values; parse fewer records"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,16 +106,40 @@ def _described(wanted: Wanted) -> tuple[bytes, str, str, int, Sequence[float | b
 
 
 def parse(
-    parser: ExampleParser, parts: Parts, records: np.ndarray
+    parser: ExampleParser, parts: Parts, records: Records, pool: BufferPool
 ) -> tuple[list[Parsed], Failed | None]:
-    """The wanted columns of records ``bytes`` (n,): of all, or those before the first bad one."""
-    columns, failure = parser.parse(np.ascontiguousarray(records))
+    """The wanted columns of records ``bytes`` (n,): of all, or those before the first bad one.
+
+    Numbers of which every record has as many are in buffers of the pool.
+    """
+    every = [wanted for _, some in parts for wanted in some]
+    try:
+        room = [_room(wanted, len(records), pool) for wanted in every]
+    except (MemoryError, OverflowError, ValueError):
+        columns, failure = [], (0, None, None, None, _NO_MEMORY)
+    else:
+        columns, failure = _parse(parser, records, room)
     failed = None if failure is None else Failed(*failure)
     count = len(records) if failed is None else failed.row
-    if columns:
-        return [Parsed(*column, count) for column in columns], failed
-    empty = [_empty(wanted) for _, every in parts for wanted in every]
-    return empty, failed
+    if not columns:
+        return [_empty(wanted) for wanted in every], failed
+    parsed = [
+        Parsed(values if out is None else values[: count * wanted.count], rows, frames, count)
+        for wanted, out, (values, rows, frames) in zip(every, room, columns, strict=True)
+    ]
+    return parsed, failed
+
+
+def _parse(parser: ExampleParser, records: Records, room: list[np.ndarray | None]) -> Any:
+    if isinstance(records, PackedStrings):
+        return parser.parse_packed(records.parts, room)
+    return parser.parse(np.ascontiguousarray(records), room)
+
+
+def _room(wanted: Wanted, records: int, pool: BufferPool) -> np.ndarray | None:
+    if wanted.form != "fixed" or wanted.kind == BYTES:
+        return None
+    return pool.empty((records * wanted.count,), wanted.dtype)
 
 
 def _empty(wanted: Wanted) -> Parsed:

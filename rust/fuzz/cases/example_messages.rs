@@ -1,7 +1,8 @@
 //! `Example` and `SequenceExample`: whatever a record is, its columns fit it, or it has a failure.
 
 use _core::examples::column::{Column, Values};
-use _core::examples::parse::{parse, Part};
+use _core::examples::owned::parse;
+use _core::examples::parse::Part;
 use _core::examples::schema::{Default, Feature, Form, Kind, Schema};
 use std::sync::LazyLock;
 

@@ -34,7 +34,7 @@ pub fn run(bytes: &[u8]) {
 fn read(mut reader: Reader) {
     let mut before = (0, 0);
     loop {
-        let records = reader.next(5);
+        let records = reader.next(5, 0);
         for place in &records.places {
             let _ = reader.record(place).len();
         }
@@ -43,7 +43,7 @@ fn read(mut reader: Reader) {
         assert_eq!(after.1 - before.1, records.places.len() as u64);
         before = after;
         if records.failure.is_some() || records.places.is_empty() {
-            assert!(reader.next(5).places.is_empty());
+            assert!(reader.next(5, 0).places.is_empty());
             return;
         }
     }

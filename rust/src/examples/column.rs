@@ -51,7 +51,7 @@ impl<'a> Values<'a> {
         .is_ok()
     }
 
-    fn truncate(&mut self, length: usize) {
+    pub fn truncate(&mut self, length: usize) {
         match self {
             Self::Bytes(values) => values.truncate(length),
             Self::Float(values) => values.truncate(length),
@@ -93,13 +93,14 @@ pub struct Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    /// For so many records; None if their fixed numbers of values do not fit in memory.
-    pub fn new(feature: &Feature, records: usize) -> Option<Self> {
+    /// For so many records, of whose values those of `held` are in the column at once; None if they
+    /// do not fit in memory.
+    pub fn new(feature: &Feature, records: usize, held: usize) -> Option<Self> {
         let mut values = Values::new(feature.kind);
         let (mut rows, mut frames) = (Vec::new(), Vec::new());
         match feature.form {
             Form::Fixed { count, .. } => {
-                if !values.reserve(records.checked_mul(count)?) {
+                if !values.reserve(held.checked_mul(count)?) {
                     return None;
                 }
             }

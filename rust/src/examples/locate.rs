@@ -15,14 +15,15 @@ pub struct Locator<'a, 's> {
     /// Which of `known` has a slot's key.
     places: Vec<Option<usize>>,
     next: usize,
+    entries: usize,
     /// Where each slot's message is in this record.
     found: Vec<Option<Cursor<'a>>>,
 }
 
 /// An entry's first bytes, up to the tag of its value.
-struct Known<'a> {
-    head: &'a [u8],
-    slot: Option<usize>,
+pub struct Known<'a> {
+    pub head: &'a [u8],
+    pub slot: Option<usize>,
 }
 
 impl<'a, 's> Locator<'a, 's> {
@@ -32,6 +33,7 @@ impl<'a, 's> Locator<'a, 's> {
             known: Vec::new(),
             places: vec![None; schema.slots()],
             next: 0,
+            entries: 0,
             found: vec![None; schema.slots()],
         }
     }
@@ -43,7 +45,24 @@ impl<'a, 's> Locator<'a, 's> {
     /// Forgets the record, but not the order of its keys.
     pub fn start(&mut self) {
         self.next = 0;
+        self.entries = 0;
         self.found.fill(None);
+    }
+
+    /// The entries that records are expected to have, in order.
+    pub fn known(&self) -> &[Known<'a>] {
+        &self.known
+    }
+
+    /// Whether the record had as many entries as are known, and the last of them.
+    pub fn is_as_known(&self) -> bool {
+        self.entries == self.known.len() && self.next == self.entries
+    }
+
+    /// The slots of keys that no known entry has.
+    pub fn absent(&self) -> impl Iterator<Item = usize> + '_ {
+        let places = self.places.iter().enumerate();
+        places.filter_map(|(slot, place)| place.is_none().then_some(slot))
     }
 
     /// Where a feature's message is.
@@ -56,6 +75,7 @@ impl<'a, 's> Locator<'a, 's> {
     pub fn note(&mut self, mut map: Cursor<'a>) -> Result<(), Malformed> {
         while let Some(field) = map.field()? {
             if let (1, Content::Delimited(entry)) = field {
+                self.entries += 1;
                 let (slot, value) = match self.expected(entry)? {
                     Some(expected) => expected,
                     None => self.look_up(entry)?,
@@ -134,10 +154,24 @@ fn head(entry: Cursor<'_>) -> Option<&[u8]> {
 
 /// `starts_with`, without a call for short heads.
 #[inline(always)]
-fn begins_with(bytes: &[u8], head: &[u8]) -> bool {
+pub fn begins_with(bytes: &[u8], head: &[u8]) -> bool {
     let Some(bytes) = bytes.get(..head.len()) else {
         return false;
     };
+    if head.len() <= 8 {
+        return match (
+            bytes.first_chunk::<4>(),
+            bytes.last_chunk::<4>(),
+            head.first_chunk::<4>(),
+            head.last_chunk::<4>(),
+        ) {
+            (Some(a), Some(b), Some(c), Some(d)) => {
+                u32::from_ne_bytes(*a) == u32::from_ne_bytes(*c)
+                    && u32::from_ne_bytes(*b) == u32::from_ne_bytes(*d)
+            }
+            _ => bytes == head,
+        };
+    }
     match (
         bytes.first_chunk::<8>(),
         bytes.last_chunk::<8>(),

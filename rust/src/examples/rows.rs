@@ -4,15 +4,20 @@ use super::column::Column;
 use super::decode::append;
 use super::defect::{Defect, Failure, Found, Malformed};
 use super::locate::Locator;
-use super::parse::Part;
+use super::parse::{Part, Targets};
+use super::quick;
 use super::schema::{Feature, Form};
+use super::target::Target;
 use super::wire::{Content, Cursor};
 
 /// Parses records one after the other.
-pub struct Rows<'a, 's> {
+pub struct Rows<'a, 's, 'o> {
     parts: Vec<(u64, Locator<'a, 's>)>,
     columns: Vec<Column<'a>>,
+    targets: Targets<'o>,
     count: usize,
+    /// Whether the record before had just the entries that are known.
+    is_as_known: bool,
 }
 
 /// Which feature was wrong, and which frame of it, once it is known.
@@ -32,23 +37,36 @@ impl From<Malformed> for Wrong {
     }
 }
 
-impl<'a, 's: 'a> Rows<'a, 's> {
-    /// Columns for `records` records; None if they do not fit in memory.
-    pub fn new(parts: &'s [Part], records: usize) -> Option<Self> {
+impl<'a, 's: 'a, 'o> Rows<'a, 's, 'o> {
+    /// Columns for `records` records, or targets, one for each feature; None if columns do not fit
+    /// in memory.
+    pub fn new(parts: &'s [Part], records: usize, targets: Targets<'o>) -> Option<Self> {
         let features = parts.iter().flat_map(|part| part.schema.features());
-        let columns = features.map(|feature| Column::new(feature, records));
+        let columns = features.zip(&targets).map(|(feature, target)| {
+            let held = if target.is_some() { 1 } else { records };
+            Column::new(feature, records, held)
+        });
         Some(Self {
             columns: columns.collect::<Option<_>>()?,
             parts: parts
                 .iter()
                 .map(|part| (part.field, Locator::new(&part.schema)))
                 .collect(),
+            targets,
             count: 0,
+            is_as_known: false,
         })
     }
 
     /// Appends a record to the columns, or leaves them as they are.
     pub fn add(&mut self, record: &'a [u8]) -> Result<(), Failure> {
+        if self.is_as_known {
+            if self.quickly(record).is_some() {
+                self.count += 1;
+                return Ok(());
+            }
+            self.take_back();
+        }
         let result = self.fields(record).and_then(|()| self.values());
         if let Err(wrong) = result {
             self.take_back();
@@ -60,8 +78,38 @@ impl<'a, 's: 'a> Rows<'a, 's> {
                 defect: wrong.found.defect,
             });
         }
+        self.is_as_known = match self.parts.as_slice() {
+            [(_, locator)] => locator.is_as_known() && !locator.schema().shares_keys(),
+            _ => false,
+        };
         self.count += 1;
         Ok(())
+    }
+
+    /// Appends a record that has the known entries and nothing else; None if it is another.
+    fn quickly(&mut self, record: &'a [u8]) -> Option<()> {
+        let [(field, locator)] = self.parts.as_slice() else {
+            return None;
+        };
+        let (features, row) = (locator.schema().features(), self.count);
+        let (columns, targets) = (&mut self.columns, &mut self.targets);
+        quick::entries(record, *field, locator.known(), |position, message| {
+            let target = &mut targets[position];
+            if target.as_mut().is_some_and(|t| quick::set(message, row, t)) {
+                return true;
+            }
+            let (feature, column) = (&features[position], &mut columns[position]);
+            single(feature, Some(Cursor::new(message)), column).is_ok_and(|()| {
+                moved(column, target, row);
+                true
+            })
+        })?;
+        for position in locator.absent() {
+            let column = &mut columns[position];
+            single(&features[position], None, column).ok()?;
+            moved(column, &mut targets[position], row);
+        }
+        Some(())
     }
 
     pub fn columns(self) -> Vec<Column<'a>> {
@@ -90,8 +138,11 @@ impl<'a, 's: 'a> Rows<'a, 's> {
         let mut first = 0;
         for (_, locator) in &self.parts {
             let features = locator.schema().features();
-            let columns = &mut self.columns[first..first + features.len()];
-            for (position, (feature, column)) in features.iter().zip(columns).enumerate() {
+            let range = first..first + features.len();
+            let columns = self.columns[range.clone()].iter_mut();
+            let outputs = columns.zip(&mut self.targets[range]);
+            for (position, (feature, (column, target))) in features.iter().zip(outputs).enumerate()
+            {
                 let mut frame = None;
                 let message = locator.of(position);
                 value(feature, message, column, &mut frame).map_err(|found| Wrong {
@@ -99,6 +150,7 @@ impl<'a, 's: 'a> Rows<'a, 's> {
                     frame,
                     found,
                 })?;
+                moved(column, target, self.count);
             }
             first += features.len();
         }
@@ -107,9 +159,19 @@ impl<'a, 's: 'a> Rows<'a, 's> {
 
     fn take_back(&mut self) {
         let features = self.parts.iter().flat_map(|(_, l)| l.schema().features());
-        for (feature, column) in features.zip(&mut self.columns) {
-            column.truncate(self.count, &feature.form);
+        let outputs = self.columns.iter_mut().zip(&self.targets);
+        for (feature, (column, target)) in features.zip(outputs) {
+            let count = if target.is_some() { 0 } else { self.count };
+            column.truncate(count, &feature.form);
         }
+    }
+}
+
+/// Moves the values of a record, which are all that the column has, to the target if there is one.
+fn moved(column: &mut Column, target: &mut Option<Target>, row: usize) {
+    if let Some(target) = target {
+        target.put(row, &column.values);
+        column.values.truncate(0);
     }
 }
 

@@ -91,6 +91,11 @@ impl Schema {
         &self.features
     }
 
+    /// Whether features have one key; otherwise slots are the features' positions.
+    pub fn shares_keys(&self) -> bool {
+        self.by_key.len() < self.features.len()
+    }
+
     /// How many keys there are.
     pub fn slots(&self) -> usize {
         self.by_key.len()

@@ -1,6 +1,7 @@
 use super::column::{Column, Values};
 use super::defect::{Defect, Failure, Malformed};
-use super::parse::{parse, Part};
+use super::owned::parse;
+use super::parse::Part;
 use super::schema::{Default, Feature, Form, Kind, Schema};
 use super::wire::Cursor;
 use crate::rng::mix64;
@@ -9,7 +10,7 @@ use crate::rng::mix64;
 const EXAMPLE: &[u8] = b"\n1\n\x0c\n\x01a\x12\x07\x1a\x05\n\x03\x01\xac\x02\n\x11\n\x01b\x12\x0c\
     \x12\x0a\n\x08\x00\x00\xc0?\x00\x00 @\n\x0e\n\x01c\x12\x09\n\x07\n\x01x\n\x02yy";
 
-fn part(field: u64, features: &[(&str, Kind, Form)]) -> Part {
+pub fn part(field: u64, features: &[(&str, Kind, Form)]) -> Part {
     let features = features.iter().map(|(key, kind, form)| Feature {
         key: key.as_bytes().to_vec(),
         kind: *kind,
@@ -21,21 +22,21 @@ fn part(field: u64, features: &[(&str, Kind, Form)]) -> Part {
     }
 }
 
-fn fixed(count: usize) -> Form {
+pub fn fixed(count: usize) -> Form {
     Form::Fixed {
         count,
         default: None,
     }
 }
 
-const VARYING: Form = Form::Varying { of: 1 };
+pub const VARYING: Form = Form::Varying { of: 1 };
 const FRAMES: Form = Form::Frames {
     count: None,
     required: false,
 };
 
 /// A field that holds a message or bytes.
-fn field(number: u8, content: &[u8]) -> Vec<u8> {
+pub fn field(number: u8, content: &[u8]) -> Vec<u8> {
     let mut bytes = vec![number << 3 | 2];
     let mut length = content.len();
     while length >= 0x80 {
@@ -47,11 +48,11 @@ fn field(number: u8, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn entry(key: &str, value: &[u8]) -> Vec<u8> {
+pub fn entry(key: &str, value: &[u8]) -> Vec<u8> {
     field(1, &[field(1, key.as_bytes()), field(2, value)].concat())
 }
 
-fn example(entries: &[Vec<u8>]) -> Vec<u8> {
+pub fn example(entries: &[Vec<u8>]) -> Vec<u8> {
     field(1, &entries.concat())
 }
 

@@ -33,9 +33,61 @@ pub fn decode(mut packed: Cursor<'_>, out: &mut Vec<i64>) -> Result<(), Malforme
     Ok(())
 }
 
+/// Fewer than 8 bytes, not none, as the lowest of an integer.
+#[inline(always)]
+fn short(bytes: &[u8]) -> u64 {
+    let length = bytes.len();
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let low = u64::from(u32::from_le_bytes(*first));
+        return low | u64::from(u32::from_le_bytes(*last)) << (8 * (length - 4));
+    }
+    let at = |place: usize| u64::from(bytes[place]) << (8 * place);
+    at(0) | at(length / 2) | at(length - 1)
+}
+
+/// Sets `out` to the integers of a packed field; false if it has not as many.
+#[inline]
+pub fn fill(packed: &[u8], out: &mut [i64]) -> bool {
+    let mut rest = packed;
+    let mut out = out.iter_mut();
+    while !rest.is_empty() {
+        let (bytes, known) = match rest.first_chunk() {
+            Some(chunk) => (u64::from_le_bytes(*chunk), u64::MAX),
+            None => (short(rest), (1 << (8 * rest.len())) - 1),
+        };
+        let mut ends = !bytes & LAST & known;
+        if ends == 0 {
+            let mut one = Cursor::new(rest);
+            let (Ok(value), Some(to)) = (one.varint(), out.next()) else {
+                return false;
+            };
+            *to = value as i64;
+            rest = one.rest();
+            continue;
+        }
+        let used = 8 - ends.leading_zeros() as usize / 8;
+        let mut left = bytes;
+        while ends != 0 {
+            let Some(to) = out.next() else {
+                return false;
+            };
+            let last = ends.trailing_zeros();
+            *to = joined(left & (u64::MAX >> (63 - last))) as i64;
+            (left, ends) = (left >> last >> 1, ends >> last >> 1);
+        }
+        rest = &rest[used..];
+    }
+    out.next().is_none()
+}
+
 /// The low seven bits of each byte, put together.
 #[inline(always)]
 fn joined(bytes: u64) -> u64 {
+    if bytes >> 32 == 0 {
+        let sevens = bytes as u32 & !LAST as u32;
+        let pairs = (sevens & 0x7f00_7f00) >> 1 | (sevens & 0x007f_007f);
+        return ((pairs & 0x3fff_0000) >> 2 | (pairs & 0x3fff)).into();
+    }
     let sevens = bytes & !LAST;
     let pairs = (sevens & 0x7f00_7f00_7f00_7f00) >> 1 | (sevens & 0x007f_007f_007f_007f);
     let fours = (pairs & 0x3fff_0000_3fff_0000) >> 2 | (pairs & 0x0000_3fff_0000_3fff);

@@ -1,12 +1,18 @@
 //! `ExampleParser`: objects to slices and back, and the GIL released in between.
 
+use super::packed::{self, strings};
 use super::texts::Strings;
+use super::{borrow_error, contiguous};
 use crate::examples::column::{Column, Values};
 use crate::examples::defect::Failure;
-use crate::examples::parse::{parse, Part};
+use crate::examples::parse::{parse_into, Part};
 use crate::examples::schema::{Default, Feature, Form, Kind, Schema};
+use crate::examples::target::{Numbers, Target};
 use crate::python::messages::kind_of;
-use numpy::{IntoPyArray, PyArray1};
+use numpy::ndarray::Ix1;
+use numpy::{
+    Element, IntoPyArray, PyArray1, PyArrayMethods, PyReadwriteArray1, PyUntypedArrayMethods,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -50,12 +56,93 @@ impl ExampleParser {
         &self,
         py: Python<'py>,
         records: &Bound<'py, PyAny>,
+        out: Vec<Option<Bound<'py, PyAny>>>,
     ) -> PyResult<(Vec<Parsed<'py>>, Option<Told>)> {
         let records = Strings::read(records)?;
-        let (columns, failure) = py.detach(|| parse(&self.parts, records.views()));
-        let columns = columns.into_iter().map(|column| arrays(py, column));
+        self.parsed(py, records.views(), out)
+    }
+
+    /// The same of records that were not made objects.
+    fn parse_packed<'py>(
+        &self,
+        py: Python<'py>,
+        records: Vec<packed::Rows<'py>>,
+        out: Vec<Option<Bound<'py, PyAny>>>,
+    ) -> PyResult<(Vec<Parsed<'py>>, Option<Told>)> {
+        self.parsed(py, &strings(&records), out)
+    }
+}
+
+impl ExampleParser {
+    fn parsed<'py>(
+        &self,
+        py: Python<'py>,
+        records: &[&[u8]],
+        out: Vec<Option<Bound<'py, PyAny>>>,
+    ) -> PyResult<(Vec<Parsed<'py>>, Option<Told>)> {
+        let features = self.parts.iter().flat_map(|part| part.schema.features());
+        let features: Vec<&Feature> = features.collect();
+        if features.len() != out.len() {
+            let message = format!("{} arrays for {} features", out.len(), features.len());
+            return Err(PyValueError::new_err(message));
+        }
+        let pairs = features.iter().zip(&out);
+        let borrowed = pairs.map(|(feature, out)| Borrowed::of(feature, out, records.len()));
+        let mut borrowed = borrowed.collect::<PyResult<Vec<_>>>()?;
+        let targets: PyResult<_> = borrowed.iter_mut().map(Borrowed::target).collect();
+        let targets = targets?;
+        let (columns, failure) = py.detach(|| parse_into(&self.parts, records, targets));
+        let columns = columns.into_iter().zip(out).map(|(column, out)| {
+            let (values, rows, frames) = arrays(py, column);
+            (out.unwrap_or(values), rows, frames)
+        });
         Ok((columns.collect(), failure.map(told)))
     }
+}
+
+/// An array that nobody else writes meanwhile, for a feature whose count is fixed.
+enum Borrowed<'py> {
+    Float(PyReadwriteArray1<'py, f32>, usize),
+    Int64(PyReadwriteArray1<'py, i64>, usize),
+    Nothing,
+}
+
+impl<'py> Borrowed<'py> {
+    fn of(feature: &Feature, out: &Option<Bound<'py, PyAny>>, records: usize) -> PyResult<Self> {
+        let (Form::Fixed { count, .. }, Some(out)) = (&feature.form, out) else {
+            return Ok(Self::Nothing);
+        };
+        let size = records.checked_mul(*count);
+        match feature.kind {
+            Kind::Float => Ok(Self::Float(writable(out, size)?, *count)),
+            Kind::Int64 => Ok(Self::Int64(writable(out, size)?, *count)),
+            Kind::Bytes => Ok(Self::Nothing),
+        }
+    }
+
+    fn target(&mut self) -> PyResult<Option<Target<'_>>> {
+        let (numbers, count) = match self {
+            Self::Float(array, count) => (Numbers::Float(array.as_slice_mut()?), *count),
+            Self::Int64(array, count) => (Numbers::Int64(array.as_slice_mut()?), *count),
+            Self::Nothing => return Ok(None),
+        };
+        Ok(Some(Target { numbers, count }))
+    }
+}
+
+/// An array of `size` numbers, to be written.
+fn writable<'py, T: Element>(
+    out: &Bound<'py, PyAny>,
+    size: Option<usize>,
+) -> PyResult<PyReadwriteArray1<'py, T>> {
+    let array = contiguous::<T, Ix1>(out, "out", "1-dimensional")?;
+    if Some(array.len()) != size {
+        let found = array.len();
+        let message = format!("out has {found} numbers, which are not those of the records");
+        return Err(PyValueError::new_err(message));
+    }
+    let borrowed = array.try_readwrite();
+    borrowed.map_err(|error| borrow_error("out", error))
 }
 
 fn feature(wanted: Wanted<'_>) -> PyResult<Feature> {

@@ -1,5 +1,6 @@
 //! `RecordReader` and `RecordEncoder`: sources that Python opens, and the GIL released.
 
+use super::packed::PackedBytes;
 use super::source::{compression_of, opened, raised};
 use crate::records::defect::{Cause, Failure};
 use crate::records::encoder::Encoder;
@@ -47,13 +48,32 @@ impl RecordReader {
         py.detach(|| {
             // Nobody waits for the lock with the GIL, so that it can be taken under the lock.
             let mut reader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let records = reader.next(limit);
+            let records = reader.next(limit, 0);
             Python::attach(|py| {
                 let bytes = |place| PyBytes::new(py, &reader.record(place)).into_any().unbind();
                 let column = PyArray1::from_vec(py, records.places.iter().map(bytes).collect());
                 let told = records.failure.map(|failure| told(py, failure));
                 Ok((column.unbind(), told))
             })
+        })
+    }
+
+    /// Up to `limit` further records, no more than `nbytes` bytes of them being waited for, in the
+    /// memory they were read into, and what went wrong after them.
+    fn packed(
+        &self,
+        py: Python<'_>,
+        limit: usize,
+        nbytes: usize,
+    ) -> PyResult<(PackedBytes, Option<Told>)> {
+        py.detach(|| {
+            let mut reader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let records = reader.next(limit, nbytes);
+            let packed = PackedBytes::new(reader.shared(), records.places);
+            let told = records
+                .failure
+                .map(|failure| Python::attach(|py| told(py, failure)));
+            Ok((packed, told))
         })
     }
 

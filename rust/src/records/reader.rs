@@ -6,6 +6,7 @@ use super::window::Window;
 use std::borrow::Cow;
 use std::io::{self, Read};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Reads a file's records in order. Once it failed or came to the end it has no more.
 pub struct Reader {
@@ -16,7 +17,7 @@ pub struct Reader {
     done: bool,
 }
 
-/// Whole records, as places in the reader's window until it is asked again, and what came after.
+/// Whole records, as places in what the reader has kept of them, and what came after.
 pub struct Records {
     pub places: Vec<Range<usize>>,
     pub failure: Option<Failure>,
@@ -48,7 +49,12 @@ impl Reader {
 
     /// The record at a place that the last `next` gave.
     pub fn record(&self, place: &Range<usize>) -> Cow<'_, [u8]> {
-        self.format.content(self.window.at(place))
+        self.format.content(&self.window.seen()[place.clone()])
+    }
+
+    /// The memory in which the last `next`'s records stay as they are, and where there places begin.
+    pub fn shared(&self) -> (Arc<Vec<u8>>, usize) {
+        self.window.shared()
     }
 
     /// How many bytes of memory the records are read into.
@@ -56,8 +62,10 @@ impl Reader {
         self.window.room()
     }
 
-    /// Up to `limit` records: as many as are at hand, at least one; none at the end.
-    pub fn next(&mut self, limit: usize) -> Records {
+    /// Up to `limit` records: those at hand, and more while they have fewer than `nbytes` bytes; at
+    /// least one; none at the end.
+    pub fn next(&mut self, limit: usize, nbytes: usize) -> Records {
+        self.window.forget();
         let mut places = Vec::new();
         let mut failure = None;
         while places.len() < limit && !self.done {
@@ -69,10 +77,11 @@ impl Reader {
             };
             match self.format.find(view) {
                 Ok(Found::Record { data, used }) => {
-                    places.push(self.window.place(data));
+                    let kept = self.window.kept();
+                    places.push(kept + data.start..kept + data.end);
                     self.pass(used);
                 }
-                Ok(Found::More(_)) if !places.is_empty() => break,
+                Ok(Found::More(_)) if !places.is_empty() && self.window.kept() >= nbytes => break,
                 Ok(Found::More(bytes)) => failure = self.fill(bytes).err(),
                 Ok(Found::End) => self.done = true,
                 Err(defect) => failure = Some(Cause::Defect(defect)),
@@ -89,7 +98,7 @@ impl Reader {
     }
 
     fn pass(&mut self, used: usize) {
-        self.window.pass(used);
+        self.window.keep(used);
         self.seen = 0;
         self.number += 1;
     }

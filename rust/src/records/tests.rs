@@ -33,10 +33,10 @@ fn read(bytes: &[u8], format: Format, compression: Compression, chunk: usize) ->
 fn all(reader: &mut Reader) -> All {
     let mut found = Vec::new();
     loop {
-        let records = reader.next(7);
+        let records = reader.next(7, 0);
         found.extend(records.places.iter().map(|p| reader.record(p).into_owned()));
         if let Some(failure) = records.failure {
-            assert!(reader.next(1).places.is_empty());
+            assert!(reader.next(1, 0).places.is_empty());
             let message = match failure.cause {
                 super::defect::Cause::Defect(defect) => defect.to_string(),
                 super::defect::Cause::Io(error) => error.to_string(),
@@ -163,7 +163,7 @@ fn reading_goes_on_at_a_position() {
             skip(&mut input, offset).unwrap();
             let mut again = Reader::new(input, Format::TfRecord, 32, offset, before);
             assert_eq!(all(&mut again), (records[number..].to_vec(), None));
-            reader.next(1);
+            reader.next(1, 0);
         }
     }
 }
@@ -247,6 +247,46 @@ fn any_bytes_end_in_records_or_a_failure() {
                 assert!(found.len() <= 1 + 100 * file.len());
                 assert!(reader.room() <= 256 + 4000 * file.len());
             }
+        }
+    }
+}
+
+#[test]
+fn records_stay_where_they_are_while_more_are_read() {
+    let records: Vec<Vec<u8>> = (0..300).map(|i| vec![i as u8; i % 90]).collect();
+    let file = encoded(&records, Compression::None);
+    for (chunk, limit, nbytes) in [(1, 7, 0), (64, 7, 300), (100, 500, 2_000), (1 << 16, 3, 50)] {
+        let input = inflated(Cursor::new(file.clone()), Compression::None, chunk);
+        let mut reader = Reader::new(input, Format::TfRecord, chunk, 0, 0);
+        let mut found = Vec::new();
+        loop {
+            let given = reader.next(limit, nbytes);
+            assert!(given.failure.is_none() && given.places.len() <= limit);
+            if given.places.is_empty() {
+                break;
+            }
+            let size = given.places.last().unwrap().end;
+            let ended = reader.position().1 == records.len() as u64;
+            assert!(given.places.len() == limit || size + 4 >= nbytes || ended);
+            // Every other one is let go, so that its memory is used again.
+            let shared = (found.len() % 2 == 0).then(|| reader.shared());
+            let now: Vec<_> = given
+                .places
+                .iter()
+                .map(|p| reader.record(p).into_owned())
+                .collect();
+            found.push((shared, given.places, now));
+        }
+        let all: Vec<_> = found.iter().flat_map(|(_, _, now)| now.clone()).collect();
+        assert_eq!(all, records);
+        for (shared, places, now) in found {
+            let Some((memory, start)) = shared else {
+                continue;
+            };
+            let later = places
+                .iter()
+                .map(|p| memory[start + p.start..start + p.end].to_vec());
+            assert_eq!(later.collect::<Vec<_>>(), now);
         }
     }
 }

@@ -2,13 +2,18 @@
 
 use super::defect::{Cause, Defect, MOST_BYTES};
 use std::io::{self, Read};
-use std::ops::Range;
+use std::sync::Arc;
 
-/// Reads a file in order and holds what was read and not used.
+/// Buffers that were given out and are kept for when they come back.
+const SPARE: usize = 8;
+
+/// Reads a file in order and holds what was read and not used, and of what was used the last part.
 pub struct Window {
     input: Box<dyn Read + Send>,
     chunk: usize,
-    bytes: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
+    spare: Vec<Arc<Vec<u8>>>,
+    kept: usize,
     start: usize,
     end: usize,
     offset: u64,
@@ -22,7 +27,9 @@ impl Window {
         Self {
             input,
             chunk: chunk.max(1),
-            bytes: Vec::new(),
+            bytes: Arc::default(),
+            spare: Vec::new(),
+            kept: 0,
             start: 0,
             end: 0,
             offset,
@@ -45,14 +52,19 @@ impl Window {
         &self.bytes[self.start..self.end]
     }
 
-    /// Where a part of what is at hand is, as `at` takes it.
-    pub fn place(&self, part: Range<usize>) -> Range<usize> {
-        self.start + part.start..self.start + part.end
+    /// How many bytes were used and are kept.
+    pub fn kept(&self) -> usize {
+        self.kept
     }
 
-    /// The bytes of a place, also after they were used; not after more was read.
-    pub fn at(&self, place: &Range<usize>) -> &[u8] {
-        &self.bytes[place.clone()]
+    /// The memory in which what is kept stays as it is, and where there it begins.
+    pub fn shared(&self) -> (Arc<Vec<u8>>, usize) {
+        (self.bytes.clone(), self.start - self.kept)
+    }
+
+    /// What is kept.
+    pub fn seen(&self) -> &[u8] {
+        &self.bytes[self.start - self.kept..self.start]
     }
 
     /// How much memory there is for bytes.
@@ -60,36 +72,79 @@ impl Window {
         self.bytes.capacity()
     }
 
-    /// Uses the first `count` bytes.
+    /// Uses the first `count` bytes, and keeps nothing.
     pub fn pass(&mut self, count: usize) {
+        self.keep(count);
+        self.forget();
+    }
+
+    /// Uses the first `count` bytes, and keeps them until `forget`.
+    pub fn keep(&mut self, count: usize) {
         self.start += count;
+        self.kept += count;
         self.offset += count as u64;
+    }
+
+    /// Keeps nothing of what was used.
+    pub fn forget(&mut self) {
+        self.kept = 0;
     }
 
     /// Reads more behind what is held. The window at most doubles, so that it grows with the bytes
     /// that are really there, not with what a record says of itself.
     pub fn fill(&mut self, missing: usize) -> Result<(), Cause> {
-        self.bytes.copy_within(self.start..self.end, 0);
         let held = self.end - self.start;
-        (self.start, self.end) = (0, held);
         if held as u64 > MOST_BYTES + (1 << 10) {
             let length = held as u64;
             return Err(Cause::Defect(Defect::TooLong { length }));
         }
-        let room = missing.min(held).max(self.chunk);
-        self.make_room(held + room).map_err(Cause::Io)?;
-        self.end += read(&mut self.input, &mut self.bytes[held..]).map_err(Cause::Io)?;
-        self.ended = self.end == held;
+        let size = self.kept + held + missing.min(held).max(self.chunk);
+        self.make_room(size).map_err(Cause::Io)?;
+        let end = self.kept + held;
+        (self.start, self.end) = (self.kept, end);
+        // The buffer is nobody else's after `make_room`.
+        let bytes = Arc::make_mut(&mut self.bytes);
+        self.end += read(&mut self.input, &mut bytes[end..]).map_err(Cause::Io)?;
+        self.ended = self.end == end;
         Ok(())
     }
 
+    /// Moves what is kept and held to the start of a buffer of at least `size` bytes that nobody
+    /// else sees.
     fn make_room(&mut self, size: usize) -> io::Result<()> {
-        let further = size.saturating_sub(self.bytes.len());
-        let reserved = self.bytes.try_reserve_exact(further);
-        reserved.map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        self.bytes.resize(size.max(self.bytes.len()), 0);
+        let held = self.start - self.kept..self.end;
+        if let Some(bytes) = Arc::get_mut(&mut self.bytes) {
+            bytes.copy_within(held, 0);
+            return grow(bytes, size);
+        }
+        let mut next = self.unused();
+        if let Some(bytes) = Arc::get_mut(&mut next) {
+            grow(bytes, size)?;
+            bytes[..held.len()].copy_from_slice(&self.bytes[held]);
+        }
+        let given = std::mem::replace(&mut self.bytes, next);
+        if self.spare.len() < SPARE {
+            self.spare.push(given);
+        }
         Ok(())
     }
+
+    /// A buffer that was given out and came back, or a new one.
+    fn unused(&mut self) -> Arc<Vec<u8>> {
+        let back = |spare: &Arc<Vec<u8>>| Arc::strong_count(spare) == 1;
+        match self.spare.iter().position(back) {
+            Some(place) => self.spare.swap_remove(place),
+            None => Arc::default(),
+        }
+    }
+}
+
+fn grow(bytes: &mut Vec<u8>, size: usize) -> io::Result<()> {
+    let further = size.saturating_sub(bytes.len());
+    let reserved = bytes.try_reserve_exact(further);
+    reserved.map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    bytes.resize(size.max(bytes.len()), 0);
+    Ok(())
 }
 
 fn read(input: &mut dyn Read, to: &mut [u8]) -> io::Result<usize> {

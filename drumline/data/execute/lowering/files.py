@@ -16,6 +16,7 @@ from drumline.data.execute.lowering.lower import Lowering
 from drumline.data.execute.lowering.nesting import opener
 from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
 from drumline.data.execute.openings import Openings
+from drumline.data.execute.packed_records_stage import PackedRecordsStage
 from drumline.data.execute.records_stage import RecordsStage
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.table_stage import TableStage
@@ -39,6 +40,8 @@ _STAGES: dict[type, Callable[[str, Any], Stage]] = {
 
 @runs_as(files.File)
 def file(lowering: Lowering, node: files.File, trail: Trail, run: Pass) -> Stage:
+    if node.packed and isinstance(node.form, FileFormat):
+        return PackedRecordsStage(node.path, node.form)
     return _STAGES[type(node.form)](node.path, node.form)
 
 
@@ -49,7 +52,7 @@ def all_files(lowering: Lowering, node: files.Files, trail: Trail, run: Pass) ->
     openings = Openings(
         source,
         node.input.spec,
-        _plans(node.form),
+        _plans(node.form, trail in lowering.packed),
         opener(lowering, ragged=at_once == 1),
         run,
         min(at_once, MOST_THREADS) if at_once > 1 else 0,
@@ -67,8 +70,8 @@ def array_records(
     return ArrayRecordRows(node.records)
 
 
-def _plans(form: Format) -> Callable[[Any, Sequence[int]], Node]:
+def _plans(form: Format, packed: bool) -> Callable[[Any, Sequence[int]], Node]:
     def plan(path: bytes, place: Sequence[int]) -> Node:
-        return files.File((), os.fsdecode(path), form)
+        return files.File((), os.fsdecode(path), form, packed)
 
     return plan

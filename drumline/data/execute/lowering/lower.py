@@ -9,6 +9,7 @@ from drumline.data.autotune.number import AUTOTUNE
 from drumline.data.execute.cache_stages import CacheStore
 from drumline.data.execute.dense_stage import DenseStage, may_be_ragged, may_vary
 from drumline.data.execute.indexed import Indexed
+from drumline.data.execute.lowering.packed_reads import packed_reads
 from drumline.data.execute.lowering.rules import Pass, Trail, random_access, stages
 from drumline.data.execute.order import Sequential
 from drumline.data.execute.ramp import MAX_ELEMENTS
@@ -32,6 +33,7 @@ class Lowering:
         pool: where stages take their buffers from.
         runtime: the options that hold, and who observes the stages.
         occurrences: for each shuffle or function that draws, how many of its seed come before it.
+        packed: where files are read without making objects of their records.
     """
 
     def __init__(self, root: Node, filled: set[CacheStore], runtime: Runtime | None = None):
@@ -40,6 +42,7 @@ class Lowering:
         self.runtime = runtime if runtime is not None else Runtime()
         self.pool = self.runtime.pool
         self.occurrences = _occurrences(root)
+        self.packed = packed_reads(root)
 
     def stage(self, *run: int, ragged: bool = False) -> Stage:
         """The stage that yields the plan's elements in the given epoch.
