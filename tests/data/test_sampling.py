@@ -259,3 +259,19 @@ def test_a_choice_that_is_none_is_named_by_its_position_after_restoring_too():
     next(again)
     with pytest.raises(IndexError, match="element 3 chooses dataset 5"):
         next(again)
+
+
+def test_what_is_rejected_follows_from_positions_alone():
+    def resampled():
+        third = [1 / 3] * 3
+        return Dataset.range(600).rejection_resample(
+            lambda v: v % 3, [0.7, 0.2, 0.1], third, seed=1
+        )
+
+    whole = [int(v) for _, v in resampled()]
+    iterator = iter(resampled())
+    for _ in range(37):
+        next(iterator)
+    again = iter(resampled())
+    again.restore(iterator.state())
+    assert [int(v) for _, v in again] == whole[37:]
