@@ -38,12 +38,13 @@ METHODS = tuple(value for name, value in vars(ResizeMethod).items() if name.isup
 
 @dataclasses.dataclass(frozen=True)
 class Resize(NativeOperation):
-    """Images of any size to images of one."""
+    """Images of any size to images of one, also of any number of channels if ``mixed``."""
 
     height: int
     width: int
     method: str
     antialias: bool
+    mixed: bool = False
 
     @property
     def name(self) -> str:
@@ -66,6 +67,8 @@ class Resize(NativeOperation):
 
     def run(self, columns: Sequence[Column], n: int) -> Rows:
         """Resizes images on all cores."""
+        if self.mixed:
+            return self._one_by_one(columns[0])
         images = col.contiguous(columns[0])
         first = images[0]
         shape = (self.height, self.width, first.shape[-1])
@@ -76,6 +79,16 @@ class Resize(NativeOperation):
             out = col.empty(n, shape, np.float32)
             made, told = resize_images(images, self.method, self.antialias, out)
         return col.rows(out[:made], told, self.name)
+
+    def _one_by_one(self, images: Column) -> Rows:
+        alike = dataclasses.replace(self, mixed=False)
+        made: list[np.ndarray] = []
+        for image in images:
+            rows = alike.run([image[None]], 1)
+            if rows.error is not None:
+                return Rows((made,), rows.error)
+            made.append(np.asarray(rows.columns[0])[0])
+        return Rows((made,))
 
 
 _NUMBERS = tuple(map(np.dtype, ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8")))
@@ -115,7 +128,7 @@ def resize(
         height, width = _fitted(shape[-3:-1], height, width)
     if isinstance(images, jax.core.Tracer):
         return resize_fixed(images, height, width, method, bool(antialias))
-    operation = Resize(height, width, method, bool(antialias))
+    operation = Resize(height, width, method, bool(antialias), mixed=shape[-1] is None)
     if len(shape) == 3:
         return apply(operation, images)
     rows = operation.run([np.asarray(images)], shape[0])

@@ -65,6 +65,17 @@ def test_an_image_that_is_used_elsewhere_is_made():
     np.testing.assert_array_equal(small, dl.image.resize(image, (8, 8)))
 
 
+def test_files_keep_the_channels_that_they_have():
+    def prepared(contents):
+        return dl.image.resize(dl.image.decode_jpeg(contents), (8, 8))
+
+    files = FILES[1]
+    images = list(dl.data.Dataset.from_tensor_slices(files).map(prepared))
+    assert {image.shape for image in images} == {(8, 8, 3), (8, 8, 1)}
+    for image, file in zip(images, files, strict=True):
+        np.testing.assert_array_equal(image, prepared(file))
+
+
 def test_errors_are_those_of_the_first_step():
     def prepared(contents):
         return dl.image.resize(dl.image.decode_jpeg(contents, channels=3), (8, 8))
