@@ -60,3 +60,24 @@ def test_chosen_elements_of_different_lengths_keep_their_order():
     inputs = [Dataset.range(3).batch(1), Dataset.range(6).batch(2)]
     found = Dataset.choose_from_datasets(inputs, turns)
     assert [row.tolist() for row in found] == [[0], [0, 1], [2, 3], [1], [2], [4, 5]]
+
+
+def test_an_element_that_fails_among_two_shuffled_datasets_costs_no_other():
+    failing = Dataset.range(8).map(lambda v: v + 0 * (1 // (v - 6)))
+    found = outcomes(iter(failing.concatenate(Dataset.range(20, 28)).shuffle(16, seed=1)))
+    assert found.count("failed") == 1
+    assert sorted(set(found) - {"failed"}) == [0, 1, 2, 3, 4, 5, 7, *range(20, 28)]
+    assert len(found) == 16
+
+
+def test_a_prefetch_is_restored_and_asked_for_its_state_again():
+    def ahead():
+        return iter(Dataset.range(30).filter(lambda v: v >= 0).prefetch(3))
+
+    iterator = ahead()
+    for expected in range(12):
+        again = ahead()
+        again.restore(iterator.state())
+        iterator = ahead()
+        iterator.restore(again.state())
+        assert int(next(iterator)) == expected
