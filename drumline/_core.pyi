@@ -168,32 +168,24 @@ from drumline._core_strings import (
 from drumline._core_strings import (
     unicode_transcode as unicode_transcode,
 )
-
-def keep_large_buffers(library: str) -> int:
-    """Keep the large buffers that a loaded library frees, and give it those first.
-
-    The library's imports of ``posix_memalign``, ``aligned_alloc``, ``malloc`` and ``free`` are
-    redirected to functions that keep buffers of 4 MiB and more, up to half of the machine's
-    memory, and ask for huge pages (``madvise(MADV_HUGEPAGE)``) for new ones. Everything kept is
-    freed when memory runs out.
-
-    Args:
-        library: the end of its path, such as ``"/libjax_common.so"``.
-
-    Returns:
-        How many imports were redirected: 0 if no such library is loaded, or on other systems than
-        64-bit Linux with glibc.
-    """
-
-def xla_handlers() -> list[tuple[str, int]]:
-    """Addresses of functions that follow XLA's foreign function interface, by name.
-
-    They compute float32 convolutions, channels last, on the threads of XLA's CPU backend;
-    ``drumline.lowerings.kernels`` says with what operands.
-    """
-
-def vector_instructions() -> str:
-    """What these use on this processor: ``"avx512"``, ``"avx2"`` or ``"portable"``."""
+from drumline._core_xla import (
+    keep_large_buffers as keep_large_buffers,
+)
+from drumline._core_xla import (
+    share_summing_memory as share_summing_memory,
+)
+from drumline._core_xla import (
+    summing_limits as summing_limits,
+)
+from drumline._core_xla import (
+    summing_memory_bytes as summing_memory_bytes,
+)
+from drumline._core_xla import (
+    vector_instructions as vector_instructions,
+)
+from drumline._core_xla import (
+    xla_handlers as xla_handlers,
+)
 
 def gather_rows(
     src: npt.NDArray[np.uint8], idx: npt.NDArray[np.int64], out: npt.NDArray[np.uint8]

@@ -11,8 +11,9 @@ class CommunicationImplementation(enum.Enum):
     """Which algorithm, as ``tf.distribute.experimental.CommunicationImplementation``.
 
     Attributes:
-        AUTO: the platform's own, NCCL between GPUs and XLA's between TPUs; between CPUs whatever
-            is quickest over Gloo's connections for the number of replicas and an array's size.
+        AUTO: the platform's own, NCCL between GPUs and XLA's between TPUs; between CPUs memory that
+            the processes share if all are on one machine, and else whatever is quickest over
+            Gloo's connections for the number of replicas and an array's size.
             `MultiWorkerMirroredStrategy.describe` says what it is.
         RING: drumline's ring of point-to-point messages, on any platform.
         NCCL: NCCL, on GPUs alone.

@@ -11,6 +11,7 @@ import jax
 from drumline.distribute.across_processes import on_this_process
 from drumline.distribute.arguments import Form
 from drumline.distribute.in_flight import InFlight
+from drumline.distribute.numbered_programs import NumberedPrograms
 from drumline.distribute.same_start import start_alike
 from drumline.training.bank import Bank
 from drumline.training.creation import initialize_created, refuse_created
@@ -53,11 +54,11 @@ class CompiledStep:
         self._guards: list[InFlight] = []
         self._span: Strategy | None = None
         self.taking_part: list[Strategy] = []
-        self._compiled: dict[bool, Callable[..., Any]] = {}
+        self._compiled: NumberedPrograms | None = None
 
     def __call__(self, arrays: Sequence[Any]) -> Any:
         """Run the step on the arrays of its arguments, and return what the replicas return."""
-        if not self._compiled:
+        if self._compiled is None:
             self._compile(arrays)
         try:
             return self.finish(self._run(arrays))
@@ -99,7 +100,8 @@ class CompiledStep:
         if scope is not None:
             if isinstance(scope, StateScope):
                 scope.taking_part.append(self.strategy)
-            outputs, new = self._compiled[False](current_values(self.written), read, list(arrays))
+            written = current_values(self.written)
+            outputs, new = self._programs.inside(written, read, list(arrays))
             assign_values(self.written, new)
             return outputs
         staged = is_staged(current_trace())
@@ -110,11 +112,16 @@ class CompiledStep:
         if self._bank is None or self._bank.ended:
             self._bank = self.new_bank()
         read = self.place_read(read)
-        outputs, new = self._compiled[True](self._bank.take(), read, self.place(arrays))
+        outputs, new = self._programs.alone(self._bank.take(), read, self.place(arrays))
         self._bank.put(new)
         for device_programs in self._guards:
             device_programs.started((outputs, new))
         return outputs
+
+    @property
+    def _programs(self) -> NumberedPrograms:
+        assert self._compiled is not None
+        return self._compiled
 
     def place_read(self, values: list[Any]) -> list[Any]:
         """What the variables hold that the program only reads, as it takes them."""
@@ -144,14 +151,14 @@ class CompiledStep:
                 "writes would be lost. Compile with `dl.function` instead of jax.jit, and take "
                 "gradients inside of the step."
             )
-        outputs, _ = self._compiled[False]([], read, list(arrays))
+        outputs, _ = self._programs.inside([], read, list(arrays))
         return outputs
 
     def _compile(self, arrays: Sequence[Any]) -> None:
         before = [*self.written, *self.read]
         scope = self.discover(arrays)
         if get_stateless_scope() is None:
-            self._initialize_created(first=not self._compiled)
+            self._initialize_created(first=self._compiled is None)
         written = {id(variable) for variable in scope.written}
         used = scope.discovered
         self.written = [variable for variable in used if id(variable) in written]
@@ -167,10 +174,7 @@ class CompiledStep:
         spanning = self._span or (self.strategy if self.strategy.spans_processes else None)
         if spanning is not None and get_stateless_scope() is None:
             start_alike(spanning, used)
-        self._compiled = {
-            True: jax.jit(self.program, donate_argnums=0),
-            False: jax.jit(self.program),
-        }
+        self._compiled = NumberedPrograms(self.program)
 
     def _initialize_created(self, first: bool) -> None:
         with self.scope():

@@ -19,10 +19,12 @@ from drumline.distribute.cross_device_ops import (
     NcclAllReduce,
     ReplicaAxis,
     RingAllReduce,
+    SharedMemoryAllReduce,
 )
-from drumline.distribute.processes import start
+from drumline.distribute.processes import share_memory, start
 from drumline.distribute.reduce_op import REPLICA_AXIS
 from drumline.distribute.strategy import Strategy
+from drumline.lowerings import kernels
 
 
 class MultiWorkerMirroredStrategy(Strategy):
@@ -120,7 +122,11 @@ def _cross_device_ops(options: CommunicationOptions, devices: tuple[Any, ...]) -
         return RingAllReduce(bytes_per_pack=options.bytes_per_pack)
     between_processes = len({device.process_index for device in devices}) > 1
     if devices[0].platform == "cpu" and between_processes:
-        return GlooAllReduce(bytes_per_pack=options.bytes_per_pack)
+        because = share_memory(tuple(device.process_index for device in devices))
+        if not because:
+            kernels.register()
+            return SharedMemoryAllReduce(bytes_per_pack=options.bytes_per_pack)
+        return GlooAllReduce(bytes_per_pack=options.bytes_per_pack, because=because)
     return NcclAllReduce(bytes_per_pack=options.bytes_per_pack)
 
 

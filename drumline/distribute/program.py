@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec
 from drumline.distribute import replica_context
 from drumline.distribute.arguments import per_replica_leaves
 from drumline.distribute.compiled_step import CompiledStep
+from drumline.distribute.cross_device_ops.channels import numbering
 from drumline.distribute.outputs import unwrap, wrap
 from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.reduce_op import REPLICA_AXIS
@@ -76,9 +77,10 @@ class ReplicaProgram(CompiledStep):
             for variable, value in zip(variables, (*written, *read), strict=True)
         ]
         scope = ReplicaScope(context, variables, values, sealed=True)
-        outputs = self._call(context, scope, arrays)
-        with scope, replica_context.enter(context):
-            merged = scope.merged(self.written)
+        with numbering():
+            outputs = self._call(context, scope, arrays)
+            with scope, replica_context.enter(context):
+                merged = scope.merged(self.written)
         new = [
             value[None] if has_copies(variable) else value
             for variable, value in zip(self.written, merged, strict=True)

@@ -10,6 +10,7 @@ import keras
 from jax.sharding import PartitionSpec
 
 from drumline.distribute import Strategy
+from drumline.distribute.cross_device_ops.channels import First, Numbered, numbering
 from drumline.distribute.strategy import REPLICA_AXIS
 from drumline.keras.agreement import disagreement, require_agreement
 from drumline.keras.batches import UnevenReporter, splits_evenly
@@ -20,6 +21,7 @@ from drumline.keras.optimizers import averaged_gradients
 from drumline.keras.overrides import overrides
 from drumline.keras.replica_trace import NeedsWholeBatch, tracing
 from drumline.keras.whole_step import WholeStep
+from drumline.training.jax_internals import current_trace, is_staged
 
 _log = logging.getLogger("drumline")
 
@@ -37,7 +39,8 @@ class TrainStep:
         self._strategy = strategy
         self._uneven = UnevenReporter(strategy.num_replicas_in_sync)
         self._whole = WholeStep(model.train_step, strategy)
-        self._per_replica = self._compile()
+        self._per_replica = self._compile(First())
+        self._per_replica_inside = self._compile(None)
         self._must_see_whole = overrides(
             model, "train_step", "compute_loss_and_updates", "_update_metrics_variables"
         )
@@ -51,7 +54,9 @@ class TrainStep:
         if self._must_see_whole:
             return self._whole(state, batch)
         try:
-            logs, state, differs = self._per_replica(state, batch)
+            alone = not is_staged(current_trace())
+            step = self._per_replica if alone else self._per_replica_inside
+            logs, state, differs = step(state, batch)
         except NeedsWholeBatch as reason:
             _log.info("%s: %s", self._model.name, reason)
             self._must_see_whole = True
@@ -60,7 +65,7 @@ class TrainStep:
             self._require_agreement(state, differs)
         return logs, state
 
-    def _compile(self) -> Any:
+    def _compile(self, first: First | None) -> Any:
         whole, cut = PartitionSpec(), PartitionSpec(REPLICA_AXIS)
         body = jax.shard_map(
             self._replica_step,
@@ -75,7 +80,7 @@ class TrainStep:
             return body(state, batch)
 
         return jax.jit(
-            train_step,
+            Numbered(train_step, first),
             donate_argnums=0,
             in_shardings=(placed, self._strategy.batch_sharding),
             out_shardings=placed,
@@ -83,7 +88,7 @@ class TrainStep:
 
     def _replica_step(self, state: Any, batch: Any) -> Any:
         model = self._model
-        with tracing(self._strategy) as trace:
+        with numbering(), tracing(self._strategy) as trace:
             metrics = ReplicaMetrics(model, trace)
             trainables, before, optimizer, old_metrics = state
             with (

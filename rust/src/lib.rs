@@ -1,5 +1,7 @@
-//! The hot paths of drumline: whole batches of the input pipeline a call, and convolutions on CPUs.
+//! The hot paths of drumline: whole batches of the input pipeline a call, and what XLA calls on CPUs:
+//! convolutions, and sums over processes.
 
+pub mod all_reduce;
 pub mod convolution;
 pub mod csv;
 pub mod examples;

@@ -13,6 +13,7 @@ use pyo3::exceptions::{PyIndexError, PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
+mod all_reduce;
 mod chains;
 mod csv;
 mod examples;
@@ -61,6 +62,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<packed::PackedBytes>()?;
     module.add_function(wrap_pyfunction!(tar::tar_extensions, module)?)?;
     module.add_function(wrap_pyfunction!(wav::decode_wavs, module)?)?;
+    all_reduce::register(module)?;
     csv::register(module)?;
     module.add_class::<chains::StringChain>()?;
     strings::register(module)?;

@@ -9,6 +9,7 @@ from drumline.distribute.cross_device_ops.reduction_to_one_device import Reducti
 from drumline.distribute.cross_device_ops.replica_axis import ReplicaAxis
 from drumline.distribute.cross_device_ops.resolve import resolve_cross_device_ops
 from drumline.distribute.cross_device_ops.ring_all_reduce import RingAllReduce
+from drumline.distribute.cross_device_ops.shared_memory import SharedMemoryAllReduce
 from drumline.distribute.cross_device_ops.traffic import bytes_between
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "ReductionToOneDevice",
     "ReplicaAxis",
     "RingAllReduce",
+    "SharedMemoryAllReduce",
     "bytes_between",
     "resolve_cross_device_ops",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -50,6 +50,15 @@ class CrossDeviceOps(abc.ABC):
             axis: the replicas, one or more.
         """
 
+    def sum_arrays(self, arrays: Sequence[jax.Array], axis: ReplicaAxis) -> list[jax.Array]:
+        """Return the sums of several arrays over the replicas, by `sum_array` of packs of them.
+
+        Args:
+            arrays: this replica's arrays, some of which may be empty.
+            axis: the replicas.
+        """
+        return self._travel(arrays, axis, self.pieces(axis), lambda a: self._sum(a, axis))
+
     def pieces(self, axis: ReplicaAxis) -> int:
         """Into how many pieces `sum_array` cuts the flattened array; 1 if it does not."""
         return 1
@@ -87,7 +96,7 @@ class CrossDeviceOps(abc.ABC):
         """
         op = ReduceOp.of(op)
         leaves, tree = numbers(values)
-        totals = self._travel(leaves, axis, self.pieces(axis), lambda a: self._sum(a, axis))
+        totals = self.sum_arrays(leaves, axis)
         if op is ReduceOp.MEAN:
             totals = [total / axis.size for total in totals]
         return tree.unflatten(totals)
@@ -108,7 +117,7 @@ class CrossDeviceOps(abc.ABC):
 
     def _travel(
         self,
-        arrays: list[jax.Array],
+        arrays: Sequence[jax.Array],
         axis: ReplicaAxis,
         pieces: int,
         send: Callable[[jax.Array], jax.Array],

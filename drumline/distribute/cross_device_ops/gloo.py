@@ -25,7 +25,12 @@ class GlooAllReduce(CrossDeviceOps):
     Args:
         num_packs: see `CrossDeviceOps`.
         bytes_per_pack: see `CrossDeviceOps`.
+        because: why no other way was taken, for `describe`.
     """
+
+    def __init__(self, num_packs: int = 1, bytes_per_pack: int = 0, because: str = "") -> None:
+        super().__init__(num_packs, bytes_per_pack)
+        self._because = because
 
     _few_messages = RecursiveDoublingAllReduce()
     _few_bytes = NcclAllReduce()
@@ -42,7 +47,7 @@ class GlooAllReduce(CrossDeviceOps):
 
     def describe(self, axis: ReplicaAxis) -> str:
         """The ways, and for what each is taken."""
-        name = type(self).__name__
+        name = type(self).__name__ + (f" ({self._because})" if self._because else "")
         if axis.size == 2:
             return f"{name}: the two replicas exchange arrays, as the fewest messages take least"
         return (

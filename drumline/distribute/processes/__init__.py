@@ -6,6 +6,14 @@ them fails is written down in ``docs/architecture.md``.
 
 from drumline.distribute.processes.group import ProcessGroup, Resolver
 from drumline.distribute.processes.peer_lost import PeerLostError
-from drumline.distribute.processes.start import start, watch_pending, watchdog
+from drumline.distribute.processes.start import share_memory, start, watch_pending, watchdog
 
-__all__ = ["PeerLostError", "ProcessGroup", "Resolver", "start", "watch_pending", "watchdog"]
+__all__ = [
+    "PeerLostError",
+    "ProcessGroup",
+    "Resolver",
+    "share_memory",
+    "start",
+    "watch_pending",
+    "watchdog",
+]

@@ -15,6 +15,7 @@ from drumline.failure_record import Kind
 _FAILURE = "drumline/failure"
 _LEFT = "drumline/left"
 _STANDING = "drumline/standing"
+_MEMORY = "drumline/memory"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +90,15 @@ class Coordination:
             int(key.rpartition("/")[2]): where
             for key, where in self._client.key_value_dir_get(_STANDING)
         }
+
+    def tell_memory(self, key: str, value: str) -> None:
+        """Write down something about shared memory."""
+        self._client.key_value_set(f"{_MEMORY}/{key}", value)
+
+    def memory(self, key: str, timeout_seconds: int) -> str:
+        """What was written about shared memory, as soon as it is."""
+        value: str = self._client.blocking_key_value_get(f"{_MEMORY}/{key}", timeout_seconds * 1000)
+        return value
 
     def live(self) -> set[int]:
         """The processes that are alive, once all those have asked."""

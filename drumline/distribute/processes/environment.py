@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import jax
 
@@ -12,6 +13,7 @@ from drumline.distribute.processes import jax_internals
 CPU_DEVICES_VARIABLE = "DRUMLINE_CPU_DEVICES"
 CACHE_VARIABLE = "DRUMLINE_COMPILATION_CACHE"
 _COLLECTIVE_TIMEOUT = "--xla_cpu_collective_timeout_seconds"
+_XLAS_LIMIT_SECONDS = 1800
 
 
 def apply_launcher_settings() -> None:
@@ -33,6 +35,12 @@ def apply_launcher_settings() -> None:
     if cache:
         jax.config.update("jax_compilation_cache_dir", cache)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+def collective_limit_seconds() -> int:
+    """How long a collective on CPUs may wait for a peer."""
+    found = re.search(rf"{_COLLECTIVE_TIMEOUT}=(\d+)", os.environ.get("XLA_FLAGS", ""))
+    return int(found[1]) if found else _XLAS_LIMIT_SECONDS
 
 
 def limit_collectives(seconds: int) -> None:

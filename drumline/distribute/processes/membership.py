@@ -53,7 +53,8 @@ class Membership:
 
         In turn: a process of this machine that is dead, a failure that was told, a process that
         has ended before the others, process 0 if it does not answer, a stopped process of this
-        machine, the only one at the address in the message, and the only one there is.
+        machine, the only one at the address in the message, the only one that it names, and the
+        only one there is.
         """
         timed_out = bool(_TIMED_OUT.search(error_text))
         until = time.monotonic() + _DYING_SECONDS
@@ -66,6 +67,7 @@ class Membership:
             blame
             or self._by_condition("stopped", "is stopped (SIGSTOP, a debugger)")
             or self._by_address(error_text)
+            or self._by_name(error_text, timed_out)
             or self._the_only_other(timed_out)
             or Blame(None, "gave no answer")
         )
@@ -163,11 +165,19 @@ class Membership:
             return None
         return Blame(self.group.tasks[there[0]], "closed its connection: it has ended or died")
 
+    def _by_name(self, error_text: str, timed_out: bool) -> Blame | None:
+        others = [self.group.tasks[index] for index in self.others]
+        named = [task for task in others if re.search(rf"\b{task}\b", error_text)]
+        return Blame(named[0], _lost(timed_out)) if len(named) == 1 else None
+
     def _the_only_other(self, timed_out: bool) -> Blame | None:
         if len(self.others) != 1:
             return None
-        what = "did not answer in time" if timed_out else "is lost"
-        return Blame(self.group.tasks[self.others[0]], what)
+        return Blame(self.group.tasks[self.others[0]], _lost(timed_out))
+
+
+def _lost(timed_out: bool) -> str:
+    return "did not answer in time" if timed_out else "is lost"
 
 
 def _ips(address: str) -> set[str]:

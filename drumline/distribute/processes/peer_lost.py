@@ -7,7 +7,9 @@ import re
 import jax
 
 _SIGNS = re.compile(
-    r"[A-Z_]+: .*(?i:gloo|nccl|coordination ?service|stopped sending heartbeats)", re.DOTALL
+    r"[A-Z_]+: .*(?i:gloo|nccl|drumline_all_reduce|coordination ?service"
+    r"|stopped sending heartbeats)",
+    re.DOTALL,
 )
 
 

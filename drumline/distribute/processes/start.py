@@ -5,13 +5,19 @@ from __future__ import annotations
 import atexit
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Iterator
 
 import jax
 
 from drumline._jax_start import jax_has_started
-from drumline.distribute.processes import addresses, environment, jax_internals
+from drumline.distribute.processes import (
+    addresses,
+    environment,
+    jax_internals,
+    summing_memory,
+)
 from drumline.distribute.processes.coordination import Coordination
 from drumline.distribute.processes.ending import Ending
 from drumline.distribute.processes.group import ProcessGroup, Resolver, group_of
@@ -27,6 +33,7 @@ from drumline.distribute.processes.watchdog import Watchdog
 class _Running:
     group: ProcessGroup
     watchdog: Watchdog
+    membership: Membership
 
 
 _running: _Running | None = None
@@ -94,7 +101,7 @@ def start(
     monitor.start()
     atexit.register(_leave, os.getpid(), monitor, ending)
     jax.devices()
-    _running = _Running(group, watchdog_of_steps)
+    _running = _Running(group, watchdog_of_steps, membership)
     return group
 
 
@@ -133,6 +140,23 @@ def watch_pending(source: Pending, timeout_seconds: float | None) -> None:
     """
     if _running is not None:
         _running.watchdog.pending.add(source, timeout_seconds)
+
+
+@functools.cache
+def share_memory(process_of_rank: tuple[int, ...]) -> str:
+    """Share memory in which the CPU devices of all processes sum, if all are of one machine.
+
+    All processes that `start` has joined call this together, and all get the same answer.
+
+    Args:
+        process_of_rank: the process of each device.
+
+    Returns:
+        Why memory is not shared; empty if it is.
+    """
+    if _running is None:
+        return "this process is alone"
+    return summing_memory.share(_running.membership, process_of_rank)
 
 
 def _require_fresh_jax() -> None:

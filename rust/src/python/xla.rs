@@ -1,4 +1,4 @@
-//! What Python needs to hand the convolutions to XLA.
+//! What Python needs to hand functions to XLA.
 
 use crate::convolution::instructions::Instructions;
 use crate::xla::HANDLERS;

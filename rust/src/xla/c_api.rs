@@ -8,14 +8,20 @@ pub const METADATA_EXTENSION: c_int = 1;
 pub const STAGE_EXECUTE: c_int = 3;
 pub const BUFFER: c_int = 1;
 pub const ARRAY: c_int = 1;
+pub const S32: c_int = 4;
 pub const S64: c_int = 5;
 pub const U8: c_int = 6;
+pub const F16: c_int = 10;
 pub const F32: c_int = 11;
+pub const F64: c_int = 12;
+pub const BF16: c_int = 16;
 pub const INVALID_ARGUMENT: c_int = 3;
 pub const INTERNAL: c_int = 13;
+pub const UNAVAILABLE: c_int = 14;
 
 pub enum Error {}
 pub enum Context {}
+pub enum Future {}
 
 pub type Handler = unsafe extern "C" fn(*mut CallFrame) -> *mut Error;
 pub type Task = unsafe extern "C" fn(*mut c_void);
@@ -81,6 +87,28 @@ pub struct ErrorDestroy {
 }
 
 #[repr(C)]
+pub struct FutureCreate {
+    pub struct_size: usize,
+    pub extension: *mut Extension,
+    pub future: *mut Future,
+}
+
+#[repr(C)]
+pub struct FutureSetAvailable {
+    pub struct_size: usize,
+    pub extension: *mut Extension,
+    pub future: *mut Future,
+}
+
+#[repr(C)]
+pub struct FutureSetError {
+    pub struct_size: usize,
+    pub extension: *mut Extension,
+    pub future: *mut Future,
+    pub error: *mut Error,
+}
+
+#[repr(C)]
 pub struct Api {
     pub struct_size: usize,
     pub extension: *mut Extension,
@@ -99,6 +127,9 @@ pub struct Api {
     pub memory_free: *const c_void,
     pub schedule: unsafe extern "C" fn(*mut Schedule) -> *mut Error,
     pub num_threads: unsafe extern "C" fn(*mut NumThreads) -> *mut Error,
+    pub future_create: unsafe extern "C" fn(*mut FutureCreate) -> *mut Error,
+    pub future_set_available: unsafe extern "C" fn(*mut FutureSetAvailable) -> *mut Error,
+    pub future_set_error: unsafe extern "C" fn(*mut FutureSetError) -> *mut Error,
 }
 
 /// Arguments or results of a call.
@@ -154,4 +185,6 @@ pub struct CallFrame {
     pub arguments: Values,
     pub results: Values,
     pub attributes: Attributes,
+    /// Set by a function that answers later.
+    pub future: *mut Future,
 }

@@ -1,14 +1,15 @@
 //! A call from XLA: its operands, and how it is answered.
 
 use super::c_api::{self, CallFrame, Values};
+use super::promise::{new_error, Promise};
 use super::threads::Threads;
-use std::ffi::{c_int, c_void, CString};
+use std::ffi::{c_int, c_void};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-/// An array of XLA's, of float32 or bytes.
+/// An array of XLA's.
 pub struct Tensor<'a> {
-    data: *mut c_void,
-    dtype: c_int,
+    pub data: *mut c_void,
+    pub dtype: c_int,
     pub dims: &'a [i64],
 }
 
@@ -27,6 +28,15 @@ impl Tensor<'_> {
             c_api::U8 => Ok(self.data.cast()),
             _ => Err(format!("an array of {:?} is not uint8", self.dims)),
         }
+    }
+
+    /// The first number of an array of int32.
+    pub fn number(&self) -> Result<i32, String> {
+        if self.dtype != c_api::S32 || self.dims.contains(&0) {
+            return Err(format!("an array of {:?} is no int32", self.dims));
+        }
+        // SAFETY: there is one.
+        Ok(unsafe { self.data.cast::<i32>().read() })
     }
 
     /// The sizes of an array of `N` axes.
@@ -59,6 +69,22 @@ impl<'a> Call<'a> {
         unsafe { tensors(&self.frame.results, "results") }
     }
 
+    pub fn all_arguments(&self) -> Result<Vec<Tensor<'a>>, String> {
+        // SAFETY: as above.
+        unsafe { all_tensors(&self.frame.arguments, "arguments") }
+    }
+
+    pub fn all_results(&self) -> Result<Vec<Tensor<'a>>, String> {
+        // SAFETY: as above.
+        unsafe { all_tensors(&self.frame.results, "results") }
+    }
+
+    /// A promise to answer later.
+    pub fn promise(&self) -> Promise {
+        // SAFETY: XLA's functions live as long as the process.
+        unsafe { Promise::new(self.frame.api) }
+    }
+
     /// The integers of the attribute `name`.
     pub fn integers<const N: usize>(&self, name: &str) -> Result<[i64; N], String> {
         let attributes = &self.frame.attributes;
@@ -87,7 +113,15 @@ unsafe fn tensors<'a, const N: usize>(
     values: &Values,
     name: &str,
 ) -> Result<[Tensor<'a>; N], String> {
-    let mut found = Vec::with_capacity(N);
+    let found = all_tensors(values, name)?;
+    let count = found.len();
+    found
+        .try_into()
+        .map_err(|_| format!("expected {N} {name}, found {count}"))
+}
+
+unsafe fn all_tensors<'a>(values: &Values, name: &str) -> Result<Vec<Tensor<'a>>, String> {
+    let mut found = Vec::with_capacity(values.size as usize);
     for i in 0..values.size as usize {
         if *values.kinds.add(i) != c_api::BUFFER {
             return Err(format!("{name}[{i}] is no buffer"));
@@ -103,10 +137,7 @@ unsafe fn tensors<'a, const N: usize>(
             dims,
         });
     }
-    let count = found.len();
-    found
-        .try_into()
-        .map_err(|_| format!("expected {N} {name}, found {count}"))
+    Ok(found)
 }
 
 /// Answers a call by `compute`, whose errors and panics become XLA's errors.
@@ -118,27 +149,43 @@ pub unsafe fn answer(
     name: &str,
     compute: impl FnOnce(&Call) -> Result<(), String>,
 ) -> *mut c_api::Error {
-    let frame = &*frame;
-    if !frame.extension.is_null() && (*frame.extension).kind == c_api::METADATA_EXTENSION {
-        let metadata = (*frame.extension.cast::<c_api::MetadataExtension>()).metadata;
+    let now = |call: &Call| match compute(call) {
+        Ok(()) => Ok(None),
+        Err(message) => Err((c_api::INVALID_ARGUMENT, message)),
+    };
+    answer_or_promise(frame, name, now)
+}
+
+/// As `answer`; `compute` gives XLA's code with an error, and may return what will be there once a
+/// promise is kept.
+///
+/// # Safety
+/// As of `answer`.
+pub unsafe fn answer_or_promise(
+    frame: *mut CallFrame,
+    name: &str,
+    compute: impl FnOnce(&Call) -> Result<Option<*mut c_api::Future>, (c_int, String)>,
+) -> *mut c_api::Error {
+    let extension = (*frame).extension;
+    if !extension.is_null() && (*extension).kind == c_api::METADATA_EXTENSION {
+        let metadata = (*extension.cast::<c_api::MetadataExtension>()).metadata;
         (*metadata).version.major = c_api::VERSION.0;
         (*metadata).version.minor = c_api::VERSION.1;
         return std::ptr::null_mut();
     }
-    if frame.stage != c_api::STAGE_EXECUTE {
+    if (*frame).stage != c_api::STAGE_EXECUTE {
         return std::ptr::null_mut();
     }
-    let (code, message) = match catch_unwind(AssertUnwindSafe(|| compute(&Call { frame }))) {
-        Ok(Ok(())) => return std::ptr::null_mut(),
-        Ok(Err(message)) => (c_api::INVALID_ARGUMENT, message),
+    let call = Call { frame: &*frame };
+    let (code, message) = match catch_unwind(AssertUnwindSafe(|| compute(&call))) {
+        Ok(Ok(future)) => {
+            if let Some(future) = future {
+                (*frame).future = future;
+            }
+            return std::ptr::null_mut();
+        }
+        Ok(Err(error)) => error,
         Err(_) => (c_api::INTERNAL, "panicked".to_string()),
     };
-    let message = CString::new(format!("{name}: {message}")).unwrap_or_default();
-    let mut error = c_api::ErrorCreate {
-        struct_size: size_of::<c_api::ErrorCreate>(),
-        extension: std::ptr::null_mut(),
-        message: message.as_ptr(),
-        code,
-    };
-    ((*frame.api).error_create)(&mut error)
+    new_error((*frame).api, code, &format!("{name}: {message}"))
 }

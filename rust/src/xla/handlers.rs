@@ -1,5 +1,6 @@
 //! The functions themselves, by the names under which XLA knows them.
 
+use super::all_reduce;
 use super::c_api::{CallFrame, Error, Handler};
 use super::call::{answer, Call, Tensor};
 use super::pooled_handlers as pooled;
@@ -9,7 +10,8 @@ use crate::convolution::instructions::Instructions;
 use crate::convolution::weight_gradient::{Gradient, WeightGradient};
 
 /// Names and functions.
-pub const HANDLERS: [(&str, Handler); 7] = [
+pub const HANDLERS: [(&str, Handler); 8] = [
+    (all_reduce::NAME, all_reduce::all_reduce),
     ("drumline_convolution", convolution),
     ("drumline_weight_gradient", weight_gradient),
     ("drumline_pooled_convolution", pooled::convolution),

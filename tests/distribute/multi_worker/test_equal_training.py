@@ -161,6 +161,7 @@ def test_values_of_all_replicas_meet(clusters: dict[str, list[dict[str, Any]]]) 
         assert found["gathered"] == [10, 11, 12, 13]
         assert (found["sum"], found["mean"], found["copies"]) == (46, 11.5, 11.5)
         assert (found["summed"], found["replicas"]) == (47, 4)
+        assert "(AUTO): SharedMemoryAllReduce" in found["described"]
 
 
 def test_what_processes_draw_is_the_first_ones(

@@ -397,6 +397,7 @@ def values(strategy: dl.distribute.Strategy) -> dict[str, Any]:
         "own copies": list(map(float, strategy.experimental_local_results(copies))),
         "summed": float(summed.value),
         "replicas": strategy.num_replicas_in_sync,
+        "described": strategy.describe(),
     }
 
 

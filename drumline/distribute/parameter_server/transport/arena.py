@@ -1,8 +1,7 @@
 """Shared memory in which one process puts arrays for one other on the same machine.
 
-The memory is a memfd, which has no name: whatever process is killed, the kernel frees it with the
-last one that has it open. Its pages are reserved before they are written, and its size is sealed,
-so that neither a full memory nor the other side can make an access fail.
+Its pages are reserved before they are written, and its size is sealed, so that neither a full
+memory nor the other side can make an access fail.
 
 It is divided into slots, with an array in each, or several of one message. A byte per slot says
 whether the other side still holds one: this side sets it when it sends, and the other clears it
@@ -14,7 +13,6 @@ from __future__ import annotations
 import bisect
 import collections
 import dataclasses
-import fcntl
 import itertools
 import math
 import mmap
@@ -32,6 +30,7 @@ import numpy as np
 from drumline.distribute.parameter_server.transport.buffers import ALIGNMENT, address_of, padded
 from drumline.distribute.parameter_server.transport.codec import Place
 from drumline.distribute.parameter_server.transport.message import Form
+from drumline.distribute.sealed_memory import sealed_memory
 
 ARENA_BYTES = 1 << 30
 """Of addresses; memory is taken as it is needed."""
@@ -41,7 +40,6 @@ FLAG_BYTES = 64
 """Each flag has a cache line of its own."""
 MOST_SLOTS = 1023
 DATA_START = FLAG_BYTES * (MOST_SLOTS + 1)
-SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 _PAGE = 4096
 _LARGEST_SHARE = 4
@@ -81,12 +79,8 @@ class Arena:
     def __init__(self, nbytes: int = ARENA_BYTES) -> None:
         self.nbytes = nbytes
         self.nonce = secrets.token_hex(NONCE_BYTES // 2)
-        self.descriptor = os.memfd_create("drumline", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        self.descriptor = sealed_memory(nbytes, reserved=DATA_START)
         try:
-            os.fchmod(self.descriptor, 0o600)
-            os.ftruncate(self.descriptor, nbytes)
-            fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, SEALS)
-            os.posix_fallocate(self.descriptor, 0, DATA_START)
             self._memory = mmap.mmap(self.descriptor, nbytes)
         except BaseException:
             os.close(self.descriptor)

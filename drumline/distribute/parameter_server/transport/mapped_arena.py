@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import itertools
 import mmap
 import os
-import stat
 import weakref
 from collections.abc import Sequence
 
@@ -17,11 +15,11 @@ from drumline.distribute.parameter_server.transport.arena import (
     FLAG_BYTES,
     MOST_SLOTS,
     NONCE_BYTES,
-    SEALS,
 )
 from drumline.distribute.parameter_server.transport.buffers import ALIGNMENT
 from drumline.distribute.parameter_server.transport.codec import Spec
 from drumline.distribute.parameter_server.transport.errors import ProtocolError
+from drumline.distribute.sealed_memory import open_sealed
 
 _NOT_THERE = "an array lies outside of the shared memory, or upon another one"
 
@@ -40,20 +38,13 @@ class MappedArena:
     """
 
     def __init__(self, process: int, descriptor: int, nbytes: int, nonce: str) -> None:
-        path = f"/proc/{process}/fd/{descriptor}"
-        if not os.readlink(path).startswith("/memfd:drumline"):
-            raise OSError(f"{path} is not an arena")
-        opened = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+        opened = open_sealed(process, descriptor, nbytes)
         try:
-            found = os.fstat(opened)
-            sealed = fcntl.fcntl(opened, fcntl.F_GET_SEALS) & SEALS == SEALS
-            if not stat.S_ISREG(found.st_mode) or found.st_size != nbytes or not sealed:
-                raise OSError(f"{path} is not the arena that was announced")
             self._memory = mmap.mmap(opened, nbytes)
         finally:
             os.close(opened)
         if self._memory[:NONCE_BYTES] != nonce.encode():
-            raise OSError(f"{path} is the arena of another connection")
+            raise OSError(f"process {process} has the arena of another connection there")
         self._nbytes = nbytes
         self._process = os.getpid()
         self._held: dict[int, weakref.ref[np.ndarray]] = {}

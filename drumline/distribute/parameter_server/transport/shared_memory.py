@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +15,7 @@ from drumline.distribute.parameter_server.transport.codec import Place, Spec
 from drumline.distribute.parameter_server.transport.errors import ProtocolError
 from drumline.distribute.parameter_server.transport.mapped_arena import MappedArena
 from drumline.distribute.parameter_server.transport.message import Form
-
-SWITCH = "DRUMLINE_SHARED_MEMORY"
+from drumline.distribute.sealed_memory import is_wanted, machine
 
 _log = logging.getLogger("drumline")
 
@@ -50,18 +47,18 @@ class SharedMemory:
             return None
         place = {"process": os.getpid(), "descriptor": self._own.descriptor}
         memory = {"nbytes": self._own.nbytes, "nonce": self._own.nonce}
-        return {"machine": _machine(), **place, **memory}
+        return {"machine": machine(), **place, **memory}
 
     def accept(self, offered: object) -> bool:
         """Open the other side's memory. Returns whether that worked."""
         match offered:
             case {
-                "machine": str(machine),
+                "machine": str(theirs),
                 "process": int(process),
                 "descriptor": int(descriptor),
                 "nbytes": int(nbytes),
                 "nonce": str(nonce),
-            } if machine == _machine() and is_wanted():
+            } if theirs == machine() and is_wanted():
                 try:
                     self._theirs = MappedArena(process, descriptor, nbytes, nonce)
                 except (OSError, ValueError) as error:
@@ -125,18 +122,3 @@ class SharedMemory:
         if not self._told:
             self._told = True
             _log.warning("Arrays go by the network instead of shared memory: %s", what)
-
-
-def is_wanted() -> bool:
-    """Whether the environment allows it."""
-    switch = os.environ.get(SWITCH, "1")
-    if switch not in ("0", "1"):
-        raise ValueError(f"{SWITCH} must be 1, which is the default, or 0; got {switch!r}")
-    return switch == "1"
-
-
-@functools.cache
-def _machine() -> str:
-    """Equal for processes that can open each other's files under /proc by their numbers."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot} {os.readlink('/proc/self/ns/pid')} {os.getuid()}"

@@ -1,0 +1,56 @@
+"""Types of `drumline._core`: what XLA calls on CPUs, its allocator among it."""
+
+from collections.abc import Sequence
+
+def keep_large_buffers(library: str) -> int:
+    """Keep the large buffers that a loaded library frees, and give it those first.
+
+    The library's imports of ``posix_memalign``, ``aligned_alloc``, ``malloc`` and ``free`` are
+    redirected to functions that keep buffers of 4 MiB and more, up to half of the machine's
+    memory, and ask for huge pages (``madvise(MADV_HUGEPAGE)``) for new ones. Everything kept is
+    freed when memory runs out.
+
+    Args:
+        library: the end of its path, such as ``"/libjax_common.so"``.
+
+    Returns:
+        How many imports were redirected: 0 if no such library is loaded, or on other systems than
+        64-bit Linux with glibc.
+    """
+
+def xla_handlers() -> list[tuple[str, int]]:
+    """Addresses of functions that follow XLA's foreign function interface, by name.
+
+    They compute float32 convolutions, channels last, on the threads of XLA's CPU backend;
+    ``drumline.lowerings.kernels`` says with what operands. ``drumline_all_reduce`` sums arrays of
+    one type over the ranks of `share_summing_memory`: its first operand is the rank, an int32; its
+    attribute ``channel`` is the same on all ranks, and one sum at a time has it.
+    """
+
+def summing_limits() -> tuple[int, int, int, int]:
+    """The most ranks; channels for large sums and for small ones, numbered on from these; the most
+    bytes of a small one.
+    """
+
+def summing_memory_bytes(ranks: int) -> int:
+    """How much memory so many ranks share."""
+
+def share_summing_memory(
+    descriptor: int, peers: Sequence[tuple[str, int, int]], limit_seconds: float
+) -> None:
+    """Sum in the memory of a file descriptor from now on, until the process ends.
+
+    Args:
+        descriptor: of a memfd of `summing_memory_bytes`, zeros at first; it may be closed then.
+        peers: for each rank the name of its task, its process's number, and when that started, in
+            clock ticks since the machine did.
+        limit_seconds: how long a rank may be waited for.
+
+    Raises:
+        OSError: if it cannot be mapped.
+        RuntimeError: if this process does so already.
+        ValueError: for no ranks or too many, or a negative limit.
+    """
+
+def vector_instructions() -> str:
+    """What these use on this processor: ``"avx512"``, ``"avx2"`` or ``"portable"``."""

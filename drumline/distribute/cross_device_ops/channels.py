@@ -1,0 +1,126 @@
+"""Which sums of a compiled program meet one another.
+
+XLA runs the independent operations of a program in any order, and so in another order in another
+process. Sums through shared memory therefore meet on numbered channels, each of which belongs to
+one place in the program. Where a place would occur twice in a program, as in a function that JAX
+traces once and calls twice, there is no number to give.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from drumline._core import summing_limits
+from drumline.training.jax_internals import current_trace
+
+MOST_RANKS, LARGE_CHANNELS, SMALL_CHANNELS, SMALL_BYTES = summing_limits()
+
+
+@dataclasses.dataclass(frozen=True)
+class First:
+    """The first channels that are free.
+
+    Attributes:
+        large: of those for many bytes.
+        small: of those for at most `SMALL_BYTES`.
+    """
+
+    large: int = 0
+    small: int = 0
+
+    def after(self, other: First | None) -> First:
+        """The first channels that are free after both."""
+        if other is None:
+            return self
+        return First(max(self.large, other.large), max(self.small, other.small))
+
+
+class Channels:
+    """Gives the sums of one trace their channels.
+
+    Args:
+        first: the first ones to give.
+
+    Attributes:
+        trace: JAX's current one; whatever is traced within another trace inside of it may occur
+            more than once in the program.
+        first: the first ones that are free.
+    """
+
+    def __init__(self, first: First) -> None:
+        self.trace = current_trace()
+        self.first = first
+
+    def take(self, nbytes: int) -> int | None:
+        """A channel for so many bytes, or None if none is left."""
+        large, small = self.first.large, self.first.small
+        if nbytes <= SMALL_BYTES:
+            if small == SMALL_CHANNELS:
+                return None
+            self.first = First(large, small + 1)
+            return LARGE_CHANNELS + small
+        if large == LARGE_CHANNELS:
+            return None
+        self.first = First(large + 1, small)
+        return large
+
+
+class Numbered:
+    """A function to be compiled, whose sums take the channels from `first` on.
+
+    Args:
+        function: it enters `numbering` where its sums may take channels.
+        first: None if they may take none.
+
+    Attributes:
+        end: the channels that are free after it, as far as it has been traced.
+    """
+
+    def __init__(self, function: Callable[..., Any], first: First | None) -> None:
+        self._function = function
+        self._first = first
+        self.end = first
+        self.__name__ = function.__name__
+
+    def __call__(self, *args: Any) -> Any:
+        token = _start.set(self)
+        try:
+            return self._function(*args)
+        finally:
+            _start.reset(token)
+
+    @contextlib.contextmanager
+    def channels(self) -> Iterator[None]:
+        """See `numbering`."""
+        channels = None if self._first is None else Channels(self._first)
+        token = _channels.set(channels)
+        try:
+            yield
+        finally:
+            _channels.reset(token)
+            if channels is not None:
+                self.end = channels.first.after(self.end)
+
+
+_start: contextvars.ContextVar[Numbered | None] = contextvars.ContextVar(
+    "drumline_numbered", default=None
+)
+_channels: contextvars.ContextVar[Channels | None] = contextvars.ContextVar(
+    "drumline_channels", default=None
+)
+
+
+def numbering() -> contextlib.AbstractContextManager[None]:
+    """Let sums in the current trace take the channels of the `Numbered` function being traced."""
+    numbered = _start.get()
+    return contextlib.nullcontext() if numbered is None else numbered.channels()
+
+
+def channels_here() -> Channels | None:
+    """The channels that a sum may take that is traced now, if there are."""
+    channels = _channels.get()
+    return channels if channels is not None and channels.trace is current_trace() else None

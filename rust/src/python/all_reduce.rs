@@ -1,0 +1,54 @@
+//! Becoming one of the processes that sum through shared memory.
+
+use crate::all_reduce::layout::{self, Layout};
+use crate::all_reduce::peer::Peer;
+use crate::all_reduce::segment::Segment;
+use crate::xla::all_reduce::SEGMENT;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(summing_limits, module)?)?;
+    module.add_function(wrap_pyfunction!(summing_memory_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(share_summing_memory, module)?)
+}
+
+/// The most ranks; the numbers of channels for large and for small sums; the most bytes of a small
+/// one.
+#[pyfunction]
+fn summing_limits() -> (usize, usize, usize, usize) {
+    (
+        layout::MOST_RANKS,
+        layout::LARGE_CHANNELS,
+        layout::SMALL_CHANNELS,
+        layout::SMALL_PIECE,
+    )
+}
+
+/// How much memory so many ranks share.
+#[pyfunction]
+fn summing_memory_bytes(ranks: usize) -> usize {
+    Layout { ranks }.bytes()
+}
+
+/// Sum in the memory of a file descriptor from now on.
+#[pyfunction]
+fn share_summing_memory(
+    descriptor: i32,
+    peers: Vec<(String, u32, u64)>,
+    limit_seconds: f64,
+) -> PyResult<()> {
+    if !(1..=layout::MOST_RANKS).contains(&peers.len()) {
+        let message = format!("{} ranks, not 1 to {}", peers.len(), layout::MOST_RANKS);
+        return Err(PyValueError::new_err(message));
+    }
+    let limit = Duration::try_from_secs_f64(limit_seconds)
+        .map_err(|error| PyValueError::new_err(format!("limit_seconds: {error}")))?;
+    let peer = |(task, pid, started)| Peer { task, pid, started };
+    let segment = Segment::map(descriptor, peers.into_iter().map(peer).collect(), limit)?;
+    SEGMENT
+        .set(Arc::new(segment))
+        .map_err(|_| PyRuntimeError::new_err("this process sums in shared memory already"))
+}
