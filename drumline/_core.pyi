@@ -214,7 +214,7 @@ def mix64(a: int, b: int) -> int:
 
 def unique_ids(
     ids: npt.NDArray[np.int32] | npt.NDArray[np.int64], bounds: Sequence[int]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], list[int]]:
     """Find the different ids of a batch, grouped by the parts of a table that they lie in.
 
     Args:

@@ -141,7 +141,7 @@ fn check_distinct(positions: &[usize], rows: usize) -> Result<(), BadRow> {
     }
     let mut seen = RowSet::with_capacity(positions.len());
     first_repeated(positions, |position, row| {
-        seen.insert(row, position as u32) == position as u32
+        seen.insert(row, position as u32, |earlier| positions[earlier] == row) == position as u32
     })
 }
 
@@ -158,37 +158,38 @@ fn first_repeated(
     Ok(())
 }
 
-/// What rows there are, and the number each was given: an open hash table, cheaper than std's
-/// as its keys are integers that nobody chose to collide on purpose with gain.
+/// The numbers that rows were given: an open hash table, cheaper than std's as its keys are
+/// integers that nobody chose to collide on purpose with gain. The rows themselves are kept by
+/// whoever numbers them, so that the table is small.
 struct RowSet {
-    slots: Vec<(usize, u32)>,
+    slots: Vec<u32>,
     shift: u32,
 }
 
-const EMPTY: usize = usize::MAX;
+const EMPTY: u32 = u32::MAX;
 
 impl RowSet {
     fn with_capacity(rows: usize) -> Self {
         let slots = (rows.max(4) * 2).next_power_of_two();
         Self {
-            slots: vec![(EMPTY, 0); slots],
+            slots: vec![EMPTY; slots],
             shift: 64 - slots.trailing_zeros(),
         }
     }
 
-    /// The number of `row`; `number`, if it was not in the set.
+    /// The number of `row`, which `is_same` tells from others; `number`, if it was not in the set.
     #[inline(always)]
-    fn insert(&mut self, row: usize, number: u32) -> u32 {
+    fn insert(&mut self, row: usize, number: u32, is_same: impl Fn(usize) -> bool) -> u32 {
         let mask = self.slots.len() - 1;
         let mut slot = ((row as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift) as usize;
         loop {
-            let (key, value) = self.slots[slot];
-            if key == row {
-                return value;
-            }
-            if key == EMPTY {
-                self.slots[slot] = (row, number);
+            let held = &mut self.slots[slot];
+            if *held == EMPTY {
+                *held = number;
                 return number;
+            }
+            if is_same(*held as usize) {
+                return *held;
             }
             slot = (slot + 1) & mask;
         }
@@ -203,7 +204,7 @@ pub struct UniqueIds {
     /// For each id of the batch, where `ids` holds it.
     pub inverse: Vec<i32>,
     /// How many of `ids` lie in each part.
-    pub counts: Vec<i64>,
+    pub counts: Vec<usize>,
 }
 
 /// Finds the different ids. `bounds` holds the first row of each part and the end of the last.
@@ -212,39 +213,54 @@ pub fn unique_ids(batch: impl Iterator<Item = i64>, bounds: &[i64]) -> Result<Un
     let (first, end) = (bounds[0], bounds[parts]);
     let expected = batch.size_hint().0;
     let mut seen = RowSet::with_capacity(expected);
-    let (mut found, mut inverse) = (Vec::new(), Vec::with_capacity(expected));
+    let (mut found, mut inverse) = (Vec::with_capacity(expected), Vec::with_capacity(expected));
     for (position, value) in batch.enumerate() {
         if value < first || value >= end {
             return Err(BadRow::Outside { position, value });
         }
-        let number = seen.insert((value - first) as usize, found.len() as u32);
+        let own = value - first;
+        let number = seen.insert(own as usize, found.len() as u32, |held| found[held] == own);
         if number as usize == found.len() {
-            found.push(value);
+            found.push(own);
         }
         inverse.push(number as i32);
     }
-    let of = |value: i64| bounds[1..parts].partition_point(|&start| start <= value);
+    if parts == 1 {
+        let counts = vec![found.len()];
+        return Ok(UniqueIds {
+            ids: found,
+            inverse,
+            counts,
+        });
+    }
+    Ok(grouped(found, inverse, bounds))
+}
+
+/// Puts ids, which are counted from the first part's first row, into the order of their parts.
+fn grouped(found: Vec<i64>, mut inverse: Vec<i32>, bounds: &[i64]) -> UniqueIds {
+    let parts = bounds.len() - 1;
+    let of = |own: i64| bounds[1..parts].partition_point(|&start| start <= own + bounds[0]);
     let mut counts = vec![0; parts];
-    found.iter().for_each(|&value| counts[of(value)] += 1);
+    found.iter().for_each(|&own| counts[of(own)] += 1);
     let mut next: Vec<usize> = Vec::with_capacity(parts);
-    counts.iter().fold(0, |start, &count: &i64| {
+    counts.iter().fold(0, |start, &count| {
         next.push(start);
-        start + count as usize
+        start + count
     });
     let mut ids = vec![0; found.len()];
     let mut places = vec![0; found.len()];
-    for (place, &value) in places.iter_mut().zip(&found) {
-        let part = of(value);
-        ids[next[part]] = value - bounds[part];
+    for (place, &own) in places.iter_mut().zip(&found) {
+        let part = of(own);
+        ids[next[part]] = own + bounds[0] - bounds[part];
         *place = next[part] as i32;
         next[part] += 1;
     }
     inverse.iter_mut().for_each(|i| *i = places[*i as usize]);
-    Ok(UniqueIds {
+    UniqueIds {
         ids,
         inverse,
         counts,
-    })
+    }
 }
 
 #[cfg(test)]

@@ -64,18 +64,14 @@ impl Blocks {
     ) -> Result<(), BadPlace> {
         let rows = self.at(places)?;
         let mut is_set = vec![false; self.rows.len()];
-        for (position, (&place, row)) in places.iter().zip(rows).enumerate() {
-            // SAFETY: `row` lies in a block and `position` in `values`, as was promised.
-            let (added, sum) = unsafe {
-                (
-                    std::slice::from_raw_parts(values.add(position * width), width),
-                    std::slice::from_raw_parts_mut(row as *mut T, width),
-                )
-            };
-            if std::mem::replace(&mut is_set[place as usize], true) {
-                sum.iter_mut().zip(added).for_each(|(sum, &v)| *sum += v);
-            } else {
-                sum.copy_from_slice(added);
+        // SAFETY: handed on. Widths that the compiler knows are copied without a call.
+        unsafe {
+            match width {
+                8 => add_rows(values, places, &rows, 8, &mut is_set),
+                16 => add_rows(values, places, &rows, 16, &mut is_set),
+                32 => add_rows(values, places, &rows, 32, &mut is_set),
+                64 => add_rows(values, places, &rows, 64, &mut is_set),
+                _ => add_rows(values, places, &rows, width, &mut is_set),
             }
         }
         for (&row, _) in self.rows.iter().zip(&is_set).filter(|(_, &set)| !set) {
@@ -83,6 +79,34 @@ impl Blocks {
             unsafe { std::ptr::write_bytes(row as *mut T, 0, width) };
         }
         Ok(())
+    }
+}
+
+/// Sets the row of each place to its value if it is the first, and adds it otherwise.
+///
+/// # Safety
+/// Each of `rows` is that of its place, as `Blocks::sum` has it.
+#[inline(always)]
+unsafe fn add_rows<T: Value>(
+    values: *const T,
+    places: &[i64],
+    rows: &[usize],
+    width: usize,
+    is_set: &mut [bool],
+) {
+    for (position, (&place, &row)) in places.iter().zip(rows).enumerate() {
+        // SAFETY: `row` lies in a block and `position` in `values`, as was promised.
+        let (added, sum) = unsafe {
+            (
+                std::slice::from_raw_parts(values.add(position * width), width),
+                std::slice::from_raw_parts_mut(row as *mut T, width),
+            )
+        };
+        if std::mem::replace(&mut is_set[place as usize], true) {
+            sum.iter_mut().zip(added).for_each(|(sum, &v)| *sum += v);
+        } else {
+            sum.copy_from_slice(added);
+        }
     }
 }
 

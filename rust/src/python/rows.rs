@@ -112,7 +112,7 @@ impl DistinctRows {
 type UniqueArrays<'py> = (
     Bound<'py, PyArray1<i64>>,
     Bound<'py, PyArray1<i32>>,
-    Bound<'py, PyArray1<i64>>,
+    Vec<usize>,
 );
 
 /// The different ids of a batch, grouped by the parts of a table.
@@ -132,13 +132,14 @@ pub fn unique_ids<'py>(
         let message = format!("{} ids are too many; pass fewer at a time", ids.len());
         return Err(PyValueError::new_err(message));
     }
-    let unique = py
-        .detach(|| rows::unique_ids(ids.into_iter(), &bounds))
-        .map_err(|bad| bad_row(bad, bounds[0], bounds[bounds.len() - 1]))?;
+    let few = ids.len() < FEW_IDS;
+    let find = || rows::unique_ids(ids.into_iter(), &bounds);
+    let found = if few { find() } else { py.detach(find) };
+    let unique = found.map_err(|bad| bad_row(bad, bounds[0], bounds[bounds.len() - 1]))?;
     Ok((
         unique.ids.into_pyarray(py),
         unique.inverse.into_pyarray(py),
-        unique.counts.into_pyarray(py),
+        unique.counts,
     ))
 }
 

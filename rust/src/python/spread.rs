@@ -8,6 +8,9 @@ use numpy::{Element, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 
+/// They are summed in less time than it may take to get the GIL back.
+const FEW_BYTES: usize = 256 << 10;
+
 /// Copy the row of each place, of blocks one after another, to `out`.
 #[pyfunction]
 pub fn spread_rows(
@@ -75,8 +78,10 @@ fn sums<T: Element + Value + Sync>(
     }
     let (rows, from) = (located(&out, width), Pointer(read.data().cast()));
     // SAFETY: the shapes were compared, and the borrows outlive the call.
-    py.detach(|| unsafe { rows.sum::<T>(from.get().cast(), &places, width) })
-        .map_err(|bad| bad_place(bad, &out))
+    let sum = || unsafe { rows.sum::<T>(from.get().cast(), &places, width) };
+    let few = values.len() * size_of::<T>() < FEW_BYTES;
+    let summed = if few { sum() } else { py.detach(sum) };
+    summed.map_err(|bad| bad_place(bad, &out))
 }
 
 fn arrays<'a, 'py, T: Element>(

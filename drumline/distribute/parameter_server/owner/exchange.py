@@ -130,7 +130,7 @@ class Exchange:
 def _gather(entry: dict[str, Any], arrays: Arrays, parts: Parts) -> Gather:
     name = field(entry, "name", str)
     part = parts.get(name)
-    ids = arrays.take(f"the ids of the rows of {name!r}")
+    ids = arrays.take_ids(entry, f"the ids of the rows of {name!r}")
     if not isinstance(part, TablePart):
         raise PartMismatchError(
             f"Rows were asked for of the part {name!r}, which is no table. Pull its value."

@@ -159,7 +159,8 @@ class Owner:
         reply waits until as many closures have pushed in the round, whose gradients are summed, or
         averaged, for one update). Arrays: for each push its gradient or value,
         for the kind ``"rows"`` the ids before it; then for each gather the ids. Ids are counted
-        from the part's first row.
+        from the part's first row. Where an entry of ``push`` or ``gather`` has the field ``ids``,
+        their number, they are the next ones of the last array instead.
 
         Reply: ``applied`` (for each push whether it was now), ``versions`` and ``changed`` (for
         each pull). Arrays: each gather's rows; the value of each pull that has changed.

@@ -104,7 +104,7 @@ def pushes_of(header: dict[str, Any], arrays: Arrays, parts: Parts) -> list[Push
         part = parts.get(name)
         ids, rows = None, None
         if kind == "rows":
-            ids = arrays.take(f"the ids of a push to {name!r}")
+            ids = arrays.take_ids(entry, f"the ids of a push to {name!r}")
             rows = _table(part).distinct(ids)
         value = arrays.take(f"the array of a push to {name!r}")
         rule = part.rule(entry.get("rule")) if kind in GRADIENTS else None

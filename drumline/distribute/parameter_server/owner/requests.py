@@ -90,12 +90,15 @@ class Arrays:
     """The arrays of a request, taken one after the other.
 
     Raises:
-        RequestError: from `take` if there are no more, and from `end` if there are some left.
+        RequestError: from `take` and `take_ids` if there are no more, and from `end` if there are
+            some left.
     """
 
     def __init__(self, arrays: Sequence[np.ndarray]) -> None:
         self._arrays = arrays
         self._next = 0
+        self._ids: np.ndarray | None = None
+        self._next_id = 0
 
     def take(self, what: str) -> np.ndarray:
         """The next array."""
@@ -106,9 +109,30 @@ class Arrays:
         self._next += 1
         return self._arrays[self._next - 1]
 
+    def take_ids(self, entry: dict[str, Any], what: str) -> np.ndarray:
+        """The next array; or, if the field ``ids`` tells how many, those of the last array."""
+        if "ids" not in entry:
+            return self.take(what)
+        count = field(entry, "ids", int)
+        if self._ids is None:
+            self._ids = self._arrays[-1] if self._arrays else np.zeros(0, np.int32)
+        start, self._next_id = self._next_id, self._next_id + count
+        if self._ids.ndim != 1 or not start <= self._next_id <= len(self._ids):
+            raise RequestError(
+                f"A request's last array has the shape {self._ids.shape}; of {what}, its elements "
+                f"[{start}, {self._next_id}), some are missing."
+            )
+        return self._ids[start : self._next_id]
+
     def end(self) -> None:
         """There are no more."""
-        if self._next != len(self._arrays):
+        taken = self._next + (self._ids is not None)
+        if taken != len(self._arrays):
             raise RequestError(
-                f"A request brings {len(self._arrays)} arrays; its header speaks of {self._next}."
+                f"A request brings {len(self._arrays)} arrays; its header speaks of {taken}."
+            )
+        if self._ids is not None and self._next_id != len(self._ids):
+            raise RequestError(
+                f"A request's last array holds {len(self._ids)} ids; its header speaks of "
+                f"{self._next_id}."
             )

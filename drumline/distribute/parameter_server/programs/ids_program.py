@@ -10,6 +10,11 @@ from typing import Any
 import numpy as np
 
 from drumline.distribute.parameter_server.programs.exporting import load_program
+from drumline.distribute.parameter_server.programs.ids_bounds import (
+    BOUNDED,
+    bounded,
+    with_bounds_joined,
+)
 from drumline.distribute.parameter_server.programs.numpy_operations import OPERATIONS
 from drumline.distribute.parameter_server.programs.slots import Input
 
@@ -41,10 +46,12 @@ class IdsProgram:
     exported: bytes | None = None
 
     @functools.cached_property
-    def _steps(self) -> list[tuple[Any, list[Any], dict[str, Any]]]:
+    def _steps(self) -> list[tuple[Any, list[Any], dict[str, Any]] | None]:
+        known = {**OPERATIONS, BOUNDED: bounded}
+        joined = with_bounds_joined(self.operations, len(self.inputs), self.outputs)
         return [
-            (OPERATIONS[name], [_operand(each) for each in operands], parameters)
-            for name, operands, parameters in self.operations
+            None if each is None else (known[each[0]], [_operand(v) for v in each[1]], each[2])
+            for each in joined
         ]
 
     @functools.cached_property
@@ -58,8 +65,8 @@ class IdsProgram:
             return [np.asarray(ids) for ids in self._compiled(*values)]
         known = list(values)
         with np.errstate(all="ignore"):
-            for operation, operands, parameters in self._steps:
-                known.append(operation(*(_read(known, each) for each in operands), **parameters))
+            for step in self._steps:
+                known.append(None if step is None else _result(step, known))
         return [_joined([_read(known, _operand(each)) for each in group]) for group in self.outputs]
 
     def to_json(self) -> dict[str, Any]:
@@ -134,6 +141,11 @@ def _input(wanted: Input, arguments: Sequence[Any], value_of: ValueOf | None) ->
             "value by `value_of`."
         )
     return value_of(wanted)
+
+
+def _result(step: tuple[Any, list[Any], dict[str, Any]], known: Sequence[Any]) -> Any:
+    operation, operands, parameters = step
+    return operation(*[_read(known, each) for each in operands], **parameters)
 
 
 def _operand(described: Any) -> Any:

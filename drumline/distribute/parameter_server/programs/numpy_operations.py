@@ -27,7 +27,8 @@ def _broadcast(x: np.ndarray, *, shape: list[int], broadcast_dimensions: list[in
     widened = [1] * len(shape)
     for size, axis in zip(x.shape, broadcast_dimensions, strict=True):
         widened[axis] = size
-    return np.broadcast_to(x.reshape(widened), shape)
+    made = x.reshape(widened)
+    return made if widened == shape else np.broadcast_to(made, shape)
 
 
 def _slice(

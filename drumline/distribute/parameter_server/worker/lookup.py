@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -37,8 +38,8 @@ class Lookup:
         self._ids = np.ascontiguousarray(ids)
         bounds = [part.start for part in layout.parts] + [layout.parts[-1].stop]
         self._unique, self.inverse, counts = unique_ids(self._ids, bounds)
-        stops = np.cumsum(counts).tolist()
-        self._spans = [slice(*each) for each in zip([0, *stops], stops, strict=False)]
+        stops = list(itertools.accumulate(counts, initial=0))
+        self._spans = [slice(*each) for each in itertools.pairwise(stops)]
         repeated = len(self._ids) - len(self._unique)
         self._by_id = by_id
         self._as_used = by_id and len(layout.parts) == 1 and repeated * _FEW <= len(self._ids)
@@ -112,7 +113,7 @@ class Lookup:
         # Also to parts without a row: they count the step, and take nothing of it again.
         for part, span, gradient in zip(self._layout.parts, self._spans, gradients, strict=True):
             name = self._layout.part_name(part)
-            exchanges[part.server].push(name, "rows", rule(name), [self._unique[span], gradient])
+            exchanges[part.server].push_rows(name, rule(name), self._unique[span], gradient)
 
 
 def _rows(array: np.ndarray) -> np.ndarray:

@@ -9,6 +9,8 @@ import numpy as np
 
 from drumline.distribute.parameter_server.transport import Form, Message
 
+_IDS = np.dtype(np.int32)  # as steps compute them
+
 
 class Exchange:
     """One message to one server, being put together.
@@ -25,8 +27,9 @@ class Exchange:
         self.empties = empties
         self._push: list[dict[str, Any]] = []
         self._pushed: list[np.ndarray] = []
+        self._pushed_ids: list[np.ndarray] = []
         self._gather: list[dict[str, Any]] = []
-        self._ids: list[np.ndarray] = []
+        self._gathered_ids: list[np.ndarray] = []
         self._pull: list[dict[str, Any]] = []
         self._on_rows: list[Callable[[np.ndarray], None]] = []
         self._on_value: list[Callable[[int, np.ndarray], None]] = []
@@ -34,15 +37,21 @@ class Exchange:
     def __bool__(self) -> bool:
         return bool(self._push or self._gather or self._pull)
 
-    def push(self, part: str, kind: str, rule: Any, arrays: Sequence[np.ndarray]) -> None:
+    def push(self, part: str, kind: str, rule: Any, value: np.ndarray) -> None:
         """Have a part updated."""
         self._push.append({"name": part, "kind": kind, "rule": rule})
-        self._pushed += arrays
+        self._pushed.append(value)
+
+    def push_rows(self, part: str, rule: Any, ids: np.ndarray, gradient: np.ndarray) -> None:
+        """Have rows of a table updated."""
+        self._push.append({"name": part, "kind": "rows", "rule": rule, "ids": len(ids)})
+        self._pushed.append(gradient)
+        self._pushed_ids.append(ids)
 
     def gather(self, part: str, ids: np.ndarray, take: Callable[[np.ndarray], None]) -> None:
         """Ask for rows of a table; `take` gets them."""
-        self._gather.append({"name": part})
-        self._ids.append(ids)
+        self._gather.append({"name": part, "ids": len(ids)})
+        self._gathered_ids.append(ids)
         self._on_rows.append(take)
 
     def pull(self, part: str, version: int, take: Callable[[int, np.ndarray], None]) -> None:
@@ -59,10 +68,14 @@ class Exchange:
             "pull": self._pull,
         }
 
-    @property
     def arrays(self) -> list[np.ndarray]:
-        """The message's arrays."""
-        return [*self._pushed, *self._ids]
+        """The message's arrays: all ids are one, the last."""
+        ids = [*self._pushed_ids, *self._gathered_ids]
+        if not ids:
+            return self._pushed
+        (together,) = self.empties([((sum(map(len, ids)),), _IDS)])
+        np.concatenate(ids, out=together, casting="same_kind")
+        return [*self._pushed, together]
 
     def take(self, reply: Message) -> None:
         """Hand out what the server sent back."""

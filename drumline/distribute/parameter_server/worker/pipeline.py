@@ -178,7 +178,7 @@ class Pipeline:
         name = None if pushed is None else pushed.name
         servers = self._connect(_LANE)
         return [
-            (server, each, servers.submit(server, "exchange", each.header(name), each.arrays))
+            (server, each, servers.submit(server, "exchange", each.header(name), each.arrays()))
             for server, each in exchanges.items()
             if each
         ]
@@ -232,7 +232,7 @@ class Pipeline:
             servers = self._connect(_ROUNDS)
             replies = [
                 servers.submit(
-                    server, "exchange", {**each.header(closure.name), "sync": sync}, each.arrays
+                    server, "exchange", {**each.header(closure.name), "sync": sync}, each.arrays()
                 )
                 for server, each in exchanges.items()
             ]

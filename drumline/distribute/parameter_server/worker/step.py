@@ -173,7 +173,7 @@ class Step:
         for part in layout.parts:
             rows = value[part.start : part.stop] if layout.shape else value
             name = layout.part_name(part)
-            exchanges[part.server].push(name, kind, self._rule(name), [rows])
+            exchanges[part.server].push(name, kind, self._rule(name), rows)
 
     def _rule(self, part: str) -> Any:
         return self._function.rules.get(part)

@@ -35,6 +35,7 @@ def exchanges(draw):
         "pushes": pushes,
         "seed": draw(st.integers(0, 1000)),
         "gather": draw(st.lists(st.integers(0, ROWS - 1), max_size=4)),
+        "together": draw(st.booleans()),
         "finish": draw(st.sampled_from([None, None, "s:1", "other"])),
     }
 
@@ -87,6 +88,18 @@ def test_sequences_are_those_of_the_model(make_client, sequence):
         np.testing.assert_array_equal(client.read(name), model.values[name])
 
 
+def with_ids_together(header, arrays):
+    """The arrays with all ids in the last, of which the header's entries tell the numbers."""
+    left, values, ids = iter(arrays), [], []
+    for entry in [*header["push"], *header["gather"]]:
+        if entry.get("kind", "rows") == "rows":
+            ids.append(next(left))
+            entry["ids"] = len(ids[-1])
+        if "kind" in entry:
+            values.append(next(left))
+    return [*values, np.concatenate(ids, dtype="int32")]
+
+
 def check_one(client, model, exchange):
     rng = np.random.default_rng(exchange["seed"])
     arrays, expected, counts = [], [], {}
@@ -104,7 +117,10 @@ def check_one(client, model, exchange):
         "gather": [{"name": "t/0"}, {"name": "u/0"}, {"name": "t/0"}],
         "pull": [{"name": "v/0", "version": -1}, {"name": "t/0", "version": -1}],
     }
-    reply = client.ask("exchange", header, [*arrays, ids, ids, again])
+    arrays += [ids, ids, again]
+    if exchange["together"]:
+        arrays = with_ids_together(header, arrays)
+    reply = client.ask("exchange", header, arrays)
     assert reply.header["applied"] == expected
     rows, others, reversed_rows, dense, table = reply.arrays
     np.testing.assert_array_equal(rows, model.values["t/0"][ids])
@@ -115,6 +131,10 @@ def check_one(client, model, exchange):
     if exchange["finish"]:
         client.ask("finished", {"closures": [exchange["finish"]]})
         model.finish(exchange["finish"])
+
+
+ROWS_OF_T = {"name": "t/0", "kind": "rows"}
+ONE = np.ones(1, "int32")
 
 
 @pytest.mark.parametrize(
@@ -141,12 +161,19 @@ def check_one(client, model, exchange):
             "'other'",
         ),
         ({"name": "n/0", "kind": "dense"}, [np.float32(1)], errors.UnknownRuleError, "attach"),
+        (ROWS_OF_T | {"ids": 2}, [np.ones((2, 2), "f"), ONE], errors.RequestError, "[0, 2)"),
+        (ROWS_OF_T | {"ids": -1}, [np.ones((2, 2), "f"), ONE], errors.RequestError, "[0, -1)"),
+        (ROWS_OF_T | {"ids": 0}, [np.ones((0, 2), "f"), ONE], errors.RequestError, "1 ids"),
+        (ROWS_OF_T | {"ids": 1}, [np.ones((1, 2), "f"), ONE, ONE], errors.RequestError, "of 3"),
+        (ROWS_OF_T | {"ids": 1}, [np.ones((1, 2), "f"), ONE[None]], errors.RequestError, "(1, 1)"),
     ],
 )
 def test_a_push_that_cannot_be_changes_nothing_of_its_message(client, push, arrays, kind, text):
     client.create("v/0", np.zeros(3, "float32"))
     client.create("n/0", np.float32(0))
+    client.create("t/0", np.zeros((3, 2), "float32"), table=True)
     client.attach("v/0", keras.optimizers.SGD(1.0))
+    client.attach("t/0", keras.optimizers.SGD(1.0), rule="rows")
     header = {"closure": "s:1", "push": [{"name": "n/0", "kind": "add"}, push]}
     with pytest.raises(kind) as raised:
         client.ask("exchange", header, [np.float32(1), *arrays])

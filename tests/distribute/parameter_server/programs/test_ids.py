@@ -31,8 +31,17 @@ def both(function: Any, *arrays: Any) -> tuple[Any, Any]:
     translation = Translation(len(arrays))
     operands = translation.translate(traced.jaxpr, traced.consts, list(range(len(arrays))))
     steps = json.loads(json.dumps(translation.operations))
-    program = IdsProgram(("t",), (0,), (), tuple(steps), (tuple(operands),))
+    inputs = [
+        programs.Input("argument", None, index, array.shape, array.dtype.name)
+        for index, array in enumerate(arrays)
+    ]
+    program = IdsProgram(("t",), (0,), tuple(inputs), tuple(steps), (tuple(operands),))
     return program.evaluate(arrays)[0], np.ravel(jax.jit(function)(*arrays))
+
+
+def _both_bounds(x: Any) -> Any:
+    """What is clipped is used as it was, too: once with both bounds, once with the lower alone."""
+    return jnp.concatenate([jnp.clip(x, 0, 7), lax.max(x, jnp.int32(0)), x])
 
 
 _N = IDS
@@ -51,6 +60,8 @@ OPERATIONS = {
     "comparisons": (lambda x: jnp.where((x >= 0) & ~(x == 7) | (x < -9), x, -x), _N),
     "cases": (lambda x: lax.select_n(jnp.clip(x, 0, 2), x, x + 1, x * 2), _N),
     "bounds": (lambda x: jnp.clip(x, -5, 40) + jnp.sign(x), _N),
+    "table": (lambda x: jnp.clip(jnp.where(x < 0, x + 50, x)[:, None], 0, 49), _N),
+    "table of few rows": (lambda x: _both_bounds(jnp.where(x < 0, x + 8, x)), _N),
     "shapes": (
         lambda x: jnp.concatenate([x.T[::-1], x[:, 1:].reshape(2, 2)[..., None].squeeze(-1)]),
         _N,

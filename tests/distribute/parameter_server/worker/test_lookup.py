@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from drumline.data.execute.pool import BufferPool
 from drumline.distribute.parameter_server.layout import Layout, Part
+from drumline.distribute.parameter_server.owner.requests import Arrays
 from drumline.distribute.parameter_server.transport import Message
 from drumline.distribute.parameter_server.worker.lookup import Lookup
 from drumline.distribute.parameter_server.worker.messages import Exchange
@@ -40,8 +41,12 @@ def answer(layout: Layout, exchanges: dict[int, Exchange]) -> int:
     starts = {layout.part_name(part): part.start for part in layout.parts}
     asked = 0
     for exchange in exchanges.values():
-        names = [each["name"] for each in exchange.header(None)["gather"]]
-        ids = [starts[name] + own for name, own in zip(names, exchange.arrays, strict=True)]
+        arrays = Arrays(exchange.arrays())
+        ids = [
+            starts[each["name"]] + arrays.take_ids(each, "ids")
+            for each in exchange.header(None)["gather"]
+        ]
+        arrays.end()
         exchange.take(Message({"changed": [], "versions": []}, [TABLE[each] for each in ids]))
         asked += sum(map(len, ids))
     return asked
@@ -52,9 +57,9 @@ def pushed(layout: Layout, exchanges: dict[int, Exchange]) -> np.ndarray:
     starts = {layout.part_name(part): part.start for part in layout.parts}
     total, names = np.zeros_like(TABLE), []
     for exchange in exchanges.values():
-        arrays = iter(exchange.arrays)
+        arrays = Arrays(exchange.arrays())
         for each in exchange.header("closure")["push"]:
-            ids, gradient = next(arrays), next(arrays)
+            ids, gradient = arrays.take_ids(each, "ids"), arrays.take("a gradient")
             assert len(set(ids.tolist())) == len(ids) == len(gradient)
             total[starts[each["name"]] + ids] += gradient
             names.append(each["name"])
