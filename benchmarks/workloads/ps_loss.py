@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from benchmarks.harness.floor import Floor
 from benchmarks.harness.loops import Loop, measured_loop
 from benchmarks.harness.measurement import Measurement
@@ -15,14 +17,25 @@ from benchmarks.harness.server_cluster import in_server_cluster
 from benchmarks.harness.training import check_training
 from benchmarks.harness.workload import Contender, Problems, Scale, Workload
 from benchmarks.workloads import ps_keras
-from benchmarks.workloads.ps_problem import CURVES, learnable_batches
+from benchmarks.workloads.ps_problem import CURVES, Problem, learnable_batches
 
 OURS = ("drumline", "jax", "keras")
+MOST_WORKERS = 4
 SYNCHRONOUS = "synchronous, 4 workers"
 FALLS_TO = 1.1  # synchronous workers make a quarter as many updates, and may learn nothing yet
 
 
-def curve(**options: Any) -> Callable[[Scale], Callable[[], Loop]]:
+def shared_batches(workers: int) -> Callable[[Problem, int], Any]:
+    """The same batches for any number of workers, dealt out to them."""
+
+    def data(problem: Problem, worker: int) -> Any:
+        pools = [learnable_batches(problem, pool) for pool in range(worker, MOST_WORKERS, workers)]
+        return tuple(np.concatenate(each) for each in zip(*pools, strict=True))
+
+    return data
+
+
+def curve(workers: int, **options: Any) -> Callable[[Scale], Callable[[], Loop]]:
     """The tutorial's loop under a strategy with these options."""
 
     def prepare(scale: Scale) -> Callable[[], Loop]:
@@ -31,7 +44,8 @@ def curve(**options: Any) -> Callable[[Scale], Callable[[], Loop]]:
         chief = ps_keras.drumline_coordinator(**options)
         import keras
 
-        return lambda: ps_keras.keras_loop(dl, keras, chief, CURVES, scale, data=learnable_batches)
+        data = shared_batches(workers)
+        return lambda: ps_keras.keras_loop(dl, keras, chief, CURVES, scale, data=data)
 
     return prepare
 
@@ -43,7 +57,7 @@ def _contender(name: str, workers: int, **options: Any) -> Contender:
         f"{workers} worker{'s' * (workers > 1)}, {kind} updates",
         OURS,
         in_server_cluster(
-            workers, 1, ps_keras.drumline_serve, measured_loop(curve(**options), *OURS)
+            workers, 1, ps_keras.drumline_serve, measured_loop(curve(workers, **options), *OURS)
         ),
     )
 
@@ -66,8 +80,8 @@ WORKLOAD = Workload(
     contenders=(
         _contender("drumline", 2),
         _contender("1 worker", 1),
-        _contender("4 workers", 4),
-        _contender(SYNCHRONOUS, 4, synchronous=True),
+        _contender("4 workers", MOST_WORKERS),
+        _contender(SYNCHRONOUS, MOST_WORKERS, synchronous=True),
     ),
     floors=(Floor("later", at_least=1.0, against=SYNCHRONOUS),),
     check=check,

@@ -170,7 +170,7 @@ const EMPTY: u32 = u32::MAX;
 
 impl RowSet {
     fn with_capacity(rows: usize) -> Self {
-        let slots = (rows.max(4) * 2).next_power_of_two();
+        let slots = (rows.max(4) * 4).next_power_of_two();
         Self {
             slots: vec![EMPTY; slots],
             shift: 64 - slots.trailing_zeros(),
