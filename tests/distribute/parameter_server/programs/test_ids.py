@@ -39,9 +39,13 @@ def both(function: Any, *arrays: Any) -> tuple[Any, Any]:
     return program.evaluate(arrays)[0], np.ravel(jax.jit(function)(*arrays))
 
 
-def _both_bounds(x: Any) -> Any:
-    """What is clipped is used as it was, too: once with both bounds, once with the lower alone."""
-    return jnp.concatenate([jnp.clip(x, 0, 7), lax.max(x, jnp.int32(0)), x])
+def _of_fifty(x: Any) -> Any:
+    return jnp.clip(jnp.where(x < 0, x + 50, x)[:, None], 0, 49)
+
+
+def _lower_bound_too(x: Any) -> Any:
+    above = lax.max(x, jnp.int32(0))
+    return jnp.concatenate([lax.min(above, jnp.int32(7)), above])
 
 
 _N = IDS
@@ -60,8 +64,10 @@ OPERATIONS = {
     "comparisons": (lambda x: jnp.where((x >= 0) & ~(x == 7) | (x < -9), x, -x), _N),
     "cases": (lambda x: lax.select_n(jnp.clip(x, 0, 2), x, x + 1, x * 2), _N),
     "bounds": (lambda x: jnp.clip(x, -5, 40) + jnp.sign(x), _N),
-    "table": (lambda x: jnp.clip(jnp.where(x < 0, x + 50, x)[:, None], 0, 49), _N),
-    "table of few rows": (lambda x: _both_bounds(jnp.where(x < 0, x + 8, x)), _N),
+    "table": (_of_fifty, _N),
+    "table, all within": (_of_fifty, np.array([[0, 49]], "int32")),
+    "table, just outside": (_of_fifty, np.array([[0, 50]], "int32")),
+    "lower bound too": (lambda x: _lower_bound_too(jnp.where(x < 0, x + 8, x)), _N),
     "shapes": (
         lambda x: jnp.concatenate([x.T[::-1], x[:, 1:].reshape(2, 2)[..., None].squeeze(-1)]),
         _N,
