@@ -93,8 +93,19 @@ const fn half(bits: i32) -> i32 {
 
 #[inline(always)]
 fn loaded<L: Lanes>(block: &Block, factors: &Block) -> [L::Pairs; 4] {
-    let quarter = |values: &Block, i: usize| *values[16 * i..].first_chunk().expect("of four");
-    std::array::from_fn(|i| L::pairs(&quarter(block, i), &quarter(factors, i)))
+    [
+        quarter::<L>(block, factors, 0),
+        quarter::<L>(block, factors, 16),
+        quarter::<L>(block, factors, 32),
+        quarter::<L>(block, factors, 48),
+    ]
+}
+
+#[inline(always)]
+fn quarter<L: Lanes>(block: &Block, factors: &Block, from: usize) -> L::Pairs {
+    let (block, factors) = (&block[from..], &factors[from..]);
+    let block = block.first_chunk().expect("16 coefficients");
+    L::pairs(block, factors.first_chunk().expect("16 factors"))
 }
 
 /// The weights of coefficients 1 and 3, and 5 and 7, in the odd part of each of four samples.
