@@ -61,7 +61,7 @@ def test_values_listed_one_by_one(message, dtype, value):
         (b"\xff", "byte 0: the bytes end within a field"),
         (b"\x08\x03\x12\x00", "it holds type 3"),
         (b'\x08\x01\x12\x04\x12\x02\x08\x04"\x041234', "4 bytes of content, its shape needs 16"),
-        (b"\x08\x01\x12\x07\x12\x05\x08\x80\x80\x80\x40", "at most 67108864 are filled up"),
+        (b"\x08\x01\x12\x07\x12\x05\x08\x80\x80\x80\x40", "at most 1048576 are filled up"),
     ],
 )
 def test_damaged_tensors_are_errors(message, reason):

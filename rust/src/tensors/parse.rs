@@ -7,7 +7,7 @@ use std::fmt;
 
 /// The most bytes that a tensor may have for which fewer values are given than it has items: the
 /// last of them stands for the rest, so that a few bytes may claim any size.
-pub const MOST_FILLED: usize = 64 << 20;
+pub const MOST_FILLED: usize = 1 << 20;
 
 /// A tensor whose values have been found, not yet copied.
 #[derive(Debug)]
