@@ -10,7 +10,8 @@ INPUTS := pyproject.toml rust/Cargo.toml rust/Cargo.lock rust/build.rs \
 PYTEST := -m pytest -n 2 --dist loadfile -q
 QUICK := -m "not thorough"
 
-.PHONY: demo test test-thorough test-oldest lint lint-rust test-rust fuzz bench install clean
+.PHONY: demo test test-thorough test-oldest lint lint-rust test-rust fuzz bench install \
+	install-oldest clean
 
 demo: install
 	$(VENV)/bin/drumline demo
@@ -58,6 +59,8 @@ bench: $(VENV)/.installed-bench
 	$(VENV)/bin/python -m benchmarks
 
 install: $(VENV)/.installed
+
+install-oldest: $(OLDEST)/.installed
 
 $(VENV)/.installed: $(INPUTS) | check-tools
 	$(PYTHON) -m venv $(VENV)
