@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import PartitionSpec
 
+from drumline.distribute.cross_device_ops.channels import continued, numbering
 from drumline.distribute.merge_call import InProgram
 from drumline.distribute.per_replica import PerReplica
-from drumline.distribute.reduce_op import ReduceOp
+from drumline.distribute.reduce_op import REPLICA_AXIS, ReduceOp
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
@@ -40,6 +42,8 @@ def _reduce(strategy: Strategy, op: ReduceOp, node: Any, axis: int | None) -> An
     if isinstance(node, PerReplica):
         if node.stacked is None and axis is None:
             require_alike("reduce", node.values)
+        if axis is None and strategy.spans_processes and isinstance(node.stacked, jax.core.Tracer):
+            return _meet(strategy, op, node.stacked)
         return strategy.compute(_reduce_values, (op, axis), _rows(node))
     if axis is not None:
         reduce = jnp.sum if op is ReduceOp.SUM else jnp.mean
@@ -50,6 +54,20 @@ def _reduce(strategy: Strategy, op: ReduceOp, node: Any, axis: int | None) -> An
             "what `strategy.run` returns; a value that all replicas share has no sum over them."
         )
     return node
+
+
+def _meet(strategy: Strategy, op: ReduceOp, stacked: jax.Array) -> Any:
+    """The rows reduced the way gradients meet: the compiler would send them to all processes."""
+
+    def reduced(rows: jax.Array) -> Any:
+        with numbering():
+            return strategy.all_reduce(op, rows[0])
+
+    cut, whole = PartitionSpec(REPLICA_AXIS), PartitionSpec()
+    meet = jax.shard_map(
+        reduced, mesh=strategy.mesh, in_specs=cut, out_specs=whole, check_vma=False
+    )
+    return continued(meet)(stacked)
 
 
 def _rows(node: PerReplica) -> Any:

@@ -85,14 +85,26 @@ class ReplicaScope(StateScope):
 
         One value for all replicas, or this replica's if the variable has copies.
         """
-        return [self._merge(variable) for variable in variables]
+        parts = [variable for variable in variables if self._holds_a_part(variable)]
+        totals = dict(zip(map(id, parts), self._total(parts), strict=True))
+        return [
+            totals[id(variable)] if id(variable) in totals else self._merge(variable)
+            for variable in variables
+        ]
+
+    def _total(self, parts: Sequence[KerasVariable]) -> Sequence[Any]:
+        values = [self.value_of(part) for part in parts]
+        totals: Sequence[Any] = self._context.all_reduce("SUM", values) if parts else values
+        return totals
+
+    def _holds_a_part(self, variable: KerasVariable) -> bool:
+        settled = has_copies(variable) or id(variable) in self._agreed
+        return summed_when_read(variable) and not settled
 
     def _merge(self, variable: KerasVariable) -> Any:
         new = self.value_of(variable)
         if has_copies(variable) or id(variable) in self._agreed:
             return new
-        if summed_when_read(variable):
-            return self._context.all_reduce("SUM", new)
         old = self._given.get(id(variable))
         if old is None:
             old = self.value_before(variable)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -118,6 +119,24 @@ def numbering() -> contextlib.AbstractContextManager[None]:
     """Let sums in the current trace take the channels of the `Numbered` function being traced."""
     numbered = _start.get()
     return contextlib.nullcontext() if numbered is None else numbered.channels()
+
+
+def continued(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``, part of the program being traced: its sums take the channels after those taken.
+
+    It enters `numbering`, as a `Numbered` function does, and is called once.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any) -> Any:
+        channels = channels_here()
+        numbered = Numbered(function, None if channels is None else channels.first)
+        outputs = numbered(*args)
+        if channels is not None:
+            channels.first = channels.first.after(numbered.end)
+        return outputs
+
+    return call
 
 
 def channels_here() -> Channels | None:

@@ -13,9 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding, PartitionSpec
 
 from drumline import _core
-from drumline.distribute import sealed_memory
+from drumline.distribute import MirroredStrategy, PerReplica, sealed_memory
 from drumline.distribute.cross_device_ops import GlooAllReduce, SharedMemoryAllReduce
 from drumline.distribute.cross_device_ops.channels import (
     LARGE_CHANNELS,
@@ -139,6 +140,28 @@ def test_derivatives_and_batches_of_a_whole_step() -> None:
     np.testing.assert_allclose(jax.grad(loss(one))(x), jax.grad(loss(other))(x))
     batch = np.stack([x, x + 1, -x])
     np.testing.assert_array_equal(jax.vmap(one)(batch), jax.vmap(other)(batch))
+
+
+def test_what_a_function_reduces_after_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    strategy = MirroredStrategy([f"cpu:{i}" for i in range(REPLICAS)], cross_device_ops=OPS)
+    monkeypatch.setattr(MirroredStrategy, "spans_processes", True)
+
+    def whole(rows: Any) -> Any:
+        with numbering():
+            values = PerReplica.of_stacked(rows)
+            return strategy.reduce("SUM", values, axis=None), strategy.reduce("MEAN", values, None)
+
+    rows = jax.device_put(
+        np.arange(REPLICAS * 3, dtype=np.int32).reshape(REPLICAS, 3),
+        NamedSharding(strategy.mesh, PartitionSpec(strategy.mesh.axis_names[0])),
+    )
+    compiled = jax.jit(Numbered(whole, First()))
+    assert "all-reduce" not in compiled.lower(rows).compile().as_text()
+    assert calls(compiled, rows) == 2
+    total, mean = compiled(rows)
+    np.testing.assert_array_equal(total, np.asarray(rows).sum(0))
+    np.testing.assert_array_equal(mean, np.asarray(rows).mean(0))
+    assert total.dtype == jnp.int32 and mean.dtype == jnp.float32
 
 
 class Blackboard:
