@@ -217,17 +217,17 @@ def test_a_slot_in_use_is_not_given_twice(sender: Arena, receiver: MappedArena) 
 
 def test_only_the_announced_memory_is_opened(sender: Arena) -> None:
     here = os.getpid()
-    for descriptor, nbytes, nonce in (
-        (sender.descriptor, sender.nbytes + 1, sender.nonce),
-        (sender.descriptor, sender.nbytes, "0" * 32),
-        (0, sender.nbytes, sender.nonce),
-        (10**6, sender.nbytes, sender.nonce),
+    for descriptor, nbytes, nonce, why in (
+        (sender.descriptor, sender.nbytes + 1, sender.nonce, "not the memory that was announced"),
+        (sender.descriptor, sender.nbytes, "0" * 32, "arena of another connection"),
+        (0, sender.nbytes, sender.nonce, "no memory of drumline's"),
+        (10**6, sender.nbytes, sender.nonce, "No such file"),
     ):
-        with pytest.raises(OSError, match="announced|arena|drumline|No such file"):
+        with pytest.raises(OSError, match=why):
             MappedArena(here, descriptor, nbytes, nonce)
     unsealed = os.memfd_create("drumline")
     os.ftruncate(unsealed, SIZE)
-    with pytest.raises(OSError, match="not the arena that was announced"):
+    with pytest.raises(OSError, match="not the memory that was announced"):
         MappedArena(here, unsealed, SIZE, "\0" * 32)
     os.close(unsealed)
     with pytest.raises(PermissionError):
