@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 SELECT = "from drumline._backend import select_keras_backend; select_keras_backend();"
 SHOW = "import keras; print(keras.config.backend());"
@@ -72,6 +74,7 @@ def test_the_cpu_joins_an_accelerator_only_list_at_its_end() -> None:
     assert done.stdout.strip() == "cuda,cpu", done.stderr
 
 
+@pytest.mark.thorough
 def test_lists_with_the_cpu_and_no_list_stay_as_they_are() -> None:
     code = "import jax; from drumline._backend import keep_cpu_platform as k; k();"
     code += "print(jax.config.jax_platforms)"

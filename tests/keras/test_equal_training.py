@@ -99,10 +99,8 @@ def test_steps_per_execution(convnet: Any, images: Any, train: Any) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "options",
-    [pytest.param({"run_eagerly": True}, marks=pytest.mark.thorough), {"jit_compile": False}],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("options", [{"run_eagerly": True}, {"jit_compile": False}])
 def test_uncompiled(options: Any, convnet: Any, images: Any, train: Any) -> None:
     def build() -> keras.Model:
         return convnet(metrics=["accuracy"], **options)

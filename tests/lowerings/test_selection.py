@@ -46,7 +46,11 @@ def test_uninstall_restores_and_install_is_idempotent():
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [("0", "()"), ("weight_gradient", "weight_gradient")]
+    ("value", "expected"),
+    [
+        pytest.param("0", "()", marks=pytest.mark.thorough),
+        ("weight_gradient", "weight_gradient"),
+    ],
 )
 def test_the_environment_is_read(value, expected):
     code = "from drumline import lowerings as l; l.install(); print(l.installed())"
