@@ -26,7 +26,8 @@ test-thorough: install
 WITH_OLDEST := $(addprefix tests/,distribute/functions distribute/parameter_server/programs \
 	distribute/parameter_server/test_training.py distribute/steps keras training) $(addprefix --ignore=tests/,distribute/steps/test_equal_loops.py \
 	keras/callbacks keras/parameter_server keras/test_equal_losses.py keras/test_equal_training.py \
-	keras/test_metrics.py keras/test_sidecar_evaluator.py training/test_gradient_tape_functions.py)
+	keras/test_many_steps.py keras/test_metrics.py keras/test_sidecar_evaluator.py \
+	training/checkpoint training/test_gradient_tape_functions.py)
 
 test-oldest: $(OLDEST)/.installed
 	HYPOTHESIS_PROFILE=brief $(OLDEST)/bin/python $(PYTEST) $(QUICK) $(WITH_OLDEST)

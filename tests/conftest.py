@@ -21,7 +21,7 @@ jax.config.update("jax_num_cpu_devices", CPU_DEVICES)
 settings.register_profile(
     "drumline",
     derandomize=True,
-    max_examples=20,
+    max_examples=15,
     deadline=None,  # the first example of many tests compiles
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

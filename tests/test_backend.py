@@ -40,6 +40,7 @@ def test_keras_runs_on_jax(tmp_path: Path) -> None:
     assert "overrules" not in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_contrary_variable_is_overruled_with_one_warning(tmp_path: Path) -> None:
     done = run(SELECT + SELECT + SHOW, KERAS_HOME=str(tmp_path), KERAS_BACKEND="torch")
     assert done.stdout.strip() == "jax", done.stderr
@@ -53,6 +54,7 @@ def test_a_contrary_keras_json_is_overruled_with_a_warning(tmp_path: Path) -> No
     assert str(tmp_path / "keras.json") in done.stderr
 
 
+@pytest.mark.thorough
 def test_the_file_keras_writes_by_itself_causes_no_warning(tmp_path: Path) -> None:
     run("import keras", KERAS_HOME=str(tmp_path), KERAS_BACKEND="jax")
     assert json.loads((tmp_path / "keras.json").read_text())["backend"] == "tensorflow"
@@ -68,6 +70,7 @@ def test_keras_imported_earlier_with_another_backend_is_refused(tmp_path: Path) 
     assert "Import drumline before keras" in done.stderr
 
 
+@pytest.mark.thorough
 def test_the_cpu_joins_an_accelerator_only_list_at_its_end() -> None:
     code = "import jax; from drumline._backend import keep_cpu_platform as k; k(); k();"
     done = run(code + "print(jax.config.jax_platforms)", JAX_PLATFORMS="cuda")
@@ -88,6 +91,7 @@ def test_the_pipeline_has_a_cpu_beside_the_default_platform() -> None:
     assert done.stdout.split() == ["cpu", "False"], done.stderr
 
 
+@pytest.mark.thorough
 def test_a_cpu_hidden_for_good_says_what_to_set() -> None:
     code = ONLY_FAKE + "jax.devices(); from drumline._backend import cpu_device; cpu_device()"
     done = run(code)

@@ -29,6 +29,7 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.thorough
 def test_gives_that_many_devices() -> None:
     done = run("set_logical_devices('CPU', 3); print(len(jax.devices()), list_logical_devices())")
     assert done.stdout.strip() == "3 ['cpu:0', 'cpu:1', 'cpu:2']", done.stderr
@@ -46,12 +47,14 @@ def test_says_when_it_comes_too_late() -> None:
     assert "comes too late: JAX has started, with 1 CPU device(s)" in done.stderr
 
 
+@pytest.mark.thorough
 def test_the_count_jax_started_with_is_not_too_late() -> None:
     flags = "--xla_force_host_platform_device_count=2"
     done = run("jax.devices(); set_logical_devices('cpu', 2); print('fine')", XLA_FLAGS=flags)
     assert done.stdout.strip() == "fine", done.stderr
 
 
+@pytest.mark.thorough
 def test_wins_over_xla_flags_with_a_warning() -> None:
     flags = "--xla_force_host_platform_device_count=5"
     done = run("set_logical_devices('cpu', 2); print(jax.device_count())", XLA_FLAGS=flags)
@@ -59,6 +62,7 @@ def test_wins_over_xla_flags_with_a_warning() -> None:
     assert f"overrules {flags}" in done.stderr
 
 
+@pytest.mark.thorough
 def test_the_same_count_in_xla_flags_is_no_conflict() -> None:
     flags = "--xla_force_host_platform_device_count=2"
     done = run("set_logical_devices('cpu', 2); print(jax.device_count())", XLA_FLAGS=flags)

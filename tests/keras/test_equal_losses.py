@@ -41,7 +41,12 @@ LOSSES: dict[str, Callable[[], Any]] = {
     "max": lambda: largest,
     "user's class": lambda: Spread(),
 }
-WEIGHTED = ("mean", "sum", "mean_with_sample_weight", "ignore_class")
+WEIGHTED = (
+    "mean",
+    pytest.param("sum", marks=pytest.mark.thorough),
+    "mean_with_sample_weight",
+    "ignore_class",
+)
 
 
 def rate(name: str) -> float:

@@ -33,7 +33,14 @@ def several_optimizers() -> keras.optimizers.Optimizer:
     return MultiOptimizer(chosen)
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+ALIKE = ("adamw", "clipping by value", "fixed loss scale")
+"""Those whose way through the replicas is another one's too."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.thorough) if n in ALIKE else n for n in OPTIMIZERS],
+)
 def test_optimizer(name: str, convnet: Any, images: Any, train: Any) -> None:
     def build() -> keras.Model:
         return convnet(optimizer=OPTIMIZERS[name]())
