@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gzip
+import math
 import tempfile
 from pathlib import Path
 
@@ -46,13 +47,39 @@ def framed(rows: np.ndarray) -> np.ndarray:
 
 def _masked_crc(rows: np.ndarray) -> np.ndarray:
     """The masked CRC32C of each row, as bytes (count, 4)."""
-    table = _table()
-    crc = np.full(len(rows), 0xFFFFFFFF, np.uint32)
-    for column in rows.T:
-        crc = table[(crc ^ column) & 0xFF] ^ (crc >> np.uint32(8))
-    crc = ~crc
+    crc = ~_register(rows)
     rotated = (crc >> np.uint32(15)) | (crc << np.uint32(17))
     return (rotated + np.uint32(_MASK)).astype("<u4").view(np.uint8).reshape(-1, 4)
+
+
+def _register(rows: np.ndarray) -> np.ndarray:
+    """What the register holds after each row: parts of rows at once, then put together.
+
+    Zeros before a message leave a register of zeros as it is, and one that begins with ones is
+    one of zeros that meets four bytes turned over.
+    """
+    count, length = rows.shape
+    width = math.isqrt(length - 1) + 1
+    parts = np.zeros((count, -(-length // width) * width), np.uint8)
+    parts[:, -length:] = rows
+    parts[:, -length : parts.shape[1] - length + 4] ^= 0xFF
+    parts = parts.reshape(count, -1, width)
+    crc = _through(parts.transpose(2, 0, 1), np.zeros(parts.shape[:2], np.uint32))
+    bytes_of = np.arange(256, dtype=np.uint32) << np.array([[0], [8], [16], [24]], np.uint32)
+    later = _through(np.zeros((width, 1, 1), np.uint8), bytes_of)
+    whole = np.zeros(count, np.uint32)
+    for part in crc.T:
+        a, b, c, d = whole.astype("<u4").view(np.uint8).reshape(-1, 4).T
+        whole = later[0][a] ^ later[1][b] ^ later[2][c] ^ later[3][d] ^ part
+    return whole
+
+
+def _through(columns: np.ndarray, crc: np.ndarray) -> np.ndarray:
+    """Registers after bytes, one column of them after another."""
+    table = _table()
+    for column in columns:
+        crc = table[(crc ^ column) & 0xFF] ^ (crc >> np.uint32(8))
+    return crc
 
 
 @functools.cache
