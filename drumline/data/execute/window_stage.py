@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from drumline.data.execute.block import Block, concat
+from drumline.data.execute.block_size import estimated_nbytes
 from drumline.data.execute.carry import Carry
 from drumline.data.execute.held_rows import held_rows
+from drumline.data.execute.ramp import TARGET_BYTES
 from drumline.data.execute.stage import Stage, State
 from drumline.data.plan.nesting import Window
 from drumline.data.rows import stack
@@ -30,6 +32,8 @@ class WindowStage(Stage):
         self.node = node
         self.eager = source.eager
         self._carry = Carry(source)
+        self._row_nbytes = node.input.spec.row_nbytes()
+        self._most = max(1, TARGET_BYTES // (node.shift * self._row_nbytes))
         self._specs = [ElementSpec(LEAF_STRUCTURE, (leaf,)) for leaf in node.input.spec.leaves]
         self._held: deque[tuple[State, Block]] = deque()
         self._whole: Block | None = None
@@ -38,23 +42,35 @@ class WindowStage(Stage):
         self._ended = False
 
     def next(self, limit: int) -> Block | None:
+        starts = self._starts(limit)
+        if not starts:
+            return None
+        block = self._made(starts)
+        self._drop(block.events * self.node.shift)
+        return block
+
+    def _starts(self, limit: int) -> range:
+        """Where the next windows begin, up to ``limit`` of them, and reads what is in them."""
         node = self.node
+        limit = min(limit, self._most)
         self._fill(node.span + (limit - 1) * node.shift)
         starts = range(0, min(limit * node.shift, self._have), node.shift)
         if node.drop_remainder:
             starts = range(0, min(starts.stop, self._have - node.span + 1), node.shift)
-        if not len(starts):
-            return None
-        self._join()
+        if starts:
+            self._join()
+        return starts
+
+    def _made(self, starts: range) -> Block:
+        """The elements for windows from the first of ``starts`` on, at least one position."""
         windows: list[list[Any]] = []
         error: Exception | None = None
         for start in starts:
-            blocks = self._slices(start, min(start + node.span, self._have))
-            error = next((block.error for block in blocks if block.error is not None), None)
+            blocks = self._slices(start)
+            error = error_among(blocks)
             if error is not None:
                 break
             windows.append(self._datasets(blocks))
-        self._drop((len(windows) + (error is not None)) * node.shift)
         return Block(self._columns(windows), len(windows), error)
 
     def _fill(self, wanted: int) -> None:
@@ -85,9 +101,9 @@ class WindowStage(Stage):
         else:
             self._whole = blocks[0] if len(blocks) == 1 else None
 
-    def _slices(self, start: int, stop: int) -> list[Block]:
-        """The positions of a window, every ``stride``-th, as views."""
-        stride = self.node.stride
+    def _slices(self, start: int) -> list[Block]:
+        """The positions of the window that begins there, every ``stride``-th, as views."""
+        stride, stop = self.node.stride, min(start + self.node.span, self._have)
         if self._whole is not None:
             return [_strided(self._whole, start, stop, stride)]
         found: list[Block] = []
@@ -139,13 +155,24 @@ class WindowStage(Stage):
         self._carry.restore(state["input"])
 
     def most_nbytes(self) -> int | None:
-        return None
+        static = all(leaf.nbytes is not None for leaf in self.node.input.spec.leaves)
+        rows = self.node.span * self._row_nbytes
+        # Those that are left are copied to those that are read.
+        return 2 * (rows + max(TARGET_BYTES, self._row_nbytes)) if static else None
+
+    def held_nbytes(self) -> int:
+        return sum(estimated_nbytes(block) for _, block in self._held)
 
     def inputs(self) -> Sequence[Stage]:
         return [self.source]
 
     def describe(self) -> str:
         return f"windows ({self.node.arguments()})"
+
+
+def error_among(blocks: Sequence[Block]) -> Exception | None:
+    """The first error."""
+    return next((block.error for block in blocks if block.error is not None), None)
 
 
 def _later(state: State, count: int) -> State:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from drumline.data.dataset_spec import merged_element
+from drumline.data.functions.batched_windows import Batched, batched_windows
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.reuse import Reuse
@@ -30,6 +31,7 @@ class DatasetFunction:
         seed: from which the seeds of operations inside it follow; ``None`` if it draws none.
         eager: whether the datasets may be read ahead: none of them runs a generator.
         reads_files: whether they are records of files that an element names.
+        batched: where it does nothing but batch windows, each leaf of what it makes.
         reuse: functions inside it that were compiled for another element.
     """
 
@@ -38,6 +40,7 @@ class DatasetFunction:
     seed: int | None
     eager: bool
     reads_files: bool
+    batched: tuple[Batched, ...] | None = None
     reuse: Reuse = dataclasses.field(default_factory=Reuse, compare=False, repr=False)
 
     @property
@@ -75,6 +78,7 @@ def dataset_function(
     operation: str,
     first: Any,
     others: Callable[[], Sequence[Any]],
+    spec: ElementSpec | None = None,
 ) -> DatasetFunction:
     """Calls ``function`` for the first elements, to see what its datasets look like.
 
@@ -83,6 +87,7 @@ def dataset_function(
         operation: the method it was given to.
         first: the first element of the input.
         others: gives further ones; they show which dimensions vary, if there are any.
+        spec: of the input's elements, if they may be windows.
 
     Raises:
         TypeError: it does not return a dataset.
@@ -96,10 +101,12 @@ def dataset_function(
         except Exception as error:
             at_element(error, 0, user.where)
             raise
-        spec = _with_varying(plan.spec, user, others)
+        made = _with_varying(plan.spec, user, others)
     eager = not any(isinstance(node, Generator) for node in plan.walk())
     reads_files = any(isinstance(node, Files) for node in plan.walk())
-    return DatasetFunction(user, spec, draw_seed() if seeds.drawn else None, eager, reads_files)
+    batched = None if spec is None else batched_windows(user, spec, plan)
+    seed = draw_seed() if seeds.drawn else None
+    return DatasetFunction(user, made, seed, eager, reads_files, batched)
 
 
 def _with_varying(

@@ -159,7 +159,9 @@ class Nesting(Planned):
     def _function(self, function: Callable[..., Any], operation: str) -> DatasetFunction:
         plan = self._plan
         first = first_element(plan)
-        return dataset_function(function, operation, first, lambda: first_elements(plan, 2)[1:])
+        return dataset_function(
+            function, operation, first, lambda: first_elements(plan, 2)[1:], plan.spec
+        )
 
     def _integer(self, function: Callable[..., Any], operation: str) -> BuiltFunction:
         """A function from an element to one integer, ready to run."""

@@ -23,6 +23,8 @@ class OptimizationOptions(Group):
         inject_prefetch: adds a prefetch at the end of plans that compute.
         take_skip_pushdown: moves ``take`` and ``skip`` below maps; not in tf.data.
         shard_pushdown: moves ``shard`` below maps; not in tf.data.
+        window_and_batch_fusion: stacks windows whose leaves are batched without a dataset for each;
+            not in tf.data.
     """
 
     apply_default_optimizations: bool = True
@@ -31,6 +33,7 @@ class OptimizationOptions(Group):
     inject_prefetch: bool | None = None
     take_skip_pushdown: bool | None = None
     shard_pushdown: bool | None = None
+    window_and_batch_fusion: bool | None = None
 
     checks = {  # noqa: RUF012
         "noop_elimination": switch,
@@ -38,6 +41,7 @@ class OptimizationOptions(Group):
         "inject_prefetch": switch,
         "take_skip_pushdown": switch,
         "shard_pushdown": switch,
+        "window_and_batch_fusion": switch,
     }
     settled = {  # noqa: RUF012
         "map_vectorization": (

@@ -12,6 +12,7 @@ from drumline.data.rewrite.drop_noops import drop_noops
 from drumline.data.rewrite.map_parallelization import map_parallelization
 from drumline.data.rewrite.push_shard import push_shard
 from drumline.data.rewrite.push_take_skip import push_take_skip
+from drumline.data.rewrite.stack_windows import stack_windows
 
 Rule = Callable[[Node, int | None], Node]
 
@@ -20,6 +21,7 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     ("take_skip_pushdown", lambda plan, _: push_take_skip(plan)),
     ("shard_pushdown", lambda plan, _: push_shard(plan)),
     ("noop_elimination", lambda plan, _: drop_noops(plan)),
+    ("window_and_batch_fusion", lambda plan, _: stack_windows(plan)),
     ("map_parallelization", map_parallelization),
     ("inject_prefetch", lambda plan, _: auto_prefetch(plan)),
 )

@@ -100,8 +100,8 @@ def _built_recurrence(function: BuiltRecurrence) -> tuple[Any, ...] | None:
 
 
 def _dataset_function(function: DatasetFunction) -> tuple[Any, ...]:
-    kept = (function.function, function.spec, function.seed, function.eager, function.reads_files)
-    return DatasetFunction, kept
+    fields = (field for field in dataclasses.fields(function) if field.compare)
+    return DatasetFunction, tuple(getattr(function, field.name) for field in fields)
 
 
 _REDUCERS: dict[type, Callable[[Any], tuple[Any, ...] | None]] = {

@@ -1,0 +1,185 @@
+"""Windows that are batched: the same elements, errors and states as with a dataset for each."""
+
+import copy
+import itertools
+import json
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drumline.data import Dataset, Options, TensorSpec
+from drumline.data.rewrite.stack_windows import stack_windows
+
+
+def names(dataset):
+    return [node.name for node in stack_windows(dataset._plan).walk()]
+
+
+def plain(dataset):
+    options = Options()
+    options.experimental_optimization.window_and_batch_fusion = False
+    return dataset.with_options(options)
+
+
+def outcomes(iterator, count=None):
+    """Elements and the texts of errors."""
+    found = []
+    while count is None or len(found) < count:
+        try:
+            element = next(iterator)
+        except StopIteration:
+            break
+        except ValueError as error:
+            found.append(str(error))
+        else:
+            leaves = element if isinstance(element, tuple) else (element,)
+            found.append([(leaf.dtype, leaf.tolist()) for leaf in leaves])
+    return found
+
+
+def test_the_windows_of_the_time_series_guide():
+    """Numbers of TensorFlow 2.21 for the guide's ``make_window_dataset``."""
+    windows = Dataset.range(100).window(10, shift=5, stride=3)
+    ds = windows.flat_map(lambda sub: sub.batch(10, drop_remainder=True))
+    assert names(ds) == ["range", "stacked_windows"]
+    assert ds.element_spec == TensorSpec((10,), np.int64)
+    found = [window.tolist() for window in ds]
+    assert found[:2] == [list(range(0, 30, 3)), list(range(5, 35, 3))]
+    assert len(found) == 15
+    assert found[-1] == list(range(70, 100, 3))
+
+
+def structured():
+    return Dataset.from_tensor_slices(
+        {"a": np.arange(6, dtype=np.float32), "b": (np.arange(12).reshape(6, 2), list("uvwxyz"))}
+    )
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Dataset.range(9).window(3, shift=1).flat_map(lambda w: w.batch(3)),
+        lambda: Dataset.range(9).window(3, shift=2).interleave(lambda w: w.batch(7), 3, 2),
+        lambda: Dataset.range(9).enumerate().window(2).flat_map(lambda i, v: v.batch(2, True)),
+        lambda: (
+            Dataset.range(9)
+            .enumerate()
+            .window(4, 3)
+            .flat_map(lambda i, v: Dataset.zip(v.batch(4), i.batch(4, drop_remainder=True)))
+        ),
+        lambda: (
+            Dataset.range(9)
+            .enumerate()
+            .window(4, 3, 2)
+            .flat_map(lambda i, v: Dataset.zip((v, i)).batch(4))
+        ),
+        lambda: (
+            structured()
+            .window(3, 1)
+            .flat_map(lambda w: Dataset.zip((w["b"][1].batch(3), w["b"][0].batch(3))))
+        ),
+    ],
+)
+def test_functions_that_batch_are_not_called_for_each_window(make):
+    dataset = make()
+    assert names(dataset)[-1] == "stacked_windows"
+    assert "stacked windows (" in dataset.explain()
+    found, expected = outcomes(iter(dataset)), outcomes(iter(plain(make())))
+    assert found == expected
+    assert found
+
+
+calls = itertools.count(2)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda w: w,
+        lambda w: w.batch(2),
+        lambda w: w.batch(4, drop_remainder=True),
+        lambda w: w.batch(3).map(lambda v: v + 1),
+        lambda w: w.padded_batch(3),
+        lambda w: w.batch(3 + int(next(iter(w)))),
+        lambda w: w.batch(3 if len(w) < 3 else 4),
+        lambda w: w.batch(next(calls)),
+        lambda w: w.batch(random.choice([3, 3, 3])),
+        lambda w: Dataset.zip(w.batch(3), Dataset.range(1)),
+    ],
+)
+def test_other_functions_are_called(function):
+    dataset = Dataset.range(7).window(3, shift=2).flat_map(function)
+    assert names(dataset)[-1] == "flat_map"
+
+
+def test_rows_that_may_differ_in_shape_keep_their_datasets():
+    rows = Dataset.from_generator(lambda: [[1], [2, 3]], output_signature=TensorSpec([None]))
+    dataset = rows.window(2).flat_map(lambda w: w.batch(2))
+    assert names(dataset)[-1] == "flat_map"
+    with pytest.raises(ValueError, match="cannot stack elements of different shapes"):
+        list(dataset)
+
+
+def picky(v):
+    if int(v) in (17, 18, 26):
+        raise ValueError(f"no {int(v)}")
+    return np.array([v, -v], np.int32)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    number=st.integers(0, 40),
+    size=st.integers(1, 6),
+    shift=st.integers(1, 8),
+    stride=st.integers(1, 3),
+    whole=st.booleans(),
+    full=st.booleans(),
+    failing=st.booleans(),
+    stop=st.integers(0, 40),
+)
+def test_any_windows(number, size, shift, stride, whole, full, failing, stop):
+    def make():
+        rows = Dataset.range(number)
+        rows = rows.map(picky) if failing else rows
+        windows = rows.enumerate().window(size, shift, stride, whole)
+        return windows.flat_map(
+            lambda i, v: Dataset.zip(i.batch(size, drop_remainder=full), v.batch(size))
+        )
+
+    expected = outcomes(iter(plain(make())))
+    dataset = make()
+    iterator = iter(copy.copy(dataset))
+    assert outcomes(iterator, stop) == expected[:stop]
+    again = iter(copy.copy(dataset))
+    again.restore(json.loads(json.dumps(iterator.state())))
+    assert outcomes(again) == expected[stop:]
+    assert outcomes(iter(dataset.prefetch(3))) == expected
+
+
+def test_stacked_windows_go_on_to_batches_maps_and_shuffles():
+    def make():
+        windows = Dataset.range(200).window(5, shift=1, drop_remainder=True)
+        batches = windows.flat_map(lambda w: w.batch(5)).map(lambda w: (w[:-1], w[-1] * 2))
+        return batches.shuffle(50, seed=3).batch(32)
+
+    found, expected = outcomes(iter(make())), outcomes(iter(plain(make())))
+    assert found == expected
+    assert len(found) == 7
+
+
+def test_nothing_past_what_is_needed_is_read_of_a_generator():
+    given = []
+
+    def numbers():
+        for i in range(50):
+            given.append(i)
+            yield i
+
+    ds = Dataset.from_generator(numbers, output_signature=TensorSpec((), np.int64))
+    iterator = iter(ds.window(4, shift=2).flat_map(lambda w: w.batch(4)))
+    given.clear()
+    assert [next(iterator).tolist() for _ in range(3)][-1] == [4, 5, 6, 7]
+    assert given == list(range(8))
