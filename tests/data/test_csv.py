@@ -3,10 +3,13 @@
 import gzip
 import json
 import pickle
+import re
 import zlib
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from drumline.data import Dataset
 from drumline.data.experimental import CsvDataset, make_csv_dataset
@@ -14,6 +17,7 @@ from drumline.errors import CsvError
 
 RECORDS = 'id,name,x\r\n1,"a ""b""\nc",2.5\n2,,\nx,y,1\n3,z, 1e3 \n4\n5,q"r,1\n6,w,7'
 GOOD = [(1, b'a "b"\nc', 2.5), (2, b"none", 0.5), (3, b"z", 1000.0), (6, b"w", 7.0)]
+GZIPPED = gzip.compress(b"a,b\n1,2\n")
 DEFAULTS = [np.int32, "none", 0.5]
 
 
@@ -205,6 +209,35 @@ def test_types_widen_with_the_rows(tmp_path):
 def test_tables_are_checked(table, arguments, message):
     with pytest.raises(ValueError, match=f"make_csv_dataset.*{message}"):
         make_csv_dataset(table, 8, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "message"),
+    [
+        (b"a,b\n1,2\n\xff,3\n", {}, "after line 1: 'utf-8' codec can't decode byte 0xff"),
+        (b"a,b\n1," + b"2" * 200_000 + b"\n", {}, "after line 2: field larger than field limit"),
+        (b"a,b\n1,2\n", {"compression_type": "GZIP"}, "after line 1: Not a gzipped file"),
+        (GZIPPED[:-9], {"compression_type": "GZIP"}, "file ended before"),
+        (GZIPPED[:10] + b"\xff" * 9, {"compression_type": "GZIP"}, "Error -3"),
+    ],
+)
+def test_tables_that_cannot_be_looked_through_are_named(tmp_path, content, arguments, message):
+    path = tmp_path / "a.csv"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=f"^make_csv_dataset: {re.escape(str(path))}, .*{message}"):
+        make_csv_dataset(str(path), 1, **arguments)
+
+
+@given(st.lists(st.sampled_from([b"a", b"1", b",", b'"', b"\n", b"\r", b"\0", b"\xff", b"nan"])))
+def test_any_table_is_read_or_refused(tmp_path_factory, pieces):
+    path = tmp_path_factory.mktemp("table") / "a.csv"
+    path.write_bytes(b"".join(pieces))
+    try:
+        dataset = make_csv_dataset(str(path), 1, num_epochs=1, ignore_errors=True)
+    except ValueError as error:
+        assert str(error).startswith("make_csv_dataset: ")  # noqa: PT017
+        return
+    assert len(list(dataset)) <= len(pieces)
 
 
 def test_other_names_in_another_file(table, tmp_path):

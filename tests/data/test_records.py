@@ -6,6 +6,7 @@ import gzip
 import os
 import pickle
 import random
+import re
 import time
 import zlib
 from typing import Any
@@ -135,6 +136,31 @@ def test_damage_is_an_error_in_its_place_and_the_next_file_follows(tmp_path):
         assert outcomes(TFRecordDataset(put(bad, b""), kind)) == []
         ((name, message),) = outcomes(TFRecordDataset(good, kind))
         assert (name, "is damaged" in message) == ("DataLossError", True), text
+
+
+def test_files_of_other_compressions_are_errors_in_their_places(tmp_path):
+    kinds = {"plain": None, "gzip": "GZIP", "zlib": "ZLIB"}
+    names = {kind: write(tmp_path / kind, [b"a", b"b"], given) for kind, given in kinds.items()}
+    names["two"] = put(tmp_path / "two", b"".join((tmp_path / k).read_bytes() for k in kinds))
+    wrong = {
+        None: {
+            "gzip": "record 0, at byte 0: no TFRecord: these bytes look compressed",
+            "zlib": "record 0, at byte 0: no TFRecord: these bytes look compressed",
+            "two": "record 2, at byte 34: no TFRecord: these bytes look compressed",
+        },
+        "GZIP": dict.fromkeys(("plain", "zlib", "two"), "record 0, at byte 0: .* is damaged"),
+        "ZLIB": dict.fromkeys(("plain", "gzip", "two"), "record 0, at byte 0: .* is damaged"),
+    }
+    for kind, errors in wrong.items():
+        found = outcomes(TFRecordDataset(list(names.values()), kind))
+        told = iter([item for item in found if not isinstance(item, bytes)])
+        expected = [b"a", b"b"] + ([b"a", b"b"] if kind is None else [])
+        assert [item for item in found if isinstance(item, bytes)] == expected
+        for name, text in errors.items():
+            error, message = next(told)
+            assert error == "DataLossError"
+            assert re.search(f"^{re.escape(names[name])}: {text}", message), message
+        assert next(told, None) is None
 
 
 def test_what_cannot_be_opened_is_an_error_in_its_place(tmp_path):

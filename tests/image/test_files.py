@@ -126,6 +126,35 @@ def test_damaged_files_are_refused_or_decoded_but_never_crash(kind):
             assert image.dtype == np.uint8
 
 
+BMP = encoded(PIXELS, "BMP")
+SPECK = b"GIF89a\1\0\1\0\x80\0\0" + bytes(6)
+INDEX_3 = b",\0\0\0\0\1\0\1\0\0\2\2\x5c\1\0;"
+
+
+@pytest.mark.parametrize(
+    ("contents", "message"),
+    [
+        (encoded(PIXELS, "BMP", "1"), "BMP of 1 bits and compression 0; 8, 24 and 32"),
+        (BMP[:30] + b"\1" + BMP[31:], "BMP of 24 bits and compression 1; 8, 24 and 32"),
+        (BMP[:18] + bytes(4) + BMP[22:], "the BMP header gives no size, at byte 18"),
+        (BMP[:18] + b"\xff" * 4 + BMP[22:], "negative numbers, at byte 10"),
+        (BMP[:25], "the BMP header is too short, at byte 25"),
+        (BMP[:99], "the BMP data end too early, at byte 99"),
+        (SPECK + INDEX_3, "of a color that is not in its palette, at byte"),
+        (SPECK + INDEX_3[:5] + b"\0" + INDEX_3[6:], "the GIF has no frame with pixels, at byte 35"),
+        (SPECK + INDEX_3[:12], "the GIF cannot be decoded .*, at byte"),
+    ],
+)
+def test_what_is_wrong_is_named(contents, message):
+    with pytest.raises(ValueError, match=f"^image.decode_image: .*{message}"):
+        dl.image.decode_image(contents)
+
+
+def test_bmp_from_the_top_down():
+    turned = BMP[:22] + (-33).to_bytes(4, "little", signed=True) + BMP[26:]
+    np.testing.assert_array_equal(dl.image.decode_bmp(turned), PIXELS[::-1])
+
+
 @pytest.mark.parametrize("kind", ["PNG", "GIF", "BMP"])
 def test_files_that_end_early(kind):
     contents = encoded(PIXELS, kind)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import drumline as dl
 from drumline.io import FixedLenFeature, VarLenFeature, decode_json_example, parse_single_example
@@ -88,6 +90,25 @@ def test_in_a_map() -> None:
 def test_what_is_wrong_is_named(text: str | bytes, message: str) -> None:
     with pytest.raises(ValueError, match=f"^decode_json_example: .*{message}"):
         decode_json_example(text)
+
+
+PLACES = st.integers(0, len(TEXT))
+PIECES = st.sampled_from(
+    ["", "[", "]", "{", "}", '"', ",", "-", "1e999", "9" * 5000, "\\ud800", "é"]
+)
+
+
+@given(st.lists(st.tuples(PLACES, PLACES, PIECES), min_size=1, max_size=3))
+def test_any_text_is_read_or_refused(changes: list[tuple[int, int, str]]) -> None:
+    text = TEXT
+    for start, length, piece in changes:
+        text = text[:start] + piece + text[start + length % 5 :]
+    try:
+        message = decode_json_example(text)
+    except ValueError as error:
+        assert str(error).startswith("decode_json_example: ")  # noqa: PT017
+    else:
+        dl.train.Example.FromString(message)
 
 
 def test_arguments_are_checked() -> None:

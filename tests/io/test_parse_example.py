@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -319,11 +320,16 @@ def field(number: int, content: bytes) -> bytes:
 
 
 @pytest.mark.thorough
-def test_a_feature_of_100_megabytes() -> None:
+def test_a_feature_of_100_megabytes(tmp_path: Path) -> None:
     values = np.arange(25_000_000, dtype=np.float32)
     feature = field(2, field(1, values.tobytes()))
     record = field(1, field(1, field(1, b"big") + field(2, feature)))
-    found = parse_single_example(record, {"big": VarLenFeature(np.float32)})
+    with dl.io.TFRecordWriter(tmp_path / "big") as writer:
+        writer.write(record)
+        writer.write(b"next")
+    read, after = dl.data.TFRecordDataset(str(tmp_path / "big"))
+    assert after == b"next"
+    found = parse_single_example(read, {"big": VarLenFeature(np.float32)})
     assert np.array_equal(found["big"], values)
     with pytest.raises(ValueError, match="it holds 25000000 values, but its shape has 1"):
         parse_single_example(record, {"big": FixedLenFeature([], np.float32)})

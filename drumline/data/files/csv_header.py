@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import itertools
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
@@ -16,6 +17,7 @@ from drumline._core import numbers_of_strings
 from drumline.data.files.csv_columns import CsvColumn
 from drumline.data.files.remote import file_system, has_scheme
 
+_UNREADABLE = (csv.Error, UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error)
 _NUMBERS = ("int32", "int64", "float32", "float64")
 
 
@@ -53,14 +55,14 @@ class CsvFiles:
         """The names in the first row, the same in all files.
 
         Raises:
-            ValueError: a file is empty, or has other names.
+            ValueError: a file is empty or damaged, or has other names.
         """
         found: list[str] | None = None
         for path in self._paths:
             with self._rows(path) as rows:
                 names = next(rows, None)
-            if names is None:
-                raise ValueError(f"{self._operation}: {path} is empty: it has no header")
+            if not names:
+                raise ValueError(f"{self._operation}: {path} has no header: its first row is empty")
             if found is not None and names != found:
                 raise ValueError(
                     f"{self._operation}: {path} has columns {names}, {self._paths[0]} has {found}: "
@@ -87,7 +89,7 @@ class CsvFiles:
             most: how many rows to look at; all unless given.
 
         Raises:
-            ValueError: a row has another number of fields.
+            ValueError: a row has another number of fields, or a file is damaged.
         """
         places = range(width) if chosen is None else chosen
         found: list[str | None] = [None] * len(places)
@@ -113,7 +115,14 @@ class CsvFiles:
     @contextmanager
     def _rows(self, path: str) -> Iterator[Iterator[list[str]]]:
         with _opened(path) as file, self._text(file) as text:
-            yield csv.reader(text, **self._how)
+            rows = csv.reader(text, **self._how)
+            try:
+                yield rows
+            except _UNREADABLE as error:
+                raise ValueError(
+                    f"{self._operation}: {path}, in or after line {max(rows.line_num, 1)}: "
+                    f"{error}; pass column_names and column_defaults, or mend the file"
+                ) from error
 
     def _text(self, file: IO[bytes]) -> IO[str]:
         if self._compression == "ZLIB":
