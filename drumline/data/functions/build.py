@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from drumline.data.dataset_spec import has_datasets
+from drumline.data.fingerprint import functions  # noqa: F401 (registers)
+from drumline.data.fingerprint.digest import Digest, put
 from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.draws import Draws
 from drumline.data.functions.frozen import frozen
@@ -54,9 +56,19 @@ class BuiltFunction:
         return self.is_python or self.takes_varying
 
     def fingerprint(self) -> str:
-        """A digest of the program the function became; empty where there is none."""
-        known = getattr(self.run, "fingerprint", None)
-        return "" if known is None else str(known())
+        """A digest of all that the function computes, the same in every process.
+
+        It is empty where the function is no traced program.
+
+        Raises:
+            TypeError: it holds something that cannot be told to be the same in another process.
+        """
+        content = getattr(self.run, "content", None)
+        if content is None:
+            return ""
+        digest = Digest()
+        put(content(), digest)
+        return digest.result().hex()
 
 
 def build(

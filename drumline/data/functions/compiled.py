@@ -15,7 +15,7 @@ from drumline.data.execute.pool import BufferPool
 from drumline.data.functions import modes
 from drumline.data.functions.block_length import block_length
 from drumline.data.functions.call import Position
-from drumline.data.functions.fingerprint import content, digest
+from drumline.data.functions.fingerprint import content
 from drumline.data.functions.guards import Guards, as_traced, guarded, row_error
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.routes import Computed, Constant, Passed
@@ -51,12 +51,8 @@ class CompiledFunction:
             if program is not None
         ]
 
-    def fingerprint(self) -> str:
-        """A digest of what it computes."""
-        return digest(self._trace)
-
     def content(self) -> tuple[Any, ...]:
-        """All that it computes, for a fingerprint of a plan."""
+        """All that it computes, for fingerprints."""
         return content(self._trace)
 
     def limit(self, wanted: int) -> int:

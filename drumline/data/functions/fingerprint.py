@@ -1,4 +1,4 @@
-"""What a traced function computes, as a digest that is the same in every process."""
+"""All that a traced function computes, for digests that are the same in every process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,19 @@ _HOST = "callback"
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
-def digest(trace: Trace) -> str:
+def content(trace: Trace) -> tuple[Any, ...]:
+    """A digest of programs, and what no text of a program shows.
+
+    These are native operations with what they look up, and Python functions that JAX calls back.
+    """
+    programs = [p for p in (trace.narrow, trace.wide) if p is not None]
+    called = [function for program in programs for function in _called_back(program.jaxpr)]
+    constants = [route.value for step in trace.natives for route in _constants(step.arguments)]
+    operations = [step.operation for step in trace.natives]
+    return _programs(trace), operations, constants, called
+
+
+def _programs(trace: Trace) -> str:
     """A digest of programs, their constants, native operations and where each output comes from."""
     found = hashlib.sha256()
     for route in trace.routes:
@@ -43,18 +55,6 @@ def digest(trace: Trace) -> str:
 def _add(found: Any, value: np.ndarray) -> None:
     content = repr(value.tolist()).encode() if value.dtype == object else value.tobytes()
     found.update(f"{value.dtype}{value.shape}".encode() + content)
-
-
-def content(trace: Trace) -> tuple[Any, ...]:
-    """All that a traced function computes: ``digest`` and what no text of a program shows.
-
-    These are native operations with what they look up, and Python functions that JAX calls back.
-    """
-    programs = [p for p in (trace.narrow, trace.wide) if p is not None]
-    called = [function for program in programs for function in _called_back(program.jaxpr)]
-    constants = [route.value for step in trace.natives for route in _constants(step.arguments)]
-    operations = [step.operation for step in trace.natives]
-    return digest(trace), operations, constants, called
 
 
 def _constants(routes: Sequence[Route]) -> list[Constant]:

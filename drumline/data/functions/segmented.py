@@ -13,7 +13,7 @@ from drumline.data.execute.block import Block
 from drumline.data.execute.block_size import estimated_nbytes
 from drumline.data.functions.call import Position
 from drumline.data.functions.compiled import CompiledFunction
-from drumline.data.functions.fingerprint import content, digest
+from drumline.data.functions.fingerprint import content
 from drumline.data.functions.fusing import fused
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.routes import Constant
@@ -70,12 +70,8 @@ class SegmentedFunction:
             not strings.intersection(_slots(part.takes_objects)) for part in self._parts
         )
 
-    def fingerprint(self) -> str:
-        """A digest of what it computes."""
-        return digest(self._trace)
-
     def content(self) -> tuple[Any, ...]:
-        """All that it computes, for a fingerprint of a plan."""
+        """All that it computes, for fingerprints."""
         return content(self._trace)
 
     def limit(self, wanted: int) -> int:

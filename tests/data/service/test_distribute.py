@@ -128,6 +128,19 @@ def test_what_a_function_reads_is_as_it_was():
         list(distributed(looked_up, FakeCluster(1)))
 
 
+def test_a_vocabulary_is_as_it_was():
+    words = [b"a", b"b", b"c"]
+
+    def number(word: Any) -> Any:
+        return dl.strings.StaticVocabularyTable(words, 1).lookup(word)
+
+    numbered = Dataset.from_tensor_slices([b"c", b"a"]).map(number)
+    assert list(distributed(numbered, FakeCluster(1))) == [2, 0]
+    words.reverse()
+    with pytest.raises(RuntimeError, match="another program"):
+        list(distributed(numbered, FakeCluster(1)))
+
+
 def test_refusals(files):
     ds = Dataset.range(4).map(where)
     cluster = FakeCluster(1)
