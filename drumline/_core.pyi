@@ -58,6 +58,9 @@ from drumline._core_files import (
     decode_wavs as decode_wavs,
 )
 from drumline._core_files import (
+    masked_checksum as masked_checksum,
+)
+from drumline._core_files import (
     tar_extensions as tar_extensions,
 )
 from drumline._core_images import (

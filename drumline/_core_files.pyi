@@ -147,6 +147,9 @@ class RecordEncoder:
     def finish(self) -> bytes:
         """The last bytes; no record may be added any more."""
 
+def masked_checksum(content: bytes) -> int:
+    """The CRC32C of `content`, masked as in TFRecord files and Snappy's."""
+
 def decode_wavs(
     contents: Sequence[bytes], channels: int | None, count: int | None, most: int
 ) -> tuple[list[npt.NDArray[np.float32]], list[int], str | None]:

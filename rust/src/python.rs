@@ -75,6 +75,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(tensors::serialize_strings, module)?)?;
     module.add_function(wrap_pyfunction!(tensors::tensor_dims, module)?)?;
     module.add_function(wrap_pyfunction!(whole_files::read_files, module)?)?;
+    module.add_function(wrap_pyfunction!(records::masked_checksum, module)?)?;
     module.add_class::<records::RecordReader>()?;
     module.add_class::<records::RecordEncoder>()?;
     module.add_class::<rows::DistinctRows>()?;

@@ -84,11 +84,23 @@ class FillStage(Stage):
         self._store = store
         self._recorder: Recorder | None = None
         self._whole = True
+        self._failure: Exception | None = None
 
     def next(self, limit: int) -> Block | None:
+        if self._failure is not None:
+            raise self._failure
         block = self.source.next(limit)
-        if not self._whole:
-            return block
+        if self._whole:
+            try:
+                self._record(block)
+            except Exception as failure:
+                # The block does not come any more: there is nothing to go on with.
+                self._failure = failure
+                self._give_up()
+                raise
+        return block
+
+    def _record(self, block: Block | None) -> None:
         if self._recorder is None:
             self._recorder = self._store.recorder()
         if block is None:
@@ -98,7 +110,6 @@ class FillStage(Stage):
             self._give_up()
         else:
             self._recorder.add(block)
-        return block
 
     def _give_up(self) -> None:
         self._whole = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from drumline.data.fingerprint.plans import fingerprint_of
@@ -14,6 +14,8 @@ from drumline.data.plan.buffering import Snapshot
 from drumline.data.spec import ElementSpec
 from drumline.data.store.compression import checked_compression
 from drumline.data.store.reading import by_turns, dataset_of, reader
+from drumline.data.store.resumable_save import ResumableSave
+from drumline.data.store.save_checkpoints import SaveCheckpoints, checked_arguments
 from drumline.data.store.saving import local_path, store_elements
 from drumline.data.store.shards import StoredShards, read_shards, same_elements
 from drumline.data.store.snapshot_store import SnapshotStore
@@ -33,7 +35,7 @@ class Storing(Planned):
         path: str | os.PathLike[str],
         compression: str | None = None,
         shard_func: Callable[..., Any] | None = None,
-        checkpoint_args: None = None,
+        checkpoint_args: Mapping[str, Any] | None = None,
     ) -> None:
         """Writes the elements of one epoch into a directory, for `load`; what it held is replaced.
 
@@ -42,30 +44,39 @@ class Storing(Planned):
 
         Args:
             path: a local one.
-            compression: ``"GZIP"`` or ``None``. What is compressed is read in order only.
+            compression: ``"GZIP"``, ``"SNAPPY"`` or ``None``. What is compressed is read in order
+                only.
             shard_func: takes an element, returns the number of the shard to write it to, from 0 on;
                 by default there is one shard. It is compiled as in ``map``.
-            checkpoint_args: must be ``None``: a save that is interrupted leaves nothing behind.
+            checkpoint_args: for a save that goes on where it was when it is called again, also in
+                another process: ``directory``, where its position is kept until it is complete;
+                ``checkpoint_interval``, after how many elements (by default ten seconds);
+                ``max_to_keep`` (1), ``checkpoint_name`` (``"ckpt"``) and ``step_counter``, a
+                variable to which the number of elements is added. Elements are written beside
+                ``path`` meanwhile, without compression and shards. By default a save that is
+                interrupted leaves nothing behind.
 
         Raises:
-            TypeError: elements hold what no file keeps (datasets, ragged arrays), or ``shard_func``
-                does not return one integer.
-            ValueError: an argument is none of the above.
+            TypeError: elements hold what no file keeps (datasets, ragged arrays), ``shard_func``
+                does not return one integer, or a function reads something that cannot be told to be
+                the same in another process.
+            ValueError: an argument is none of the above, or checkpoints are of another save.
             FileExistsError: the path is something else than a stored dataset.
+            RuntimeError: another process goes on from the same checkpoint.
+            OSError: the disk is full, for one; what was stored before stays.
             Exception: what making an element raised; nothing is replaced then.
         """
-        if checkpoint_args is not None:
-            raise ValueError(
-                "save: checkpoint_args must be None: a save that is interrupted is done again from "
-                "the start, and what was stored before stays until it is complete"
-            )
         packing = checked_compression(compression, "save")
         place = local_path(path, "save")
         if place.exists() and not is_stored(place):
             raise FileExistsError(f"save: {str(place)!r} exists and is no stored dataset")
-        plan = self._plan if shard_func is None else with_shards(self._plan, shard_func, "save")
-        writer = elements_writer(place, self._plan.spec, packing, shard_func is not None)
-        store_elements(plan, self._options, writer)
+        sharded, spec = shard_func is not None, self._plan.spec
+        plan = with_shards(self._plan, shard_func, "save") if shard_func else self._plan
+        if checkpoint_args is None:
+            store_elements(plan, self._options, elements_writer(place, spec, packing, sharded))
+        else:
+            checkpoints = SaveCheckpoints(checked_arguments(checkpoint_args))
+            ResumableSave(plan, self._options, place, checkpoints).store(spec, packing, sharded)
 
     @classmethod
     def load(
@@ -129,8 +140,8 @@ class Storing(Planned):
 
         Args:
             path: of a local directory, for any number of snapshots.
-            compression: ``"GZIP"``, or ``None``, ``"NONE"`` or ``"AUTO"`` for files that are mapped
-                into memory, whose elements can be reached by position.
+            compression: ``"GZIP"``, ``"SNAPPY"``, or ``None``, ``"NONE"`` or ``"AUTO"`` for files
+                that are mapped into memory, whose elements can be reached by position.
             reader_func: takes a dataset of datasets, one for each shard by ascending numbers, and
                 returns a dataset of the same elements; by default it takes one element of each
                 shard after the other, which is the order of the first pass if there is one shard.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from drumline.data.ragged import RaggedArray, splits_of
 from drumline.data.spec import STRING, TensorSpec
-from drumline.data.store.compression import BROKEN, SUFFIX, read_compressed
+from drumline.data.store.compression import BROKEN, compressed_path, read_compressed
 from drumline.data.store.npy_file import NpyFile, stored_dtype
 
 
@@ -20,20 +21,26 @@ class ColumnWriter:
     Args:
         stem: the path that the files' names begin with.
         leaf: what is written; only its first dimension may vary.
+        rows: what ``sync`` returned when the files were written up to where to go on; ``None``
+            makes files.
     """
 
-    def __init__(self, stem: Path, leaf: TensorSpec):
+    def __init__(self, stem: Path, leaf: TensorSpec, rows: Mapping[str, int] | None = None):
         self._varies = bool(leaf.shape) and leaf.shape[0] is None
         self._string = leaf.is_string
-        row = tuple(dim or 0 for dim in leaf.shape[self._varies :])
         self._files: dict[str, NpyFile] = {}
+
+        def add(what: str, dtype: Any, row: tuple[int, ...] = ()) -> None:
+            begun = None if rows is None else rows[what]
+            self._files[what] = NpyFile(_named(stem, what), np.dtype(dtype), row, begun)
+
         if self._string:
-            self._files["values"] = NpyFile(_named(stem, "values"), np.dtype(np.uint8))
-            self._files["sizes"] = NpyFile(_named(stem, "sizes"), np.dtype(np.int64))
+            add("values", np.uint8)
+            add("sizes", np.int64)
         else:
-            self._files["values"] = NpyFile(_named(stem, "values"), leaf.dtype, row)
+            add("values", leaf.dtype, tuple(dim or 0 for dim in leaf.shape[self._varies :]))
         if self._varies:
-            self._files["lengths"] = NpyFile(_named(stem, "lengths"), np.dtype(np.int64))
+            add("lengths", np.int64)
 
     def append(self, column: Any) -> None:
         """Writes a column: an array (n, ...) or a `RaggedArray` of n rows."""
@@ -51,6 +58,12 @@ class ColumnWriter:
         items = rows.reshape(-1).tolist()
         self._files["values"].append(np.frombuffer(b"".join(items), np.uint8))
         self._files["sizes"].append(np.fromiter(map(len, items), np.int64, len(items)))
+
+    def sync(self) -> dict[str, int]:
+        """Has the disk keep what was written; returns how many rows each file has."""
+        for file in self._files.values():
+            file.sync()
+        return {what: file.rows for what, file in self._files.items()}
 
     def finish(self) -> None:
         """Completes the files."""
@@ -89,14 +102,14 @@ class StoredStrings:
         return column
 
 
-def read_column(stem: Path, leaf: TensorSpec, length: int, compressed: bool = False) -> Any:
+def read_column(stem: Path, leaf: TensorSpec, length: int, compression: str | None = None) -> Any:
     """The column of ``length`` rows that a `ColumnWriter` wrote, memory-mapped.
 
     Args:
         stem: the path that the files' names begin with.
         leaf: what was written.
         length: the number of rows.
-        compressed: whether the files were compressed then; they are read into memory.
+        compression: of the files, which are read into memory if it is not ``None``.
 
     Returns:
         An array, a `RaggedArray` where rows vary, or `StoredStrings` for single ``bytes``.
@@ -105,7 +118,7 @@ def read_column(stem: Path, leaf: TensorSpec, length: int, compressed: bool = Fa
         ValueError: files are missing, damaged or do not go together.
     """
     varies = bool(leaf.shape) and leaf.shape[0] is None
-    read = _Arrays(stem, compressed)
+    read = _Arrays(stem, compression)
     lengths = read("lengths", np.dtype(np.int64), (length,)) if varies else None
     rows = length if lengths is None else int(lengths.sum())
     row = leaf.shape[1:] if varies else leaf.shape
@@ -125,19 +138,19 @@ def read_column(stem: Path, leaf: TensorSpec, length: int, compressed: bool = Fa
 @dataclasses.dataclass(frozen=True)
 class _Arrays:
     stem: Path
-    compressed: bool
+    compression: str | None
 
     def __call__(self, what: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
         """The array in one of a column's files."""
         path = _named(self.stem, what)
-        if self.compressed:
-            path = path.with_name(path.name + SUFFIX)
         try:
-            if self.compressed:
-                found = read_compressed(path)
-            else:
+            if self.compression is None:
                 found = np.load(path, mmap_mode="r", allow_pickle=False)
+            else:
+                found = read_compressed(path, self.compression)
         except BROKEN as error:
+            if self.compression is not None:
+                path = compressed_path(path, self.compression)
             raise ValueError(f"{path} cannot be read: {error}") from error
         if found.dtype != dtype or found.shape != shape:
             raise ValueError(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from drumline.data.epochs import Epochs
+from drumline.data.execute.block import Block
 from drumline.data.execute.ramp import Ramp
+from drumline.data.execute.stage import Stage
 from drumline.data.files.remote import has_scheme
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
+from drumline.data.spec import ElementSpec
 from drumline.data.store.directory import DirectoryWriter
 from drumline.data.store.shards import ShardsWriter
 
@@ -20,25 +24,42 @@ def store_elements(plan: Node, options: Options, writer: DirectoryWriter | Shard
     Raises:
         Exception: what making an element raised; then nothing is stored.
     """
-    ramp = Ramp(plan.spec.row_nbytes())
     try:
         stage, _ = Epochs(plan, options).start(0, None)
         try:
-            while True:
-                limit = ramp.start(stage.granule) if stage.eager else 1
-                block = stage.next(limit)
-                ramp.stop()
-                if block is None:
-                    break
+            for block in blocks_of(stage, plan.spec):
                 writer.add(block)
-                if block.error is not None:
-                    raise block.error
         finally:
             stage.close()
         writer.finish(replace=True)
     except BaseException:
         writer.drop()
         raise
+
+
+def blocks_of(
+    stage: Stage, spec: ElementSpec, room: Callable[[], int | None] = lambda: None
+) -> Iterator[Block]:
+    """All that a stage makes.
+
+    Args:
+        stage: makes elements of ``spec``.
+        spec: of the elements.
+        room: returns how many elements the next block may have at most.
+
+    Raises:
+        Exception: what making an element raised, after the elements before it.
+    """
+    ramp = Ramp(spec.row_nbytes())
+    while True:
+        limit = ramp.start(stage.granule) if stage.eager else 1
+        block = stage.next(min(limit, room() or limit))
+        ramp.stop()
+        if block is None:
+            return
+        yield block
+        if block.error is not None:
+            raise block.error
 
 
 def local_path(path: str | os.PathLike[str], operation: str) -> Path:

@@ -33,7 +33,7 @@ class ShardsWriter:
     Args:
         path: of the directory to be.
         spec: of the elements.
-        compression: ``"GZIP"`` or ``None``.
+        compression: ``"GZIP"``, ``"SNAPPY"`` or ``None``.
         sharded: whether blocks have one more column, of the shard of each element; else there is
             one shard.
     """

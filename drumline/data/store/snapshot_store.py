@@ -22,7 +22,7 @@ class SnapshotStore(CacheStore):
         place: the directory the user gave.
         number: the fingerprint.
         spec: of the elements.
-        compression: ``"GZIP"`` or ``None``.
+        compression: ``"GZIP"``, ``"SNAPPY"`` or ``None``.
         sharded: whether what makes the elements gives the shard of each, too.
     """
 

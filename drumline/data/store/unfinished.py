@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import shutil
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from drumline.data.store.abandoned import delete_abandoned, lock_directory
+from drumline.data.store.disk_errors import naming
 
 _MARK = ".unfinished-"
 
@@ -36,12 +36,12 @@ class UnfinishedDirectory:
     def __init__(self, place: Path):
         self._place = place
         delete_abandoned(place, _MARK, DESCRIPTION)
-        self.path = place.with_name(f"{place.name}{_MARK}{uuid.uuid4().hex[:8]}")
-        self.path.mkdir(parents=True)
-        lock = functools.partial(os.close, lock_directory(self.path))
-        self._unlock = weakref.finalize(self, lock)
+        self.path = new_directory(place, _MARK)
+        self._unlock = weakref.finalize(self, os.close, lock_directory(self.path))
         self._closers: list[Callable[[], None]] = []
-        self._abandoned = weakref.finalize(self, _delete, self.path, self._closers)
+        self._abandoned: weakref.finalize[..., UnfinishedDirectory] = weakref.finalize(
+            self, _delete, self.path, self._closers
+        )
 
     def on_drop(self, close: Callable[[], None]) -> None:
         """Has a file inside closed before it is deleted; ``close`` must not hold on to this."""
@@ -54,7 +54,8 @@ class UnfinishedDirectory:
             description: JSON-able.
             replace: whether elements that are stored there already make way.
         """
-        with open(self.path / DESCRIPTION, "w") as file:
+        described = self.path / DESCRIPTION
+        with naming(described), open(described, "w") as file:
             json.dump(description, file)
             file.flush()
             os.fsync(file.fileno())
@@ -82,6 +83,13 @@ class UnfinishedDirectory:
         """Deletes what was written."""
         self._abandoned()
         self._unlock()
+
+
+def new_directory(place: Path, mark: str) -> Path:
+    """Makes a directory beside ``place``, whose name is another each time."""
+    path = place.with_name(f"{place.name}{mark}{uuid.uuid4().hex[:8]}")
+    path.mkdir(parents=True)
+    return path
 
 
 def is_stored(path: Path) -> bool:

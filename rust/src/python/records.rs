@@ -2,6 +2,7 @@
 
 use super::packed::PackedBytes;
 use super::source::{compression_of, opened, raised};
+use crate::records::checksum::masked;
 use crate::records::defect::{Cause, Failure};
 use crate::records::encoder::Encoder;
 use crate::records::format::Format;
@@ -84,6 +85,12 @@ impl RecordReader {
             reader.position()
         })
     }
+}
+
+/// TensorFlow's masked CRC32C, which is Snappy's as well.
+#[pyfunction]
+pub fn masked_checksum(content: &[u8]) -> u32 {
+    masked(content)
 }
 
 /// Makes the bytes of a TFRecord file.
