@@ -3,6 +3,7 @@
 from drumline.data import service
 from drumline.data.auto_shard_policy import AutoShardPolicy
 from drumline.data.csv_readers import CsvDataset
+from drumline.data.files.dataset_writer import DatasetRecordWriter as TFRecordWriter
 from drumline.data.files.remote_reads import (
     RemoteReads,
     remote_reads,
@@ -24,6 +25,7 @@ __all__ = [
     "OptimizationOptions",
     "RemoteReads",
     "Statistics",
+    "TFRecordWriter",
     "assert_cardinality",
     "make_csv_dataset",
     "prefetch_to_device",

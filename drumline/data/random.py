@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline.data.functions.draws import drawn
+from drumline.data.leaves import as_array
 
 Shape = Sequence[int]
 
@@ -89,8 +90,15 @@ def bernoulli(p: Any = 0.5, shape: Shape | None = None, seed: int | None = None)
 
 
 def shuffle(value: Any, seed: int | None = None) -> Any:
-    """The rows of ``value`` (n, ...) in random order, as ``tf.random.shuffle``."""
-    return drawn(lambda key: jax.random.permutation(key, jnp.asarray(value)), seed)
+    """The rows of ``value`` (n, ...) in random order, as ``tf.random.shuffle``.
+
+    Rows are numbers, or strings where no traced function computes with them.
+    """
+    if isinstance(value, jax.Array):
+        return drawn(lambda key: jax.random.permutation(key, value), seed)
+    rows = as_array(value)
+    order = drawn(lambda key: jax.random.permutation(key, len(rows)), seed)
+    return jnp.asarray(rows)[order] if isinstance(order, jax.Array) else rows[order]
 
 
 def split(num: int = 2, seed: int | None = None) -> Any:

@@ -49,19 +49,23 @@ class Structure:
             return self.type(zip(self.keys, items, strict=True))
         return self.type(*items) if self.kind == "namedtuple" else self.type(items)
 
-    def flatten(self, value: Any) -> list[Any]:
+    def flatten(self, value: Any, arrays: bool = False) -> list[Any]:
         """The leaves of ``value``, which must have this structure (dict order aside).
+
+        Args:
+            value: of this structure.
+            arrays: whether tuples in the places of leaves are leaves: arrays, as lists are.
 
         Raises:
             StructureError: it has another structure; the message says where.
         """
         leaves: list[Any] = []
-        self._flatten(value, leaves, "")
+        self._flatten(value, leaves, "", (dict,) if arrays else (dict, tuple))
         return leaves
 
-    def _flatten(self, value: Any, leaves: list[Any], path: str) -> None:
+    def _flatten(self, value: Any, leaves: list[Any], path: str, nodes: tuple[type, ...]) -> None:
         if self.kind == LEAF:
-            if isinstance(value, dict | tuple) or value is None:
+            if isinstance(value, nodes) or value is None:
                 raise StructureError(path, self, value)
             leaves.append(value)
         elif self.kind == "none":
@@ -71,12 +75,12 @@ class Structure:
             if not isinstance(value, dict) or set(value) != set(self.keys):
                 raise StructureError(path, self, value)
             for key, child in zip(self.keys, self.children, strict=True):
-                child._flatten(value[key], leaves, f"{path}[{key!r}]")
+                child._flatten(value[key], leaves, f"{path}[{key!r}]", nodes)
         else:
             if type(value) is not self.type or len(value) != len(self.children):
                 raise StructureError(path, self, value)
             for i, child in enumerate(self.children):
-                child._flatten(value[i], leaves, f"{path}[{i}]")
+                child._flatten(value[i], leaves, f"{path}[{i}]", nodes)
 
     def __str__(self) -> str:
         if self.kind == LEAF:

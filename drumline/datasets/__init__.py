@@ -3,6 +3,7 @@
 from drumline.datasets.builder import DatasetBuilder
 from drumline.datasets.folders.audio import audio_dataset_from_directory
 from drumline.datasets.folders.images import image_dataset_from_directory
+from drumline.datasets.folders.texts import text_dataset_from_directory
 from drumline.datasets.folders.videos import video_dataset_from_directory
 from drumline.datasets.idx import IdxError, read_idx
 from drumline.datasets.info import DatasetInfo, SplitInfo, Splits
@@ -22,5 +23,6 @@ __all__ = [
     "load",
     "read_idx",
     "register",
+    "text_dataset_from_directory",
     "video_dataset_from_directory",
 ]

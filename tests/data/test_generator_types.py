@@ -62,3 +62,17 @@ def test_arguments_of_the_generator() -> None:
 def test_what_is_refused(arguments: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         Dataset.from_generator(rows, **arguments)
+
+
+def test_tuples_in_the_place_of_an_array_are_one() -> None:
+    """As guides yield them."""
+
+    def generator() -> Iterator[Any]:
+        yield (1,), [("a",), ("b",)]
+
+    signature = (TensorSpec((1,), np.int64), TensorSpec((2, 1), "string"))
+    ((number, names),) = Dataset.from_generator(generator, output_signature=signature)
+    assert (number.tolist(), names.tolist()) == ([1], [[b"a"], [b"b"]])
+    wrong = Dataset.from_generator(generator, output_signature=(TensorSpec(()), signature[1]))
+    with pytest.raises(ValueError, match=r"leaf 0 has shape \(1,\), output_signature says"):
+        next(iter(wrong))

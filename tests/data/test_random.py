@@ -168,3 +168,11 @@ def test_functions_that_cannot_draw_say_so():
     assert next(iterator) == 0
     with pytest.raises(RuntimeError, match="and for every element"):
         next(iterator)
+
+
+def test_shuffled_strings_and_wide_numbers_are_those_given():
+    names = [f"file{i}" for i in range(30)]
+    found = dl.random.shuffle(names).tolist()
+    assert found != [n.encode() for n in names] and sorted(found) == sorted(map(str.encode, names))
+    wide = np.arange(30) + 2**40
+    assert sorted(dl.random.shuffle(wide).tolist()) == wide.tolist()

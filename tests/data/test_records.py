@@ -83,6 +83,10 @@ def test_a_writer(tmp_path):
     writer.close()
     with pytest.raises(ValueError, match="is closed"):
         writer.write(b"")
+    with dl.io.TFRecordWriter(path) as writer:
+        for wrong in (5, np.int64(5), [b"a"]):
+            with pytest.raises(TypeError, match="a record is bytes, such as Example"):
+                writer.write(wrong)
     for wrong in ("gzip", "BAD"):
         with pytest.raises(ValueError, match="compression_type must be"):
             dl.io.TFRecordOptions(wrong)
@@ -95,6 +99,16 @@ def test_a_writer(tmp_path):
         options = dl.io.TFRecordOptions("GZIP", compression_level=level)
         sizes.append(os.stat(write(path, [b"ab" * 1000] * 9, options)).st_size)
     assert sizes[0] > 18_000 > 1000 > sizes[1]
+
+
+def test_a_dataset_is_written(tmp_path):
+    writer = dl.data.experimental.TFRecordWriter(tmp_path / "a", "GZIP")
+    for texts in (["a", "bc", ""], ["d"]):
+        writer.write(dl.data.Dataset.from_tensor_slices(texts))
+        found = list(TFRecordDataset(tmp_path / "a", "GZIP"))
+        assert found == [text.encode() for text in texts]
+    with pytest.raises(TypeError, match="a record is bytes"):
+        writer.write(dl.data.Dataset.range(2))
 
 
 def test_damage_is_an_error_in_its_place_and_the_next_file_follows(tmp_path):

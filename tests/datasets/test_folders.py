@@ -126,3 +126,16 @@ def test_what_is_refused(sounds, changed, text):
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError):
         dl.datasets.audio_dataset_from_directory(tmp_path / "none")
+
+
+def test_texts(tmp_path):
+    for name, text in {"a/1.txt": "one", "a/2.TXT": "", "b/3.txt": "grüße"}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    read = dl.datasets.text_dataset_from_directory
+    ((texts, labels),) = read(tmp_path, shuffle=False, verbose=False)
+    assert (texts.tolist(), labels.tolist()) == ([b"one", b"", "grüße".encode()], [0, 0, 1])
+    (cut,) = read(tmp_path, label_mode=None, shuffle=False, max_length=2, verbose=False)
+    assert cut.tolist() == [b"on", b"", b"gr"]
+    single = read(tmp_path, batch_size=None, seed=1, verbose=False)
+    assert sorted(text for text, _ in single) == sorted(texts)

@@ -4,14 +4,16 @@ What differs: files made here instead of downloads; ``print`` for what the guide
 operations on arrays.
 """
 
-import itertools
+# ruff: noqa: B007, RUF059
+
 import os
 import pathlib
 import sys
 
+import drumline as dl  # isort: skip  (it selects Keras's JAX backend)
+import jax.numpy as jnp
 import numpy as np
-
-import drumline as dl
+import scipy.ndimage as ndimage
 
 WORK = pathlib.Path(sys.argv[1])
 
@@ -106,6 +108,14 @@ ds_series = dl.data.Dataset.from_generator(
 ids, sequence_batch = next(iter(ds_series.shuffle(20).padded_batch(10)))
 print("padded", ids.shape, sequence_batch.shape[0], sequence_batch.dtype)
 
+# Two batches of pictures of any generator, such as Keras's image generators.
+ds = dl.data.Dataset.from_generator(
+    lambda: ((np.zeros((4, 8, 8, 3)), np.eye(5)[:4]) for _ in range(2)),
+    output_types=(np.float32, np.float32),
+    output_shapes=([4, 8, 8, 3], [4, 5]),
+)
+print("pictures", ds.element_spec[0])
+
 section("Consuming TFRecord data")
 dataset = dl.data.TFRecordDataset(filenames=[str(WORK / "fsns.tfrec")])
 raw_example = next(iter(dataset))
@@ -159,6 +169,20 @@ dataset = dl.data.experimental.CsvDataset(titanic_file, titanic_types, header=Tr
 for line in dataset.take(2):
     print(list(line))
 
+(WORK / "missing.csv").write_text("1,2,3,4\n,2,3,4\n1,,3,4\n1,2,,4\n1,2,3,\n,,,")
+record_defaults = [999, 999, 999, 999]
+dataset = dl.data.experimental.CsvDataset(str(WORK / "missing.csv"), record_defaults)
+dataset = dataset.map(lambda *items: jnp.stack(items))
+for line in dataset:
+    print("missing", line)
+record_defaults = [999, 999]  # Only provide defaults for the selected columns
+dataset = dl.data.experimental.CsvDataset(
+    str(WORK / "missing.csv"), record_defaults, select_cols=[1, 3]
+)
+dataset = dataset.map(lambda *items: jnp.stack(items))
+for line in dataset:
+    print("columns", line)
+
 section("Consuming sets of files")
 list_ds = dl.data.Dataset.list_files(str(WORK / "flowers" / "*" / "*"), shuffle=False)
 for f in list_ds.take(2):
@@ -189,16 +213,78 @@ images_ds = list_ds.map(parse_image)
 for image, label in images_ds.take(2):
     print("image", image.shape, image.dtype, label)
 
+section("Batching dataset elements")
+inc_dataset = dl.data.Dataset.range(100)
+dec_dataset = dl.data.Dataset.range(0, -100, -1)
+dataset = dl.data.Dataset.zip((inc_dataset, dec_dataset))
+batched_dataset = dataset.batch(4)
+for batch in batched_dataset.take(2):
+    print(list(batch))
+print(batched_dataset)
+print(dataset.batch(7, drop_remainder=True))
+dataset = dl.data.Dataset.range(100)
+dataset = dataset.map(lambda x: np.full([x], x, np.int64))
+dataset = dataset.padded_batch(4, padded_shapes=(None,))
+for batch in dataset.take(2):
+    print(batch.tolist())
+
+section("Training workflows")
+titanic_lines = dl.data.TextLineDataset(titanic_file)
+print([batch.shape[0] for batch in titanic_lines.repeat(3).batch(32)])
+print([batch.shape[0] for batch in titanic_lines.batch(32).repeat(3)])
+for epoch in range(2):
+    for batch in titanic_lines.batch(32):
+        print(batch.shape)
+    print("End of epoch: ", epoch)
+counter = dl.data.Dataset.counter()
+dataset = dl.data.Dataset.zip((counter, titanic_lines))
+dataset = dataset.shuffle(buffer_size=10)
+dataset = dataset.batch(20)
+n, line_batch = next(iter(dataset))
+print("shuffled", n.max() < 30)
+dataset = dl.data.Dataset.zip((counter, titanic_lines))
+shuffled = dataset.shuffle(buffer_size=10).batch(10).repeat(2)
+shuffle_repeat = [n.mean() for n, line_batch in shuffled]
+shuffled = dataset.repeat(2).shuffle(buffer_size=10).batch(10)
+repeat_shuffle = [n.mean() for n, line_batch in shuffled]
+print(len(shuffle_repeat), len(repeat_shuffle))
+
+section("Applying arbitrary Python logic")
+
+
+def random_rotate_image(image):
+    return ndimage.rotate(image, np.random.uniform(-30, 30), reshape=False)
+
+
+def tf_random_rotate_image(image, label):
+    im_shape = image.shape
+    image = random_rotate_image(image)  # no tf.py_function
+    assert image.shape == im_shape
+    return image, label
+
+
+rot_ds = images_ds.map(tf_random_rotate_image)
+for image, label in rot_ds.take(2):
+    print(image.shape, image.dtype, label)
+
 section("Parsing Example messages")
-feature_description = {"image/text": dl.io.FixedLenFeature([], "string")}
 
 
 def tf_parse(eg):
-    return dl.io.parse_single_example(eg, feature_description)["image/text"]
+    example = dl.io.parse_example(
+        eg[np.newaxis],
+        {
+            "image/encoded": dl.io.FixedLenFeature(shape=(), dtype="string"),
+            "image/text": dl.io.FixedLenFeature(shape=(), dtype="string"),
+        },
+    )
+    return example["image/encoded"][0], example["image/text"][0]
 
 
 decoded = dl.data.TFRecordDataset([str(WORK / "fsns.tfrec")]).map(tf_parse)
 print(list(decoded))
+image_batch, text_batch = next(iter(decoded.batch(10)))
+print(image_batch.shape)
 
 section("Time series windowing")
 range_ds = dl.data.Dataset.range(100000)
@@ -214,6 +300,25 @@ def dense_1_step(batch):
 predict_dense_1_step = batches.map(dense_1_step)
 for features, label in predict_dense_1_step.take(2):
     print(features, " => ", label)
+batches = range_ds.batch(15, drop_remainder=True)
+
+
+def label_next_5_steps(batch):
+    return (
+        batch[:-5],  # Inputs: All except the last 5 steps
+        batch[-5:],  # Labels: The last 5 steps
+    )
+
+
+for features, label in batches.map(label_next_5_steps).take(1):
+    print(features, " => ", label)
+feature_length = 10
+label_length = 3
+features = range_ds.batch(feature_length, drop_remainder=True)
+labels = range_ds.batch(feature_length).skip(1).map(lambda labels: labels[:label_length])
+predicted_steps = dl.data.Dataset.zip((features, labels))
+for features, label in predicted_steps.take(1):
+    print(features, " => ", label)
 window_size = 5
 windows = range_ds.window(window_size, shift=1)
 
@@ -222,25 +327,88 @@ def sub_to_batch(sub):
     return sub.batch(window_size, drop_remainder=True)
 
 
+for sub_ds in windows.take(1):
+    print("window", list(sub_ds))
+print("flat", [int(x) for x in windows.flat_map(lambda x: x).take(8)])
+
+
+def make_window_dataset(ds, window_size=5, shift=1, stride=1):
+    windows = ds.window(window_size, shift=shift, stride=stride)
+
+    def sub_to_batch(sub):
+        return sub.batch(window_size, drop_remainder=True)
+
+    return windows.flat_map(sub_to_batch)
+
+
+ds = make_window_dataset(range_ds, window_size=10, shift=5, stride=3)
+for inputs, labels in ds.map(dense_1_step).take(2):
+    print(inputs, "=>", labels)
 for example in windows.flat_map(sub_to_batch).take(3):
     print(example)
 
 section("Resampling")
-zeros = dl.data.Dataset.from_tensors(0).repeat()
-creditcard_ds = dl.data.Dataset.range(20_000).map(lambda i: (i, (i % 50 == 0).astype("int32")))
+rows = "".join(f"{i / 10},{int(i % 50 == 0)}\n" for i in range(2000))
+(WORK / "creditcard.csv").write_text("Amount,Class\n" + rows)
+creditcard_ds = dl.data.experimental.make_csv_dataset(
+    str(WORK / "creditcard.csv"),
+    batch_size=1024,
+    label_name="Class",
+    # Set the column types: floats and an int.
+    column_defaults=[0.0] + [0],
+    shuffle_seed=1,
+)
+
+
+def count_classes(counts, batch):
+    features, labels = batch
+    class_1 = labels == 1
+    class_1 = class_1.astype(np.int32)
+
+    class_0 = labels == 0
+    class_0 = class_0.astype(np.int32)
+
+    counts["class_0"] += jnp.sum(class_0)
+    counts["class_1"] += jnp.sum(class_1)
+
+    return counts
+
+
+counts = creditcard_ds.take(10).reduce(
+    initial_state={"class_0": 0, "class_1": 0}, reduce_func=count_classes
+)
+counts = np.array([counts["class_0"], counts["class_1"]]).astype(np.float32)
+fractions = counts / counts.sum()
+print(counts.sum(), np.round(fractions, 2))
+negative_ds = creditcard_ds.unbatch().filter(lambda features, label: label == 0).repeat()
+positive_ds = creditcard_ds.unbatch().filter(lambda features, label: label == 1).repeat()
+for features, label in positive_ds.batch(10).take(1):
+    print(label)
+balanced_ds = dl.data.Dataset.sample_from_datasets(
+    [negative_ds, positive_ds], [0.5, 0.5], seed=1
+).batch(10)
+print("sampled", np.mean([labels for features, labels in balanced_ds.take(40)]))
 
 
 def class_func(features, label):
     return label
 
 
-resample_ds = creditcard_ds.rejection_resample(
-    class_func, target_dist=[0.5, 0.5], initial_dist=[0.98, 0.02], seed=1
+resample_ds = (
+    creditcard_ds.unbatch()
+    .rejection_resample(class_func, target_dist=[0.5, 0.5], initial_dist=fractions, seed=1)
+    .batch(10)
 )
 balanced_ds = resample_ds.map(lambda extra_label, features_and_label: features_and_label)
-labels = [int(label) for _, label in balanced_ds.take(400)]
-print("fraction", np.mean(labels))
-balanced = dl.data.Dataset.sample_from_datasets(
-    [zeros, zeros.map(lambda v: v + 1)], [0.5, 0.5], seed=1
-)
-print("sampled", float(np.mean(list(itertools.islice(balanced, 1000)))))
+print("fraction", np.mean([labels for features, labels in balanced_ds.take(40)]))
+
+section("Iterator Checkpointing")
+range_ds = dl.data.Dataset.range(20)
+iterator = iter(range_ds)
+ckpt = dl.train.Checkpoint(step=dl.Variable(0), iterator=iterator)
+manager = dl.train.CheckpointManager(ckpt, str(WORK / "my_ckpt"), max_to_keep=3)
+print([int(next(iterator)) for _ in range(5)])
+save_path = manager.save()
+print([int(next(iterator)) for _ in range(5)])
+ckpt.restore(manager.latest_checkpoint)
+print([int(next(iterator)) for _ in range(5)])

@@ -83,7 +83,8 @@ class GeneratorStage(Stage):
             # A generator that raised is finished; asking it again would only say so.
             self._ended = True
             raise
-        return conform(self.spec.structure.flatten(value), self.spec, "output_signature")
+        leaves = self.spec.structure.flatten(value, arrays=True)
+        return conform(leaves, self.spec, "output_signature")
 
     def state(self) -> State:
         return {"position": self._position}

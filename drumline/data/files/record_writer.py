@@ -67,14 +67,14 @@ class TFRecordWriter:
         """Appends a record.
 
         Args:
-            record: its bytes; a ``str`` is encoded as UTF-8.
+            record: its bytes, or an array that holds them; a ``str`` is encoded as UTF-8.
 
         Raises:
             ValueError: the writer is closed.
             TypeError: the record is neither bytes nor ``str``.
         """
         file = self._open_file()
-        waiting = self._encoder.add(record.encode() if isinstance(record, str) else bytes(record))
+        waiting = self._encoder.add(self._bytes_of(record))
         if waiting >= _WRITE_BYTES:
             file.write(self._encoder.take(False))
 
@@ -90,6 +90,20 @@ class TFRecordWriter:
         if file is not None:
             with file:
                 file.write(self._encoder.finish())
+
+    def _bytes_of(self, record: Any) -> bytes:
+        if isinstance(record, str):
+            return record.encode()
+        try:
+            held = memoryview(record)
+        except TypeError:
+            held = None
+        if held is None or not held.ndim:  # bytes(5) would be five zeros.
+            raise TypeError(
+                f"{self._path}: a record is bytes, such as Example.SerializeToString() gives, not "
+                f"{type(record).__name__} ({record!r:.60})"
+            )
+        return held.tobytes()
 
     def _open_file(self) -> IO[bytes]:
         if self._file is None:

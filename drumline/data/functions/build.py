@@ -12,6 +12,7 @@ from drumline.data.dataset_spec import has_datasets
 from drumline.data.fingerprint import functions  # noqa: F401 (registers)
 from drumline.data.fingerprint.digest import Digest, put
 from drumline.data.functions.call import BlockFunction
+from drumline.data.functions.comparisons import same_in_python
 from drumline.data.functions.draws import Draws
 from drumline.data.functions.frozen import frozen
 from drumline.data.functions.notes import at_element
@@ -160,16 +161,8 @@ def not_here() -> Any:
 
 def _run(user: UserFunction, source: ElementSpec, examples: _Examples) -> BuiltFunction:
     try:
-        if has_datasets(source):
-            raise NotTraceable("it takes a dataset")
-        if all(leaf.is_static for leaf in source.leaves):
-            traced = trace(user, source)
-            return BuiltFunction(traced.spec, compiled(user, source, traced), True)
-        if (native := _native(user, source)) is not None:
-            return native
-        if has_ragged(source):
-            raise NotTraceable("it takes a ragged array")
-        return _shaped(user, source)
+        with same_in_python(user):
+            return _traced(user, source)
     except NotTraceable as reason:
         spec = reason.spec
         if spec is None:
@@ -179,6 +172,19 @@ def _run(user: UserFunction, source: ElementSpec, examples: _Examples) -> BuiltF
                 spec = _with_varying(spec, user, examples.others())
         run = PythonFunction(user, source, spec, str(reason))
         return BuiltFunction(spec, run, reorderable=False, is_python=True)
+
+
+def _traced(user: UserFunction, source: ElementSpec) -> BuiltFunction:
+    if has_datasets(source):
+        raise NotTraceable("it takes a dataset")
+    if all(leaf.is_static for leaf in source.leaves):
+        traced = trace(user, source)
+        return BuiltFunction(traced.spec, compiled(user, source, traced), True)
+    if (native := _native(user, source)) is not None:
+        return native
+    if has_ragged(source):
+        raise NotTraceable("it takes a ragged array")
+    return _shaped(user, source)
 
 
 def _shaped(user: UserFunction, source: ElementSpec) -> BuiltFunction:
@@ -232,5 +238,10 @@ def _spec_from_example(user: UserFunction, element: Any, static: bool) -> Elemen
             result = user(element)
         except Exception as error:
             at_element(error, 0, user.where)
+            if isinstance(error, TypeError) and "JAX" in str(error):
+                error.add_note(
+                    "drumline: JAX has no strings; use numpy, dl.strings, or the element's own "
+                    "operators ([], ==, !=)"
+                )
             raise
     return spec_of_result(result, user, static)

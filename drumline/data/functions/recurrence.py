@@ -12,6 +12,7 @@ from drumline.data.dataset_spec import has_datasets
 from drumline.data.execute.block import Block
 from drumline.data.functions.build import not_here
 from drumline.data.functions.call import Position
+from drumline.data.functions.comparisons import same_in_python
 from drumline.data.functions.compiled_recurrence import CompiledRecurrence, compiled_program
 from drumline.data.functions.frozen import frozen
 from drumline.data.functions.notes import at_element
@@ -109,9 +110,10 @@ def build_recurrence(
     )
     try:
         _check_traceable(both, state)
-        spec, program = reused(
-            function, (operation, state, source), lambda: _compiled(user, both, state, source)
-        )
+        with same_in_python(user):
+            spec, program = reused(
+                function, (operation, state, source), lambda: _compiled(user, both, state, source)
+            )
         return BuiltRecurrence(
             state,
             spec,

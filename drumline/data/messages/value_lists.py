@@ -125,7 +125,7 @@ class FloatList(ValueList):
 
 
 class Int64List(ValueList):
-    """Integers of 64 bits with a sign, as ``tf.train.Int64List``."""
+    """Integers of 64 bits with a sign, and bools, as ``tf.train.Int64List``."""
 
     kind = "int64"
 
@@ -138,7 +138,9 @@ class Int64List(ValueList):
 
 
 def _integer(value: Any) -> int:
-    if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
+    if isinstance(value, bool | np.bool_):
+        return int(value)
+    if not hasattr(value, "__index__"):
         raise TypeError(f"Int64List takes integers, got {value!r:.60}; convert it with int()")
     integer = operator.index(value)
     if not -(1 << 63) <= integer < 1 << 63:

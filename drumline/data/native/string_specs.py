@@ -26,6 +26,11 @@ def require_strings(name: str, spec: TensorSpec) -> None:
         raise TypeError(f"{name}: expected strings, got {spec.dtype} values of {spec.shape}")
 
 
+def is_dense(spec: TensorSpec) -> bool:
+    """Whether all values have one shape."""
+    return spec.is_static and not isinstance(spec, RaggedTensorSpec)
+
+
 def with_dtype(spec: TensorSpec, dtype: Any) -> TensorSpec:
     """The same shape with another dtype."""
     if isinstance(spec, RaggedTensorSpec):
