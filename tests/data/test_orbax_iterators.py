@@ -1,4 +1,4 @@
-"""Iterators in checkpoints of Orbax, where it is installed (the ``orbax`` extra)."""
+"""Iterators in checkpoints of Orbax, where it is installed (the extras ``orbax`` and ``dev``)."""
 
 import json
 
