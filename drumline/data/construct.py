@@ -68,9 +68,8 @@ def _columns(value: Any, operation: str) -> tuple[list[Any], Any]:
             columns.append(leaf)
             continue
         try:
-            columns.append(
-                np.ascontiguousarray(as_array(leaf)) if np.ndim(leaf) else as_array(leaf)
-            )
+            column = as_array(leaf)
+            columns.append(np.ascontiguousarray(column) if column.ndim else column)
         except (TypeError, ValueError) as error:
             raise type(error)(f"{operation}: leaf {i}: {error}") from error
     return columns, structure

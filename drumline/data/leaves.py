@@ -51,7 +51,10 @@ def as_array(value: Any) -> np.ndarray:
 
 
 def _from_python(value: Any) -> np.ndarray:
-    array = np.array(value, dtype=object) if _holds_strings(value) else np.array(value)
+    try:
+        array = np.array(value, dtype=object) if _holds_strings(value) else np.array(value)
+    except ValueError as error:
+        raise _uneven() from error
     kind = array.dtype.kind
     if kind in "SUO":
         return _encoded(array)
@@ -87,9 +90,18 @@ def _encoded(array: np.ndarray) -> np.ndarray:
             flat[i] = item
         elif isinstance(item, str):
             flat[i] = item.encode()
+        elif isinstance(item, list | tuple):
+            raise _uneven()
         else:
             raise TypeError(
                 f"cannot make a column of {type(item).__name__} (item {i}: {item!r:.60}); "
                 "columns hold numbers, bools, bytes or str"
             )
     return out
+
+
+def _uneven() -> ValueError:
+    return ValueError(
+        "a list whose items differ in length or depth is no array; rows of different lengths are a "
+        "dl.RaggedArray.from_rows(...)"
+    )

@@ -1,8 +1,11 @@
 """Errors come in their element's place and say which element it is."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import drumline as dl
 from drumline.data import Dataset, TensorSpec
 
 
@@ -213,3 +216,20 @@ def test_a_shape_error_names_its_element_after_an_earlier_failed_batch():
 def test_bad_arguments(make, kind, text):
     with pytest.raises(kind, match=text):
         make(Dataset.range(3))
+
+
+@pytest.mark.parametrize(
+    "function", [dl.io.read_file, lambda path: Path(path.decode()).read_text()]
+)
+def test_short_strings_tell_which_element_failed(function, tmp_path):
+    (tmp_path / "a").write_text("a")
+    names = [str(tmp_path / name) for name in "ab"]
+    with pytest.raises(FileNotFoundError) as caught:
+        list(Dataset.from_tensor_slices((names, [b"\0", b"x" * 201])).map(lambda p, _: function(p)))
+    assert caught.value.__notes__[1:] == [f"drumline: the element is {names[1].encode()!r}"]
+
+
+@pytest.mark.parametrize("rows", [[[1, 2], [3]], [["a"], ["b", "c"]], [["a", ["b"]], ["c", "d"]]])
+def test_rows_of_different_lengths_are_no_array(rows):
+    with pytest.raises(ValueError, match=r"leaf 0: a list.*RaggedArray\.from_rows"):
+        Dataset.from_tensor_slices(rows)

@@ -14,6 +14,7 @@ from drumline.data.execute.stage import Stage, State
 from drumline.data.functions.notes import at_element
 from drumline.data.rows import conform, owned, stack
 from drumline.data.spec import ElementSpec
+from drumline.data.structure import StructureError
 
 _PATIENCE = 0.005
 
@@ -83,8 +84,18 @@ class GeneratorStage(Stage):
             # A generator that raised is finished; asking it again would only say so.
             self._ended = True
             raise
-        leaves = self.spec.structure.flatten(value, arrays=True)
-        return conform(leaves, self.spec, "output_signature")
+        return conform(self._leaves(value), self.spec, "output_signature")
+
+    def _leaves(self, value: Any) -> list[Any]:
+        """Those of a value, in which a tuple may stand for an array, as guides write it."""
+        try:
+            return self.spec.structure.flatten(value)
+        except StructureError:
+            leaves = self.spec.structure.flatten(value, arrays=True)
+            pairs = zip(leaves, self.spec.leaves, strict=True)
+            if any(isinstance(leaf, tuple) and not spec.shape for leaf, spec in pairs):
+                raise
+            return leaves
 
     def state(self) -> State:
         return {"position": self._position}

@@ -11,7 +11,7 @@ import numpy as np
 from drumline.data.execute.block import Block
 from drumline.data.execute.elements import splitter
 from drumline.data.functions.call import Position
-from drumline.data.functions.notes import at_element
+from drumline.data.functions.notes import at_element, with_strings
 from drumline.data.functions.reuse import Reuse
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.leaves import is_array_literal
@@ -72,6 +72,7 @@ class PythonFunction:
         for row, outcome in enumerate(map(self._outcome, elements)):
             if isinstance(outcome, Exception):
                 error = at_element(outcome, position(row), self._function.where)
+                with_strings(error, block.columns, row)
                 break
             rows.append(outcome)
         self.adapt(len(rows), time.perf_counter() - started)

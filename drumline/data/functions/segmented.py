@@ -15,7 +15,7 @@ from drumline.data.functions.call import Position
 from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.fingerprint import content
 from drumline.data.functions.fusing import fused
-from drumline.data.functions.notes import at_element
+from drumline.data.functions.notes import at_element, with_strings
 from drumline.data.functions.routes import Constant
 from drumline.data.functions.segments import CompiledPart, NativeCall, Origin, cut
 from drumline.data.functions.trace import Trace
@@ -92,6 +92,8 @@ class SegmentedFunction:
                 break
             columns = [self._column(origin, slots, n) for origin in part.takes]
             made, n, failure = part(columns, n, position)
+            if failure is not None:
+                with_strings(failure, block.columns, n)
             error = failure or error
             slots.update(zip(part.gives, made, strict=True))
         if n == 0:

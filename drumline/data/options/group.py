@@ -29,12 +29,8 @@ class Group:
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.settled:
             return self._agree(name, value)
-        names = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
-        if name not in names:
-            reason = f": {self.refused[name]}" if name in self.refused else ""
-            raise AttributeError(
-                f"{type(self).__name__} has no option {name!r}; it has {', '.join(names)}{reason}"
-            )
+        if name not in self._names():
+            raise self._unknown(name)
         if name in self.checks:
             value = self.checks[name](f"{type(self).__name__}.{name}", value)
         object.__setattr__(self, name, value)
@@ -43,7 +39,15 @@ class Group:
     def __getattr__(self, name: str) -> Any:
         if name in type(self).settled:
             return type(self).settled[name][0]
-        raise AttributeError(f"{type(self).__name__} has no option {name!r}")
+        raise self._unknown(name)
+
+    def _names(self) -> list[str]:
+        return [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
+
+    def _unknown(self, name: str) -> AttributeError:
+        has, reason = ", ".join(self._names()), self.refused.get(name)
+        said = f"{type(self).__name__} has no option {name!r}; it has {has}"
+        return AttributeError(said if reason is None else f"{said}: {reason}")
 
     def _agree(self, name: str, value: Any) -> None:
         always, reason = self.settled[name]
