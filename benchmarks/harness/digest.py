@@ -24,6 +24,23 @@ def order_digest(batches: Iterable[Any]) -> str:
     return digest.hexdigest()
 
 
+def batch_evidence(batches: Iterable[Any]) -> dict[str, Any]:
+    """The digest of one epoch's batches in order, and the dtypes that occurred."""
+    arrays = [np.array(batch) for batch in batches]
+    return {"order": order_digest(arrays), "dtypes": _dtypes(arrays)}
+
+
+def shaped_batch_evidence(batches: Iterable[Any]) -> dict[str, Any]:
+    """The digest of one epoch's batches and their shapes in order, and the dtypes that occurred."""
+    arrays = [np.array(batch) for batch in batches]
+    parts = [part for array in arrays for part in (np.array(array.shape), array.reshape(-1))]
+    return {"order": order_digest(parts), "dtypes": _dtypes(arrays)}
+
+
+def _dtypes(arrays: Iterable[NDArray[Any]]) -> list[str]:
+    return sorted({str(array.dtype) for array in arrays})
+
+
 def image_evidence(batches: Iterable[tuple[Any, Any]], levels_per_unit: float) -> dict[str, Any]:
     """What one epoch of (images, labels) delivered, where label i marks source element i.
 

@@ -6,15 +6,16 @@ import functools
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.epochs import Batch, Build, Epochs, measure_pipeline
+from benchmarks.harness.epochs import Batch, Build, Epochs
 from benchmarks.harness.floor import Floor
 from benchmarks.harness.measurement import Measurement
+from benchmarks.harness.pipelines import measured_by
 from benchmarks.harness.workload import Contender, Problems, Scale, Workload
 
 BUFFER = 10_000
@@ -142,21 +143,7 @@ def content(rows: Mapping[str, np.ndarray]) -> str:
     return hashlib.sha256(table[np.lexsort(table.T)].tobytes()).hexdigest()
 
 
-def measured(
-    prepare: Callable[[Scale], Build], libraries: tuple[str, ...]
-) -> Callable[[Scale], Measurement]:
-    """The contender that builds its pipeline with ``prepare``, made measurable."""
-
-    def run(scale: Scale) -> Measurement:
-        return measure_pipeline(
-            functools.partial(prepare, scale),
-            evidence,
-            scale.elements,
-            scale.later_epochs,
-            ("numpy", *libraries),
-        )
-
-    return run
+measured = measured_by(evidence)
 
 
 def check(scale: Scale, measurements: Mapping[str, Measurement]) -> Problems:

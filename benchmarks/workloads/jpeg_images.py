@@ -5,7 +5,6 @@ Plain; with decode-time scaling on drumline's side; and with a random window and
 
 from __future__ import annotations
 
-import functools
 import io
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.epochs import Batch, Build, Epochs, measure_pipeline
+from benchmarks.harness.epochs import Batch, Build, Epochs
 from benchmarks.harness.floor import Floor
 from benchmarks.harness.measurement import Measurement
+from benchmarks.harness.pipelines import measured_by
 from benchmarks.harness.workload import Contender, Problems, Scale, Workload
 from benchmarks.workloads.jpeg_files import (
     FILES,
@@ -204,19 +204,7 @@ def grain_dataset(kind: str) -> Prepare:
     return prepare
 
 
-def measured(prepare: Prepare, libraries: tuple[str, ...]) -> Callable[[Scale], Measurement]:
-    """The contender that builds its pipeline with ``prepare``, made measurable."""
-
-    def run(scale: Scale) -> Measurement:
-        return measure_pipeline(
-            functools.partial(prepare, scale),
-            evidence,
-            scale.elements,
-            scale.later_epochs,
-            ("numpy", *libraries),
-        )
-
-    return run
+measured = measured_by(evidence)
 
 
 def check(tolerance: float) -> Callable[[Scale, Mapping[str, Measurement]], Problems]:

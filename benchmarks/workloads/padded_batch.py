@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from benchmarks.harness.digest import order_digest
-from benchmarks.harness.epochs import Batch, Build, Epochs, measure_pipeline
+from benchmarks.harness.digest import shaped_batch_evidence
+from benchmarks.harness.epochs import Batch, Build, Epochs
 from benchmarks.harness.floor import Floor
 from benchmarks.harness.measurement import Measurement
+from benchmarks.harness.pipelines import measured_by
 from benchmarks.harness.workload import Contender, Problems, Scale, Workload
 
 LONGEST = 128
@@ -129,34 +128,13 @@ def expected(scale: Scale) -> list[np.ndarray]:
     return batches
 
 
-def batch_evidence(batches: Iterable[Batch]) -> dict[str, Any]:
-    """The digest of one epoch's batches and their shapes in order, and the dtypes that occurred."""
-    arrays = [np.array(batch) for batch in batches]
-    parts = [part for array in arrays for part in (np.array(array.shape), array.reshape(-1))]
-    return {"order": order_digest(parts), "dtypes": sorted({str(a.dtype) for a in arrays})}
-
-
-def measured(
-    prepare: Callable[[Scale], Build], libraries: tuple[str, ...]
-) -> Callable[[Scale], Measurement]:
-    """The contender that builds its pipeline with ``prepare``, made measurable."""
-
-    def run(scale: Scale) -> Measurement:
-        return measure_pipeline(
-            functools.partial(prepare, scale),
-            batch_evidence,
-            scale.elements,
-            scale.later_epochs,
-            ("numpy", *libraries),
-        )
-
-    return run
+measured = measured_by(shaped_batch_evidence)
 
 
 def check(scale: Scale, measurements: Mapping[str, Measurement]) -> Problems:
     """Every epoch must give the expected batches, in order, as int32."""
     batches = expected(scale)
-    wanted = batch_evidence(batches)
+    wanted = shaped_batch_evidence(batches)
     problems: Problems = {}
     for name, measurement in measurements.items():
         evidence = measurement.evidence

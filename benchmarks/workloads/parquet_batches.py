@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.epochs import Batch, Build, Epochs, measure_pipeline
+from benchmarks.harness.epochs import Batch, Build, Epochs
 from benchmarks.harness.floor import Floor
 from benchmarks.harness.measurement import Measurement
+from benchmarks.harness.pipelines import measured_by
 from benchmarks.harness.workload import Contender, Problems, Scale, Workload
 
 COLUMNS = 20
@@ -134,19 +135,7 @@ def _digest(table: Mapping[str, np.ndarray]) -> str:
     return whole.hexdigest()
 
 
-def measured(prepare: Prepare, libraries: tuple[str, ...]) -> Callable[[Scale], Measurement]:
-    """The contender that builds its pipeline with ``prepare``, made measurable."""
-
-    def run(scale: Scale) -> Measurement:
-        return measure_pipeline(
-            functools.partial(prepare, scale),
-            evidence,
-            scale.elements,
-            scale.later_epochs,
-            ("numpy", "pyarrow", *libraries),
-        )
-
-    return run
+measured = measured_by(evidence)
 
 
 def check(scale: Scale, measurements: Mapping[str, Measurement]) -> Problems:
@@ -176,31 +165,31 @@ WORKLOAD = Workload(
             "drumline",
             "from_parquet, batch",
             ("drumline", "jax"),
-            measured(drumline, ("drumline", "jax")),
+            measured(drumline, ("pyarrow", "drumline", "jax")),
         ),
         Contender(
             "pyarrow",
             "iter_batches(1024), each column to_numpy",
             ("pyarrow",),
-            measured(pyarrow_alone, ()),
+            measured(pyarrow_alone, ("pyarrow",)),
         ),
         Contender(
             "pyarrow expert",
             "16 batches decoded at once by one thread, and cut",
             ("pyarrow",),
-            measured(pyarrow_expert, ()),
+            measured(pyarrow_expert, ("pyarrow",)),
         ),
         Contender(
             "tf.data",
             "from_generator over pyarrow's batches, prefetch(AUTOTUNE)",
             ("tensorflow", "pyarrow"),
-            measured(tf_data, ("tensorflow-cpu", "tensorflow")),
+            measured(tf_data, ("pyarrow", "tensorflow-cpu", "tensorflow")),
         ),
         Contender(
             "Grain",
             "ParquetIterDataset, batch",
             ("grain", "pyarrow"),
-            measured(grain_rows, ("grain",)),
+            measured(grain_rows, ("pyarrow", "grain")),
         ),
     ),
     floors=(Floor("later", at_least=0.8, against="pyarrow"),),

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.epochs import Batch, Build, measure_pipeline
+from benchmarks.harness.epochs import Batch, Build
 from benchmarks.harness.floor import Floor
 from benchmarks.harness.measurement import Measurement
+from benchmarks.harness.pipelines import measured_by
 from benchmarks.harness.workload import Contender, Problems, Scale, Workload
 from benchmarks.workloads.example_files import (
     FLOAT_NAMES,
@@ -178,21 +179,7 @@ def evidence(batches: Iterable[Batch]) -> dict[str, Any]:
     }
 
 
-def measured(
-    prepare: Prepare, in_three: bool, libraries: tuple[str, ...]
-) -> Callable[[Scale], Measurement]:
-    """The contender that builds its pipeline with ``prepare``, made measurable."""
-
-    def run(scale: Scale) -> Measurement:
-        return measure_pipeline(
-            functools.partial(prepare, scale, in_three),
-            evidence,
-            scale.elements,
-            scale.later_epochs,
-            ("numpy", *libraries),
-        )
-
-    return run
+measured = measured_by(evidence)
 
 
 def check(scale: Scale, measurements: Mapping[str, Measurement], *, shuffled: bool) -> Problems:
@@ -223,11 +210,11 @@ def _contenders(
             "drumline",
             ours[0],
             ("drumline", "jax"),
-            measured(ours[1], in_three, ("drumline", "jax")),
+            measured(ours[1], ("drumline", "jax"), in_three),
         ),
-        Contender("tf.data", theirs[0], ("tensorflow",), measured(theirs[1], in_three, tensorflow)),
+        Contender("tf.data", theirs[0], ("tensorflow",), measured(theirs[1], tensorflow, in_three)),
         Contender(
-            "tf.data expert", best[0], ("tensorflow",), measured(best[1], in_three, tensorflow)
+            "tf.data expert", best[0], ("tensorflow",), measured(best[1], tensorflow, in_three)
         ),
     )
 

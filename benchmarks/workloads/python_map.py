@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.digest import order_digest
-from benchmarks.harness.epochs import Batch, Build, Epochs, measure_pipeline
+from benchmarks.harness.digest import batch_evidence, order_digest
+from benchmarks.harness.epochs import Batch, Build, Epochs
 from benchmarks.harness.floor import Floor
 from benchmarks.harness.measurement import Measurement
+from benchmarks.harness.pipelines import measured_by
 from benchmarks.harness.workload import Contender, Problems, Scale, Workload
 
 WIDTH = 16_384
@@ -105,30 +105,7 @@ def numpy_by_hand(scale: Scale) -> Build:
     return lambda: Epochs(epoch)
 
 
-def batch_evidence(batches: Iterable[Batch]) -> dict[str, Any]:
-    """The digest of one epoch's batches in order, and the dtypes that occurred."""
-    arrays = [np.array(batch) for batch in batches]
-    return {
-        "order": order_digest(arrays),
-        "dtypes": sorted({str(array.dtype) for array in arrays}),
-    }
-
-
-def measured(
-    prepare: Callable[..., Build], libraries: tuple[str, ...], *arguments: Any
-) -> Callable[[Scale], Measurement]:
-    """The contender that builds its pipeline with ``prepare``, made measurable."""
-
-    def run(scale: Scale) -> Measurement:
-        return measure_pipeline(
-            functools.partial(prepare, scale, *arguments),
-            batch_evidence,
-            scale.elements,
-            scale.later_epochs,
-            ("numpy", *libraries),
-        )
-
-    return run
+measured = measured_by(batch_evidence)
 
 
 def check(scale: Scale, measurements: Mapping[str, Measurement]) -> Problems:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.digest import order_digest
-from benchmarks.harness.epochs import Batch, Build, Epochs, measure_pipeline
+from benchmarks.harness.digest import batch_evidence, order_digest
+from benchmarks.harness.epochs import Batch, Build, Epochs
 from benchmarks.harness.floor import Floor
 from benchmarks.harness.measurement import Measurement
+from benchmarks.harness.pipelines import measured_by
 from benchmarks.harness.workload import Contender, Problems, Scale, Workload
 
 BLOCK = 16_384
@@ -128,28 +128,7 @@ def expected(scale: Scale) -> list[np.ndarray]:
     return [values[i : i + scale.batch_size] for i in range(0, len(values), scale.batch_size)]
 
 
-def batch_evidence(batches: Iterable[Batch]) -> dict[str, Any]:
-    """The digest of one epoch's batches in order, and the dtypes that occurred."""
-    arrays = [np.array(batch) for batch in batches]
-    dtypes = sorted({str(array.dtype) for array in arrays})
-    return {"order": order_digest(arrays), "dtypes": dtypes}
-
-
-def measured(
-    prepare: Callable[[Scale], Build], libraries: tuple[str, ...]
-) -> Callable[[Scale], Measurement]:
-    """The contender that builds its pipeline with ``prepare``, made measurable."""
-
-    def run(scale: Scale) -> Measurement:
-        return measure_pipeline(
-            functools.partial(prepare, scale),
-            batch_evidence,
-            scale.elements,
-            scale.later_epochs,
-            ("numpy", *libraries),
-        )
-
-    return run
+measured = measured_by(batch_evidence)
 
 
 def check(scale: Scale, measurements: Mapping[str, Measurement]) -> Problems:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import gzip
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from benchmarks.harness.epochs import Batch, Build, Epochs, measure_pipeline
+from benchmarks.harness.epochs import Batch, Build, Epochs
 from benchmarks.harness.floor import Floor
 from benchmarks.harness.measurement import Measurement
+from benchmarks.harness.pipelines import measured_by
 from benchmarks.harness.workload import Contender, Problems, Scale, Workload
 from benchmarks.workloads.record_files import RECORD_BYTES, record_file, records
 
@@ -82,21 +82,7 @@ def evidence(elements: Iterable[Any]) -> dict[str, Any]:
     return {"records": digest, "lengths": sorted({len(record) for record in found})}
 
 
-def measured(
-    prepare: Prepare, compression: str, libraries: tuple[str, ...]
-) -> Callable[[Scale], Measurement]:
-    """The contender that builds its pipeline with ``prepare``, made measurable."""
-
-    def run(scale: Scale) -> Measurement:
-        return measure_pipeline(
-            functools.partial(prepare, scale, compression),
-            evidence,
-            scale.elements,
-            scale.later_epochs,
-            ("numpy", *libraries),
-        )
-
-    return run
+measured = measured_by(evidence)
 
 
 def check(scale: Scale, measurements: Mapping[str, Measurement]) -> Problems:
@@ -121,31 +107,31 @@ def _contenders(compression: str) -> tuple[Contender, ...]:
             "drumline",
             "TFRecordDataset",
             ("drumline", "jax"),
-            measured(drumline, compression, ("drumline", "jax")),
+            measured(drumline, ("drumline", "jax"), compression),
         ),
         Contender(
             "tf.data",
             "TFRecordDataset, iterated eagerly",
             ("tensorflow",),
-            measured(tf_data, compression, tensorflow),
+            measured(tf_data, tensorflow, compression),
         ),
         Contender(
             "tf.data expert",
             "reads of 8 MB, batch(1024), prefetch(AUTOTUNE), as_numpy_iterator, taken apart",
             ("tensorflow",),
-            measured(tf_data_expert, compression, tensorflow),
+            measured(tf_data_expert, tensorflow, compression),
         ),
         Contender(
             "Python",
             "the file read whole and cut by its lengths, no checksums",
             (),
-            measured(python_by_hand, compression, ()),
+            measured(python_by_hand, (), compression),
         ),
         Contender(
             "list",
             "a loop over a list of bytes that are in memory",
             (),
-            measured(list_of_bytes, compression, ()),
+            measured(list_of_bytes, (), compression),
         ),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.digest import order_digest
-from benchmarks.harness.epochs import Batch, Build, Epochs, measure_pipeline
+from benchmarks.harness.epochs import Batch, Build, Epochs
 from benchmarks.harness.floor import Floor
 from benchmarks.harness.measurement import Measurement
+from benchmarks.harness.pipelines import measured_by
 from benchmarks.harness.workload import Contender, Problems, Scale, Workload
 
 SHAPE = (28, 28, 1)
@@ -114,21 +114,7 @@ def batch_evidence(batches: Iterable[Batch]) -> dict[str, Any]:
     return {"order": order_digest(parts), "dtypes": sorted({str(a.dtype) for a in arrays})}
 
 
-def measured(
-    prepare: Callable[[Scale], Build], libraries: tuple[str, ...]
-) -> Callable[[Scale], Measurement]:
-    """The contender that builds its pipeline with ``prepare``, made measurable."""
-
-    def run(scale: Scale) -> Measurement:
-        return measure_pipeline(
-            functools.partial(prepare, scale),
-            batch_evidence,
-            scale.elements,
-            scale.later_epochs,
-            ("numpy", *libraries),
-        )
-
-    return run
+measured = measured_by(batch_evidence)
 
 
 def check(scale: Scale, measurements: Mapping[str, Measurement]) -> Problems:

@@ -6,16 +6,17 @@ import functools
 import itertools
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.digest import order_digest
-from benchmarks.harness.epochs import Batch, Build, Epochs, measure_pipeline
+from benchmarks.harness.digest import shaped_batch_evidence
+from benchmarks.harness.epochs import Batch, Build, Epochs
 from benchmarks.harness.floor import Floor
 from benchmarks.harness.measurement import Measurement
+from benchmarks.harness.pipelines import measured_by
 from benchmarks.harness.workload import Contender, Problems, Scale, Workload
 
 WORDS = 20_000
@@ -159,44 +160,21 @@ def expected(scale: Scale) -> list[np.ndarray]:
     return list(python_by_hand(scale)())
 
 
-def batch_evidence(batches: Iterable[Batch]) -> dict[str, Any]:
-    """The digest of one epoch's batches and their shapes in order, and the dtypes that occurred."""
-    arrays = [np.array(batch) for batch in batches]
-    parts = [part for array in arrays for part in (np.array(array.shape), array.reshape(-1))]
-    return {"order": order_digest(parts), "dtypes": sorted({str(a.dtype) for a in arrays})}
-
-
 def layer_evidence(batches: Iterable[Batch]) -> dict[str, Any]:
-    """The same of a layer, which numbers padding 0, unknown words 1, and words from 2 on."""
+    """That of a layer, which numbers padding 0, unknown words 1, and words from 2 on."""
 
     def renumbered(batch: np.ndarray) -> np.ndarray:
         return np.select([batch == 0, batch == 1], [0, KNOWN], batch - 2)
 
-    return batch_evidence(renumbered(np.asarray(batch)) for batch in batches)
+    return shaped_batch_evidence(renumbered(np.asarray(batch)) for batch in batches)
 
 
-def measured(
-    prepare: Callable[[Scale], Build],
-    libraries: tuple[str, ...],
-    observe: Callable[[Iterable[Batch]], dict[str, Any]] = batch_evidence,
-) -> Callable[[Scale], Measurement]:
-    """The contender that builds its pipeline with ``prepare``, made measurable."""
-
-    def run(scale: Scale) -> Measurement:
-        return measure_pipeline(
-            functools.partial(prepare, scale),
-            observe,
-            scale.elements,
-            scale.later_epochs,
-            ("numpy", *libraries),
-        )
-
-    return run
+measured = measured_by(shaped_batch_evidence)
 
 
 def check(scale: Scale, measurements: Mapping[str, Measurement]) -> Problems:
     """Every epoch must give the expected batches, in order, as int64."""
-    wanted = batch_evidence(expected(scale))
+    wanted = shaped_batch_evidence(expected(scale))
     problems: Problems = {}
     for name, measurement in measurements.items():
         if any(epoch != wanted for epoch in measurement.evidence["epochs"]):
@@ -222,7 +200,7 @@ WORKLOAD = Workload(
             "drumline layer",
             "TextLineDataset, map(TextVectorization), padded_batch",
             ("drumline", "jax"),
-            measured(drumline_layer, ("drumline", "jax"), layer_evidence),
+            measured_by(layer_evidence)(drumline_layer, ("drumline", "jax")),
         ),
         Contender(
             "tf.data",

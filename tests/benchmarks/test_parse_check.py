@@ -24,7 +24,7 @@ def short_runs(monkeypatch):
 
 
 def problem(prepare, in_three=True, shuffled=False):
-    measurement = measured(prepare, in_three, ())(SCALE)
+    measurement = measured(prepare, (), in_three)(SCALE)
     return check(SCALE, {"x": measurement}, shuffled=shuffled).get("x", "")
 
 

@@ -21,7 +21,7 @@ def short_runs(monkeypatch):
 
 
 def problem(prepare, compression=""):
-    measurement = measured(prepare, compression, ())(SCALE)
+    measurement = measured(prepare, (), compression)(SCALE)
     return check(SCALE, {"x": measurement}).get("x", "")
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from drumline import audio, io
-from drumline.data import AUTOTUNE, Dataset
-from drumline.datasets.folders.labelled_files import LabelledFiles, Request, named_after
+from drumline.data import Dataset
+from drumline.datasets.folders.labelled_files import Request
 
 
 def audio_dataset_from_directory(
@@ -69,30 +69,13 @@ def audio_dataset_from_directory(
         verbose,
         (".wav",),
     )
-    made = [
-        _dataset(files, batch_size, output_sequence_length, ragged) for files in request.files()
-    ]
-    return tuple(made) if subset == "both" else made[0]
+    samples = -1 if output_sequence_length is None else output_sequence_length
 
-
-def _dataset(
-    files: LabelledFiles, batch_size: int | None, length: int | None, ragged: bool
-) -> Dataset:
-    samples = -1 if length is None else length
-
-    def decoded(path: Any) -> Any:
+    def loaded(path: Any) -> Any:
         return audio.decode_wav(io.read_file(path), desired_samples=samples).audio
 
-    paths = files.dataset(1024 if batch_size is None else 8 * batch_size)
-    if files.labels is None:
-        sounds = paths.map(decoded, AUTOTUNE)
-    else:
-        sounds = paths.map(lambda path, label: (decoded(path), label), AUTOTUNE)
-    if batch_size is not None:
-        if ragged:
-            sounds = sounds.ragged_batch(batch_size)
-        elif length is None:
-            sounds = sounds.padded_batch(batch_size)
-        else:
-            sounds = sounds.batch(batch_size)
-    return named_after(sounds.prefetch(AUTOTUNE), files)
+    if ragged:
+        return request.datasets(loaded, batch_size, Dataset.ragged_batch)
+    if output_sequence_length is None:
+        return request.datasets(loaded, batch_size, Dataset.padded_batch)
+    return request.datasets(loaded, batch_size)

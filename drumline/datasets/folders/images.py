@@ -10,9 +10,8 @@ import jax.numpy as jnp
 import keras
 
 from drumline import image, io
-from drumline.data import AUTOTUNE, Dataset
 from drumline.datasets.folders.aspect import crop_to_aspect, resize_with_pad
-from drumline.datasets.folders.labelled_files import LabelledFiles, Request, named_after
+from drumline.datasets.folders.labelled_files import Request
 
 FORMATS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
 CHANNELS = {"grayscale": 1, "rgb": 3, "rgba": 4}
@@ -101,8 +100,7 @@ def image_dataset_from_directory(
         ready = resized(pixels)
         return ready if layout == "channels_last" else jnp.transpose(ready, (2, 0, 1))
 
-    made = [_dataset(files, batch_size, loaded) for files in request.files()]
-    return tuple(made) if subset == "both" else made[0]
+    return request.datasets(loaded, batch_size)
 
 
 def _resizing(size: Any, method: str, crop: bool, pad: bool) -> Callable[[Any], Any]:
@@ -114,14 +112,3 @@ def _resizing(size: Any, method: str, crop: bool, pad: bool) -> Callable[[Any], 
             crop_to_aspect(pixels, height, width), (height, width), method
         )
     return lambda pixels: image.resize(pixels, (height, width), method)
-
-
-def _dataset(files: LabelledFiles, batch_size: int | None, loaded: Callable[[Any], Any]) -> Dataset:
-    paths = files.dataset(1024 if batch_size is None else 8 * batch_size)
-    if files.labels is None:
-        images = paths.map(loaded, AUTOTUNE)
-    else:
-        images = paths.map(lambda path, label: (loaded(path), label), AUTOTUNE)
-    if batch_size is not None:
-        images = images.batch(batch_size)
-    return named_after(images.prefetch(AUTOTUNE), files)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from drumline.data import Dataset
+from drumline.data import AUTOTUNE, Dataset
 from drumline.data.seeds import draw_seed
 
 LABEL_MODES = ("int", "categorical", "binary", None)
@@ -38,14 +38,13 @@ class LabelledFiles:
         labels = None if self.labels is None else self.labels[rows]
         return dataclasses.replace(self, paths=self.paths[rows], labels=labels)
 
-    def dataset(self, buffer_size: int, rows: Any = None) -> Dataset:
-        """Paths, or pairs of paths and labels; if the files were shuffled, shuffled each epoch.
+    def dataset(self, rows: Any, buffer_size: int) -> Dataset:
+        """Rows, or pairs of rows and labels; if the files were shuffled, shuffled each epoch.
 
         Args:
+            rows: a row for each file: an array (n, ...) or a ``RaggedArray``.
             buffer_size: of the shuffle.
-            rows: what comes in place of paths: an array (n, ...) or a ``RaggedArray``.
         """
-        rows = np.array(self.paths, object) if rows is None else rows
         elements = rows if self.labels is None else (rows, self._encoded(self.labels))
         dataset = Dataset.from_tensor_slices(elements)
         return dataset if self.seed is None else dataset.shuffle(buffer_size, self.seed)
@@ -110,6 +109,43 @@ class Request:
                 "with validation_split and shuffle=True a seed must be given, the same for both "
                 "subsets, or they overlap"
             )
+
+    def datasets(
+        self,
+        load: Callable[[Any], Any],
+        batch_size: int | None,
+        batch: Callable[[Dataset, int], Dataset] = Dataset.batch,
+    ) -> Any:
+        """What Keras's functions return: a dataset, or a pair of them for ``subset="both"``.
+
+        Args:
+            load: makes what a file holds of its row.
+            batch_size: files in a batch; ``None`` for single files.
+            batch: puts so many elements into each batch.
+        """
+        made = [self._dataset(files, load, batch_size, batch) for files in self.files()]
+        return tuple(made) if self.subset == "both" else made[0]
+
+    def _dataset(
+        self,
+        files: LabelledFiles,
+        load: Callable[[Any], Any],
+        batch_size: int | None,
+        batch: Callable[[Dataset, int], Dataset],
+    ) -> Dataset:
+        rows = files.dataset(self._rows(files), 1024 if batch_size is None else 8 * batch_size)
+        if files.labels is None:
+            loaded = rows.map(load, AUTOTUNE)
+        else:
+            loaded = rows.map(lambda row, label: (load(row), label), AUTOTUNE)
+        if batch_size is not None:
+            loaded = batch(loaded, batch_size)
+        dataset = loaded.prefetch(AUTOTUNE)
+        vars(dataset).update(class_names=files.class_names, file_paths=files.paths)
+        return dataset
+
+    def _rows(self, files: LabelledFiles) -> Any:
+        return np.array(files.paths, object)
 
     def files(self) -> list[LabelledFiles]:
         """What was asked for: one set of files, or those for training and validation.
@@ -209,9 +245,3 @@ class Request:
     def _say(self, text: str) -> None:
         if self.verbose:
             print(text)
-
-
-def named_after(dataset: Dataset, files: LabelledFiles) -> Dataset:
-    """The dataset with Keras's attributes ``class_names`` and ``file_paths``."""
-    vars(dataset).update(class_names=files.class_names, file_paths=files.paths)
-    return dataset

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from drumline import video
-from drumline.data import AUTOTUNE, Dataset, RaggedArray
+from drumline.data import RaggedArray
 from drumline.data.methods.arguments import count_of
 from drumline.datasets.folders.frames import read_frames
 from drumline.datasets.folders.images import CHANNELS, FORMATS
-from drumline.datasets.folders.labelled_files import LabelledFiles, Request, named_after
+from drumline.datasets.folders.labelled_files import LabelledFiles, Request
 from drumline.image.resizing import METHODS, size_of
 
 _NAME = "video_dataset_from_directory"
@@ -100,8 +100,7 @@ def video_dataset_from_directory(
     def loaded(names: Any) -> Any:
         return read_frames(sampled(names), CHANNELS[color_mode], size, method)
 
-    made = [_dataset(videos, batch_size, loaded) for videos in request.files()]
-    return tuple(made) if subset == "both" else made[0]
+    return request.datasets(loaded, batch_size)
 
 
 def _sampler(sampling: str, num_frames: int, stride: int, seed: int | None) -> Callable[[Any], Any]:
@@ -115,20 +114,6 @@ def _sampler(sampling: str, num_frames: int, stride: int, seed: int | None) -> C
         return lambda names: video.sample_linspace_sequence(names, num_frames)
     random = sampling == "random"
     return lambda names: video.sample_sequence(names, num_frames, random, stride, seed)
-
-
-def _dataset(
-    videos: LabelledFiles, batch_size: int | None, loaded: Callable[[Any], Any]
-) -> Dataset:
-    frames = RaggedArray.from_rows([_frames(folder) for folder in videos.paths])
-    rows = videos.dataset(1024 if batch_size is None else 8 * batch_size, frames)
-    if videos.labels is None:
-        clips = rows.map(loaded, AUTOTUNE)
-    else:
-        clips = rows.map(lambda names, label: (loaded(names), label), AUTOTUNE)
-    if batch_size is not None:
-        clips = clips.batch(batch_size)
-    return named_after(clips.prefetch(AUTOTUNE), videos)
 
 
 def _is_frame(name: str) -> bool:
@@ -156,3 +141,6 @@ class _Videos(Request):
         for root, _, files in sorted(os.walk(folder, followlinks=self.follow_links)):
             if any(map(_is_frame, files)):
                 yield root
+
+    def _rows(self, files: LabelledFiles) -> RaggedArray:
+        return RaggedArray.from_rows([_frames(folder) for folder in files.paths])

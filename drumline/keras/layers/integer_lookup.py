@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from drumline.keras.layers.lookup_options import require_supported
+
 
 class IntegerLookup:
     """Turns integers into their numbers in a vocabulary, as ``keras.layers.IntegerLookup``.
@@ -42,15 +44,7 @@ class IntegerLookup:
         invert: bool = False,
         output_mode: str = "int",
     ) -> None:
-        if output_mode != "int":
-            raise NotImplementedError(
-                f"IntegerLookup: output_mode={output_mode!r} is not supported, use 'int' and "
-                "jax.nn.one_hot on the numbers."
-            )
-        if num_oov_indices not in (0, 1):
-            raise NotImplementedError(
-                f"IntegerLookup: num_oov_indices={num_oov_indices} is not supported, use 0 or 1."
-            )
+        require_supported("IntegerLookup", output_mode, num_oov_indices)
         if isinstance(vocabulary, (str, os.PathLike)):
             vocabulary = [int(line) for line in Path(vocabulary).read_text("utf-8").split()]
         reserved = [] if mask_token is None else [mask_token]

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from drumline.keras.layers.lookup_options import require_supported
+
 
 class StringLookup:
     """Turns strings into their numbers in a vocabulary, as ``keras.layers.StringLookup``.
@@ -40,15 +42,7 @@ class StringLookup:
         invert: bool = False,
         output_mode: str = "int",
     ) -> None:
-        if output_mode != "int":
-            raise NotImplementedError(
-                f"StringLookup: output_mode={output_mode!r} is not supported, use 'int' and "
-                "jax.nn.one_hot on the numbers."
-            )
-        if num_oov_indices not in (0, 1):
-            raise NotImplementedError(
-                f"StringLookup: num_oov_indices={num_oov_indices} is not supported, use 0 or 1."
-            )
+        require_supported("StringLookup", output_mode, num_oov_indices)
         if isinstance(vocabulary, (str, os.PathLike)):
             vocabulary = Path(vocabulary).read_text("utf-8").splitlines()
         reserved = [] if mask_token is None else [_bytes(mask_token)]

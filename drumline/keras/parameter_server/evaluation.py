@@ -8,7 +8,7 @@ import keras
 
 from drumline.keras import private
 from drumline.keras.parameter_server.belonging import coordinator_of
-from drumline.keras.parameter_server.running import loss_logs, run_epoch
+from drumline.keras.parameter_server.running import callback_list, loss_logs, run_epoch
 from drumline.keras.parameter_server.sources import Source, source_of
 from drumline.keras.parameter_server.steps import Steps, test_step
 
@@ -43,15 +43,7 @@ def evaluate(
         steps_per_execution=model.steps_per_execution,
     )
     source.build(model)
-    if not isinstance(callbacks, keras.callbacks.CallbackList):
-        callbacks = keras.callbacks.CallbackList(
-            callbacks,
-            add_progbar=verbose != 0,
-            verbose=verbose,
-            epochs=1,
-            steps=source.num_batches,
-            model=model,
-        )
+    callbacks = callback_list(model, source, callbacks, verbose)
     logs = evaluate_source(model, source, callbacks)
     return logs if return_dict else model._flatten_metrics_in_order(logs)
 

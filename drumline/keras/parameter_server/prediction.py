@@ -11,7 +11,7 @@ import numpy as np
 from drumline.distribute.parameter_server.coordinator import ClusterCoordinator
 from drumline.keras import private
 from drumline.keras.parameter_server.belonging import coordinator_of
-from drumline.keras.parameter_server.running import run_epoch
+from drumline.keras.parameter_server.running import callback_list, run_epoch
 from drumline.keras.parameter_server.sources import DrawnSource, Source, source_of
 from drumline.keras.parameter_server.steps import Steps, predict_step
 
@@ -52,15 +52,7 @@ def predict(
             model(inputs)
     if model.predict_function is None:
         model.predict_function = Steps(predict_step(model), coordinator.strategy)
-    if not isinstance(callbacks, keras.callbacks.CallbackList):
-        callbacks = keras.callbacks.CallbackList(
-            callbacks,
-            add_progbar=verbose != 0,
-            verbose=verbose,
-            epochs=1,
-            steps=source.num_batches,
-            model=model,
-        )
+    callbacks = callback_list(model, source, callbacks, verbose)
     return _outputs(model, coordinator, source, callbacks)
 
 

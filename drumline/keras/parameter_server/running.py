@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
+import keras
 import numpy as np
 
 from drumline.distribute.parameter_server.coordinator import ClusterCoordinator, RemoteValue
@@ -105,6 +106,28 @@ def _cancelled_on_error(coordinator: ClusterCoordinator) -> Iterator[None]:
         with contextlib.suppress(_Stopped):
             coordinator.join()  # raises the error
             raise
+
+
+def callback_list(
+    model: keras.Model,
+    source: Source,
+    callbacks: Any,
+    verbose: Any,
+    epochs: int = 1,
+    add_history: bool = False,
+) -> Any:
+    """Keras's ``CallbackList`` of a user's callbacks; one that is such a list stays as it is."""
+    if isinstance(callbacks, keras.callbacks.CallbackList):
+        return callbacks
+    return keras.callbacks.CallbackList(
+        callbacks,
+        add_history=add_history,
+        add_progbar=verbose != 0,
+        verbose=verbose,
+        epochs=epochs,
+        steps=source.num_batches,
+        model=model,
+    )
 
 
 def loss_logs(results: list[Any]) -> dict[str, float]:

@@ -11,7 +11,7 @@ import keras
 from drumline.keras import private
 from drumline.keras.parameter_server.belonging import coordinator_of
 from drumline.keras.parameter_server.evaluation import evaluate_source
-from drumline.keras.parameter_server.running import loss_logs, run_epoch
+from drumline.keras.parameter_server.running import callback_list, loss_logs, run_epoch
 from drumline.keras.parameter_server.sources import Source, source_of
 from drumline.keras.parameter_server.steps import Steps, train_step
 
@@ -71,16 +71,7 @@ def fit(
             model, validation_data, validation_steps, validation_batch_size or batch_size
         )
     epochs = _at_most(epochs)
-    if not isinstance(callbacks, keras.callbacks.CallbackList):
-        callbacks = keras.callbacks.CallbackList(
-            callbacks,
-            add_history=True,
-            add_progbar=verbose != 0,
-            verbose=verbose,
-            epochs=epochs,
-            steps=source.num_batches,
-            model=model,
-        )
+    callbacks = callback_list(model, source, callbacks, verbose, epochs, add_history=True)
     loop = _Loop(model, source, steps, validation, validation_freq, callbacks)
     loop.run(initial_epoch, epochs)
     return model.history

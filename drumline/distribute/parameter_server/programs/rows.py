@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import jax.numpy as jnp
 from jax import lax
 
 
@@ -59,11 +58,6 @@ class Uniform:
     def whole(self) -> Any:
         """The whole array."""
         return self.rows(self.shape[0])
-
-
-def uniform_zeros(shape: tuple[int, ...], dtype: Any) -> Uniform:
-    """Zeros of a shape."""
-    return Uniform(jnp.zeros((1, *shape[1:]), dtype), shape, True)
 
 
 def is_special(value: Any) -> bool:

@@ -72,6 +72,19 @@ class FrameStream:
         """
         self._open_writer().write_metadata(pa.py_buffer(frame))
 
+    def write_within(self, seconds: float, frame: bytes) -> None:
+        """Send a frame without data, or nothing if others write for longer than that.
+
+        Raises:
+            ConnectionAbortedError: if the stream is over.
+        """
+        if not self.lock.acquire(timeout=seconds):
+            return
+        try:
+            self.write(frame)
+        finally:
+            self.lock.release()
+
     def write_chunks(self, encoded: Encoded, seq: int) -> None:
         """Send the chunks of a message.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Sequence
@@ -188,14 +189,8 @@ class FlightLink:
 
     def _say_goodbye(self) -> None:
         """So that the server knows this from a crash. A stream that is stuck says nothing."""
-        if not self._stream.lock.acquire(timeout=_GOODBYE_SECONDS):
-            return
-        try:
-            self._stream.write(GOODBYE)
-        except STREAM_ERRORS as error:
-            del error  # it was gone already, which is just as well
-        finally:
-            self._stream.lock.release()
+        with contextlib.suppress(*STREAM_ERRORS):  # it was gone already, which is just as well
+            self._stream.write_within(_GOODBYE_SECONDS, GOODBYE)
 
     def _disconnect(self) -> None:
         self._stream.cancel()

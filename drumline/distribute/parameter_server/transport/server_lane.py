@@ -128,14 +128,12 @@ class ServerLane:
             self._closing = True
             self._state.wait_for(lambda: not self._busy or self._over, seconds)
         self._replies.drain(seconds)
-        if self._over or not self._stream.lock.acquire(timeout=seconds):
+        if self._over:
             return
         try:
-            self._stream.write(GOODBYE)
+            self._stream.write_within(seconds, GOODBYE)
         except STREAM_ERRORS as error:
             self.end(f"the connection broke: {error}")
-        finally:
-            self._stream.lock.release()
 
     def _serve(self) -> str:
         reason = None
