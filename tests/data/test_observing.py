@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -102,6 +103,25 @@ def test_what_a_profile_writes(tmp_path: Path) -> None:
     places = {(e["name"], threads[e["tid"]].split("_")[0]) for e in calls}
     assert {("prefetch", "MainThread"), ("batch", "drumline-prefetch")} <= places
     assert ("map", "drumline-map") in places
+
+
+def test_threads_of_two_pools_are_two_rows_of_the_trace(tmp_path: Path) -> None:
+    """Calls of one row lie beside or within one another, as the format says."""
+    slow = lambda v: time.sleep(0.002) or int(v) + 1  # noqa: E731
+    dataset = Dataset.range(40).map(slow, num_parallel_calls=2).map(slow, num_parallel_calls=2)
+    dataset.profile().save_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    calls = [e for e in events if e["ph"] == "X"]
+    for row in {e["tid"] for e in calls}:
+        spans = sorted((e["ts"], -e["dur"]) for e in calls if e["tid"] == row)
+        ends: list[float] = []
+        for start, negative in spans:
+            while ends and ends[-1] <= start + 0.01:
+                ends.pop()
+            assert not ends or start - negative <= ends[-1] + 0.01
+            ends.append(start - negative)
+    names = [e["args"]["name"] for e in events if e["ph"] == "M"]
+    assert names.count("drumline-map_0") == 2
 
 
 def test_nothing_is_measured_unless_asked() -> None:

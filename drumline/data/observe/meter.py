@@ -62,10 +62,10 @@ class Counts:
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """A call, for a trace: seconds of the clock, and the thread it ran in."""
+    """A call, for a trace: seconds of the clock, and the thread it ran in, by number and name."""
 
     name: str
-    thread: str
+    thread: tuple[int, str]
     start: float
     seconds: float
     elements: int
@@ -170,7 +170,8 @@ class Meter:
 
     def _note(self, started: float, elapsed: float, elements: int) -> None:
         if self._events is not None:
-            thread = threading.current_thread().name
+            # Those of different pools may have the same name.
+            thread = (threading.get_ident(), threading.current_thread().name)
             self._events.append(Event(self.name, thread, started, elapsed, elements))
 
     def snapshot(self) -> Counts:

@@ -6,26 +6,40 @@ import os
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 if TYPE_CHECKING:
-    from drumline.data.observe.profile import Profile
+    from drumline.data.observe.profile import Profile, StageProfile
+
+
+_LONGEST = 44
 
 
 def save_picture(profile: Profile, path: str | os.PathLike[str]) -> None:
     """Bars of the seconds that each stage worked and was waited for, the bottleneck in red."""
     stages = list(profile.stages)
-    figure = Figure(figsize=(9, 1.2 + 0.45 * len(stages)), layout="constrained")
+    figure = Figure(figsize=(9, 1.8 + 0.45 * len(stages)), layout="constrained")
     axes = figure.subplots()
-    places = range(len(stages))
     busy = [stage.busy for stage in stages]
     colors = ["tab:red" if stage is profile.bottleneck else "tab:blue" for stage in stages]
-    axes.barh(places, busy, color=colors, label="busy")
-    axes.barh(places, [s.waiting for s in stages], left=busy, color="lightgray", label="waited for")
-    axes.set_yticks(places, ["  " * stage.depth + stage.name for stage in stages])
+    places = range(len(stages))
+    axes.barh(places, busy, color=colors)
+    axes.barh(places, [stage.waiting for stage in stages], left=busy, color="lightgray")
+    axes.set_yticks(places, list(map(_label, stages)))
     axes.invert_yaxis()
+    axes.margins(y=0.01)
     axes.set_xlabel(f"seconds, of {profile.seconds:.3f} (summed over workers)")
-    axes.set_title(
-        f"{profile.throughput:,.0f} elements a second; bottleneck: {profile.bottleneck.name}"
-    )
-    axes.legend(loc="lower right")
+    rate = profile.throughput
+    shown = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+    axes.set_title(f"{shown} elements a second; bottleneck: {profile.bottleneck.name}")
+    meanings = {"busy": "tab:blue", "busy, the bottleneck": "tab:red", "waited for": "lightgray"}
+    handles = [Patch(color=color, label=label) for label, color in meanings.items()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     figure.savefig(path, format="png", dpi=120)
+
+
+def _label(stage: StageProfile) -> str:
+    """What the stage is, so that two maps can be told apart."""
+    what = stage.how.partition(":")[0].strip()
+    text = what if what.startswith(stage.name) else f"{stage.name}: {what}"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

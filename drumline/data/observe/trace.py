@@ -13,12 +13,12 @@ from drumline.data.observe.meter import Event
 
 def save_events(events: Sequence[Event], path: str | os.PathLike[str]) -> None:
     """Writes complete events, times in microseconds from the first, a row for each thread."""
-    threads = {name: i for i, name in enumerate(dict.fromkeys(e.thread for e in events))}
+    threads = {thread: i for i, thread in enumerate(dict.fromkeys(e.thread for e in events))}
     first = min((event.start for event in events), default=0.0)
     pid = os.getpid()
     rows: list[dict[str, Any]] = [
         {"name": "thread_name", "ph": "M", "pid": pid, "tid": tid, "args": {"name": name}}
-        for name, tid in threads.items()
+        for (_, name), tid in threads.items()
     ]
     rows += [
         {
