@@ -10,7 +10,7 @@ INPUTS := pyproject.toml rust/Cargo.toml rust/Cargo.lock rust/build.rs \
 PYTEST := -m pytest -n 2 --dist loadfile -q
 QUICK := -m "not thorough"
 
-.PHONY: demo test test-thorough test-oldest lint lint-rust test-rust fuzz bench install \
+.PHONY: demo test test-thorough test-oldest lint lint-rust test-rust fuzz coverage bench install \
 	install-oldest clean
 
 demo: install
@@ -55,6 +55,10 @@ test-rust: check-tools
 # FUZZ_SECONDS for each target of rust/fuzz; needs a nightly toolchain.
 fuzz: check-tools
 	PATH="$(dir $(CARGO)):$$PATH" rust/fuzz/run
+
+# The lines of parsers that tests run; needs `rustup component add llvm-tools`.
+coverage: check-tools
+	PATH="$(dir $(CARGO)):$$PATH" $(PYTHON) scripts/coverage.py
 
 bench: $(VENV)/.installed-bench
 	$(VENV)/bin/python -m benchmarks

@@ -24,6 +24,7 @@ fn request(ratio: usize, channels: usize, recover: bool) -> Request {
 fn jpegs(bytes: &[u8]) {
     let zeros = |length: usize| vec![0; length];
     let whole = jpeg::decode(bytes, &request(1, 3, false), |_, _| Ok(None), zeros);
+    let shape = jpeg::shape(bytes);
     for (ratio, channels) in [(2, 0), (4, 1), (8, 3)] {
         let _ = jpeg::decode(
             bytes,
@@ -33,6 +34,10 @@ fn jpegs(bytes: &[u8]) {
         );
     }
     let Ok(whole) = whole else { return };
+    assert_eq!(
+        shape.map(|[height, width, _]| (height, width)),
+        Ok((whole.height, whole.width))
+    );
     let (top, left) = (whole.height / 3, whole.width / 2);
     let (height, width) = (whole.height - top, whole.width - left);
     let window = Window {
@@ -53,14 +58,24 @@ fn jpegs(bytes: &[u8]) {
 }
 
 pub fn run(bytes: &[u8]) {
+    let any = bytes.len();
     match bytes.first() {
         Some(0xff) => jpegs(bytes),
-        Some(b'G') => drop(gif::decode(bytes, false, &LIMITS)),
-        Some(b'B') => drop(bmp::decode(bytes, 0, &LIMITS)),
+        Some(b'G') => gifs(bytes, any % 2 == 0),
+        Some(b'B') => drop(bmp::decode(bytes, [0, 1, 3, 4][any % 4], &LIMITS)),
         _ => {
             for wide in [false, true] {
-                let _ = png::decode(bytes, 3, wide, &LIMITS);
+                let _ = png::decode(bytes, any % 5, wide, &LIMITS);
             }
         }
     }
+}
+
+fn gifs(bytes: &[u8], first_only: bool) {
+    let Ok(found) = gif::decode(bytes, first_only, &LIMITS) else {
+        return;
+    };
+    let size = found.height * found.width * 3;
+    assert!(found.frames == 1 || !first_only);
+    assert_eq!(found.data.len(), found.frames * size);
 }

@@ -123,12 +123,12 @@ fn sums_may_go_where_the_numbers_were() {
 #[test]
 fn ranks_that_do_not_come_are_named() {
     let peers = ["worker:0", "worker:1", "chief:0"].map(Peer::this).to_vec();
-    let segment = segment(peers, Duration::from_millis(30));
+    let segment = segment(peers, Duration::from_millis(300));
     let (values, mut sums) = (vec![vec![1f32]], vec![vec![0f32]]);
     let mut late = exchange(&segment, (0, 0), F32, &values, &mut sums).unwrap();
     assert!(!late.go_on(Duration::from_millis(1)).unwrap());
     let error = late.go_on(PATIENT).unwrap_err();
-    assert!(error.contains("worker:1 (replica 1), chief:0 (replica 2) did not come within 0.03 s"));
+    assert!(error.contains("worker:1 (replica 1), chief:0 (replica 2) did not come within 0.3 s"));
     assert!(error.starts_with("timed out"));
     drop(late);
     let mut other = exchange(&segment, (1, 1), F32, &values, &mut sums).unwrap();
