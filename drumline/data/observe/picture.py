@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
@@ -40,6 +41,6 @@ def save_picture(profile: Profile, path: str | os.PathLike[str]) -> None:
 
 def _label(stage: StageProfile) -> str:
     """What the stage is, so that two maps can be told apart."""
-    what = stage.how.partition(":")[0].strip()
+    what = re.split(r" \(|:", stage.how)[0]
     text = what if what.startswith(stage.name) else f"{stage.name}: {what}"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

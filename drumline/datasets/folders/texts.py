@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from drumline import io, strings
-from drumline.data import AUTOTUNE, Dataset
-from drumline.datasets.folders.labelled_files import LabelledFiles, Request, named_after
+from drumline.datasets.folders.labelled_files import Request
 
 
 def text_dataset_from_directory(
@@ -64,20 +63,9 @@ def text_dataset_from_directory(
         verbose,
         (".txt",),
     )
-    made = [_dataset(files, batch_size, max_length) for files in request.files()]
-    return tuple(made) if subset == "both" else made[0]
 
-
-def _dataset(files: LabelledFiles, batch_size: int | None, length: int | None) -> Dataset:
     def loaded(path: Any) -> Any:
         text = io.read_file(path)
-        return text if length is None else strings.substr(text, 0, length)
+        return text if max_length is None else strings.substr(text, 0, max_length)
 
-    paths = files.dataset(1024 if batch_size is None else 8 * batch_size)
-    if files.labels is None:
-        texts = paths.map(loaded, AUTOTUNE)
-    else:
-        texts = paths.map(lambda path, label: (loaded(path), label), AUTOTUNE)
-    if batch_size is not None:
-        texts = texts.batch(batch_size)
-    return named_after(texts.prefetch(AUTOTUNE), files)
+    return request.datasets(loaded, batch_size)
