@@ -1,5 +1,6 @@
 //! Images of another size, with TensorFlow's conventions of where pixels lie.
 
+mod four;
 mod kernel;
 mod nearest;
 mod sample;

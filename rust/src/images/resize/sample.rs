@@ -1,7 +1,7 @@
 //! Weighted sums of pixels, first down the columns, then along the rows.
 
 use super::super::vectorized::vectorized;
-use super::{Source, Spans};
+use super::{four, Source, Spans};
 
 /// What a channel of a pixel is counted in.
 pub trait Value: Copy + Send + Sync {
@@ -68,27 +68,57 @@ vectorized! {
     }
 }
 
+fn colors(line: &[f32], spans: &Spans, out: &mut [f32]) {
+    match spans.taps {
+        2 => colors_of_two(line, spans, out),
+        _ => colors_of_many(line, spans, out),
+    }
+}
+
 vectorized! {
-    fn colors(line: &[f32], spans: &Spans, out: &mut [f32]) {
-        let weights = spans.weights.chunks_exact(spans.taps);
-        let last = out.len() - 3;
-        for (x, (&start, weights)) in spans.starts.iter().zip(weights).enumerate() {
-            let pixels = &line[3 * start..][..3 * weights.len() + 1];
-            let mut sum = [0.0; 4];
-            for (k, weight) in weights.iter().enumerate() {
-                let pixel: &[f32; 4] = pixels[3 * k..].first_chunk().expect("a padded pixel");
-                for (sum, value) in sum.iter_mut().zip(pixel) {
-                    *sum += weight * value;
-                }
-            }
-            let at = 3 * x;
-            if at < last {
-                out[at..at + 4].copy_from_slice(&sum); // The fourth is written again.
-            } else {
-                out[at..].copy_from_slice(&sum[..3]);
-            }
+    fn colors_of_two(line: &[f32], spans: &Spans, out: &mut [f32]) {
+        let last = spans.starts.len() - 1;
+        for x in 0..last {
+            let four = out[3 * x..].first_chunk_mut().expect("two pixels");
+            *four = of_two(line, spans, x); // The fourth is written again.
+        }
+        out[3 * last..].copy_from_slice(&of_two(line, spans, last)[..3]);
+    }
+}
+
+#[inline(always)]
+fn of_two(line: &[f32], spans: &Spans, x: usize) -> [f32; 4] {
+    let pixels: &[f32; 7] = line[3 * spans.starts[x]..]
+        .first_chunk()
+        .expect("two pixels");
+    let weights: &[f32; 2] = spans.weights[2 * x..].first_chunk().expect("two weights");
+    let (left, right) = (pixels.first_chunk(), pixels.last_chunk());
+    four::blended(left.expect("four"), right.expect("four"), *weights)
+}
+
+vectorized! {
+    fn colors_of_many(line: &[f32], spans: &Spans, out: &mut [f32]) {
+        let last = spans.starts.len() - 1;
+        for x in 0..last {
+            let four = out[3 * x..].first_chunk_mut().expect("two pixels");
+            *four = of_many(line, spans, x); // The fourth is written again.
+        }
+        out[3 * last..].copy_from_slice(&of_many(line, spans, last)[..3]);
+    }
+}
+
+#[inline(always)]
+fn of_many(line: &[f32], spans: &Spans, x: usize) -> [f32; 4] {
+    let weights = &spans.weights[spans.taps * x..][..spans.taps];
+    let pixels = &line[3 * spans.starts[x]..][..3 * spans.taps + 1];
+    let mut sum = [0.0; 4];
+    for (k, weight) in weights.iter().enumerate() {
+        let pixel: &[f32; 4] = pixels[3 * k..].first_chunk().expect("a padded pixel");
+        for (sum, value) in sum.iter_mut().zip(pixel) {
+            *sum += weight * value;
         }
     }
+    sum
 }
 
 vectorized! {
