@@ -5,32 +5,37 @@ pub const PIXELS: usize = 32;
 
 pub type Chunk = [u8; PIXELS];
 
-/// Splits rows of three planes and of pixels into chunks; the last is padded.
+/// Splits rows of three planes and of pixels into chunks. The last begins earlier where it would not
+/// be whole; rows shorter than a chunk are padded.
 #[inline(always)]
 pub fn by_chunks(
-    planes: [&[u8]; 3],
+    [a, b, c]: [&[u8]; 3],
     out: &mut [u8],
     convert: impl Fn([&Chunk; 3], &mut [u8; 3 * PIXELS]),
 ) {
-    let [a, b, c] = planes.map(|plane| plane.chunks_exact(PIXELS));
-    let tails = [a.remainder(), b.remainder(), c.remainder()];
-    let mut out = out.chunks_exact_mut(3 * PIXELS);
-    for (((out, a), b), c) in out.by_ref().zip(a).zip(b).zip(c) {
-        let planes = [a, b, c].map(|chunk| chunk.try_into().expect("a whole chunk"));
-        convert(planes, out.try_into().expect("a whole chunk"));
+    let count = out.len() / 3;
+    if count < PIXELS {
+        let mut pixels = [0; 3 * PIXELS];
+        convert([&padded(a), &padded(b), &padded(c)], &mut pixels);
+        return out.copy_from_slice(&pixels[..out.len()]);
     }
-    let rest = out.into_remainder();
-    if rest.is_empty() {
-        return;
+    for start in (0..count).step_by(PIXELS) {
+        let start = start.min(count - PIXELS);
+        let chunk = [chunk(a, start), chunk(b, start), chunk(c, start)];
+        let out = out[3 * start..].first_chunk_mut();
+        convert(chunk, out.expect("a whole chunk"));
     }
-    let padded = tails.map(|tail| {
-        let mut chunk = [0; PIXELS];
-        chunk[..tail.len()].copy_from_slice(tail);
-        chunk
-    });
-    let mut pixels = [0; 3 * PIXELS];
-    convert([&padded[0], &padded[1], &padded[2]], &mut pixels);
-    rest.copy_from_slice(&pixels[..rest.len()]);
+}
+
+#[inline(always)]
+fn chunk(plane: &[u8], start: usize) -> &Chunk {
+    plane[start..].first_chunk().expect("a whole chunk")
+}
+
+fn padded(plane: &[u8]) -> Chunk {
+    let mut chunk = [0; PIXELS];
+    chunk[..plane.len()].copy_from_slice(plane);
+    chunk
 }
 
 /// For 16 bytes of output: which byte of a channel goes there, or none.
