@@ -2,7 +2,9 @@
 //! transform, with scaled decoding and windows.
 
 mod bits;
+mod coefficients;
 mod color;
+mod file;
 mod frame;
 mod huffman;
 mod markers;
@@ -11,6 +13,7 @@ mod pairs;
 mod plane;
 mod progressive;
 mod scan;
+mod scans;
 mod sequential;
 mod transform;
 mod upsample;

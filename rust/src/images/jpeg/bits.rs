@@ -86,7 +86,7 @@ impl Entropy {
     }
 
     /// Where in the file the bits stand.
-    pub fn offset(&self, bits: &Bits, bytes: &[u8]) -> usize {
+    pub fn offset(&self, bits: Bits, bytes: &[u8]) -> usize {
         let wanted = bits.position().div_ceil(8).min(bits.end / 8);
         let (mut at, mut seen) = (self.start, 0);
         while seen < wanted && at < bytes.len() {
@@ -108,7 +108,7 @@ impl Entropy {
     }
 
     /// Why the bits ended too early.
-    pub fn ended(&self, bits: &Bits, bytes: &[u8]) -> Defect {
+    pub fn ended(&self, bits: Bits, bytes: &[u8]) -> Defect {
         let offset = self.offset(bits, bytes);
         if self.truncated {
             return Defect::truncated(offset, "the JPEG data end too early");
@@ -126,7 +126,7 @@ pub struct Bits<'a> {
     data: &'a [u8],
     at: usize,
     buffer: u64,
-    count: u32,
+    count: u64,
     end: usize,
 }
 
@@ -138,7 +138,7 @@ impl Bits<'_> {
             return self.count |= 56; // Past the padding: zeros, and `overrun` will tell.
         };
         self.buffer |= u64::from_be_bytes(*word) >> self.count;
-        self.at += ((63 - self.count) >> 3) as usize;
+        self.at += (63 - self.count) as usize >> 3;
         self.count |= 56;
     }
 
@@ -151,7 +151,7 @@ impl Bits<'_> {
     #[inline(always)]
     pub fn consume(&mut self, n: u32) {
         self.buffer <<= n;
-        self.count -= n;
+        self.count -= u64::from(n);
     }
 
     /// The next `n` bits, 0 to 16, of those that are ready.
@@ -172,8 +172,8 @@ impl Bits<'_> {
     /// A signed number of `n` bits, 0 to 16, as JPEG writes them, of bits that are ready.
     #[inline(always)]
     pub fn signed(&mut self, n: u32) -> i32 {
-        let value = self.take(n);
-        extended(value, n)
+        let negative = (!self.buffer as i64 >> 63) as i32;
+        self.take(n) + (negative & (1 - (1 << n)))
     }
 
     /// How many bits were read.

@@ -29,6 +29,18 @@ pub struct Number {
     pub value: i32,
 }
 
+/// What `FAST` bits begin with.
+pub enum Start {
+    Number(Number),
+    /// A code of a length, the zeros before a number, and the number's bits.
+    Symbol {
+        length: u32,
+        run: usize,
+        size: u32,
+    },
+    Unknown,
+}
+
 /// The run of symbols that end a block.
 pub const END: usize = 128;
 
@@ -96,6 +108,22 @@ impl Table {
             run: (entry >> 8) as usize & 0xff,
             value: entry >> 16,
         })
+    }
+
+    /// What the next bits begin with.
+    pub fn start(&self, next: usize) -> Start {
+        if let Some(number) = self.short(next) {
+            return Start::Number(number);
+        }
+        match self.symbols[next] {
+            0 => Start::Unknown,
+            entry => {
+                let symbol = (entry >> 8) as u8;
+                let (length, size) = (u32::from(entry & 0xff), u32::from(symbol & 15));
+                let run = run_of(symbol);
+                Start::Symbol { length, run, size }
+            }
+        }
     }
 
     /// The next number and what stands before it; the bits for both are ready.

@@ -1,14 +1,15 @@
 //! The order of the coefficients of a block in memory.
 
 /// Where a coefficient is put that lies beyond the last.
-pub const NOWHERE: usize = 64;
+pub const NOWHERE: u8 = 64;
 
-/// The place of each coefficient of the file's zigzag order, and `NOWHERE` beyond.
+/// The place of each coefficient of the file's zigzag order, and `NOWHERE` beyond: there are as many
+/// as a count below 64 and a byte can say.
 ///
 /// Rows come in pairs, 0 and 4, 2 and 6, 1 and 3, 5 and 7, of which columns alternate: so the sums of
 /// two products in which transforms consist are one instruction for many columns.
-pub const PLACES: [u8; 128] = {
-    let mut places = [NOWHERE as u8; 128];
+pub const PLACES: [u8; 512] = {
+    let mut places = [NOWHERE; 512];
     let mut k = 0;
     while k < 64 {
         let natural = ZIGZAG[k] as usize;

@@ -1,6 +1,6 @@
 //! Coefficients by two: most codes are so short that one look-up finds two of them.
 
-use super::huffman::{Number, Table, END, FAST};
+use super::huffman::{Number, Start, Table, END, FAST};
 
 /// For the next `FAST` bits, the one or two coefficients that they begin with.
 pub struct Pairs([Pair; 1 << FAST]);
@@ -9,44 +9,64 @@ impl Pairs {
     pub fn new(table: &Table) -> Self {
         let mut pairs = [Pair(0); 1 << FAST];
         for (next, pair) in pairs.iter_mut().enumerate() {
-            if let Some(first) = table.short(next) {
-                let rest = (next << first.bits) % (1 << FAST);
-                let fits = |second: &Number| first.bits + second.bits <= FAST;
-                *pair = Pair::new(&first, table.short(rest).filter(fits));
-            }
+            *pair = match table.start(next) {
+                Start::Number(first) => {
+                    let rest = (next << first.bits) % (1 << FAST);
+                    let fits = |second: &Number| first.bits + second.bits <= FAST;
+                    Pair::new(&first, table.short(rest).filter(fits))
+                }
+                Start::Symbol { length, run, size } => Pair::part(length, run, size),
+                Start::Unknown => Pair::part(0, 0, 0),
+            };
         }
         Self(pairs)
     }
 
-    /// Nothing if not even one is found.
     #[inline(always)]
-    pub fn at(&self, next: usize) -> Option<Pair> {
-        let pair = self.0[next % (1 << FAST)];
-        (pair.0 != 0).then_some(pair)
+    pub fn at(&self, next: usize) -> Pair {
+        self.0[next % (1 << FAST)]
     }
 }
 
-/// From the lowest byte: the bits of both, the bits of the first, the run before the first, the step
-/// from it to the second, two bytes of the first value, the second value, the step from the first
-/// to what follows.
+/// From the lowest byte: the bits of both; the steps from here to the first coefficient, to the
+/// second, and to what follows both; two bytes of the first value, and two of the second.
 ///
-/// Where there is but one, the second value is 0 and stands behind the first.
+/// Where there is but one, the second value is 0 and stands behind the first; where there is none, both
+/// are 0.
 #[derive(Clone, Copy)]
 pub struct Pair(u64);
 
+/// The step of bits that are not all of a coefficient, and more than other steps lead to.
+pub const PART: usize = 255;
+
 impl Pair {
     fn new(first: &Number, second: Option<Number>) -> Self {
-        let value = u64::from(first.value as u16);
-        let alone = u64::from(first.bits) << 8 | (first.run as u64) << 16 | value << 32;
-        let small = second.and_then(|second| Some((i8::try_from(second.value).ok()?, second)));
-        let (bits, step, value, next) = match small {
-            _ if first.run == END => (0, 1, 0, 1),
-            None => (0, 1, 0, 1),
-            Some((_, end)) if end.run == END => (end.bits, 1, 0, 1 + END),
-            Some((value, number)) => (number.bits, number.run + 1, value as u8, number.run + 2),
-        };
-        let both = u64::from(first.bits + bits);
-        Self(both | alone | (step as u64) << 24 | u64::from(value) << 48 | (next as u64) << 56)
+        let (bits, run, value) = (first.bits, first.run, first.value);
+        let after = run + 1;
+        match second {
+            _ if run == END => Self::packed(bits, [0, 0, END], [0, 0]),
+            None => Self::packed(bits, [run, after, after], [value, 0]),
+            Some(end) if end.run == END => {
+                Self::packed(bits + end.bits, [run, after, after + END], [value, 0])
+            }
+            Some(second) => {
+                let place = after + second.run;
+                let values = [value, second.value];
+                Self::packed(bits + second.bits, [run, place, place + 1], values)
+            }
+        }
+    }
+
+    /// A code, of known length or of 0, without its number.
+    fn part(length: u32, run: usize, size: u32) -> Self {
+        Self::packed(length, [run, size as usize, PART], [0, 0])
+    }
+
+    fn packed(bits: u32, steps: [usize; 3], values: [i32; 2]) -> Self {
+        let steps = steps.map(|step| step as u64);
+        let values = values.map(|value| u64::from(value as u16));
+        let low = u64::from(bits) | steps[0] << 8 | steps[1] << 16 | steps[2] << 24;
+        Self(low | values[0] << 32 | values[1] << 48)
     }
 
     /// The bits of both.
@@ -55,36 +75,27 @@ impl Pair {
         self.0 as u32 & 0xff
     }
 
+    /// From here to the first.
     #[inline(always)]
-    pub fn first_bits(self) -> u32 {
-        self.byte(1) as u32
+    pub fn first(self) -> usize {
+        self.byte(1)
     }
 
-    /// The zeros before the first, or `END`.
+    /// From here to the second, or behind the last; of a part, the bits of its number.
     #[inline(always)]
-    pub fn run(self) -> usize {
+    pub fn second(self) -> usize {
         self.byte(2)
     }
 
+    /// From here to what follows both; `END` or more if the block ends.
     #[inline(always)]
-    pub fn step(self) -> usize {
+    pub fn next(self) -> usize {
         self.byte(3)
     }
 
     #[inline(always)]
-    pub fn first(self) -> i16 {
-        (self.0 >> 32) as i16
-    }
-
-    #[inline(always)]
-    pub fn second(self) -> i16 {
-        i16::from((self.0 >> 48) as i8)
-    }
-
-    /// From the first to what follows both; more than `END` if the block ends.
-    #[inline(always)]
-    pub fn next(self) -> usize {
-        self.byte(7)
+    pub fn values(self) -> [i16; 2] {
+        [(self.0 >> 32) as i16, (self.0 >> 48) as i16]
     }
 
     #[inline(always)]

@@ -63,10 +63,12 @@ impl Plane {
         })
     }
 
-    /// Makes room for the samples: gray, until they are read.
-    pub fn allocate(&mut self) {
+    /// Makes room for the samples, which are anything until they are read; or gray.
+    pub fn allocate(&mut self, gray: bool) {
         self.samples = spare::take(self.stride * self.rows.len() * self.size);
-        self.samples.fill(128);
+        if gray {
+            self.samples.fill(128);
+        }
     }
 
     /// Says that no sample is needed.

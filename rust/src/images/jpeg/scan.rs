@@ -29,27 +29,41 @@ pub struct Stopped {
 }
 
 /// The rows of units of a scan: of one component's blocks, or of all components' together.
-pub struct Units<'a> {
-    frame: &'a Frame,
-    scan: &'a Scan,
+pub struct Units {
     pub rows: usize,
     columns: usize,
+    /// The blocks of each unit.
+    blocks: Vec<Position>,
 }
 
-impl<'a> Units<'a> {
-    pub fn new(frame: &'a Frame, scan: &'a Scan) -> Self {
-        let (rows, columns) = match scan.single() {
-            Some(number) => {
-                let component = &frame.components[number];
-                (component.rows, component.columns)
-            }
-            None => (frame.mcu_rows, frame.mcu_columns),
-        };
+/// Where a block of a unit lies in its component.
+struct Position {
+    slot: usize,
+    /// Rows and columns of blocks from a unit to the next.
+    steps: (usize, usize),
+    row: usize,
+    column: usize,
+}
+
+impl Units {
+    pub fn new(frame: &Frame, scan: &Scan) -> Self {
+        if let Some(number) = scan.single() {
+            let component = &frame.components[number];
+            return Self {
+                rows: component.rows,
+                columns: component.columns,
+                blocks: positions(0, (1, 1)).collect(),
+            };
+        }
+        let components = scan.components.iter().enumerate();
+        let blocks = components.flat_map(|(slot, &(number, ..))| {
+            let component = &frame.components[number];
+            positions(slot, (component.v, component.h))
+        });
         Self {
-            frame,
-            scan,
-            rows,
-            columns,
+            rows: frame.mcu_rows,
+            columns: frame.mcu_columns,
+            blocks: blocks.collect(),
         }
     }
 
@@ -75,16 +89,16 @@ impl<'a> Units<'a> {
                     left = restart;
                     bits = entropy
                         .segment(segment)
-                        .ok_or_else(|| stopped(row, entropy.ended(&bits, bytes)))?;
+                        .ok_or_else(|| stopped(row, entropy.ended(bits, bytes)))?;
                     blocks.restart();
                 }
                 left = left.wrapping_sub(1);
                 let read = self.unit(&mut bits, row, column, blocks);
                 if bits.overrun() {
-                    return Err(stopped(row, entropy.ended(&bits, bytes)));
+                    return Err(stopped(row, entropy.ended(bits, bytes)));
                 }
                 if read.is_err() {
-                    let offset = entropy.offset(&bits, bytes);
+                    let offset = entropy.offset(bits, bytes);
                     let what = "the JPEG data are damaged: no such code or coefficient";
                     return Err(stopped(row, Defect::damaged(offset, what)));
                 }
@@ -101,17 +115,21 @@ impl<'a> Units<'a> {
         column: usize,
         blocks: &mut B,
     ) -> Result<(), NoCode> {
-        if self.scan.single().is_some() {
-            return blocks.read(bits, 0, row, column);
-        }
-        for (slot, &(number, ..)) in self.scan.components.iter().enumerate() {
-            let component = &self.frame.components[number];
-            for v in 0..component.v {
-                for h in 0..component.h {
-                    blocks.read(bits, slot, row * component.v + v, column * component.h + h)?;
-                }
-            }
+        for block in &self.blocks {
+            let (down, across) = block.steps;
+            let (row, column) = (row * down + block.row, column * across + block.column);
+            blocks.read(bits, block.slot, row, column)?;
         }
         Ok(())
     }
+}
+
+/// The blocks of a unit that are of one component.
+fn positions(slot: usize, (rows, columns): (usize, usize)) -> impl Iterator<Item = Position> {
+    (0..rows * columns).map(move |at| Position {
+        slot,
+        steps: (rows, columns),
+        row: at / columns,
+        column: at % columns,
+    })
 }

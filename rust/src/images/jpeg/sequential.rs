@@ -3,50 +3,52 @@
 #[cfg(target_arch = "x86_64")]
 use super::super::vectorized::has_avx2;
 use super::bits::{Bits, Entropy};
-use super::huffman::{NoCode, Table, END, FAST};
-use super::order::{Block, NOWHERE, PLACES};
-use super::pairs::{Pair, Pairs};
+use super::coefficients::{Part, Room};
+use super::huffman::NoCode;
+use super::order::Block;
 use super::plane::Plane;
 use super::scan::{Blocks, Stopped, Units};
 #[cfg(target_arch = "x86_64")]
 use super::transform::Wide;
 use super::transform::{flat, transform_by, Lanes, Plain};
-use std::rc::Rc;
+use std::marker::PhantomData;
 
-/// One component's part in a scan.
-pub struct Part<'a> {
-    pub dc: &'a Table,
-    pub ac: &'a Table,
-    pub pairs: Rc<Pairs>,
-    pub factors: Block,
-    /// Which of the planes.
-    pub plane: usize,
-    /// The DC coefficient of the block before.
-    pub before: i32,
-}
-
-/// Room for the coefficients of a block, and for those that lie beyond.
-type Room = [i16; 2 * NOWHERE];
-
-pub struct Sequential<'a> {
+struct Sequential<'a, L> {
     parts: Vec<Part<'a>>,
     planes: &'a mut [Plane],
-    /// Zeros between blocks, of a whole block.
-    room: Room,
+    /// For the block that is read: zeros; and for the one before, which waits for its transform: what
+    /// was stored in parts is slow to load as a whole at once.
+    rooms: [Room; 2],
+    /// Whose turn it is to be read to.
+    turn: usize,
+    waiting: Option<Waiting>,
+    lanes: PhantomData<L>,
 }
 
-impl<'a> Sequential<'a> {
-    pub fn new(parts: Vec<Part<'a>>, planes: &'a mut [Plane]) -> Self {
+impl<'a, L: Lanes> Sequential<'a, L> {
+    fn new(parts: Vec<Part<'a>>, planes: &'a mut [Plane]) -> Self {
+        let (rooms, lanes) = ([[0; 256]; 2], PhantomData);
         Self {
             parts,
             planes,
-            room: [0; 2 * NOWHERE],
+            rooms,
+            turn: 0,
+            waiting: None,
+            lanes,
+        }
+    }
+}
+
+impl<L: Lanes> Blocks for Sequential<'_, L> {
+    fn restart(&mut self) {
+        for part in &mut self.parts {
+            part.before = 0;
         }
     }
 
     /// Reads a block, and writes its samples where they are needed.
     #[inline(always)]
-    fn block<L: Lanes>(
+    fn read(
         &mut self,
         bits: &mut Bits,
         slot: usize,
@@ -55,187 +57,99 @@ impl<'a> Sequential<'a> {
     ) -> Result<(), NoCode> {
         let part = &mut self.parts[slot];
         let plane = &mut self.planes[part.plane];
+        let room = &mut self.rooms[self.turn % 2];
         let place = plane.place(row, column);
         let Some(place) = place.filter(|_| plane.size > 1) else {
-            part.read::<false>(bits, &mut self.room)?;
+            part.read::<false>(bits, room)?;
             if let Some(place) = place {
                 let samples = &mut plane.samples[place..];
                 flat(part.before as i16, &part.factors, 1, samples, plane.stride);
             }
             return Ok(());
         };
-        let last = part.read::<true>(bits, &mut self.room)?;
-        let (samples, dc) = (&mut plane.samples[place..], part.before as i16);
+        let last = part.read::<true>(bits, room)?;
+        let dc = part.before as i16;
         if last == 0 {
+            let samples = &mut plane.samples[place..];
             flat(dc, &part.factors, plane.size, samples, plane.stride);
             return Ok(());
         }
-        let block: &mut Block = self.room.first_chunk_mut().expect("room for a block");
-        block[0] = dc;
-        transform_by::<L>(block, &part.factors, plane.size, samples, plane.stride);
-        block.fill(0);
+        room[0] = dc;
+        self.turn ^= 1;
+        if let Some(waiting) = self.waiting.replace(Waiting { slot, place }) {
+            self.transform(waiting);
+        }
         Ok(())
     }
 }
 
-impl Part<'_> {
-    /// Reads a block; returns the position of its last coefficient, at most.
-    #[inline(always)]
-    fn read<const KEEP: bool>(
-        &mut self,
-        bits: &mut Bits,
-        room: &mut Room,
-    ) -> Result<usize, NoCode> {
-        let mut here = *bits; // In registers.
-        here.refill();
-        let last = match self.dc.number(&mut here) {
-            Ok((_, difference)) => {
-                self.before = self.before.wrapping_add(difference);
-                self.rest::<KEEP>(&mut here, room)
-            }
-            Err(error) => Err(error),
-        };
-        *bits = here;
-        last
-    }
-
-    /// Reads all coefficients but the first.
-    #[inline(always)]
-    fn rest<const KEEP: bool>(&self, bits: &mut Bits, room: &mut Room) -> Result<usize, NoCode> {
-        let mut put = |k: usize, value: i16| {
-            if KEEP {
-                room[usize::from(PLACES[k % PLACES.len()]) % (2 * NOWHERE)] = value;
-            }
-        };
-        let mut k = 1;
-        'refilled: loop {
-            bits.refill();
-            for _ in 0..SHORT {
-                let Some(pair) = self.pairs.at(bits.peek(FAST)) else {
-                    let (run, value) = self.ac.number(bits)?;
-                    k += run;
-                    if k > 63 {
-                        return ended(run, k);
-                    }
-                    put(k, value as i16);
-                    k += 1;
-                    if k > 63 {
-                        return Ok(63);
-                    }
-                    continue 'refilled;
-                };
-                let first = k + pair.run();
-                if first > 63 {
-                    bits.consume(pair.first_bits());
-                    return ended(pair.run(), first);
-                }
-                put(first, pair.first());
-                put(first + pair.step(), pair.second());
-                k = first + pair.next();
-                if k > 63 {
-                    return completed(pair, first, bits);
-                }
-                bits.consume(pair.bits());
-            }
-        }
-    }
-}
-
-/// Of 56 bits so many look-ups are certain to be served, the last for the longest code.
-const SHORT: usize = 3;
-
-/// After a run to beyond the block: its last coefficient, if that is how blocks end.
-#[inline(always)]
-fn ended(run: usize, k: usize) -> Result<usize, NoCode> {
-    match run {
-        END => Ok(k - END - 1),
-        _ => Err(NoCode),
-    }
-}
-
-/// After a pair of which not both belong in the block, or which fills it.
-#[inline(always)]
-fn completed(pair: Pair, first: usize, bits: &mut Bits) -> Result<usize, NoCode> {
-    if first == 63 {
-        bits.consume(pair.first_bits());
-        return Ok(63);
-    }
-    bits.consume(pair.bits());
-    match first + pair.next() {
-        64 => Ok(63),
-        next if next > END => Ok(first),
-        _ => Err(NoCode),
-    }
-}
-
-impl Blocks for Sequential<'_> {
-    fn restart(&mut self) {
-        for part in &mut self.parts {
-            part.before = 0;
-        }
-    }
-
-    fn read(
-        &mut self,
-        bits: &mut Bits,
-        slot: usize,
-        row: usize,
-        column: usize,
-    ) -> Result<(), NoCode> {
-        self.block::<Plain>(bits, slot, row, column)
-    }
-}
-
-/// Where the processor has AVX2.
-#[cfg(target_arch = "x86_64")]
-struct Widely<'a>(Sequential<'a>);
-
-#[cfg(target_arch = "x86_64")]
-impl Blocks for Widely<'_> {
-    fn restart(&mut self) {
-        self.0.restart();
-    }
-
-    fn read(
-        &mut self,
-        bits: &mut Bits,
-        slot: usize,
-        row: usize,
-        column: usize,
-    ) -> Result<(), NoCode> {
-        // SAFETY: the processor has the instructions.
-        unsafe { wide_block(&mut self.0, bits, slot, row, column) }
-    }
-}
-
-/// As `Sequential::block`.
-///
-/// # Safety
-/// The processor has these instructions.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,bmi2")]
-unsafe fn wide_block(
-    blocks: &mut Sequential,
-    bits: &mut Bits,
+/// A block that was read: its part in the scan, and where its samples go.
+struct Waiting {
     slot: usize,
-    row: usize,
-    column: usize,
-) -> Result<(), NoCode> {
-    blocks.block::<Wide>(bits, slot, row, column)
+    place: usize,
 }
 
-/// Reads the first `rows` of a scan's units, with `restart` units between restart markers.
-pub fn read(
-    units: &Units,
-    entropy: &Entropy,
-    bytes: &[u8],
-    restart: usize,
-    rows: usize,
-    mut blocks: Sequential,
-) -> Result<(), Stopped> {
-    #[cfg(target_arch = "x86_64")]
-    if has_avx2() {
-        return units.read(entropy, bytes, restart, rows, &mut Widely(blocks));
+impl<L: Lanes> Sequential<'_, L> {
+    /// Transforms the last block.
+    #[inline(always)]
+    fn finish(&mut self) {
+        if let Some(waiting) = self.waiting.take() {
+            self.turn ^= 1;
+            self.transform(waiting);
+        }
     }
-    units.read(entropy, bytes, restart, rows, &mut blocks)
+
+    /// Writes the samples of the block that lies in the room whose turn it is.
+    #[inline(always)]
+    fn transform(&mut self, waiting: Waiting) {
+        let part = &self.parts[waiting.slot];
+        let plane = &mut self.planes[part.plane];
+        let room = &mut self.rooms[self.turn % 2];
+        let samples = &mut plane.samples[waiting.place..];
+        let block: &mut Block = room.first_chunk_mut().expect("room for a block");
+        transform_by::<L>(block, &part.factors, plane.size, samples, plane.stride);
+        block.fill(0);
+    }
+}
+
+/// A scan that is to be read.
+pub struct Source<'a> {
+    pub units: Units,
+    pub entropy: &'a Entropy,
+    pub bytes: &'a [u8],
+    /// Units between restart markers, or 0.
+    pub restart: usize,
+    /// Of units, that are needed.
+    pub rows: usize,
+}
+
+impl Source<'_> {
+    /// Reads the blocks' samples into the planes.
+    pub fn read(&self, parts: Vec<Part>, planes: &mut [Plane]) -> Result<(), Stopped> {
+        #[cfg(target_arch = "x86_64")]
+        if has_avx2() {
+            // SAFETY: the processor has the instructions.
+            return unsafe { self.read_widely(parts, planes) };
+        }
+        self.read_by::<Plain>(parts, planes)
+    }
+
+    /// # Safety
+    /// The processor has these instructions.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,bmi1,bmi2")]
+    unsafe fn read_widely(&self, parts: Vec<Part>, planes: &mut [Plane]) -> Result<(), Stopped> {
+        self.read_by::<Wide>(parts, planes)
+    }
+
+    #[inline(always)]
+    fn read_by<L: Lanes>(&self, parts: Vec<Part>, planes: &mut [Plane]) -> Result<(), Stopped> {
+        let mut blocks = Sequential::<L>::new(parts, planes);
+        let (entropy, bytes) = (self.entropy, self.bytes);
+        let read = self
+            .units
+            .read(entropy, bytes, self.restart, self.rows, &mut blocks);
+        blocks.finish();
+        read
+    }
 }

@@ -36,8 +36,11 @@ pub trait Lanes: Copy {
     /// 5 and 7.
     fn turned(rows: [Self; 8]) -> [Self::Pairs; 4];
 
-    /// The rows of eight columns, limited to samples.
-    fn rows_of_eight(columns: [Self; 8]) -> [[u8; 8]; 8];
+    /// Writes the rows of eight columns, limited to samples, each a stride after the one before.
+    ///
+    /// # Safety
+    /// There is room for them.
+    unsafe fn write_eight(columns: [Self; 8], start: *mut u8, stride: usize);
 
     /// The rows of four columns, limited to samples.
     fn rows_of_four(columns: [Self; 4]) -> [[u8; 4]; 8];
@@ -74,8 +77,18 @@ pub fn transform_by<L: Lanes>(
 pub fn flat(dc: i16, factors: &Block, size: usize, samples: &mut [u8], stride: usize) {
     let dc = i32::from(dc.wrapping_mul(factors[0]));
     let value = (((dc + 4) >> 3) + 128).clamp(0, 255) as u8;
-    for row in samples.chunks_mut(stride).take(size) {
-        row[..size].fill(value);
+    match size {
+        1 => samples[0] = value,
+        2 => fill::<2>(value, samples, stride),
+        4 => fill::<4>(value, samples, stride),
+        _ => fill::<8>(value, samples, stride),
+    }
+}
+
+#[inline(always)]
+fn fill<const SIZE: usize>(value: u8, samples: &mut [u8], stride: usize) {
+    for row in samples.chunks_mut(stride).take(SIZE) {
+        *row.first_chunk_mut().expect("a row of a block") = [value; SIZE];
     }
 }
 
@@ -138,9 +151,19 @@ fn to_eight<L: Lanes>(block: &Block, factors: &Block, samples: &mut [u8], stride
     const SECOND: i32 = BITS + PASS + 3;
     let rows = eight::<L, FIRST>(loaded::<L>(block, factors), half(FIRST));
     let columns = eight::<L, SECOND>(L::turned(rows), half(SECOND) + (MIDDLE << SECOND));
-    for (i, row) in L::rows_of_eight(columns).iter().enumerate() {
-        samples[i * stride..][..8].copy_from_slice(row);
-    }
+    let start = room(8, 8, samples, stride);
+    // SAFETY: there is the room.
+    unsafe { L::write_eight(columns, start, stride) };
+}
+
+/// Where rows of samples go, each a stride after the one before, if there is room for them.
+#[inline(always)]
+fn room(rows: usize, columns: usize, samples: &mut [u8], stride: usize) -> *mut u8 {
+    let end = stride
+        .checked_mul(rows - 1)
+        .and_then(|last| last.checked_add(columns));
+    assert!(end.is_some_and(|end| end <= samples.len()));
+    samples.as_mut_ptr()
 }
 
 /// Four samples, for which the fifth coefficient counts nothing.

@@ -74,8 +74,10 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
-    fn rows_of_eight(columns: [Self; 8]) -> [[u8; 8]; 8] {
-        rows(columns)
+    unsafe fn write_eight(columns: [Self; 8], start: *mut u8, stride: usize) {
+        for (i, row) in rows(columns).into_iter().enumerate() {
+            start.add(i * stride).cast::<[u8; 8]>().write_unaligned(row);
+        }
     }
 
     #[inline(always)]

@@ -89,21 +89,28 @@ impl Lanes for Wide {
     }
 
     #[inline(always)]
-    fn rows_of_eight([a, b, c, d, e, f, g, h]: [Self; 8]) -> [[u8; 8]; 8] {
-        unsafe {
-            let (left, right) = (quarters([a, b, c, d]), quarters([e, f, g, h]));
-            let low: [[u8; 8]; 4] = transmute(_mm256_unpacklo_epi32(left, right));
-            let high: [[u8; 8]; 4] = transmute(_mm256_unpackhi_epi32(left, right));
-            [
-                low[0], low[1], high[0], high[1], low[2], low[3], high[2], high[3],
-            ]
-        }
+    unsafe fn write_eight([a, b, c, d, e, f, g, h]: [Self; 8], start: *mut u8, stride: usize) {
+        let (left, right) = (quarters([a, b, c, d]), quarters([e, f, g, h]));
+        let low = _mm256_unpacklo_epi32(left, right);
+        let high = _mm256_unpackhi_epi32(left, right);
+        let row = |i: usize| start.add(i * stride);
+        write_two(_mm256_castsi256_si128(low), row(0), row(1));
+        write_two(_mm256_castsi256_si128(high), row(2), row(3));
+        write_two(_mm256_extracti128_si256::<1>(low), row(4), row(5));
+        write_two(_mm256_extracti128_si256::<1>(high), row(6), row(7));
     }
 
     #[inline(always)]
     fn rows_of_four(columns: [Self; 4]) -> [[u8; 4]; 8] {
         unsafe { transmute(quarters(columns)) }
     }
+}
+
+/// Writes two rows of eight samples.
+#[inline(always)]
+unsafe fn write_two(rows: __m128i, first: *mut u8, second: *mut u8) {
+    _mm_storel_epi64(first.cast(), rows);
+    _mm_storeh_pd(second.cast(), _mm_castsi128_pd(rows));
 }
 
 /// Rows of four samples, of four columns.
