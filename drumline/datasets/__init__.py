@@ -9,6 +9,7 @@ from drumline.datasets.idx import IdxError, read_idx
 from drumline.datasets.info import DatasetInfo, SplitInfo, Splits
 from drumline.datasets.load import load
 from drumline.datasets.registry import builder, list_builders, register
+from drumline.datasets.time_series import timeseries_dataset_from_array
 
 __all__ = [
     "DatasetBuilder",
@@ -24,5 +25,6 @@ __all__ = [
     "read_idx",
     "register",
     "text_dataset_from_directory",
+    "timeseries_dataset_from_array",
     "video_dataset_from_directory",
 ]
