@@ -9,7 +9,7 @@ from drumline.data.execute.file_stage import Failure
 from drumline.data.execute.records_stage import RecordsStage
 from drumline.data.packed_strings import PackedStrings
 
-_NBYTES = 1 << 20
+_NBYTES = 4 << 20
 """Blocks of fewer bytes are filled up with what comes next in the file."""
 
 
