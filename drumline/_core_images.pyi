@@ -54,6 +54,7 @@ def decode_resized(
     ratio: int,
     method: str,
     antialias: bool,
+    arithmetic: Sequence[tuple[str, Sequence[float], Sequence[float]]],
     limits: tuple[int, int, int],
     out: npt.NDArray[np.float32],
 ) -> tuple[int, tuple[str, str] | None]:
@@ -62,6 +63,8 @@ def decode_resized(
     Args:
         windows: in pixels of the whole image, whatever the ratio.
         ratio: as `decode_jpegs`; 0 for the largest at which the window is not smaller than `out`.
+        arithmetic: what is done with the values then: ``"add"`` or ``"mul"``, and one constant or
+            one for each channel; or ``"mul_add"``, which rounds once, and the constants of both.
         out: shape (n, height, width, channels).
 
     Returns:
@@ -72,11 +75,13 @@ def resize_images(
     images: npt.NDArray[Any] | Sequence[npt.NDArray[Any]],
     method: str,
     antialias: bool,
+    arithmetic: Sequence[tuple[str, Sequence[float], Sequence[float]]],
     out: npt.NDArray[np.float32],
 ) -> tuple[int, tuple[str, str] | None]:
     """Resize images (height, width, channels), or (n, ...), to rows of `out` (n, ...).
 
-    The caller must not write them from another thread meanwhile. Returns as `decode_resized`.
+    The caller must not write them from another thread meanwhile. Arithmetic and what it returns:
+    as `decode_resized`.
     """
 
 def resize_nearest(

@@ -34,7 +34,12 @@ Prepare = Callable[[Scale], Build]
 
 
 def drumline(kind: str, ratio: int | str = 2) -> Prepare:
-    """As a user writes it; ``kind`` is ``"plain"``, ``"scaled"`` (by ``ratio``) or ``"augmented"``."""
+    """As a user writes it.
+
+    Args:
+        kind: ``"plain"``, ``"scaled"`` or ``"augmented"``.
+        ratio: by how much the scaled one is smaller when it is decoded.
+    """
 
     def prepare(scale: Scale) -> Build:
         import jax

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from drumline._core import decode_resized
+from drumline.data.native.arithmetic import Arithmetic, described, rounded
 from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.image import columns as col
@@ -29,11 +30,17 @@ class DecodeResized(NativeOperation):
     mirrored: bool
     limits: Limits
     joined: bool = False
+    arithmetic: tuple[Arithmetic, ...] = ()
 
     @property
     def name(self) -> str:
         """As users know it."""
-        return "image.decode_jpeg, image.resize" if self.joined else "image.decode_jpeg_resized"
+        name = "image.decode_jpeg, image.resize" if self.joined else "image.decode_jpeg_resized"
+        return described(name, self.arithmetic)
+
+    def then(self, arithmetic: tuple[Arithmetic, ...]) -> NativeOperation:
+        """The same, and values computed on while they are at hand."""
+        return dataclasses.replace(self, arithmetic=arithmetic)
 
     def results(self, *arguments: TensorSpec) -> ElementSpec:
         """Images of one size."""
@@ -55,6 +62,7 @@ class DecodeResized(NativeOperation):
             self.ratio,
             self.method,
             self.antialias,
+            rounded(self.arithmetic),
             self.limits.sizes,
             out,
         )

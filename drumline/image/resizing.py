@@ -13,6 +13,7 @@ import numpy as np
 
 from drumline._core import resize_images, resize_nearest, resize_spans
 from drumline.data.native.apply import apply
+from drumline.data.native.arithmetic import Arithmetic, described, rounded
 from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.image import columns as col
@@ -45,11 +46,18 @@ class Resize(NativeOperation):
     method: str
     antialias: bool
     mixed: bool = False
+    arithmetic: tuple[Arithmetic, ...] = ()
 
     @property
     def name(self) -> str:
         """As users know it."""
-        return "image.resize"
+        return described("image.resize", self.arithmetic)
+
+    def then(self, arithmetic: tuple[Arithmetic, ...]) -> NativeOperation | None:
+        """The same, and values computed on while they are at hand."""
+        if self.mixed or self.method == "nearest":
+            return None
+        return dataclasses.replace(self, arithmetic=arithmetic)
 
     def results(self, *arguments: TensorSpec) -> ElementSpec:
         """Images of one size, of float32 unless pixels are copied."""
@@ -77,7 +85,8 @@ class Resize(NativeOperation):
             made, told = resize_nearest(images, _as_bytes(out))
         else:
             out = col.empty(n, shape, np.float32)
-            made, told = resize_images(images, self.method, self.antialias, out)
+            arithmetic = rounded(self.arithmetic)
+            made, told = resize_images(images, self.method, self.antialias, arithmetic, out)
         return col.rows(out[:made], told, self.name)
 
     def _one_by_one(self, images: Column) -> Rows:

@@ -1,5 +1,6 @@
 //! Images: bytes to pixels, and pixels of images of any size.
 
+pub mod arithmetic;
 pub mod arrange;
 pub mod bmp;
 pub mod defect;

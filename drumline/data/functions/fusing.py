@@ -6,13 +6,14 @@ import collections
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+from drumline.data.functions.arithmetic import arithmetic_of
 from drumline.data.functions.segments import CompiledPart, NativeCall, Segments
 
 Part = NativeCall | CompiledPart
 
 
 def fused(segments: Segments) -> Segments:
-    """The same with operations in one call that offer it (``NativeOperation.after``)."""
+    """The same with operations in one call that offer it (``NativeOperation.after``, ``then``)."""
     uses = collections.Counter(_slots_taken(segments))
     parts: list[Part] = []
     for part in segments.parts:
@@ -34,10 +35,11 @@ def _slots_taken(segments: Segments) -> Iterator[int]:
 def _only_source(
     parts: Sequence[Part], part: Part, uses: collections.Counter[int]
 ) -> NativeCall | None:
-    """The call whose one result a call of one argument takes, if nothing else does."""
-    if not isinstance(part, NativeCall) or len(part.arguments) != 1:
+    """The call whose one result a part of one argument takes, if nothing else does."""
+    arguments = part.arguments if isinstance(part, NativeCall) else part.takes
+    if len(arguments) != 1:
         return None
-    (origin,) = part.arguments
+    (origin,) = arguments
     if not isinstance(origin, int) or uses[origin] != 1:
         return None
     calls = (one for one in parts if isinstance(one, NativeCall))
@@ -45,10 +47,20 @@ def _only_source(
 
 
 def _joined(first: NativeCall, second: Part) -> NativeCall | None:
-    assert isinstance(second, NativeCall)
+    if isinstance(second, CompiledPart):
+        return _computing(first, second)
     operation = second.operation.after(first.operation)
     if operation is None:
         return None
     return dataclasses.replace(
         second, operation=operation, arguments=first.arguments, specs=first.specs
     )
+
+
+def _computing(first: NativeCall, second: CompiledPart) -> NativeCall | None:
+    """The call that also does a program's arithmetic."""
+    steps = arithmetic_of(second)
+    operation = None if steps is None else first.operation.then(steps)
+    if operation is None:
+        return None
+    return dataclasses.replace(first, operation=operation, gives=second.gives)

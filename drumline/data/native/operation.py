@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from drumline.data.native.arithmetic import Arithmetic
 from drumline.data.ragged import RaggedArray
 from drumline.data.spec import ElementSpec, TensorSpec
 
@@ -63,6 +64,10 @@ class NativeOperation(abc.ABC):
 
     def after(self, before: NativeOperation) -> NativeOperation | None:
         """One operation for ``before`` and then this one on its result, with the same results."""
+        return None
+
+    def then(self, arithmetic: tuple[Arithmetic, ...]) -> NativeOperation | None:
+        """One operation for this one and then arithmetic on its float32 result."""
         return None
 
     @abc.abstractmethod

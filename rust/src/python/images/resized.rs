@@ -3,6 +3,7 @@
 
 use super::pixels::{Images, Pixels};
 use super::{method_of, request, until_failure, window_of, Sizes, Told};
+use crate::images::arithmetic::{self, Step};
 use crate::images::defect::Defect;
 use crate::images::image::Window;
 use crate::images::jpeg::{self, Request};
@@ -17,9 +18,26 @@ use rayon::prelude::*;
 
 type Resized<'py> = Bound<'py, PyArray4<f32>>;
 
+/// An operator's name, and its constants, each one or one for each channel.
+type Arithmetic = (String, Vec<f32>, Vec<f32>);
+
+fn steps(arithmetic: &[Arithmetic], channels: usize) -> PyResult<Vec<Step>> {
+    let step = |(name, first, second): &Arithmetic| {
+        Step::named(name, [first, second], channels).ok_or_else(|| {
+            let (first, second) = (first.len(), second.len());
+            PyValueError::new_err(format!(
+                "no {name} of {first} and {second} numbers for {channels} channels"
+            ))
+        })
+    };
+    arithmetic.iter().map(step).collect()
+}
+
 /// Decode JPEG files, or windows of them, and resize them into rows of `out`.
 #[pyfunction]
-#[pyo3(signature = (contents, windows, mirrored, channels, ratio, method, antialias, limits, out))]
+#[pyo3(signature = (
+    contents, windows, mirrored, channels, ratio, method, antialias, arithmetic, limits, out
+))]
 #[allow(clippy::too_many_arguments)]
 pub fn decode_resized(
     contents: Vec<PyBackedBytes>,
@@ -29,13 +47,20 @@ pub fn decode_resized(
     ratio: usize,
     method: &str,
     antialias: bool,
+    arithmetic: Vec<Arithmetic>,
     limits: Sizes,
     out: &Bound<'_, PyAny>,
 ) -> PyResult<(usize, Option<Told>)> {
     let method = method_of(method)?;
     let request = request(channels, ratio.max(1), true, false, 1.0, limits)?;
     let fitting = ratio == 0;
-    fill(out, contents.len(), channels, |row, shape, scratch, out| {
+    let out = Out {
+        array: out,
+        count: contents.len(),
+        channels,
+        steps: &steps(&arithmetic, channels)?,
+    };
+    out.fill(|row, shape, scratch, out| {
         let window = windows
             .as_ref()
             .map(|windows| window_of(windows[row]))
@@ -64,14 +89,17 @@ pub fn resize_images(
     images: &Bound<'_, PyAny>,
     method: &str,
     antialias: bool,
+    arithmetic: Vec<Arithmetic>,
     out: &Bound<'_, PyAny>,
 ) -> PyResult<(usize, Option<Told>)> {
     let method = method_of(method)?;
     let images = Images::new(images)?;
+    let channels = images.rows.first().map_or(1, |image| image.channels);
+    let steps = steps(&arithmetic, channels)?;
     macro_rules! by_kind {
         ($($kind:ty),*) => {
             $(if images.are::<$kind>(out.py()) {
-                return resize_values::<$kind>(&images.rows, method, antialias, out);
+                return resize_values::<$kind>(&images.rows, channels, method, antialias, &steps, out);
             })*
         };
     }
@@ -82,12 +110,19 @@ pub fn resize_images(
 
 fn resize_values<T: Value>(
     images: &[Pixels],
+    channels: usize,
     method: Method,
     antialias: bool,
+    steps: &[Step],
     out: &Bound<'_, PyAny>,
 ) -> PyResult<(usize, Option<Told>)> {
-    let channels = images.first().map_or(1, |image| image.channels);
-    fill(out, images.len(), channels, |row, shape, scratch, out| {
+    let out = Out {
+        array: out,
+        count: images.len(),
+        channels,
+        steps,
+    };
+    out.fill(|row, shape, scratch, out| {
         let image = &images[row];
         not_empty(image, channels)?;
         let (down, along) = spans((image.height, image.width), shape, method, antialias);
@@ -162,38 +197,52 @@ struct Scratch {
     rows: Vec<u8>,
 }
 
-/// Computes rows of `out` on several threads; returns how many there are, and why no more.
-fn fill(
-    out: &Bound<'_, PyAny>,
+/// What is written: an array of `count` images.
+struct Out<'a, 'py> {
+    array: &'a Bound<'py, PyAny>,
     count: usize,
     channels: usize,
-    row: impl Fn(usize, (usize, usize), &mut Scratch, &mut [f32]) -> Result<(), Defect> + Sync,
-) -> PyResult<(usize, Option<Told>)> {
-    let out: &Resized<'_> = contiguous::<f32, Ix4>(out, "out", "4-dimensional float32")?;
-    let [rows, height, width, depth] = *out.shape() else {
-        return Err(PyValueError::new_err("out must have 4 dimensions"));
-    };
-    let length = height * width * depth;
-    if rows != count || depth != channels || length == 0 {
-        return Err(PyValueError::new_err(format!(
-            "out has shape {:?}; it must have {count} rows, pixels and {channels} channels",
-            out.shape()
-        )));
+    /// What is done with a row's values when it is there.
+    steps: &'a [Step],
+}
+
+impl Out<'_, '_> {
+    /// Computes rows on several threads; returns how many there are, and why no more.
+    fn fill(
+        &self,
+        row: impl Fn(usize, (usize, usize), &mut Scratch, &mut [f32]) -> Result<(), Defect> + Sync,
+    ) -> PyResult<(usize, Option<Told>)> {
+        let array: &Resized<'_> =
+            contiguous::<f32, Ix4>(self.array, "out", "4-dimensional float32")?;
+        let [rows, height, width, depth] = *array.shape() else {
+            return Err(PyValueError::new_err("out must have 4 dimensions"));
+        };
+        let length = height * width * depth;
+        if rows != self.count || depth != self.channels || length == 0 {
+            return Err(PyValueError::new_err(format!(
+                "out has shape {:?}; it must have {} rows, pixels and {} channels",
+                array.shape(),
+                self.count,
+                self.channels
+            )));
+        }
+        let mut writable = array
+            .try_readwrite()
+            .map_err(|error| borrow_error("out", error))?;
+        let (values, steps) = (writable.as_slice_mut()?, self.steps);
+        let shape = (height, width);
+        let results: Vec<_> = array.py().detach(|| {
+            let rows = values.par_chunks_mut(length).enumerate();
+            rows.map_init(Scratch::default, |scratch, (at, out)| {
+                row(at, shape, scratch, out)?;
+                arithmetic::apply(steps, out);
+                Ok(())
+            })
+            .collect()
+        });
+        let (good, told) = until_failure(results);
+        Ok((good.len(), told))
     }
-    let mut writable = out
-        .try_readwrite()
-        .map_err(|error| borrow_error("out", error))?;
-    let values = writable.as_slice_mut()?;
-    let shape = (height, width);
-    let results: Vec<_> = out.py().detach(|| {
-        let rows = values.par_chunks_mut(length).enumerate();
-        rows.map_init(Scratch::default, |scratch, (at, out)| {
-            row(at, shape, scratch, out)
-        })
-        .collect()
-    });
-    let (good, told) = until_failure(results);
-    Ok((good.len(), told))
 }
 
 /// Copy nearest pixels into rows of `out`, an array of bytes: (n, height, width, bytes of a pixel).
