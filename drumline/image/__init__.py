@@ -42,6 +42,7 @@ from drumline.image.flipping import (
 from drumline.image.fused import decode_jpeg_resized
 from drumline.image.jpeg import decode_and_crop_jpeg, decode_jpeg, extract_jpeg_shape
 from drumline.image.limits import Limits, get_limits, set_limits
+from drumline.image.padded import resize_with_pad
 from drumline.image.resizing import ResizeMethod, resize
 
 __all__ = [
@@ -84,6 +85,7 @@ __all__ = [
     "random_saturation",
     "resize",
     "resize_with_crop_or_pad",
+    "resize_with_pad",
     "rgb_to_grayscale",
     "rgb_to_hsv",
     "rot90",

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import keras
 
 from drumline import image, io
-from drumline.datasets.folders.aspect import crop_to_aspect, resize_with_pad
+from drumline.datasets.folders.aspect import crop_to_aspect
 from drumline.datasets.folders.labelled_files import Request
 
 FORMATS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
@@ -106,7 +106,7 @@ def image_dataset_from_directory(
 def _resizing(size: Any, method: str, crop: bool, pad: bool) -> Callable[[Any], Any]:
     height, width = (size, size) if isinstance(size, int) else size
     if pad:
-        return lambda pixels: resize_with_pad(pixels, height, width, method)
+        return lambda pixels: image.resize_with_pad(pixels, height, width, method)
     if crop:
         return lambda pixels: image.resize(
             crop_to_aspect(pixels, height, width), (height, width), method
