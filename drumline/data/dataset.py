@@ -69,8 +69,10 @@ class Dataset(
             raise TypeError(f"apply: the function returned {type(result).__name__}, not a Dataset")
         return result
 
-    def with_options(self, options: Options) -> Dataset:
+    def with_options(self, options: Options, name: str | None = None) -> Dataset:
         """The same elements, made under ``options``; those not set in it stay as they are.
+
+        ``name`` is accepted as in ``tf.data``: no operation of the plan is there to be named.
 
         Raises:
             TypeError: ``options`` are none.

@@ -32,6 +32,7 @@ def uniform(
     maxval: Any = None,
     dtype: Any = np.float32,
     seed: int | None = None,
+    name: str | None = None,
 ) -> Any:
     """Numbers from ``minval`` (included) to ``maxval`` (excluded), as ``tf.random.uniform``.
 
@@ -66,6 +67,7 @@ def normal(
     stddev: Any = 1.0,
     dtype: Any = np.float32,
     seed: int | None = None,
+    name: str | None = None,
 ) -> Any:
     """Normally distributed numbers, as ``tf.random.normal``."""
     return _scaled(jax.random.normal, shape, mean, stddev, dtype, seed)
@@ -77,6 +79,7 @@ def truncated_normal(
     stddev: Any = 1.0,
     dtype: Any = np.float32,
     seed: int | None = None,
+    name: str | None = None,
 ) -> Any:
     """Normally distributed numbers within two ``stddev``, as ``tf.random.truncated_normal``."""
     within_two = functools.partial(jax.random.truncated_normal, lower=-2.0, upper=2.0)
@@ -89,7 +92,7 @@ def bernoulli(p: Any = 0.5, shape: Shape | None = None, seed: int | None = None)
     return drawn(lambda key: jax.random.bernoulli(key, p, size), seed)
 
 
-def shuffle(value: Any, seed: int | None = None) -> Any:
+def shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Any:
     """The rows of ``value`` (n, ...) in random order, as ``tf.random.shuffle``.
 
     Rows are numbers, or strings where no traced function computes with them.

@@ -42,7 +42,7 @@ def adjust_contrast(images: Any, contrast_factor: Any) -> Any:
 
 
 @pointwise
-def adjust_saturation(image: Any, saturation_factor: Any) -> Any:
+def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = None) -> Any:
     """The image (..., 3) with more or less color, as ``tf.image.adjust_saturation``."""
     values, dtype = as_floats(image)
     xp: Any = jnp if isinstance(values, jax.Array) else np
@@ -52,7 +52,7 @@ def adjust_saturation(image: Any, saturation_factor: Any) -> Any:
 
 
 @pointwise
-def adjust_hue(image: Any, delta: Any) -> Any:
+def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Any:
     """The image (..., 3) with other colors, as ``tf.image.adjust_hue``.
 
     Args:
@@ -79,18 +79,22 @@ def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Any:
     return as_before(_like(gain, values) * values ** _like(gamma, values), dtype)
 
 
-def adjust_jpeg_quality(image: Any, jpeg_quality: Any) -> Any:
+def adjust_jpeg_quality(
+    image: Any, jpeg_quality: Any, dct_method: str = "", name: str | None = None
+) -> Any:
     """The image after it was a JPEG file of this quality, as ``tf.image.adjust_jpeg_quality``.
 
     Args:
         image: uint8, or floats in [0, 1]: (height, width, 1 or 3).
         jpeg_quality: 0 to 100; it may differ between elements.
+        dct_method: as of `decode_jpeg`.
     """
     dtype = image.dtype
     pixels = convert_image_dtype(image, np.uint8, saturate=True)
     operation = EncodeJpeg("", 95, False, False, True, (True, 300, 300), b"")
     contents = apply(operation, pixels, jpeg_quality)
-    return convert_image_dtype(decode_jpeg(contents, channels=image.shape[-1] or 0), dtype)
+    decoded = decode_jpeg(contents, channels=image.shape[-1] or 0, dct_method=dct_method)
+    return convert_image_dtype(decoded, dtype)
 
 
 def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> Any:

@@ -14,7 +14,9 @@ _LUMA = np.array([0.2989, 0.587, 0.114], np.float32)
 
 
 @pointwise
-def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False) -> Any:
+def convert_image_dtype(
+    image: Any, dtype: Any, saturate: bool = False, name: str | None = None
+) -> Any:
     """An image of another type, its values scaled, as ``tf.image.convert_image_dtype``.
 
     Integers reach to their type's largest value, floats to 1.
@@ -86,7 +88,7 @@ def per_image_standardization(image: Any) -> Any:
 
 
 @pointwise
-def rgb_to_grayscale(images: Any) -> Any:
+def rgb_to_grayscale(images: Any, name: str | None = None) -> Any:
     """Gray values (..., 1) of colors (..., 3), as ``tf.image.rgb_to_grayscale``."""
     _require_colors("rgb_to_grayscale", images)
     values, dtype = as_floats(images)
@@ -95,7 +97,7 @@ def rgb_to_grayscale(images: Any) -> Any:
 
 
 @pointwise
-def grayscale_to_rgb(images: Any) -> Any:
+def grayscale_to_rgb(images: Any, name: str | None = None) -> Any:
     """Colors (..., 3) of gray values (..., 1), as ``tf.image.grayscale_to_rgb``."""
     if images.shape[-1] != 1:
         raise ValueError(f"grayscale_to_rgb: the last dimension must be 1, got {images.shape}")
@@ -104,7 +106,7 @@ def grayscale_to_rgb(images: Any) -> Any:
 
 
 @pointwise
-def rgb_to_hsv(images: Any) -> Any:
+def rgb_to_hsv(images: Any, name: str | None = None) -> Any:
     """Hue, saturation, value of colors (..., 3), floats in [0, 1], as ``tf.image.rgb_to_hsv``."""
     _require_colors("rgb_to_hsv", images)
     if np.dtype(images.dtype).kind != "f":
@@ -113,7 +115,7 @@ def rgb_to_hsv(images: Any) -> Any:
 
 
 @pointwise
-def hsv_to_rgb(images: Any) -> Any:
+def hsv_to_rgb(images: Any, name: str | None = None) -> Any:
     """Colors of hue, saturation and value (..., 3), as ``tf.image.hsv_to_rgb``."""
     _require_colors("hsv_to_rgb", images)
     return to_rgb(images)

@@ -37,7 +37,10 @@ def crop_to_bounding_box(
     height, width = _whole("crop_to_bounding_box", size)
     array = _checked("crop_to_bounding_box", image)
     if any(isinstance(offset, jax.core.Tracer) for offset in offsets):
-        start = [0] * (array.ndim - 3) + [*offsets, 0]
+        # A start below 0 would count from the end: from beyond it on, it is out of bounds.
+        pairs = zip(offsets, array.shape[-3:-1], strict=True)
+        within = [jnp.where(offset < 0, end, offset) for offset, end in pairs]
+        start: list[Any] = [*[0] * (array.ndim - 3), *within, 0]
         whole = [*array.shape[:-3], height, width, array.shape[-1]]
         return jax.lax.dynamic_slice(array, start, whole)
     top, left = _whole("crop_to_bounding_box", offsets)
@@ -145,7 +148,9 @@ def _central_start(count: Any, fraction: float) -> Any:
     return ((count - count * fraction) / 2).astype(jnp.int32)
 
 
-def random_crop(value: Any, size: Sequence[int], seed: int | None = None) -> Any:
+def random_crop(
+    value: Any, size: Sequence[int], seed: int | None = None, name: str | None = None
+) -> Any:
     """A part of an image from a random place, as ``tf.image.random_crop``.
 
     Args:

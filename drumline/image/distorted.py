@@ -27,10 +27,11 @@ def sample_distorted_bounding_box(
     bounding_boxes: Any = None,
     seed: int | None = None,
     min_object_covered: float = 0.1,
-    aspect_ratio_range: Sequence[float] = (0.75, 1.33),
-    area_range: Sequence[float] = (0.05, 1.0),
-    max_attempts: int = 100,
-    use_image_if_no_bounding_boxes: bool = False,
+    aspect_ratio_range: Sequence[float] | None = None,
+    area_range: Sequence[float] | None = None,
+    max_attempts: int | None = None,
+    use_image_if_no_bounding_boxes: bool | None = None,
+    name: str | None = None,
 ) -> DistortedBoundingBox:
     """A window of random size, form and place, as ``tf.image.sample_distorted_bounding_box``.
 
@@ -39,24 +40,27 @@ def sample_distorted_bounding_box(
         bounding_boxes: float (1, n, 4): top, left, bottom, right of objects, in [0, 1].
         seed: in place of the operation's.
         min_object_covered: the part of at least one object that must lie in the window.
-        aspect_ratio_range: of width to height.
-        area_range: as parts of the image's.
-        max_attempts: how many windows are drawn; if none fits, the window is the image.
-        use_image_if_no_bounding_boxes: whether without objects all of the image is one.
+        aspect_ratio_range: of width to height; 0.75 to 1.33 by default.
+        area_range: as parts of the image's; 0.05 to 1 by default.
+        max_attempts: how many windows are drawn, 100 by default; if none fits, the window is the
+            image.
+        use_image_if_no_bounding_boxes: whether without objects all of the image is one; false by
+            default.
 
     Raises:
         ValueError: an argument is none of these.
     """
-    low, high = map(float, aspect_ratio_range)
-    least, most = map(float, area_range)
-    if not (0 < low <= high and 0 < least <= most <= 1 and max_attempts > 0):
+    low, high = map(float, (0.75, 1.33) if aspect_ratio_range is None else aspect_ratio_range)
+    least, most = map(float, (0.05, 1.0) if area_range is None else area_range)
+    attempts = 100 if max_attempts is None else max_attempts
+    if not (0 < low <= high and 0 < least <= most <= 1 and attempts > 0):
         raise ValueError(
             f"sample_distorted_bounding_box: aspect_ratio_range {aspect_ratio_range}, area_range "
-            f"{area_range} and max_attempts {max_attempts} must be positive and rise, areas to 1"
+            f"{area_range} and max_attempts {attempts} must be positive and rise, areas to 1"
         )
-    boxes = _boxes(bounding_boxes, use_image_if_no_bounding_boxes)
+    boxes = _boxes(bounding_boxes, bool(use_image_if_no_bounding_boxes))
     size = jnp.asarray(image_size, jnp.int32)[:2]
-    drawn = random.uniform((4, max_attempts), seed=seed)
+    drawn = random.uniform((4, attempts), seed=seed)
     covered = float(min_object_covered)
     return DistortedBoundingBox(*_chosen(drawn, size, boxes, (low, high), (least, most), covered))
 

@@ -93,6 +93,7 @@ def encode_jpeg(
     x_density: int = 300,
     y_density: int = 300,
     xmp_metadata: bytes | str = "",
+    name: str | None = None,
 ) -> Any:
     """A JPEG file of an image, as ``tf.io.encode_jpeg``: bytes.
 
@@ -128,7 +129,7 @@ def encode_jpeg(
     return apply(operation, image)
 
 
-def encode_png(image: Any, compression: int = -1) -> Any:
+def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Any:
     """A PNG file of an image, as ``tf.io.encode_png``: bytes.
 
     Args:

@@ -114,7 +114,9 @@ def kind_of(contents: bytes) -> str:
     return next((kind for start, kind in starts.items() if contents.startswith(start)), "")
 
 
-def decode_png(contents: Any, channels: int = 0, dtype: Any = np.uint8) -> Any:
+def decode_png(
+    contents: Any, channels: int = 0, dtype: Any = np.uint8, name: str | None = None
+) -> Any:
     """The pixels of a PNG file, as ``tf.io.decode_png``: (height, width, channels).
 
     Args:
@@ -133,7 +135,7 @@ def decode_png(contents: Any, channels: int = 0, dtype: Any = np.uint8) -> Any:
     return apply(DecodeFile("png", int(channels), kind, get_limits()), contents)
 
 
-def decode_bmp(contents: Any, channels: int = 0) -> Any:
+def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Any:
     """The pixels of a BMP file of 8, 24 or 32 bits, as ``tf.io.decode_bmp``.
 
     Args:
@@ -150,7 +152,7 @@ def decode_bmp(contents: Any, channels: int = 0) -> Any:
     return apply(DecodeFile("bmp", int(channels), np.dtype(np.uint8), get_limits()), contents)
 
 
-def decode_gif(contents: Any) -> Any:
+def decode_gif(contents: Any, name: str | None = None) -> Any:
     """The frames of a GIF file, as ``tf.io.decode_gif``: uint8 (frames, height, width, 3).
 
     Raises:
@@ -160,13 +162,17 @@ def decode_gif(contents: Any) -> Any:
 
 
 def decode_image(
-    contents: Any, channels: int = 0, dtype: Any = np.uint8, expand_animations: bool = True
+    contents: Any,
+    channels: int | None = None,
+    dtype: Any = np.uint8,
+    name: str | None = None,
+    expand_animations: bool = True,
 ) -> Any:
     """The pixels of a JPEG, PNG, GIF or BMP file, as ``tf.io.decode_image``.
 
     Args:
         contents: bytes.
-        channels: 0, 1, 3 or 4: those that the kind of file can have.
+        channels: 1, 3 or 4: those that the kind of file can have; ``None`` or 0: what the file has.
         dtype: uint8, uint16 or a float type, for which values are scaled to [0, 1].
         expand_animations: whether a GIF has a dimension of frames before the others; without it
             the result is the first frame. In a function that is traced it must be false.
@@ -178,14 +184,15 @@ def decode_image(
     kind = np.dtype(dtype)
     if kind not in (np.uint8, np.uint16, np.float16, np.float32, np.float64):
         raise ValueError(f"decode_image: dtype must be uint8, uint16 or a float, got {kind}")
-    _require_channels("decode_image", channels, (0, 1, 3, 4))
+    wanted = channels or 0
+    _require_channels("decode_image", wanted, (0, 1, 3, 4))
     expand = bool(expand_animations)
     if expand and not isinstance(contents, bytes | np.ndarray | np.generic):
         raise ValueError(
             "decode_image: in a function that is traced the number of dimensions must be known; "
             "pass expand_animations=False, or decode_gif"
         )
-    return apply(DecodeImage(int(channels), kind, expand, get_limits()), contents)
+    return apply(DecodeImage(int(wanted), kind, expand, get_limits()), contents)
 
 
 def _converted(image: np.ndarray, dtype: np.dtype) -> np.ndarray:

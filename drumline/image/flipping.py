@@ -33,7 +33,7 @@ def flip_up_down(image: Any) -> Any:
     return _turned("flip_up_down", image, UPSIDE_DOWN)
 
 
-def transpose(image: Any) -> Any:
+def transpose(image: Any, name: str | None = None) -> Any:
     """The image with rows and columns exchanged, or each image of a batch.
 
     Args, raises: as `flip_left_right`.
@@ -41,7 +41,7 @@ def transpose(image: Any) -> Any:
     return _turned("transpose", image, TRANSPOSED)
 
 
-def rot90(image: Any, k: int = 1) -> Any:
+def rot90(image: Any, k: int = 1, name: str | None = None) -> Any:
     """The image turned by ``k`` quarters, counter-clockwise, or each image of a batch.
 
     Args, raises: as `flip_left_right`.

@@ -88,6 +88,7 @@ def decode_jpeg(
     try_recover_truncated: bool = False,
     acceptable_fraction: float = 1.0,
     dct_method: str = "",
+    name: str | None = None,
 ) -> Any:
     """The pixels of a JPEG file, as ``tf.io.decode_jpeg``: uint8 (height, width, channels).
 
@@ -119,6 +120,7 @@ def decode_and_crop_jpeg(
     try_recover_truncated: bool = False,
     acceptable_fraction: float = 1.0,
     dct_method: str = "",
+    name: str | None = None,
 ) -> Any:
     """The pixels of a window of a JPEG file, as ``tf.image.decode_and_crop_jpeg``.
 
@@ -139,7 +141,7 @@ def decode_and_crop_jpeg(
     return apply(dataclasses.replace(operation, cropped=True), contents, crop_window)
 
 
-def extract_jpeg_shape(contents: Any, output_type: Any = np.int32) -> Any:
+def extract_jpeg_shape(contents: Any, output_type: Any = np.int32, name: str | None = None) -> Any:
     """(height, width, channels) of a JPEG file from its header, as ``tf.image``'s.
 
     Args:

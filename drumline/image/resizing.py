@@ -113,6 +113,7 @@ def resize(
     method: str = ResizeMethod.BILINEAR,
     preserve_aspect_ratio: bool = False,
     antialias: bool = False,
+    name: str | None = None,
 ) -> Any:
     """Images of another size, as ``tf.image.resize``: float32, or copied pixels if "nearest".
 
@@ -140,6 +141,9 @@ def resize(
     operation = Resize(height, width, method, bool(antialias), mixed=shape[-1] is None)
     if len(shape) == 3:
         return apply(operation, images)
+    if shape[0] == 0:
+        (of_one,) = operation.results(TensorSpec(shape[1:], images.dtype)).leaves
+        return np.empty((0, *of_one.shape), of_one.dtype)
     rows = operation.run([np.asarray(images)], shape[0])
     if rows.error is not None:
         raise rows.error

@@ -58,6 +58,7 @@ def decode_csv(
     use_quote_delim: bool = True,
     na_value: str = "",
     select_cols: Sequence[int] | None = None,
+    name: str | None = None,
 ) -> list[Any]:
     """The fields of records of comma-separated values, as ``tf.io.decode_csv``.
 

@@ -31,7 +31,7 @@ class Change(Elementwise, string_chain.Link):
         return change_strings(values, self.how), None
 
 
-def lower(input: Any, encoding: str = "") -> Any:
+def lower(input: Any, encoding: str = "", name: str | None = None) -> Any:
     """Strings in lower case, as ``tf.strings.lower``.
 
     Args:
@@ -49,12 +49,12 @@ def lower(input: Any, encoding: str = "") -> Any:
     return apply(Change(_with("lower", encoding)), input)
 
 
-def upper(input: Any, encoding: str = "") -> Any:
+def upper(input: Any, encoding: str = "", name: str | None = None) -> Any:
     """Strings in upper case, as ``tf.strings.upper``; arguments and errors are ``lower``'s."""
     return apply(Change(_with("upper", encoding)), input)
 
 
-def strip(input: Any) -> Any:
+def strip(input: Any, name: str | None = None) -> Any:
     """Strings without white space (ASCII's) at their ends, as ``tf.strings.strip``.
 
     Args:

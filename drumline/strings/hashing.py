@@ -33,7 +33,7 @@ class HashBucket(Elementwise):
         return hash_strings(values, self.buckets, self.key), None
 
 
-def to_hash_bucket_fast(input: Any, num_buckets: int) -> Any:
+def to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Any:
     """The buckets of strings, as ``tf.strings.to_hash_bucket_fast``: the same as TensorFlow's.
 
     The hash is FarmHash's ``Fingerprint64``. Who knows it can make strings that share a bucket.
@@ -52,7 +52,9 @@ def to_hash_bucket_fast(input: Any, num_buckets: int) -> Any:
     return apply(HashBucket(_buckets(num_buckets, "strings.to_hash_bucket_fast")), input)
 
 
-def to_hash_bucket_strong(input: Any, num_buckets: int, key: Sequence[int]) -> Any:
+def to_hash_bucket_strong(
+    input: Any, num_buckets: int, key: Sequence[int], name: str | None = None
+) -> Any:
     """The buckets of strings under a key, as ``tf.strings.to_hash_bucket_strong``.
 
     The hash is SipHash-2-4, several times slower than ``to_hash_bucket_fast``: who does not know

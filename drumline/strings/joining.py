@@ -133,7 +133,7 @@ class ReduceJoin(NativeOperation):
         return joined.reshape(column.shape[0], *dims)
 
 
-def join(inputs: Sequence[Any], separator: str | bytes = "") -> Any:
+def join(inputs: Sequence[Any], separator: str | bytes = "", name: str | None = None) -> Any:
     """Strings at the same places of several arrays joined, as ``tf.strings.join``.
 
     Args:
@@ -155,6 +155,7 @@ def reduce_join(
     axis: int | Sequence[int] | None = None,
     keepdims: bool = False,
     separator: str | bytes = "",
+    name: str | None = None,
 ) -> Any:
     """An array's strings joined along dimensions, as ``tf.strings.reduce_join``.
 

@@ -85,15 +85,20 @@ class Substr(NativeOperation):
         return self._cut(given, *(place.astype(np.int64) for place in places))
 
     def _cut(self, given: Flat, start: np.ndarray, length: np.ndarray) -> Rows:
-        made, bad = substrings(given.values, start, length, self.unit)
-        if bad is None:
+        negative = np.flatnonzero(length < 0)
+        good = int(negative[0]) if len(negative) else len(length)
+        made, bad = substrings(given.values[:good], start[:good], length[:good], self.unit)
+        if bad is None and not len(negative):
             return Rows([given.put(made)])
+        if bad is None:
+            bad, reason = good, f"len must be at least 0, got {length[good]}"
+        else:
+            reason = f"pos {start[bad]} is out of range for the string {shown(given.values[bad])}"
         before = given.head(given.row_of(bad))
-        reason = f"pos {start[bad]} is out of range for the string {shown(given.values[bad])}"
         return Rows([before.put(made[: len(before.values)])], failure(self.name, reason))
 
 
-def length(input: Any, unit: str = "BYTE") -> Any:
+def length(input: Any, unit: str = "BYTE", name: str | None = None) -> Any:
     """The lengths of strings, as ``tf.strings.length``.
 
     Args:
@@ -110,7 +115,7 @@ def length(input: Any, unit: str = "BYTE") -> Any:
     return apply(Length(_checked(unit, "strings.length")), input)
 
 
-def substr(input: Any, pos: Any, len: Any, unit: str = "BYTE") -> Any:
+def substr(input: Any, pos: Any, len: Any, unit: str = "BYTE", name: str | None = None) -> Any:
     """Parts of strings, as ``tf.strings.substr``.
 
     Args:
@@ -121,7 +126,8 @@ def substr(input: Any, pos: Any, len: Any, unit: str = "BYTE") -> Any:
         unit: ``"BYTE"`` or ``"UTF8_CHAR"``, as of ``length``.
 
     Raises:
-        ValueError: ``pos`` lies outside of a string; shapes do not fit; the unit is neither.
+        ValueError: ``pos`` lies outside of a string, ``len`` is negative; shapes do not fit; the
+            unit is neither.
         TypeError: ``input`` holds no strings, or ``pos`` and ``len`` no integers.
     """
     return apply(Substr(_checked(unit, "strings.substr")), input, pos, len)

@@ -74,6 +74,7 @@ def ngrams(
     pad_values: str | bytes | tuple[str | bytes, str | bytes] | None = None,
     padding_width: int | None = None,
     preserve_short_sequences: bool = False,
+    name: str | None = None,
 ) -> Any:
     """Runs of neighbouring strings joined, as ``tf.strings.ngrams``.
 

@@ -90,7 +90,7 @@ class AsString(NativeOperation):
         return join_strings([same(b"("), parts[0], same(b","), parts[1], same(b")")], b"")
 
 
-def to_number(input: Any, out_type: Any = np.float32) -> Any:
+def to_number(input: Any, out_type: Any = np.float32, name: str | None = None) -> Any:
     """The numbers that strings stand for, as ``tf.strings.to_number``.
 
     White space around a number is allowed; floating point numbers may be hexadecimal, and
@@ -118,6 +118,7 @@ def as_string(
     shortest: bool = False,
     width: int = -1,
     fill: str = "",
+    name: str | None = None,
 ) -> Any:
     """Numbers as strings, as ``tf.strings.as_string``; strings stay what they are.
 

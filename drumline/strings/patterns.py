@@ -54,7 +54,11 @@ class RegexFullMatch(Elementwise):
 
 
 def regex_replace(
-    input: Any, pattern: str | bytes, rewrite: str | bytes, replace_global: bool = True
+    input: Any,
+    pattern: str | bytes,
+    rewrite: str | bytes,
+    replace_global: bool = True,
+    name: str | None = None,
 ) -> Any:
     r"""Strings with what matches a pattern replaced, as ``tf.strings.regex_replace``.
 
@@ -78,7 +82,7 @@ def regex_replace(
     return apply(RegexReplace(text, by, bool(replace_global)), input)
 
 
-def regex_full_match(input: Any, pattern: str | bytes) -> Any:
+def regex_full_match(input: Any, pattern: str | bytes, name: str | None = None) -> Any:
     """Whether strings match a pattern as a whole, as ``tf.strings.regex_full_match``.
 
     Args:

@@ -41,7 +41,9 @@ class Split(Link):
         return Rows([given.expand(*split_strings(given.values, self.separator, self.most))])
 
 
-def split(input: Any, sep: str | bytes | None = None, maxsplit: int = -1) -> Any:
+def split(
+    input: Any, sep: str | bytes | None = None, maxsplit: int = -1, name: str | None = None
+) -> Any:
     """Strings cut at a separator, as ``tf.strings.split``.
 
     Args:

@@ -165,6 +165,7 @@ def unicode_decode(
     errors: str = "replace",
     replacement_char: int = 65533,
     replace_control_characters: bool = False,
+    name: str | None = None,
 ) -> Any:
     """The characters of strings as numbers, as ``tf.strings.unicode_decode``.
 
@@ -196,6 +197,7 @@ def unicode_decode_with_offsets(
     errors: str = "replace",
     replacement_char: int = 65533,
     replace_control_characters: bool = False,
+    name: str | None = None,
 ) -> Any:
     """The characters of strings and the bytes where they begin.
 
@@ -212,7 +214,11 @@ def unicode_decode_with_offsets(
 
 
 def unicode_split(
-    input: Any, input_encoding: str, errors: str = "replace", replacement_char: int = 65533
+    input: Any,
+    input_encoding: str,
+    errors: str = "replace",
+    replacement_char: int = 65533,
+    name: str | None = None,
 ) -> Any:
     """The characters of strings as strings, as ``tf.strings.unicode_split``.
 
@@ -235,6 +241,7 @@ def unicode_transcode(
     errors: str = "replace",
     replacement_char: int = 65533,
     replace_control_characters: bool = False,
+    name: str | None = None,
 ) -> Any:
     """Strings in another encoding, as ``tf.strings.unicode_transcode``.
 
@@ -249,7 +256,11 @@ def unicode_transcode(
 
 
 def unicode_encode(
-    input: Any, output_encoding: str, errors: str = "replace", replacement_char: int = 65533
+    input: Any,
+    output_encoding: str,
+    errors: str = "replace",
+    replacement_char: int = 65533,
+    name: str | None = None,
 ) -> Any:
     """Characters given as numbers, as strings, as ``tf.strings.unicode_encode``.
 

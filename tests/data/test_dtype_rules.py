@@ -120,6 +120,16 @@ def test_jax_settings_do_not_show(x64):
     ]
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_sums_that_become_bytes_are_truncated(dtype):
+    images = (np.arange(256 * 6 * 7 * 3) % 127).reshape(256, 6, 7, 3).astype(np.float32)
+    ds = Dataset.from_tensor_slices(images)
+    found = np.array(list(ds.map(lambda image: (image.sum(-1) * np.float32(0.3)).astype(dtype))))
+    wanted = (images.sum(-1) * np.float32(0.3)).astype(dtype)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_a_range_past_the_largest_int64():
     ds = Dataset.range(2**63, 2**63 + 30, 10, output_type=np.uint64)
     expected = [2**63, 2**63 + 10, 2**63 + 20]

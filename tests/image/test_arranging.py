@@ -69,6 +69,20 @@ def test_windows_that_do_not_fit(name, arguments):
         list(data)
 
 
+def test_windows_that_an_element_says_must_lie_in_the_image():
+    tops = np.array([0, 5, 6, -1])
+    data = Dataset.from_tensor_slices(tops).map(
+        lambda top: dl.image.crop_to_bounding_box(IMAGE, top, 1, 4, 3)
+    )
+    assert "as Python" not in data.explain()
+    iterator = iter(data)
+    for top in (0, 5):
+        np.testing.assert_array_equal(next(iterator), IMAGE[top : top + 4, 1:4])
+    for _ in range(2):
+        with pytest.raises(IndexError, match="out of bounds for axis 0 with size 9 at test_arr"):
+            next(iterator)
+
+
 def test_random_crops_are_parts_of_the_image():
     marked = np.arange(9 * 6).reshape(9, 6, 1).astype(np.uint8)
     data = Dataset.from_tensors(encoded(marked[..., 0], "PNG")).repeat(40)
@@ -123,6 +137,14 @@ def test_random_windows_keep_to_their_ranges():
         assert np.prod(np.maximum(high - low, 0)) >= 0.1 * 40 * 72 * 0.999
     assert min(areas) >= 0.19 and max(areas) <= 0.61 and np.std(areas) > 0.08
     assert min(ratios) > 0.7 and max(ratios) < 1.4 and np.std(ratios) > 0.1
+
+
+def test_random_windows_by_default():
+    given = {"aspect_ratio_range": None, "area_range": None, "max_attempts": None}
+    begin, size, _ = dl.image.sample_distorted_bounding_box(
+        (8, 8, 3), np.array([[[0.2, 0.2, 0.7, 0.8]]], np.float32), **given, name="window"
+    )
+    assert (np.asarray(begin)[:2] + np.asarray(size)[:2] <= 8).all()
 
 
 def test_random_windows_are_the_image_if_none_fits():

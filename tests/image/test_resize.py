@@ -202,6 +202,12 @@ def test_arguments_that_make_no_sense(arguments, said):
         dl.image.resize(IMAGE, **arguments)
 
 
+@pytest.mark.parametrize(("method", "dtype"), [("area", np.float32), ("nearest", np.uint8)])
+def test_a_batch_of_no_images(method, dtype):
+    made = dl.image.resize(np.zeros((0, 5, 7, 3), np.uint8), (3, 4), method)
+    assert (made.shape, made.dtype) == ((0, 3, 4, 3), dtype)
+
+
 @pytest.mark.parametrize("shape", [(0, 7, 3), (5, 0, 3), (5, 7), (1, 1, 5, 7, 3)])
 def test_images_without_pixels(shape):
     with pytest.raises(ValueError, match="must have"):

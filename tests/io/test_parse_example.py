@@ -96,11 +96,13 @@ def test_defaults() -> None:
         "a": FixedLenFeature([], np.int64, default_value=3),
         "s": FixedLenFeature([2], str, default_value=["p", b"q"]),
         "b": FixedLenFeature([1, 1], np.float32, default_value=0.5),
+        "none": FixedLenFeature([0], str, default_value=[]),
     }
     assert shown(parse_example([NOTHING, A_WITHOUT_KIND, B_OF_1], features)) == {
         "a": ("int64", [3, 3, 3]),
         "s": ("object", [[b"p", b"q"]] * 3),
         "b": ("float32", [[[0.5]], [[0.5]], [[1.0]]]),
+        "none": ("object", [[], [], []]),
     }
     with pytest.raises(ValueError, match="it holds 0 values, but its shape has 1"):
         parse_example([A_OF_NO_INTEGERS], {"a": features["a"]})

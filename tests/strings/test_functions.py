@@ -78,6 +78,9 @@ CASES = [
         "\ufffda\ufffd".encode(),
     ),
     (lambda: strings.unicode_transcode(b"a\x07", "UTF-8", "UTF-8", "replace", 63, True), b"a?"),
+    (lambda: strings.unicode_decode(b"a\x07b", "UTF-8", "ignore", 63, True), [97, 98]),
+    (lambda: strings.regex_replace("\u00e91", r"\x{e9}", "-"), b"-1"),
+    (lambda: strings.regex_full_match("\u03bb", r"\p{Greek}"), True),
     (lambda: strings.unicode_encode([97, 0xD800, -1], "UTF-8"), "a\ufffd\ufffd".encode()),
     (
         lambda: strings.unicode_encode(
@@ -108,11 +111,13 @@ def test_values_are_tensorflows(call, wanted):
         (lambda: strings.to_number("2147483648", np.int32), "is no valid int32"),
         (lambda: strings.to_number("1", np.int8), "out_type must be one of"),
         (lambda: strings.substr(["ab", ""], 1, 1), "pos 1 is out of range for the string b''"),
+        (lambda: strings.substr(["ab", "c"], 0, -1), "len must be at least 0, got -1"),
         (lambda: strings.substr("a", 0, [1]), "pos and len must have the same shape"),
         (lambda: strings.unicode_decode(b"a\xff", "UTF-8", "strict"), "byte 1 begins no character"),
         (lambda: strings.unicode_encode([55296], "UTF-8", "strict"), "a number is no character"),
         (lambda: strings.unicode_decode("a", "UTF-9"), "input_encoding must be one of UTF-8"),
         (lambda: strings.regex_replace("a", "(", ""), "pattern '\\('.*unclosed group"),
+        (lambda: strings.regex_replace("a", r"\x{e9", ""), "pattern .*x.e9.: regex parse error"),
         (lambda: strings.regex_replace("a", "a", r"\1"), "no group: the pattern has 0"),
         (lambda: strings.lower("a", "latin"), "encoding must be '' or 'utf-8'"),
         (lambda: strings.join([["a"], ["b", "c"]]), "shapes must be equal, or scalars"),

@@ -1,7 +1,8 @@
 """Checks for what a compiled program would get wrong without saying so.
 
 XLA clamps indexes that are out of bounds and divides integers by zero without an error; Python and
-numpy raise. The checks are computed beside the program, a flag per row.
+numpy raise. The checks are computed beside the program, a flag per row. Floats that become bytes
+are truncated first, which XLA does not always do.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import numpy as np
 from jax.extend import core as jex
 
 _DIVISIONS = ("remainder", "floor_divide", "fmod", "mod")
+_IMAGES = "/drumline/image/"
+_NOT_THE_USERS = ("/jax/", "/drumline/data/", _IMAGES)
 _CALLS = ("jit", "pjit", "closed_call")
 
 
@@ -85,6 +88,8 @@ class _Evaluation:
             self._check_slice(eqn, operands)
         elif name == "gather" and "PROMISE" in str(eqn.params["mode"]):
             self._check_gather(eqn, operands)
+        elif name == "convert_element_type" and _to_bytes(eqn):
+            operands = [jnp.trunc(operands[0])]
         return _bind(eqn, operands)
 
     def _fail_where(self, bad: Any, kind: type[Exception], message: str, eqn: jex.JaxprEqn) -> None:
@@ -130,6 +135,16 @@ def _bind(eqn: jex.JaxprEqn, operands: list[Any]) -> Sequence[Any]:
     return result if eqn.primitive.multiple_results else [result]
 
 
+def _to_bytes(eqn: jex.JaxprEqn) -> bool:
+    """Whether floats become integers of 8 bits.
+
+    After a reduction XLA's kernels for the CPU round them to the nearest, instead of towards zero.
+    """
+    have: Any = eqn.invars[0].aval
+    to = np.dtype(eqn.params["new_dtype"])
+    return to.kind in "iu" and to.itemsize == 1 and jnp.issubdtype(have.dtype, jnp.floating)
+
+
 def _frames(eqn: jex.JaxprEqn) -> list[Any]:
     traceback = getattr(eqn.source_info, "traceback", None)
     return [] if traceback is None else list(traceback.frames)
@@ -139,7 +154,10 @@ def _from_indexing(eqn: jex.JaxprEqn) -> bool:
     """Whether ``x[i]`` made the slice.
 
     ``lax.dynamic_slice`` itself clamps by contract, ``x.at[i].get()`` does what its mode says.
+    Parts of images are as ``x[i:j]``.
     """
+    if any(_IMAGES in f.file_name.replace("\\", "/") for f in _frames(eqn)):
+        return True
     frames = [f for f in _frames(eqn) if "numpy" in f.file_name]
     explicit = any(f.function_name.split(".")[-1] == "get" for f in frames)
     return not explicit and any("index" in f.function_name + f.file_name for f in frames)
@@ -148,6 +166,6 @@ def _from_indexing(eqn: jex.JaxprEqn) -> bool:
 def _user_line(eqn: jex.JaxprEqn) -> str:
     for frame in _frames(eqn):
         path = frame.file_name.replace("\\", "/")
-        if "/jax/" not in path and "/drumline/data/" not in path and not path.startswith("<"):
+        if not any(part in path for part in _NOT_THE_USERS) and not path.startswith("<"):
             return f"{path.rsplit('/', 1)[-1]}:{frame.line_num}"
     return ""

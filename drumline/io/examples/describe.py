@@ -160,9 +160,11 @@ def _default(value: Any, shape: tuple[int, ...], kind: str, at: str) -> Any:
     given = as_array(value)
     if given.size != math.prod(shape):
         raise ValueError(f"{at}: default_value has {given.size} values, the shape {list(shape)}")
+    if not given.size:
+        return ()
     if kind == BYTES and given.dtype == STRING:
         return tuple(given.reshape(-1).tolist())
     allowed = "iuf" if kind == FLOAT else "iu"
-    if given.size and (kind == BYTES or given.dtype.kind not in allowed):
+    if kind == BYTES or given.dtype.kind not in allowed:
         raise TypeError(f"{at}: default_value is of dtype {given.dtype}, the feature of {kind}")
     return tuple(given.astype(kind).reshape(-1).tolist())

@@ -183,6 +183,12 @@ fn escaped<'a>(text: &'a str, in_class: bool, out: &mut String) -> Result<&'a st
         _ => {
             out.push('\\');
             out.push(letter);
+            if matches!(letter, 'x' | 'p' | 'P') && after.starts_with('{') {
+                // The brace belongs to the letter: `\x{e9}`, `\p{Greek}`.
+                let end = after.find('}').map_or(after.len(), |end| end + 1);
+                out.push_str(&after[..end]);
+                return Ok(&after[end..]);
+            }
         }
     }
     Ok(after)

@@ -125,12 +125,14 @@ fn patterns_are_those_of_re2() {
         ("a-b+", "[+--]", "_", "a_b_"),
         ("a_b-c", r"[\W]", "", "a_bc"),
         ("a.b", "[[:punct:]]", "", "ab"),
+        ("é1", r"\x{e9}", "-", "-1"),
+        ("aλ", r"\p{Greek}[\P{Greek}]?", "-", "a-"),
     ];
     for (text, pattern, by, wanted) in cases {
         assert_eq!(replaced(text, pattern, by, true), wanted, "{pattern}");
     }
     assert_eq!(replaced("aaa", "a", "b", false), "baa");
-    for bad in ["(a", "[a", "a\\", r"\1"] {
+    for bad in ["(a", "[a", "a\\", r"\1", r"\x{e9"] {
         assert!(Pattern::new(bad).is_err(), "{bad}");
     }
     for bad in [r"\1", r"\q", "\\"] {

@@ -51,7 +51,7 @@ impl Errors {
 pub struct Policy {
     pub errors: Errors,
     pub replacement: char,
-    /// Whether control characters (0 to 31) are replaced.
+    /// Whether control characters (0 to 31) are replaced, or left out if damage is.
     pub controls: bool,
 }
 
@@ -69,7 +69,9 @@ impl Policy {
         let mut bad = None;
         read(encoding, text, |found, place| match found {
             Some(control) if self.controls && u32::from(control) < 32 => {
-                each(self.replacement, place);
+                if self.errors != Errors::Ignore {
+                    each(self.replacement, place);
+                }
             }
             Some(character) => each(character, place),
             None if self.errors == Errors::Replace => each(self.replacement, place),
