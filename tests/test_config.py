@@ -41,8 +41,10 @@ def test_may_be_changed_until_jax_starts_and_repeated_after() -> None:
     assert done.stdout.strip() == "2", done.stderr
 
 
-def test_says_when_it_comes_too_late() -> None:
-    done = run("jax.devices(); set_logical_devices('cpu', 2)")
+def test_lists_by_kind_and_then_changing_comes_too_late() -> None:
+    code = "print(list_logical_devices('CPU'), list_logical_devices('tpu'));"
+    done = run(code + "set_logical_devices('cpu', 2)")
+    assert done.stdout.strip() == "['cpu:0'] []", done.stderr
     assert done.returncode != 0
     assert "comes too late: JAX has started, with 1 CPU device(s)" in done.stderr
 
@@ -68,11 +70,6 @@ def test_the_same_count_in_xla_flags_is_no_conflict() -> None:
     done = run("set_logical_devices('cpu', 2); print(jax.device_count())", XLA_FLAGS=flags)
     assert done.stdout.strip() == "2", done.stderr
     assert "overrules" not in done.stderr
-
-
-def test_lists_by_kind() -> None:
-    done = run("print(list_logical_devices('CPU'), list_logical_devices('tpu'))")
-    assert done.stdout.strip() == "['cpu:0'] []", done.stderr
 
 
 @pytest.mark.parametrize(

@@ -73,10 +73,11 @@ def convnet() -> Callable[..., keras.Model]:
 def perceptron() -> Callable[..., keras.Model]:
     """Where the kind of model does not matter: one that compiles fast."""
 
-    def build(**compile_options: Any) -> keras.Model:
+    def build(*extra: keras.Layer, **compile_options: Any) -> keras.Model:
         keras.utils.set_random_seed(3)
+        layers = keras.layers
         model = keras.Sequential(
-            [keras.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(CLASSES)]
+            [keras.Input((8, 8, 1)), layers.Flatten(), *extra, layers.Dense(CLASSES)]
         )
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(**{"optimizer": "sgd", "loss": loss, **compile_options})
@@ -92,6 +93,7 @@ def train() -> Callable[..., Trained]:
     def run(
         build: Callable[[], keras.Model], replicas: int, x: Any, y: Any = None, **fit: Any
     ) -> Trained:
+        keras.utils.set_random_seed(3)
         if replicas:
             with MirroredStrategy([f"cpu:{i}" for i in range(replicas)]).scope():
                 model = build()

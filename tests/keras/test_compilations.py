@@ -31,10 +31,10 @@ def compiled(caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
 
 
 def test_each_step_is_compiled_once_for_each_shape(
-    compiled: Any, convnet: Any, images: Any, train: Any
+    compiled: Any, perceptron: Any, images: Any, train: Any
 ) -> None:
     def build() -> Any:
-        return convnet(metrics=["accuracy"], optimizer="adam")
+        return perceptron(metrics=["accuracy"], optimizer="adam")
 
     x, y = images
     model = train(build, 2, x, y, validation_data=(x, y)).model
@@ -51,19 +51,19 @@ def test_each_step_is_compiled_once_for_each_shape(
     assert compiled() == {}
 
 
-def test_a_new_size_is_one_more(compiled: Any, convnet: Any, images: Any, train: Any) -> None:
+def test_a_new_size_is_one_more(compiled: Any, perceptron: Any, images: Any, train: Any) -> None:
     x, y = images
-    model = train(convnet, 2, x[:12], y[:12]).model
+    model = train(perceptron, 2, x[:12], y[:12]).model
     compiled()
     model.fit(x[:8], y[:8], batch_size=8, verbose=0)
     assert compiled() == {"train_step": 1}
 
 
 def test_variables_set_by_the_user_cost_no_compilation(
-    compiled: Any, convnet: Any, images: Any, train: Any
+    compiled: Any, perceptron: Any, images: Any, train: Any
 ) -> None:
     x, y = (part[:12] for part in images)
-    model = train(convnet, 2, x, y).model
+    model = train(perceptron, 2, x, y).model
     compiled()
     model.set_weights([weight * 0.5 for weight in model.get_weights()])
     model.optimizer.learning_rate = 0.01
@@ -72,10 +72,10 @@ def test_variables_set_by_the_user_cost_no_compilation(
 
 
 def test_under_one_replica_the_step_is_keras_own(
-    compiled: Any, convnet: Any, images: Any, train: Any
+    compiled: Any, perceptron: Any, images: Any, train: Any
 ) -> None:
     x, y = (part[:12] for part in images)
-    model = train(convnet, 1, x, y).model
+    model = train(perceptron, 1, x, y).model
     assert compiled() == {"train_step": 1}
     model.fit(x, y, batch_size=12, verbose=0)
     assert compiled() == {}

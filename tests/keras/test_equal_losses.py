@@ -54,9 +54,9 @@ def rate(name: str) -> float:
 
 
 @pytest.fixture(params=LOSSES)
-def build(request: pytest.FixtureRequest, convnet: Any) -> Callable[[], keras.Model]:
+def build(request: pytest.FixtureRequest, perceptron: Any) -> Callable[[], keras.Model]:
     name = request.param
-    return lambda: convnet(
+    return lambda: perceptron(
         loss=LOSSES[name](), optimizer=keras.optimizers.SGD(rate(name)), metrics=["accuracy"]
     )
 
@@ -67,12 +67,12 @@ def test_loss_is_one_devices(build: Any, replicas: int, images: Any, train: Any)
 
 
 @pytest.mark.parametrize("name", WEIGHTED)
-def test_sample_weights(name: str, convnet: Any, images: Any, train: Any) -> None:
+def test_sample_weights(name: str, perceptron: Any, images: Any, train: Any) -> None:
     weights = np.random.default_rng(1).random(len(images[0]))
     weights[:9] = 0
 
     def build() -> keras.Model:
-        return convnet(
+        return perceptron(
             loss=LOSSES[name](),
             optimizer=keras.optimizers.SGD(rate(name)),
             weighted_metrics=["accuracy"],
@@ -82,9 +82,9 @@ def test_sample_weights(name: str, convnet: Any, images: Any, train: Any) -> Non
     train(build, 4, *images, **options).assert_same(train(build, 0, *images, **options))
 
 
-def test_class_weights(convnet: Any, images: Any, train: Any) -> None:
+def test_class_weights(perceptron: Any, images: Any, train: Any) -> None:
     options = {"class_weight": {0: 2.0, 1: 0.5, 4: 0.0}}
-    train(convnet, 2, *images, **options).assert_same(train(convnet, 0, *images, **options))
+    train(perceptron, 2, *images, **options).assert_same(train(perceptron, 0, *images, **options))
 
 
 @pytest.mark.parametrize("last", [1, 6, 8])

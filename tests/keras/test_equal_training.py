@@ -41,9 +41,9 @@ ALIKE = ("adamw", "clipping by value", "fixed loss scale")
     "name",
     [pytest.param(n, marks=pytest.mark.thorough) if n in ALIKE else n for n in OPTIMIZERS],
 )
-def test_optimizer(name: str, convnet: Any, images: Any, train: Any) -> None:
+def test_optimizer(name: str, perceptron: Any, images: Any, train: Any) -> None:
     def build() -> keras.Model:
-        return convnet(optimizer=OPTIMIZERS[name]())
+        return perceptron(optimizer=OPTIMIZERS[name]())
 
     train(build, 4, *images).assert_same(train(build, 0, *images))
 
@@ -57,9 +57,11 @@ def test_several_optimizers_in_one(convnet: Any, images: Any, train: Any) -> Non
     train(build, 2, *images).assert_same(train(build, 0, *images))
 
 
-def test_weight_regularizers(convnet: Any, images: Any, train: Any) -> None:
+def test_weight_regularizers(perceptron: Any, images: Any, train: Any) -> None:
     def build() -> keras.Model:
-        return convnet(keras.layers.Dense(9, kernel_regularizer=keras.regularizers.L1L2(0.05, 0.1)))
+        return perceptron(
+            keras.layers.Dense(9, kernel_regularizer=keras.regularizers.L1L2(0.05, 0.1))
+        )
 
     train(build, 4, *images).assert_same(train(build, 0, *images))
 
@@ -86,16 +88,17 @@ class LargestActivation(keras.layers.Layer):
         lambda: keras.layers.Dense(6, activity_regularizer="l2"),
     ],
 )
-def test_losses_added_on_activations(layer: Any, convnet: Any, images: Any, train: Any) -> None:
+def test_losses_added_on_activations(layer: Any, perceptron: Any, images: Any, train: Any) -> None:
     def build() -> keras.Model:
-        return convnet(layer(), optimizer=keras.optimizers.SGD(0.01))
+        hidden = keras.layers.Dense(8, activation="tanh")
+        return perceptron(hidden, layer(), optimizer=keras.optimizers.SGD(0.01))
 
     train(build, 4, *images).assert_same(train(build, 0, *images))
 
 
-def test_steps_per_execution(convnet: Any, images: Any, train: Any) -> None:
+def test_steps_per_execution(perceptron: Any, images: Any, train: Any) -> None:
     def build() -> keras.Model:
-        return convnet(steps_per_execution=3, metrics=["accuracy"])
+        return perceptron(steps_per_execution=3, metrics=["accuracy"])
 
     one, several = train(build, 0, *images), train(build, 2, *images)
     several.assert_same(one)

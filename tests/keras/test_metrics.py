@@ -137,9 +137,11 @@ def test_an_overridden_compute_metrics_sees_the_global_batch(images: Any, train:
     train(build, 4, *images).assert_same(one)
 
 
-def test_train_on_batch_counts_over_the_global_batch(convnet: Any, images: Any, train: Any) -> None:
+def test_train_on_batch_counts_over_the_global_batch(
+    perceptron: Any, images: Any, train: Any
+) -> None:
     def build() -> keras.Model:
-        return convnet(metrics=["accuracy", Batches()])
+        return perceptron(metrics=["accuracy", Batches()])
 
     models = [train(build, n, *images, epochs=1).model for n in (0, 2)]
     x, y = (part[:14] for part in images)
