@@ -97,6 +97,19 @@ def test_errors_of_elements_keys_and_windows_come_in_their_place():
     assert found == [0 + 2, "window", "key", 5 + 7, 6 + 8, 9]
 
 
+@pytest.mark.parametrize("stop", [8, 11, 27])
+def test_orders_drawn_for_a_window_follow_from_its_number(stop):
+    ds = Dataset.range(48).group_by_window(lambda v: v % 2, lambda key, w: w.shuffle(8), 8)
+    iterator = iter(ds)
+    for _ in range(stop):
+        next(iterator)
+    again = iter(ds)
+    again.restore(json.loads(json.dumps(iterator.state())))
+    rest = lists(iterator)
+    assert lists(again) == rest
+    assert sorted(rest[-8:]) != rest[-8:]
+
+
 def test_wrong_arguments():
     ds = Dataset.range(3)
     for sizes in ({}, {"window_size": 2, "window_size_func": lambda key: 2}):
