@@ -10,6 +10,7 @@ from drumline.data.execute.block import Block
 from drumline.data.execute.elements import splitter
 from drumline.data.execute.ramp import Ramp
 from drumline.data.execute.stage import Stage, State
+from drumline.data.execute.trimming import epoch_ended
 from drumline.data.iterator_state import check_sealed, sealed
 from drumline.data.spec import ElementSpec
 
@@ -92,6 +93,7 @@ class DatasetIterator(Generic[T]):
                 self._ended = True
                 self._before = self._stage.state()
                 self._stage.close()
+                epoch_ended()
                 break
             for column in block.columns:
                 column.flags.writeable = False
@@ -156,6 +158,7 @@ class DatasetIterator(Generic[T]):
             block = self._stage.next(limit)
             self._ramp.stop()
             if block is None:
+                epoch_ended()
                 return
             yield block
             if block.error is not None:

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 STATUS = """
     import os, resource
     import numpy as np
-    from drumline.data import AUTOTUNE, Dataset
+    from drumline.data import AUTOTUNE, Dataset, TensorSpec
 
     def held(what):
         lines = open("/proc/self/status").read().splitlines()
@@ -97,6 +97,14 @@ EPOCHS = """
             num_parallel_calls=AUTOTUNE,
         )
 
+    def generated():
+        def rows():
+            for label in range(6000):
+                yield np.full((28, 28, 1), label % 7, np.float32), label
+
+        signature = (TensorSpec((28, 28, 1), np.float32), TensorSpec((), np.int64))
+        return Dataset.from_generator(rows, output_signature=signature).prefetch(500).map(scaled)
+
     dataset = globals()[PIPELINE]().batch(64).prefetch(AUTOTUNE)
     before = held("VmRSS")
     sizes = []
@@ -110,12 +118,20 @@ EPOCHS = """
 CAP = 128 << 20
 """Bytes beyond the data and the libraries, compiling included, as docs/data_performance.md says."""
 
-PIPELINES = ["indexed", "streamed", "grouped", "interleaved"]
+GROWTH = {
+    "indexed": 1.05,
+    "streamed": 1.05,
+    "grouped": 1.05,
+    "interleaved": 1.05,
+    "generated": 1.03,
+}
+"""What is held after the last epoch, as a share of what is after the second. Unless memory that was
+freed is given back, the last of them takes 1.04."""
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("pipeline", GROWTH)
 def test_twenty_epochs_take_no_more_than_two(pipeline):
     second, last, before = map(int, run(EPOCHS, PIPELINE=pipeline).split())
-    assert last <= 1.05 * second
+    assert last <= GROWTH[pipeline] * second
     assert last - before <= CAP
