@@ -121,7 +121,13 @@ def stack(
         shape = rows[0][i].shape if rows else tuple(dim or 0 for dim in dims)
         make = np.empty if dtype == STRING else empty
         column = make((len(rows), *shape), dtype)
-        for r, row in enumerate(rows):
-            column[r] = row[i][()] if dtype == STRING and not shape else row[i]
         columns.append(column)
+    for r, row in enumerate(rows):
+        put(columns, r, row)
     return columns
+
+
+def put(columns: Sequence[np.ndarray], row: int, leaves: Sequence[np.ndarray]) -> None:
+    """Writes an element's leaves to a row of columns that have their shapes."""
+    for column, leaf in zip(columns, leaves, strict=True):
+        column[row] = leaf[()] if leaf.dtype == STRING and not leaf.ndim else leaf

@@ -11,7 +11,6 @@ from drumline.data.execute.carrying import CountingStage
 from drumline.data.execute.columns import concatenated
 from drumline.data.execute.pool import BufferPool
 from drumline.data.execute.stage import Stage
-from drumline.data.spec import STRING
 
 
 class BatchStage(CountingStage):
@@ -106,9 +105,7 @@ class BatchStage(CountingStage):
         if not isinstance(pieces[0], np.ndarray):
             return concatenated(pieces)
         rows = sum(len(piece) for piece in pieces)
-        dtype = pieces[0].dtype
-        shape = (rows, *pieces[0].shape[1:])
-        out = np.empty(shape, dtype) if dtype == STRING else self._pool.empty(shape, dtype)
+        out = self._pool.empty((rows, *pieces[0].shape[1:]), pieces[0].dtype)
         np.concatenate(pieces, out=out)
         out.flags.writeable = False
         return out

@@ -9,13 +9,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from drumline.data.execute.block import Block
+from drumline.data.execute.block_size import estimated_nbytes
 from drumline.data.execute.columns import concatenated
 from drumline.data.execute.stage import Stage, State
 from drumline.data.ragged import RaggedArray
 
 
 class Recorder:
-    """Takes the elements of a pass that may become those of a cache."""
+    """Takes the elements of a pass that may become those of a cache.
+
+    Attributes:
+        in_memory: whether it keeps the blocks themselves.
+    """
+
+    in_memory = False
 
     def add(self, block: Block) -> None:
         """The next elements."""
@@ -63,6 +70,8 @@ class CacheStore:
 
 
 class _MemoryRecorder(Recorder):
+    in_memory = True
+
     def __init__(self, store: CacheStore):
         self._store = store
         self._blocks: list[Block] = []
@@ -83,6 +92,7 @@ class FillStage(Stage):
         self.granule = source.granule
         self._store = store
         self._recorder: Recorder | None = None
+        self._nbytes = 0
         self._whole = True
         self._failure: Exception | None = None
 
@@ -110,6 +120,8 @@ class FillStage(Stage):
             self._give_up()
         else:
             self._recorder.add(block)
+            if self.meter is not None and self._recorder.in_memory:
+                self._nbytes += estimated_nbytes(block)
 
     def _give_up(self) -> None:
         self._whole = False
@@ -128,6 +140,9 @@ class FillStage(Stage):
 
     def most_nbytes(self) -> int | None:
         return None
+
+    def held_nbytes(self) -> int:
+        return self._nbytes
 
     def inputs(self) -> Sequence[Stage]:
         return [self.source]

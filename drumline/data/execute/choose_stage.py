@@ -13,7 +13,7 @@ from drumline.data.execute.choices import Choices
 from drumline.data.execute.pool import BufferPool
 from drumline.data.execute.stage import Stage, State
 from drumline.data.rows import stack
-from drumline.data.spec import STRING, ElementSpec
+from drumline.data.spec import ElementSpec
 
 
 @dataclasses.dataclass
@@ -163,15 +163,12 @@ class ChooseStage(Stage):
         total = int(rank[-1]) + 1
         columns = []
         for leaf, model in enumerate(served[0][1].columns):
-            out = self._empty((total, *model.shape[1:]), model.dtype)
+            out = self._pool.empty((total, *model.shape[1:]), model.dtype)
             for draws, block in served:
                 out[rank[draws]] = block.columns[leaf][: len(draws)]
             out.flags.writeable = False
             columns.append(out)
         return Block(columns, total, stop.error)
-
-    def _empty(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        return np.empty(shape, dtype) if dtype == STRING else self._pool.empty(shape, dtype)
 
     def _commit(self, places: Sequence[np.ndarray], stop: _Stop) -> None:
         for which, (carry, draws) in enumerate(zip(self._carries, places, strict=True)):

@@ -14,7 +14,7 @@ from drumline.data.execute.pool import BufferPool
 from drumline.data.execute.stage import Stage, State
 from drumline.data.observe.meter import Meter
 from drumline.data.rows import stack
-from drumline.data.spec import STRING, ElementSpec
+from drumline.data.spec import ElementSpec
 
 _FEW = 4
 """Elements for which planning a whole block of visits does not pay."""
@@ -196,15 +196,12 @@ class InterleaveStage(Stage):
         else:
             length = self._cycle.length
             rounds, shape = len(pieces[0]) // length, pieces[0].shape[1:]
-            whole = self._empty((rounds, len(pieces), length, *shape), pieces[0].dtype)
+            whole = self._pool.empty((rounds, len(pieces), length, *shape), pieces[0].dtype)
             for slot, piece in enumerate(pieces):
                 whole[:, slot] = piece.reshape(rounds, length, *shape)
             out = whole.reshape(rounds * len(pieces) * length, *shape)
         out.flags.writeable = False
         return out
-
-    def _empty(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        return np.empty(shape, dtype) if dtype == STRING else self._pool.empty(shape, dtype)
 
     def _apply(self, schedule: Schedule) -> None:
         for i, count in enumerate(schedule.taken.tolist()):

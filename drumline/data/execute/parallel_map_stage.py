@@ -10,7 +10,7 @@ from concurrent.futures import Future
 
 from drumline.data.execute.block import Block
 from drumline.data.execute.block_size import UNBOUNDED, estimated_nbytes
-from drumline.data.execute.ramp import MAX_ELEMENTS
+from drumline.data.execute.ramp import MAX_ELEMENTS, TARGET_BYTES
 from drumline.data.execute.stage import Stage, State
 from drumline.data.execute.workers import Workers
 from drumline.data.functions.call import BlockFunction
@@ -78,6 +78,8 @@ class ParallelMapStage(Stage):
         self._position = 0
         self._end: int | None = None
         self._task_nbytes = self.granule * row_nbytes
+        # What few elements cost is known to a function; not what they take.
+        self._most_rows = max(self.granule, TARGET_BYTES // row_nbytes)
         self._ended = False
         self._finalizer = weakref.finalize(self, pool.close)
 
@@ -135,7 +137,8 @@ class ParallelMapStage(Stage):
 
     def _cut(self) -> _Task | None:
         """The next task, from what is left of an input block or from a new one."""
-        wanted = self.function.limit(MAX_ELEMENTS) if self.eager else 1
+        most = min(MAX_ELEMENTS, self._most_rows)
+        wanted = self.function.limit(most) if self.eager else 1
         if self._rest is None:
             self._rest = self._pull(wanted)
         if self._rest is None:
@@ -202,6 +205,10 @@ class ParallelMapStage(Stage):
         # While a function runs, its results are there twice: one by one, and together.
         tasks = self._most_ahead() + min(self.pool.width, self._most_ahead())
         return tasks * self._task_nbytes
+
+    def held_nbytes(self) -> int:
+        current = 0 if self._current is None else estimated_nbytes(self._current)
+        return len(self._ahead) * self._task_nbytes + current
 
     def inputs(self) -> Sequence[Stage]:
         return [self.source]

@@ -83,9 +83,9 @@ class BufferPool:
         self._lock = threading.Lock()
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        """An uninitialised array of ``shape`` and ``dtype`` (not object), aligned to 64 bytes."""
+        """An uninitialised array, aligned to 64 bytes; one of objects is not used again."""
         nbytes = math.prod(shape) * dtype.itemsize
-        if nbytes < _SMALL:
+        if nbytes < _SMALL or dtype.hasobject:
             return np.empty(shape, dtype)
         base = self._take(_size_class(nbytes))
         start = -base.ctypes.data % ALIGNMENT

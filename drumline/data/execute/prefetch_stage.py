@@ -48,6 +48,7 @@ class PrefetchStage(StartsEarly):
         reading: says when the thread may read.
         most_nbytes: what is ready may take so many bytes, however few elements that is; but one
             block is always made ahead.
+        largest_nbytes: no element takes more bytes; ``None`` if that is not known.
     """
 
     threaded = True
@@ -61,9 +62,11 @@ class PrefetchStage(StartsEarly):
         slack: bool = False,
         reading: Reading | None = None,
         most_nbytes: int = UNBOUNDED,
+        largest_nbytes: int | None = None,
     ):
         self.source = source
         self.size = size
+        self._largest_nbytes = largest_nbytes
         self.eager = source.eager
         self.granule = source.granule
         first = AUTO_BYTES if automatic is None else min(AUTO_BYTES, automatic.most_nbytes)
@@ -71,7 +74,6 @@ class PrefetchStage(StartsEarly):
         room = size if size is not None else max(2, int(first // row_nbytes))
         self._producer = _Producer(source, room, row_nbytes, slack, automatic, reading, most_nbytes)
         self._producer.by_bytes = size is None
-        self._row_nbytes = row_nbytes
         self._current: Block | None = None
         self._current_state: State = {}
         self._used = 0
@@ -112,8 +114,17 @@ class PrefetchStage(StartsEarly):
         self.advance(state.get("used", 0))
 
     def most_nbytes(self) -> int:
-        planned = self.room * self._row_nbytes
-        return int(min(self._producer.most_nbytes, planned)) + max(TARGET_BYTES, self._row_nbytes)
+        # A room that is left to drumline is one of bytes, and shrinks where elements are larger.
+        by_bytes = self._producer.by_bytes
+        row_nbytes = int(self._producer.row_nbytes) if by_bytes else self._largest_nbytes
+        if row_nbytes is None:
+            return self._producer.most_nbytes + TARGET_BYTES
+        planned = min(self._producer.most_nbytes, self.room * row_nbytes)
+        return planned + max(TARGET_BYTES, row_nbytes)
+
+    def held_nbytes(self) -> int:
+        current = 0 if self._current is None else estimated_nbytes(self._current)
+        return self._producer.nbytes + current
 
     def queue(self) -> tuple[int, int]:
         left = 0 if self._current is None else self._current.events - self._used
@@ -149,7 +160,7 @@ class _Producer:
         self._ready: deque[tuple[State, Block, int]] = deque()
         self.held = 0
         self.most_nbytes = most_nbytes
-        self._nbytes = 0
+        self.nbytes = 0
         self._ended = False
         self._failure: BaseException | None = None
         self._stopping = False
@@ -159,7 +170,7 @@ class _Producer:
         self._slack = slack
         self._automatic = automatic
         self._reading = reading
-        self._row_nbytes: float = row_nbytes
+        self.row_nbytes: float = row_nbytes
         self._taken_at = time.monotonic()
         self._rest_until = 0.0
         self.by_bytes = False
@@ -183,7 +194,7 @@ class _Producer:
             if not self.start():
                 return self._read_here(limit)
             if self._automatic is not None and not self._ended:
-                self.room = self._automatic.next(self.room, self.held, self._row_nbytes)
+                self.room = self._automatic.next(self.room, self.held, self.row_nbytes)
             while not (self._ready or self._ended or self._failure or self._stopping):
                 self._changed.wait()
             if self._ready:
@@ -191,7 +202,7 @@ class _Producer:
                     self._rest()
                 state, block, nbytes = self._ready.popleft()
                 self.held -= block.events
-                self._nbytes -= nbytes
+                self.nbytes -= nbytes
                 self._changed.notify_all()
                 return state, block
             if self._failure is not None:
@@ -247,7 +258,7 @@ class _Producer:
                         self._learn(nbytes / block.n)
                     self._ready.append((self.position, block, nbytes))
                     self.held += block.events
-                    self._nbytes += nbytes
+                    self.nbytes += nbytes
                     self.position = after
                     self._changed.notify_all()
         except BaseException as failure:
@@ -272,13 +283,13 @@ class _Producer:
 
     def _learn(self, row_nbytes: float) -> None:
         """Keeps the memory that was planned for when elements are larger than their spec tells."""
-        if row_nbytes > self._row_nbytes:
-            self.room = max(2, int(self.room * self._row_nbytes / row_nbytes))
-            self._row_nbytes = row_nbytes
+        if row_nbytes > self.row_nbytes:
+            self.room = max(2, int(self.room * self.row_nbytes / row_nbytes))
+            self.row_nbytes = row_nbytes
             self._ramp.learn(row_nbytes)
 
     def _is_full(self) -> bool:
-        return self.held >= self.room or self._nbytes >= self.most_nbytes
+        return self.held >= self.room or self.nbytes >= self.most_nbytes
 
     def _resting(self) -> float:
         return self._rest_until - time.monotonic()

@@ -11,17 +11,26 @@ from drumline.data.execute.block import Block
 from drumline.data.execute.columns import concatenated
 from drumline.data.execute.pool import BufferPool, fresh
 from drumline.data.execute.sources import Gather
+from drumline.data.observe.meter import nbytes_of
 from drumline.data.spec import STRING, ElementSpec, TensorSpec
 
 _FIRST_NBYTES = 1 << 20
 
 
 class RowStore:
-    """Rows by number. A failed element is kept as its error, under its number, like a row."""
+    """Rows by number. A failed element is kept as its error, under its number, like a row.
 
-    def __init__(self, spec: ElementSpec, pool: BufferPool):
+    Args:
+        spec: of the elements.
+        pool: where taken rows are written.
+        most: how many rows there are at the same time, about.
+    """
+
+    def __init__(self, spec: ElementSpec, pool: BufferPool, most: int):
         dense = all(type(leaf) is TensorSpec and leaf.is_static for leaf in spec.leaves)
-        self._rows: _DenseRows | _LooseRows = _DenseRows(spec, pool) if dense else _LooseRows()
+        self._rows: _DenseRows | _LooseRows = (
+            _DenseRows(spec, pool, most) if dense else _LooseRows()
+        )
         self._errors: dict[int, Exception] = {}
 
     def put(self, number: int, block: Block) -> None:
@@ -41,6 +50,11 @@ class RowStore:
             block.error = self._errors.pop(int(numbers[stop]))
         return block
 
+    @property
+    def nbytes(self) -> int:
+        """What it takes, room for further rows included."""
+        return self._rows.nbytes
+
     def drop(self, numbers: np.ndarray) -> None:
         """Removes rows unseen."""
         if self._errors:
@@ -50,7 +64,8 @@ class RowStore:
 
 
 class _DenseRows:
-    def __init__(self, spec: ElementSpec, pool: BufferPool):
+    def __init__(self, spec: ElementSpec, pool: BufferPool, most: int):
+        self._most = most
         self._columns = [np.empty((0, *_dims(leaf.shape)), leaf.dtype) for leaf in spec.leaves]
         self._first = max(1, min(64, _FIRST_NBYTES // spec.row_nbytes()))
         self._pool = pool
@@ -66,7 +81,7 @@ class _DenseRows:
             _scatter(rows, slots, column)
 
     def _grow(self, rows: int) -> None:
-        size = max(self._size * 2, rows, self._first)
+        size = max(rows, min(self._most, max(self._size * 2, self._first)))
         for i, column in enumerate(self._columns):
             grown = _room((size, *column.shape[1:]), column.dtype)
             grown[: self._size] = column
@@ -82,6 +97,10 @@ class _DenseRows:
             return Block([column[:0] for column in self._columns], 0)
         index = self._slots.take(numbers)
         return Block([gather(index) for gather in self._gathers], len(index))
+
+    @property
+    def nbytes(self) -> int:
+        return sum(map(nbytes_of, self._columns))
 
     def drop(self, numbers: np.ndarray) -> None:
         slots = self._slots.take(numbers)
@@ -148,6 +167,10 @@ class _LooseRows:
                 break
             rows.append(self._rows.pop(number))
         return Block([concatenated(parts) for parts in zip(*rows, strict=True)], len(rows))
+
+    @property
+    def nbytes(self) -> int:
+        return sum(nbytes_of(leaf) for row in self._rows.values() for leaf in row)
 
     def drop(self, numbers: np.ndarray) -> None:
         for number in numbers.tolist():

@@ -9,6 +9,7 @@ import numpy as np
 from drumline._core import ShuffleIndices
 from drumline.data.execute.block import Block
 from drumline.data.execute.pool import BufferPool
+from drumline.data.execute.ramp import TARGET_BYTES
 from drumline.data.execute.row_store import RowStore
 from drumline.data.execute.stage import Stage, State
 from drumline.data.spec import ElementSpec
@@ -30,7 +31,8 @@ class ShuffleStage(Stage):
         self.eager = source.eager
         self._spec = spec
         self._indices = ShuffleIndices(key, buffer_size, None)
-        self._store = RowStore(spec, pool)
+        self._most = buffer_size + max(TARGET_BYTES // spec.row_nbytes(), source.granule)
+        self._store = RowStore(spec, pool, self._most)
         self._arrived = 0
         self._ended = False
         self._drawn = np.empty(0, np.int64)
@@ -75,8 +77,11 @@ class ShuffleStage(Stage):
 
     def most_nbytes(self) -> int | None:
         static = all(leaf.nbytes is not None for leaf in self._spec.leaves)
-        # What it holds grows by doubling.
-        return 2 * self.buffer_size * self._spec.row_nbytes() if static else None
+        # What it holds is copied when it grows.
+        return 2 * self._most * self._spec.row_nbytes() if static else None
+
+    def held_nbytes(self) -> int:
+        return self._store.nbytes
 
     def inputs(self) -> Sequence[Stage]:
         return [self.source]

@@ -88,6 +88,13 @@ class Stage(Described):
         """About how many bytes it holds at most beside its blocks; ``None`` if elements say."""
         return 0
 
+    def held_nbytes(self) -> int | None:
+        """About how many bytes it holds now, of what ``most_nbytes`` counts; ``None``: not known.
+
+        Only while the dataset is observed is it asked.
+        """
+        return None
+
     def inputs(self) -> Sequence[Stage]:
         """The stages this one pulls from."""
         return []

@@ -184,6 +184,10 @@ class ParallelWalkStage(Stage):
     def most_nbytes(self) -> int:
         return (self._most_ahead() + 1) * self._block_nbytes
 
+    def held_nbytes(self) -> int:
+        current = 0 if self._current is None else estimated_nbytes(self._current)
+        return len(self._ahead) * self._block_nbytes + current
+
     def queue(self) -> tuple[int, int]:
         ready = sum(future.done() for _, _, future in self._ahead) + (self._current is not None)
         return ready, self._most_ahead() + 1

@@ -10,12 +10,13 @@ import numpy as np
 
 from drumline.data.execute.block import Block
 from drumline.data.execute.elements import splitter
+from drumline.data.execute.pool import BufferPool
 from drumline.data.functions.call import Position
 from drumline.data.functions.notes import at_element, with_strings
 from drumline.data.functions.reuse import Reuse
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.leaves import is_array_literal
-from drumline.data.rows import ShapeMismatch, conform, owned, spec_of_leaf, stack
+from drumline.data.rows import ShapeMismatch, conform, put, spec_of_leaf, stack
 from drumline.data.spec import ElementSpec
 from drumline.data.structure import flatten
 
@@ -42,6 +43,7 @@ class PythonFunction:
         self._static = all(leaf.is_static for leaf in spec.leaves)
         self._why = why
         self._limit = 1
+        self._pool = BufferPool()
         # A function of windows may call reduce, map and the like of each.
         self._reuse = Reuse()
 
@@ -67,16 +69,21 @@ class PythonFunction:
         for column in block.columns:
             column.flags.writeable = False
         elements = self._split(block.columns)
-        rows: list[list[np.ndarray]] = []
-        error = block.error
-        for row, outcome in enumerate(map(self._outcome, elements)):
+        columns: list[np.ndarray] = []
+        done, error = 0, block.error
+        for outcome in map(self._outcome, elements):
             if isinstance(outcome, Exception):
-                error = at_element(outcome, position(row), self._function.where)
-                with_strings(error, block.columns, row)
+                error = at_element(outcome, position(done), self._function.where)
+                with_strings(error, block.columns, done)
                 break
-            rows.append(outcome)
-        self.adapt(len(rows), time.perf_counter() - started)
-        return Block(stack(rows, self._spec), len(rows), error)
+            if not done:
+                columns = [self._pool.empty((block.n, *x.shape), x.dtype) for x in outcome]
+            put(columns, done, outcome)
+            done += 1
+        self.adapt(done, time.perf_counter() - started)
+        if not done:
+            columns = stack([], self._spec)
+        return Block([column[:done] for column in columns], done, error)
 
     def _outcome(self, element: Any) -> list[np.ndarray] | Exception:
         try:
@@ -90,7 +97,7 @@ class PythonFunction:
         if structure != self._spec.structure:
             leaves = self._spec.structure.flatten(result)
         try:
-            return owned(conform(leaves, self._spec, "the dataset's element_spec"))
+            return conform(leaves, self._spec, "the dataset's element_spec")
         except ShapeMismatch as error:
             raise ShapeMismatch(f"{error}{_SEEN if self._static else ''}") from None
 

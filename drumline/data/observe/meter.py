@@ -100,6 +100,9 @@ class Meter:
         trail: where in the plan it stands.
         clock: seconds.
         events: where calls are noted one by one, ``None`` not to.
+
+    Attributes:
+        held_nbytes: the most bytes that a stage was seen to hold, ``None`` if none says.
     """
 
     def __init__(
@@ -113,6 +116,7 @@ class Meter:
         self.trail = trail
         self.counts = Counts()
         self.histogram = [0] * (len(BUCKETS) + 1)
+        self.held_nbytes: int | None = None
         self._clock = clock
         self._events = events
         self._lock = threading.Lock()
@@ -167,6 +171,11 @@ class Meter:
         """Notes how full the stage's queue was when it was asked."""
         self.counts.queue_fill += min(1.0, filled / max(1, room))
         self.counts.queue_empty += filled == 0
+
+    def hold(self, nbytes: int | None) -> None:
+        """Notes how many bytes the stage holds at the moment."""
+        if nbytes is not None:
+            self.held_nbytes = max(nbytes, self.held_nbytes or 0)
 
     def _note(self, started: float, elapsed: float, elements: int) -> None:
         if self._events is not None:

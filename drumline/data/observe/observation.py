@@ -65,7 +65,10 @@ class Observation:
             queue = running.queue()
             if queue is not None:
                 meter.queue(*queue)
-            return meter.call(pull, limit)
+            meter.hold(running.held_nbytes())
+            block = meter.call(pull, limit)
+            meter.hold(running.held_nbytes())
+            return block
 
         stage.next = next_  # type: ignore[method-assign, assignment]
         return stage

@@ -25,6 +25,10 @@ class StageProfile:
         waiting: seconds that its consumer waited for elements it makes ahead.
         workers: how many threads or processes worked for it; 0 for none of its own.
         queue_fill: the mean share of its queue that was full, ``None`` without a queue.
+        held_nbytes: the most bytes that it was seen to hold beside its blocks, ``None`` if it does
+            not say.
+        most_nbytes: how many it holds at most, as ``explain()`` states it; ``None`` for as many as
+            the elements ask for.
     """
 
     name: str
@@ -36,6 +40,8 @@ class StageProfile:
     waiting: float
     workers: int
     queue_fill: float | None
+    held_nbytes: int | None
+    most_nbytes: int | None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -96,7 +96,7 @@ class _Report:
 
     def _iterator(self) -> StageProfile:
         how = "elements taken from blocks, and the consumer's own time"
-        return StageProfile("iterator", how, 0, 0, Counts(), self._consumer, 0.0, 0, None)
+        return StageProfile("iterator", how, 0, 0, Counts(), self._consumer, 0.0, 0, None, None, 0)
 
     def _stage(self, i: int, item: Placed) -> StageProfile:
         counts, stage = self._counts[i], item.stage
@@ -114,6 +114,8 @@ class _Report:
             counts.seconds if ahead else 0.0,
             stage.workers,
             fill,
+            stage.meter.held_nbytes,
+            stage.most_nbytes(),
         )
 
     def bottleneck(self) -> StageProfile:

@@ -24,6 +24,7 @@ def as_text(profile: Profile) -> str:
         f"busy {station.utilization:.0%} of the time",
         markup=False,
     )
+    console.print(_memory(profile), markup=False)
     for decision in profile.decisions:
         console.print(f"autotune: {decision}", markup=False)
     assert isinstance(console.file, io.StringIO)
@@ -39,7 +40,7 @@ def _table(profile: Profile) -> Table:
     table = Table(title=title, title_justify="left")
     table.add_column("stage", overflow="fold", ratio=1)
     names = ("runs in", "busy", "waited for", "calls", "elements", "el/s", "MB/s", "workers")
-    for name in (*names, "queue"):
+    for name in (*names, "queue", "MB held"):
         table.add_column(name, justify="left" if name == "runs in" else "right")
     for stage in profile.stages:
         table.add_row(*_cells(profile, stage), style="bold" if _is(profile, stage) else None)
@@ -63,4 +64,26 @@ def _cells(profile: Profile, stage: StageProfile) -> tuple[str, ...]:
         f"{counts.nbytes / seconds / 1e6:,.1f}",
         str(stage.workers) if stage.workers else "",
         "" if stage.queue_fill is None else f"{stage.queue_fill:.0%}",
+        _held(stage),
     )
+
+
+def _memory(profile: Profile) -> str:
+    """What the stages hold at most, and were seen to, beside the blocks on their way."""
+    most = sum(stage.most_nbytes or 0 for stage in profile.stages)
+    seen = sum(stage.held_nbytes or 0 for stage in profile.stages)
+    open_ = [stage.name for stage in profile.stages if stage.most_nbytes is None]
+    rest = f", and as elements are: {', '.join(open_)}" if open_ else ""
+    return f"memory: at most {most / 1e6:.1f} MB, {seen / 1e6:.1f} MB seen{rest}"
+
+
+def _held(stage: StageProfile) -> str:
+    """The most that was held, and the most that may be."""
+    seen = "" if stage.held_nbytes is None else f"{stage.held_nbytes / 1e6:.1f}"
+    match stage.most_nbytes:
+        case 0:
+            return seen
+        case None:
+            return f"{seen} (as elements are)".lstrip()
+        case most:
+            return f"{seen} of {most / 1e6:.1f}".lstrip()

@@ -10,6 +10,8 @@ from drumline.data.execute.prefetch_stage import PrefetchStage
 from drumline.data.execute.sources import Columns
 from drumline.data.execute.stage import Stage
 from drumline.data.plan import buffering
+from drumline.data.plan.batching import Batch
+from drumline.data.plan.node import Node
 
 
 @indexed_as(buffering.Cache)
@@ -34,4 +36,15 @@ def prefetch(lowering: Lowering, node: buffering.Prefetch, trail: Trail, run: Pa
     room = lowering.runtime.room(lowering.root) if node.size is None else None
     slack = bool(lowering.runtime.options.experimental_slack) and not trail
     row_nbytes, most = node.spec.row_nbytes(), lowering.runtime.nbytes // 2
-    return PrefetchStage(source, node.size, row_nbytes, room, slack, most_nbytes=most)
+    largest = _largest_nbytes(node.input)
+    return PrefetchStage(source, node.size, row_nbytes, room, slack, None, most, largest)
+
+
+def _largest_nbytes(node: Node) -> int | None:
+    """What no element of a node is larger than, in bytes."""
+    if type(node) is Batch:
+        row = _largest_nbytes(node.input)
+        return None if row is None else node.size * row
+    sizes = [leaf.nbytes for leaf in node.spec.leaves]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
