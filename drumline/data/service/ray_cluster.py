@@ -7,13 +7,29 @@ import time
 from typing import Any
 
 import ray
-from ray.exceptions import ObjectLostError, RayActorError, RayTaskError, WorkerCrashedError
+from ray.exceptions import (
+    LocalRayletDiedError,
+    NodeDiedError,
+    ObjectLostError,
+    OutOfMemoryError,
+    RayActorError,
+    RayTaskError,
+    WorkerCrashedError,
+)
 
 from drumline.data.service.cluster import WorkerLost
 from drumline.data.service.plan_worker import PlanWorker
 from drumline.data.service.ray_connection import connect, free_cpus
 
-_LOST = (RayActorError, ObjectLostError, WorkerCrashedError)
+# A worker that Ray ends because its machine runs out of memory is reported as that.
+_LOST = (
+    LocalRayletDiedError,
+    NodeDiedError,
+    ObjectLostError,
+    OutOfMemoryError,
+    RayActorError,
+    WorkerCrashedError,
+)
 _JOIN_SECONDS = 2.0
 _RELEASE_SECONDS = 10.0
 _START_SECONDS = 300.0

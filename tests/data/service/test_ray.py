@@ -150,6 +150,24 @@ def test_errors_come_in_their_places(cluster):
     assert [int(v) for v in iterator] == list(range(8, 12))
 
 
+@pytest.mark.parametrize("how", ["OutOfMemoryError", "NodeDiedError", "LocalRayletDiedError"])
+def test_however_ray_says_that_a_worker_is_lost(monkeypatch, how):
+    import ray
+    from ray import exceptions
+
+    from drumline.data.service.cluster import WorkerLost
+    from drumline.data.service.ray_cluster import RayAnswer, RayWorker
+
+    def get(reference: Any) -> Any:
+        raise getattr(exceptions, how)("the machine")
+
+    monkeypatch.setattr(ray, "get", get)
+    monkeypatch.setattr(RayWorker, "check_begun", lambda worker: None)
+    worker = RayWorker.__new__(RayWorker)
+    with pytest.raises(WorkerLost, match="the machine"):
+        RayAnswer(worker, None).result()
+
+
 def test_too_many_workers(cluster):
     with pytest.raises(RuntimeError, match="free CPUs of"):
         iter(Dataset.range(3).map(slow).distribute(address=cluster.address, workers=50))
