@@ -16,6 +16,7 @@ app = typer.Typer(
 )
 
 _ADDRESS = re.compile(r"--address='([^']+)'")
+_TOKEN_ASKED = re.compile(r"token authentication is enabled|AuthenticationError", re.IGNORECASE)
 _MISSING = 2
 
 
@@ -50,6 +51,11 @@ def start(
     typer.echo(f"The cluster's address is {where}")
     typer.echo(f'  dataset.distribute(address="{where}")')
     typer.echo(f"  drumline data-service start --address {where}    on other machines")
+    if _TOKEN_ASKED.search(output):
+        typer.echo(
+            "It asks for a token: set RAY_AUTH_MODE=token wherever the address is used, and copy "
+            "~/.ray/auth_token of this machine to the others"
+        )
 
 
 @app.command()
@@ -78,7 +84,7 @@ def status(
 @app.command()
 def stop() -> None:
     """End all Ray processes of yours on this machine."""
-    typer.echo(_ray("stop").strip().splitlines()[-1])
+    typer.echo(_ray("stop").strip().splitlines()[-1].rpartition(" -- ")[2])
 
 
 def _ray(*arguments: str) -> str:
@@ -97,6 +103,12 @@ def _ray(*arguments: str) -> str:
     )
     if done.returncode != 0:
         typer.echo(done.stdout, err=True)
+        if _TOKEN_ASKED.search(done.stdout):
+            typer.echo(
+                "The cluster asks for a token: set RAY_AUTH_MODE=token, and copy ~/.ray/auth_token "
+                "of the machine on which it was started",
+                err=True,
+            )
         raise typer.Exit(1)
     return done.stdout
 

@@ -53,9 +53,26 @@ def test_one_more_machine(ray):
     assert code == 1 and "cannot" in said
 
 
+def test_a_cluster_that_asks_for_a_token(ray, monkeypatch):
+    assert "RAY_AUTH_MODE" not in invoke("start")[1]
+    said = "Token authentication is enabled for this Ray cluster." + SAID
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        if "--head" in command:
+            return subprocess.CompletedProcess(command, 0, said)
+        return subprocess.CompletedProcess(command, 1, "ray.exceptions.AuthenticationError: RPC")
+
+    monkeypatch.setattr(data_service.subprocess, "run", run)
+    code, said = invoke("start")
+    assert code == 0 and "set RAY_AUTH_MODE=token wherever the address is used" in said
+    code, said = invoke("start", "--address", "10.0.0.7:1234")
+    assert code == 1 and "asks for a token: set RAY_AUTH_MODE=token" in said
+
+
 def test_stop(ray):
-    assert invoke("stop")[0] == 0
-    assert ray == [["stop"]]
+    code, said = invoke("stop")
+    assert code == 0 and ray == [["stop"]]
+    assert said == "  ray start --address='10.0.0.1:6379'\n"
 
 
 def test_without_ray(monkeypatch):

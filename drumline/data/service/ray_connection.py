@@ -32,10 +32,17 @@ def connect(address: str | None) -> None:
                 ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
             except (ConnectionError, ValueError) as error:
                 where = address if address not in (None, "auto") else "this machine"
-                raise RuntimeError(
-                    f"there is no Ray cluster at {where}; `drumline data-service start` starts "
-                    f"one ({error})"
-                ) from error
+                raise RuntimeError(_reason(where, error)) from error
+
+
+def _reason(where: str, error: Exception) -> str:
+    # Ray says why only in the text of what the error was raised from.
+    if "AuthenticationError" in str(error.__cause__):
+        return (
+            f"the Ray cluster at {where} asks for a token: set RAY_AUTH_MODE=token, and copy "
+            "~/.ray/auth_token of the machine on which it was started, or set RAY_AUTH_TOKEN"
+        )
+    return f"there is no Ray cluster at {where}; `drumline data-service start` starts one ({error})"
 
 
 def _check(address: str | None) -> None:

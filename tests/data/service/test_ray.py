@@ -164,7 +164,7 @@ def test_however_ray_says_that_a_worker_is_lost(monkeypatch, how):
     monkeypatch.setattr(ray, "get", get)
     monkeypatch.setattr(RayWorker, "check_begun", lambda worker: None)
     worker = RayWorker.__new__(RayWorker)
-    with pytest.raises(WorkerLost, match="the machine"):
+    with pytest.raises(WorkerLost):
         RayAnswer(worker, None).result()
 
 
