@@ -18,7 +18,7 @@ from drumline.data.functions.routes import Constant
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.leaves import as_array, is_array_literal
 from drumline.data.native.call import recorded_results
-from drumline.data.native.symbol import Symbol, is_symbolic
+from drumline.data.native.symbol import Symbol, ValueNeedsPython, is_symbolic
 from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.data.structure import Structure, flatten
 
@@ -164,5 +164,7 @@ def _outputs(leaves: list[Any], found: list[Constant | int]) -> list[Any]:
 def _reason(error: Exception) -> str:
     if Symbol.__name__ in str(error):
         return "it gives JAX a string, or an array whose shape varies between elements"
+    if isinstance(error, ValueNeedsPython):
+        return str(error)
     text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0] if text else ''}"[:200]
+    return f"{type(error).__name__}: {text[0].rstrip('.') if text else ''}"[:200]
