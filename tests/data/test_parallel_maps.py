@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import drumline as dl
 from drumline.data import AUTOTUNE, Dataset, Options
+from drumline.data.execute.batch_stage import BatchStage
 from drumline.data.execute.block import Block
 from drumline.data.execute.order import Sequential
 from drumline.data.execute.parallel_map_stage import ParallelMapStage
@@ -222,3 +224,21 @@ def test_a_private_pool_is_shared_by_all_maps() -> None:
     assert [int(v) for v in mapped.with_options(options)] == list(range(60))
     assert len(names) <= 2
     assert all(name.startswith("drumline-map") for name in names)
+
+
+def test_what_is_batched_is_not_copied_where_any_number_may_be_made() -> None:
+    files = [dl.image.encode_jpeg(np.full((9, 7, 3), i, np.uint8)) for i in range(25)]
+
+    def prepared(contents: Any) -> Any:
+        return dl.image.resize(dl.image.decode_jpeg(contents, channels=3), (64, 64)) / 255
+
+    source = Dataset.range(4).interleave(lambda _: Dataset.from_tensor_slices(files))
+    ds = source.map(prepared, num_parallel_calls=2).batch(48)
+    stage, iterator = below(ds, BatchStage)
+    seen: list[Any] = []
+    inner = stage.source.next
+    stage.source.next = lambda limit: seen.append(inner(limit)) or seen[-1]
+    made = list(iterator)
+    assert [block.n for block in seen if block is not None] == [48, 48, 4]
+    assert all(np.shares_memory(batch, seen[i].columns[0]) for i, batch in enumerate(made))
+    np.testing.assert_array_equal(np.concatenate(made), np.stack([*source.map(prepared)]))

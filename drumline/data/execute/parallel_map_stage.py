@@ -13,7 +13,7 @@ from drumline.data.execute.block_size import UNBOUNDED, estimated_nbytes
 from drumline.data.execute.ramp import MAX_ELEMENTS, TARGET_BYTES
 from drumline.data.execute.stage import Stage, State
 from drumline.data.execute.workers import Workers
-from drumline.data.functions.call import BlockFunction
+from drumline.data.functions.call import BlockFunction, Gathering
 
 
 class _Task:
@@ -77,15 +77,23 @@ class ParallelMapStage(Stage):
         self._taken = 0
         self._position = 0
         self._end: int | None = None
+        self._row_nbytes = row_nbytes
         self._task_nbytes = self.granule * row_nbytes
         # What few elements cost is known to a function; not what they take.
         self._most_rows = max(self.granule, TARGET_BYTES // row_nbytes)
         self._ended = False
+        self._gathered = 1
         self._finalizer = weakref.finalize(self, pool.close)
 
     def count_from(self, position: int) -> None:
         """Hears, before it is asked for anything, that its input begins at this position."""
         self._position = self._taken = position
+
+    def gathered(self, size: int) -> None:
+        self._gathered = size
+        if isinstance(self.function, Gathering):
+            at_once = max(self.granule, self.function.at_once(size))
+            self._task_nbytes = at_once * self._row_nbytes
 
     @property
     def granule(self) -> int:  # type: ignore[override]
@@ -137,8 +145,7 @@ class ParallelMapStage(Stage):
 
     def _cut(self) -> _Task | None:
         """The next task, from what is left of an input block or from a new one."""
-        most = min(MAX_ELEMENTS, self._most_rows)
-        wanted = self.function.limit(most) if self.eager else 1
+        wanted = self._at_once() if self.eager else 1
         if self._rest is None:
             self._rest = self._pull(wanted)
         if self._rest is None:
@@ -151,10 +158,16 @@ class ParallelMapStage(Stage):
         self._taken += stop
         return task
 
+    def _at_once(self) -> int:
+        if isinstance(self.function, Gathering):
+            return self.function.at_once(self._gathered)
+        return self.function.limit(min(MAX_ELEMENTS, self._most_rows))
+
     def _pull(self, wanted: int) -> tuple[State, int, Block] | None:
         if self.eager and self.granule > 1:
             # Fewer would cost the same where the input is computed in blocks of one length.
-            wanted = self.granule
+            gathers = isinstance(self.function, Gathering)
+            wanted = max(wanted, self.granule) if gathers else self.granule
         if self._end is not None:
             wanted = min(wanted, self._end - self._taken)
         if self._ended or wanted <= 0:

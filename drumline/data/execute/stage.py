@@ -80,6 +80,9 @@ class Stage(Described):
         Who makes elements of a user's ahead makes none past that.
         """
 
+    def gathered(self, size: int) -> None:
+        """Hears that its elements are put together by ``size``: a hint."""
+
     def queue(self) -> tuple[int, int] | None:
         """How much was made ahead and how much may be, ``None`` for a stage without a queue."""
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from drumline.data.execute.block import Block
 
@@ -37,3 +37,11 @@ class BlockFunction(Protocol):
 
     def describe(self) -> str:
         """How the function runs, for ``explain()``."""
+
+
+@runtime_checkable
+class Gathering(Protocol):
+    """A ``BlockFunction`` that may take other numbers of rows at the same cost."""
+
+    def at_once(self, size: int) -> int:
+        """How many rows to pass where ``size`` of them will be put together."""

@@ -65,6 +65,8 @@ class SegmentedFunction:
         self.ragged = any(_varies(leaf) for leaf in trace.spec.leaves)
         self.varying = any(None in leaf.shape[1:] for leaf in trace.spec.leaves if _varies(leaf))
         self._limit = self.block_length
+        self._most = min(LONGEST, max(1, MOST_BYTES // _row_nbytes(trace)))
+        self._is_native = all(isinstance(part, _Native) for part in self._parts)
         strings = {i for i, leaf in enumerate(spec.leaves) if leaf.is_string}
         self.takes_packed = not strings.intersection(_slots(self._results)) and all(
             not strings.intersection(_slots(part.takes_objects)) for part in self._parts
@@ -76,6 +78,12 @@ class SegmentedFunction:
 
     def limit(self, wanted: int) -> int:
         return min(wanted, self._limit)
+
+    def at_once(self, size: int) -> int:
+        """Whole numbers of ``size`` rows, which then need not be copied, if memory allows."""
+        if not self._is_native or size > self._most:
+            return self._limit
+        return max(size, self._limit - self._limit % size)
 
     def __call__(self, block: Block, position: Position) -> Block:
         out = self._run(block, position)
@@ -119,7 +127,8 @@ class SegmentedFunction:
         if quick and self.block_length <= block.n <= MOST_ROWS // 2:
             self.block_length *= 2
         row = nbytes / block.n
-        self._limit = max(1, min(self.block_length, int(MOST_BYTES / max(1.0, row))))
+        self._most = max(1, int(MOST_BYTES / max(1.0, row)))
+        self._limit = min(self.block_length, self._most)
 
     def describe(self) -> str:
         runs = itertools.groupby(self._parts, lambda part: isinstance(part, _Native))
@@ -195,8 +204,11 @@ def _varies(leaf: TensorSpec) -> bool:
 
 def _block_length(trace: Trace) -> int:
     """How many rows to take at once: some megabytes of all values, as far as specs tell."""
-    row = sum(_nbytes(leaf) for leaf in (*trace.values, *trace.spec.leaves))
-    return min(LONGEST, 1 << max(3, int(np.log2(TARGET_BYTES / max(1, row)))))
+    return min(LONGEST, 1 << max(3, int(np.log2(TARGET_BYTES / _row_nbytes(trace)))))
+
+
+def _row_nbytes(trace: Trace) -> int:
+    return max(1, sum(_nbytes(leaf) for leaf in (*trace.values, *trace.spec.leaves)))
 
 
 def _nbytes(leaf: TensorSpec) -> int:
