@@ -55,21 +55,28 @@ const PLACES: [[[u8; 16]; 3]; 3] = {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
-pub unsafe fn wide(planes: [&Chunk; 3], out: &mut [u8; 3 * PIXELS]) {
-    use std::arch::x86_64::{_mm_loadu_si128, _mm_or_si128, _mm_shuffle_epi8, _mm_storeu_si128};
+pub unsafe fn wide([a, b, c]: [&Chunk; 3], out: &mut [u8; 3 * PIXELS]) {
+    use std::arch::x86_64::{_mm_or_si128, _mm_shuffle_epi8, _mm_storeu_si128};
     for half in 0..2 {
-        let load = |bytes: *const u8| _mm_loadu_si128(bytes.cast());
-        let channels = planes.map(|plane| load(plane.as_ptr().add(16 * half)));
+        let (a, b, c) = (sixteen(a, half), sixteen(b, half), sixteen(c, half));
         for (part, places) in PLACES.iter().enumerate() {
-            let mut all = _mm_shuffle_epi8(channels[0], load(places[0].as_ptr()));
-            for channel in 1..3 {
-                let bytes = _mm_shuffle_epi8(channels[channel], load(places[channel].as_ptr()));
-                all = _mm_or_si128(all, bytes);
-            }
+            let first = _mm_shuffle_epi8(a, sixteen(&places[0], 0));
+            let second = _mm_shuffle_epi8(b, sixteen(&places[1], 0));
+            let third = _mm_shuffle_epi8(c, sixteen(&places[2], 0));
+            let all = _mm_or_si128(_mm_or_si128(first, second), third);
             let to = out.as_mut_ptr().add(48 * half + 16 * part);
             _mm_storeu_si128(to.cast(), all);
         }
     }
+}
+
+/// # Safety
+/// The processor has AVX2, and there are so many times 16 bytes, and 16 more.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn sixteen(bytes: &[u8], number: usize) -> std::arch::x86_64::__m128i {
+    std::arch::x86_64::_mm_loadu_si128(bytes.as_ptr().add(16 * number).cast())
 }
 
 #[inline(always)]
