@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from drumline import _core
+from drumline._core import masked_checksum
 
 _BEGIN = b"\xff\x06\x00\x00sNaPpY"
 _COMPRESSED, _PLAIN, _FIRST_SKIPPED = 0x00, 0x01, 0x80
@@ -24,7 +24,7 @@ def write_snappy(plain: BinaryIO, file: BinaryIO) -> None:
         kind, body = _COMPRESSED, codec.compress(content, asbytes=True)
         if len(body) >= len(content):
             kind, body = _PLAIN, content
-        checksum = _core.masked_checksum(content).to_bytes(_CHECKSUM_NBYTES, "little")
+        checksum = masked_checksum(content).to_bytes(_CHECKSUM_NBYTES, "little")
         size = len(checksum) + len(body)
         file.write(bytes([kind]) + size.to_bytes(_HEAD_NBYTES - 1, "little") + checksum + body)
 
@@ -42,7 +42,7 @@ def read_snappy(file: BinaryIO) -> bytes:
         checksum, body = body[:_CHECKSUM_NBYTES], body[_CHECKSUM_NBYTES:]
         if kind == _COMPRESSED:
             body = codec.decompress(body, _plain_nbytes(body, start), asbytes=True)
-        if _core.masked_checksum(body) != int.from_bytes(checksum, "little"):
+        if masked_checksum(body) != int.from_bytes(checksum, "little"):
             raise ValueError(f"CRC check failed for the chunk at byte {start}")
         content += body
     return bytes(content)
