@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from drumline.distribute import OneDeviceStrategy
 
 @pytest.fixture(scope="session")
 def one_device() -> Callable[..., Loop]:
+    @functools.cache
     def run(**options: Any) -> Loop:
         return train(OneDeviceStrategy("cpu:0"), **options)
 

@@ -57,8 +57,8 @@ def train(
         model = keras.Sequential(
             [
                 keras.Input((6, 6, 1)),
-                keras.layers.Conv2D(3, 3, activation="tanh"),
                 keras.layers.Flatten(),
+                keras.layers.Dense(8, activation="tanh"),
                 keras.layers.Dense(CLASSES),
             ]
         )
