@@ -10,6 +10,7 @@ import numpy as np
 
 from drumline.data import random
 from drumline.data.native.apply import is_symbol
+from drumline.data.native.symbol import ValueNeedsPython
 from drumline.image.arranging import MIRRORED, TRANSPOSED, UPSIDE_DOWN, arranged
 
 
@@ -41,13 +42,26 @@ def transpose(image: Any, name: str | None = None) -> Any:
     return _turned("transpose", image, TRANSPOSED)
 
 
-def rot90(image: Any, k: int = 1, name: str | None = None) -> Any:
+_QUARTERS = (0, TRANSPOSED + UPSIDE_DOWN, UPSIDE_DOWN + MIRRORED, TRANSPOSED + MIRRORED)
+
+
+def rot90(image: Any, k: Any = 1, name: str | None = None) -> Any:
     """The image turned by ``k`` quarters, counter-clockwise, or each image of a batch.
 
-    Args, raises: as `flip_left_right`.
+    Args, raises: as `flip_left_right`. Where an element says ``k``, images of one known size that
+    are not square are turned in Python, one by one.
     """
-    turns = (0, TRANSPOSED + UPSIDE_DOWN, UPSIDE_DOWN + MIRRORED, TRANSPOSED + MIRRORED)
-    return _turned("rot90", image, turns[k % 4])
+    if not isinstance(k, jax.core.Tracer):
+        return _turned("rot90", image, _QUARTERS[int(k) % 4])
+    if is_symbol(image):
+        height, width = image.shape[:2]
+        side = height if height == width else None
+        turn = jnp.array(_QUARTERS, jnp.int32)[k % 4]
+        return arranged("rot90", image, turn=turn, size=(side, side))
+    if image.shape[-3] != image.shape[-2]:
+        raise ValueNeedsPython("rot90 by such a k changes the shape of the image", varying=True)
+    turned = [jnp.asarray(_turned("rot90", image, turn)) for turn in _QUARTERS]
+    return jax.lax.select_n((k % 4).astype(jnp.int32), *turned)
 
 
 def random_flip_left_right(image: Any, seed: int | None = None) -> Any:

@@ -105,6 +105,15 @@ def test_an_error_in_a_window_is_raised_in_its_place():
     assert outcomes(iter(sparse)) == [0, 5]
 
 
+def test_windows_with_gaps_between_them_resume():
+    def make():
+        return Dataset.range(24).window(2, shift=5).flat_map(lambda window: window)
+
+    expected = [0, 1, 5, 6, 10, 11, 15, 16, 20, 21]
+    for count in range(len(expected) + 1):
+        assert resumed(make, count) == expected[count:]
+
+
 def test_a_state_of_a_longer_source_is_refused():
     count = [5]
 

@@ -39,6 +39,21 @@ def test_arrays_tracers_and_images_of_varying_shape(name):
         np.testing.assert_array_equal(made, wanted)
 
 
+def test_quarters_that_an_element_says():
+    ks = np.arange(-4, 9)
+    for image in (IMAGE[:6], IMAGE):
+        contents = [encoded(image, "PNG")] * len(ks)
+        data = Dataset.from_tensor_slices((contents, ks)).map(
+            lambda c, k: dl.image.rot90(dl.image.decode_png(c, 3), k)
+        )
+        arrays = Dataset.from_tensor_slices(ks).map(lambda k, i=image: dl.image.rot90(i, k))
+        assert "as Python" not in data.explain()
+        assert ("as Python" in arrays.explain()) == (image.shape[0] != image.shape[1])
+        for k, found, other in zip(ks, data, arrays, strict=True):
+            np.testing.assert_array_equal(found, np.rot90(image, k))
+            np.testing.assert_array_equal(other, found)
+
+
 def test_all_quarters():
     for k in range(-4, 9):
         np.testing.assert_array_equal(dl.image.rot90(IMAGE, k), np.rot90(IMAGE, k))
