@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from drumline.data.execute.cycle import Cycle
@@ -49,6 +49,8 @@ def cases(draw: st.DrawFn) -> tuple[Cycle, list[int | None], int, bool]:
 
 
 @given(cases())
+@example((Cycle(1, 2), [1], 5, True))
+@example((Cycle(2, 2, 0, 1), [2, 2], 9, True))
 def test_a_block_of_visits_is_its_visits(case: tuple[Cycle, list[int | None], int, bool]) -> None:
     cycle, known, limit, opens = case
     order, taken, closed = by_hand(cycle, known, limit, opens)

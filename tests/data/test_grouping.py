@@ -99,15 +99,15 @@ def test_errors_of_elements_keys_and_windows_come_in_their_place():
 
 @pytest.mark.parametrize("stop", [8, 11, 27])
 def test_orders_drawn_for_a_window_follow_from_its_number(stop):
-    ds = Dataset.range(48).group_by_window(lambda v: v % 2, lambda key, w: w.shuffle(8), 8)
+    ds = Dataset.range(48).group_by_window(lambda v: v % 2, lambda key, w: w.shuffle(6), 6)
     iterator = iter(ds)
-    for _ in range(stop):
-        next(iterator)
+    head = [int(next(iterator)) for _ in range(stop)]
     again = iter(ds)
     again.restore(json.loads(json.dumps(iterator.state())))
     rest = lists(iterator)
     assert lists(again) == rest
-    assert sorted(rest[-8:]) != rest[-8:]
+    windows = np.reshape(head + rest, (8, 6))
+    assert (np.sort(windows) != windows).any()
 
 
 def test_wrong_arguments():
@@ -156,7 +156,7 @@ def test_buckets_padded_to_their_boundary():
 
 def test_buckets_without_padding_and_without_remainders():
     rows = np.arange(12).reshape(6, 2)
-    lengths = np.array([1, 9, 1, 9, 9, 9], np.int32)
+    lengths = np.array([1, 9, 1, 5, 9, 9], np.int32)
     ds = Dataset.from_tensor_slices((rows, lengths)).bucket_by_sequence_length(
         lambda row, length: length, [5], [4, 2], no_padding=True, drop_remainder=True
     )
