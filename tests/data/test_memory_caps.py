@@ -61,6 +61,10 @@ def test_the_most_that_is_held_is_told():
     assert 20 * ROW <= most(rows.shuffle(10)) < 30 * ROW
     assert 4 * ROW <= most(rows.batch(2).prefetch(1)) < 5 * ROW
     assert BUDGET / 2 <= most(rows.padded_batch(2).prefetch(1)) < BUDGET
+    read = Dataset.range(8).interleave(
+        lambda i: Dataset.range(1000).map(lambda v: np.full(ROW, v, np.uint8)), 2, 1, 2
+    )
+    assert abs(most(read) - 30 * ROW) < 1e5
     assert 10 * ROW <= most(rows.window(3, shift=1)) < 11 * ROW
     assert "as elements are: unique" in Dataset.range(5).unique().explain()
 
@@ -109,6 +113,15 @@ def test_quick_functions_of_large_elements_are_given_few_at_a_time():
         next(iterator)
         assert len(calls) < taken + 8
     iterator.close()
+
+
+def test_what_an_interleave_reads_ahead_is_within_what_it_says():
+    dataset = Dataset.range(6).interleave(
+        lambda i: Dataset.range(40).map(large([])), 2, num_parallel_calls=2
+    )
+    stages = {stage.name: stage for stage in dataset.profile(elements=60).stages}
+    stage = stages["interleave"]
+    assert ROW <= stage.held_nbytes <= stage.most_nbytes
 
 
 def test_a_profile_shows_what_stages_hold_and_may_hold():

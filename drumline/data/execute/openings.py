@@ -12,6 +12,7 @@ from drumline.data.execute.cache_stages import ReplayStage
 from drumline.data.execute.carry import Carry
 from drumline.data.execute.elements import splitter
 from drumline.data.execute.prefetch_stage import PrefetchStage
+from drumline.data.execute.ramp import TARGET_BYTES
 from drumline.data.execute.reading import Reading
 from drumline.data.execute.stage import Stage, StartsEarly, State
 from drumline.data.plan.node import Node
@@ -177,6 +178,20 @@ class Openings:
             return 1
         self._want = min(2 * self._want, _MOST_AT_ONCE)
         return max(self._want // 2, self.source.granule)
+
+    def most_nbytes(self, slots: int, row_nbytes: int) -> int:
+        """How many bytes are read ahead at most, with so many open datasets of such elements."""
+        if self.reading is None:
+            return 0
+        # What is ready, and the block of it that was taken last.
+        planned = max(self.reading.nbytes, 2 * row_nbytes)
+        each = planned + min(planned, max(TARGET_BYTES, row_nbytes))
+        return (slots + self._ahead() + 1) * each
+
+    def held_nbytes(self, slots: Sequence[Opened | None]) -> int:
+        """How many bytes were read ahead of the datasets in the slots, and of those to follow."""
+        opened = [item for item in (*slots, *self._ready) if isinstance(item, Opened)]
+        return sum(item.elements.stage.held_nbytes() or 0 for item in opened)
 
     def state(self, slots: Sequence[Opened | None]) -> State:
         """The position, with those of the datasets that are open."""
