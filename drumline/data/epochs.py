@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Collection
 from typing import Any, TypedDict
@@ -62,6 +63,10 @@ class Epochs:
 
     def fingerprint(self) -> str:
         """A digest of the operations, their arguments and seeds."""
+        return self._fingerprint
+
+    @functools.cached_property
+    def _fingerprint(self) -> str:
         found = (seed_of(node) for node in self.plan.walk())
         seeds = [seed for seed in found if seed is not None]
         text = f"{self.plan.describe()}\n{self.plan.spec}\n{seeds}"

@@ -29,7 +29,7 @@ class DatasetIterator(Generic[T]):
         start: Callable[[int, Any], tuple[Stage, Any]],
         spec: ElementSpec,
         epoch: int,
-        fingerprint: str,
+        fingerprint: Callable[[], str],
     ):
         self._start = start
         self._spec = spec
@@ -118,7 +118,7 @@ class DatasetIterator(Generic[T]):
         Pass it to ``restore`` of an iterator over an equal dataset, in this process or another.
         """
         used = self._count - self._items.__length_hint__() if self._count else 0
-        return sealed(self._fingerprint, self._epoch, self._form, self._before, used)
+        return sealed(self._fingerprint(), self._epoch, self._form, self._before, used)
 
     def restore(self, state: State) -> None:
         """Goes on where ``state`` was taken.
@@ -127,7 +127,7 @@ class DatasetIterator(Generic[T]):
             IteratorStateError: the state is damaged, or of another plan or version of drumline.
             Exception: what reading the input again raised. The iterator stays where it was.
         """
-        check_sealed(state, self._fingerprint)
+        check_sealed(state, self._fingerprint())
         before = self.state()
         try:
             self._move(state)

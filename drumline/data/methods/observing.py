@@ -59,7 +59,7 @@ class Observing(Planned):
         epochs = Epochs(self._plan, self._options, observation)
         started = observation.clock()
         iterator: DatasetIterator[object] = DatasetIterator(
-            epochs.start, self._plan.spec, 0, epochs.fingerprint()
+            epochs.start, self._plan.spec, 0, epochs.fingerprint
         )
         return run_profile(
             iterator, started, observation, elements, seconds, epochs.runtime.decisions
