@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from benchmarks.harness.digest import shaped_batch_evidence
 from benchmarks.harness.epochs import Batch, Build, Epochs
 from benchmarks.harness.floor import Floor
-from benchmarks.harness.measurement import Measurement
 from benchmarks.harness.pipelines import measured_by
-from benchmarks.harness.workload import Contender, Problems, Scale, Workload
+from benchmarks.harness.workload import Contender, Scale, Workload
+from benchmarks.workloads.exact_batches import same_as
 
 LONGEST = 128
 VOCABULARY = 30_000
@@ -131,23 +131,6 @@ def expected(scale: Scale) -> list[np.ndarray]:
 measured = measured_by(shaped_batch_evidence)
 
 
-def check(scale: Scale, measurements: Mapping[str, Measurement]) -> Problems:
-    """Every epoch must give the expected batches, in order, as int32."""
-    batches = expected(scale)
-    wanted = shaped_batch_evidence(batches)
-    problems: Problems = {}
-    for name, measurement in measurements.items():
-        evidence = measurement.evidence
-        if evidence["batches"] != [len(batches)]:
-            found = " or ".join(map(str, evidence["batches"]))
-            problems[name] = f"gave {found} batches an epoch, not {len(batches)}"
-        elif any(epoch["dtypes"] != wanted["dtypes"] for epoch in evidence["epochs"]):
-            problems[name] = f"gave dtypes {evidence['epochs'][0]['dtypes']}, not int32"
-        elif any(epoch != wanted for epoch in evidence["epochs"]):
-            problems[name] = "did not give the expected batches in order"
-    return problems
-
-
 WORKLOAD = Workload(
     name="padded_batch",
     title="100,000 sequences of 1 to 128 int32: padded_batch(64)",
@@ -188,6 +171,6 @@ WORKLOAD = Workload(
         ),
     ),
     floors=(Floor("later", at_least=5.0, against="tf.data"),),
-    check=check,
+    check=same_as(expected, shaped_batch_evidence),
     timeout_s=400.0,
 )

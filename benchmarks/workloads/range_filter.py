@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.digest import batch_evidence, order_digest
+from benchmarks.harness.digest import batch_evidence
 from benchmarks.harness.epochs import Batch, Build, Epochs
 from benchmarks.harness.floor import Floor
-from benchmarks.harness.measurement import Measurement
 from benchmarks.harness.pipelines import measured_by
-from benchmarks.harness.workload import Contender, Problems, Scale, Workload
+from benchmarks.harness.workload import Contender, Scale, Workload
+from benchmarks.workloads.exact_batches import same_as
 
 BLOCK = 16_384
 
@@ -131,23 +131,6 @@ def expected(scale: Scale) -> list[np.ndarray]:
 measured = measured_by(batch_evidence)
 
 
-def check(scale: Scale, measurements: Mapping[str, Measurement]) -> Problems:
-    """Every epoch must give the expected batches, in order, as int64."""
-    batches = expected(scale)
-    wanted = {"order": order_digest(batches), "dtypes": ["int64"]}
-    problems: Problems = {}
-    for name, measurement in measurements.items():
-        evidence = measurement.evidence
-        if evidence["batches"] != [len(batches)]:
-            found = " or ".join(map(str, evidence["batches"]))
-            problems[name] = f"gave {found} batches an epoch, not {len(batches)}"
-        elif any(epoch["dtypes"] != wanted["dtypes"] for epoch in evidence["epochs"]):
-            problems[name] = f"gave dtypes {evidence['epochs'][0]['dtypes']}, not int64"
-        elif any(epoch != wanted for epoch in evidence["epochs"]):
-            problems[name] = "did not give the expected batches in order"
-    return problems
-
-
 WORKLOAD = Workload(
     name="range_filter",
     title="range(1,000,000): map(v * 2 + 1), filter(v % 3 == 0), batch(256)",
@@ -188,6 +171,6 @@ WORKLOAD = Workload(
         ),
     ),
     floors=(Floor("later", at_least=5e6, aim=20e6),),
-    check=check,
+    check=same_as(expected),
     timeout_s=400.0,
 )
