@@ -13,7 +13,9 @@ def by_hand(
     cycle: Cycle, known: list[int | None], limit: int, opens: bool
 ) -> tuple[list[int], list[int], set[int]]:
     """The slot of each element, how many each slot gave, and which were found at their end."""
-    left, order, closed = list(known), [], set()
+    left = [count or 0 for count in known]
+    order: list[int] = []
+    closed: set[int] = set()
     empty = {slot for slot, count in enumerate(known) if count is None}
     slot, used = cycle.slot, cycle.used
     for _ in range(500):
@@ -33,7 +35,7 @@ def by_hand(
         else:
             break
         slot, used = (slot + 1) % cycle.slots, 0
-    taken = [(known[s] or 0) - (left[s] or 0) for s in range(cycle.slots)]
+    taken = [(known[s] or 0) - left[s] for s in range(cycle.slots)]
     return order, taken, closed
 
 
