@@ -60,3 +60,19 @@ def test_a_pool_whose_buffers_are_all_held_goes_on(nbytes):
     pool = BufferPool(max_buffers=2)
     arrays = [pool.empty((nbytes,), np.dtype(np.uint8)) for _ in range(5)]
     assert len({a.ctypes.data for a in arrays}) == 5
+
+
+def test_several_arrays_are_different_ones_and_are_used_again():
+    pool = BufferPool(max_buffers=5)
+    first = pool.several(3, (9000,), np.dtype(np.int64))
+    for number, array in enumerate(first):
+        array[:] = number
+    assert [set(array.tolist()) for array in first] == [{0}, {1}, {2}]
+    held = first[1]
+    places = {array.ctypes.data for array in first}
+    del first, array
+    again = pool.several(7, (9000,), np.dtype(np.int64))
+    assert len({array.ctypes.data for array in again}) == 7
+    assert {array.ctypes.data for array in again} & places == places - {held.ctypes.data}
+    assert all(array.ctypes.data % 64 == 0 for array in again)
+    assert set(held.tolist()) == {1}

@@ -8,6 +8,7 @@ for the copy.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import mmap
 import sys
@@ -84,24 +85,33 @@ class BufferPool:
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """An uninitialised array, aligned to 64 bytes; one of objects is not used again."""
+        return self.several(1, shape, dtype)[0]
+
+    def several(self, count: int, shape: tuple[int, ...], dtype: np.dtype) -> list[np.ndarray]:
+        """As many such arrays, for which the pool is looked through once."""
         nbytes = math.prod(shape) * dtype.itemsize
         if nbytes < _SMALL or dtype.hasobject:
-            return np.empty(shape, dtype)
-        base = self._take(_size_class(nbytes))
-        start = -base.ctypes.data % ALIGNMENT
-        return base[start : start + nbytes].view(dtype).reshape(shape)
+            return [np.empty(shape, dtype) for _ in range(count)]
+        bases = self._take(count, _size_class(nbytes))
+        return [_aligned(base, nbytes).view(dtype).reshape(shape) for base in bases]
 
-    def _take(self, nbytes: int) -> np.ndarray:
+    def _take(self, count: int, nbytes: int) -> list[np.ndarray]:
         with self._lock:
             buffers = self._buffers.pop(nbytes, [])
             self._buffers[nbytes] = buffers
             if len(self._buffers) > _SIZES:
                 self._buffers.pop(next(iter(self._buffers)))
-            for i in range(len(buffers)):
-                if sys.getrefcount(buffers[i]) == _FREE:
-                    return buffers[i]
-            if len(buffers) >= self._max_buffers:
-                # All are held by the user: let go of the oldest, which frees itself.
-                buffers.pop(0)
-            buffers.append(fresh(nbytes))
-            return buffers[-1]
+            free = (i for i in range(len(buffers)) if sys.getrefcount(buffers[i]) == _FREE)
+            taken = [buffers[i] for i in list(itertools.islice(free, count))]
+            for _ in range(count - len(taken)):
+                if len(buffers) >= self._max_buffers:
+                    # All are held by the user: let go of the oldest, which frees itself.
+                    buffers.pop(0)
+                buffers.append(fresh(nbytes))
+                taken.append(buffers[-1])
+            return taken
+
+
+def _aligned(base: np.ndarray, nbytes: int) -> np.ndarray:
+    start = -base.__array_interface__["data"][0] % ALIGNMENT
+    return base[start : start + nbytes]

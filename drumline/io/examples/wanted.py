@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
@@ -114,7 +115,7 @@ def parse(
     """
     every = [wanted for _, some in parts for wanted in some]
     try:
-        room = [_room(wanted, len(records), pool) for wanted in every]
+        room = _room(every, len(records), pool)
     except (MemoryError, OverflowError, ValueError):
         columns, failure = [], (0, None, None, None, _NO_MEMORY)
     else:
@@ -136,10 +137,18 @@ def _parse(parser: ExampleParser, records: Records, room: list[np.ndarray | None
     return parser.parse(np.ascontiguousarray(records), room)
 
 
-def _room(wanted: Wanted, records: int, pool: BufferPool) -> np.ndarray | None:
-    if wanted.form != "fixed" or wanted.kind == BYTES:
-        return None
-    return pool.empty((records * wanted.count,), wanted.dtype)
+def _room(every: Sequence[Wanted], records: int, pool: BufferPool) -> list[np.ndarray | None]:
+    """Memory for each column of numbers of which every record has as many."""
+    kinds = [
+        (wanted.kind, wanted.count) if wanted.form == "fixed" and wanted.kind != BYTES else None
+        for wanted in every
+    ]
+    arrays = {
+        kind: pool.several(count, (records * kind[1],), np.dtype(kind[0]))
+        for kind, count in collections.Counter(kinds).items()
+        if kind is not None
+    }
+    return [None if kind is None else arrays[kind].pop() for kind in kinds]
 
 
 def _empty(wanted: Wanted) -> Parsed:

@@ -12,18 +12,33 @@ const LIST: u8 = 0x0a;
 const FLOATS: u8 = 0x12;
 const INTEGERS: u8 = 0x1a;
 
+/// Who takes the values of a record; both say whether they could.
+pub trait Take<'a> {
+    /// Takes the message of a slot's feature.
+    fn message(&mut self, slot: usize, message: &'a [u8]) -> bool;
+
+    /// Takes the one value of a slot's feature.
+    fn one(&mut self, slot: usize, value: One) -> bool;
+}
+
 /// Goes through the entries of a record's only map; None if they are not the known ones.
-/// `field` is the map's number, and `take` says whether it could use the message of a slot.
+/// `field` is the map's number.
 #[inline(always)]
 pub fn entries<'a>(
     record: &'a [u8],
     field: u64,
     known: &[Known<'a>],
-    mut take: impl FnMut(usize, &'a [u8]) -> bool,
+    take: &mut impl Take<'a>,
 ) -> Option<()> {
     let tag = u8::try_from(field << 3 | 2).ok()?;
     let mut rest = content(record, tag)?;
     for Known { head, slot } in known {
+        if let (Some(slot), Some((value, after))) = (slot, one(rest, head)) {
+            if take.one(*slot, value) {
+                rest = after;
+                continue;
+            }
+        }
         let (entry, after) = next(rest, ENTRY)?;
         rest = after;
         if !begins_with(entry, head) {
@@ -31,10 +46,71 @@ pub fn entries<'a>(
         }
         let value = lengthy(&entry[head.len()..])?;
         if let Some(slot) = slot {
-            take(*slot, value).then_some(())?;
+            take.message(*slot, value).then_some(())?;
         }
     }
     rest.is_empty().then_some(())
+}
+
+/// Packed values of 1 to 8 bytes, which are the lowest of `bytes`; others are 0.
+#[derive(Clone, Copy)]
+pub struct One {
+    tag: u8,
+    length: usize,
+    bytes: u64,
+}
+
+/// From the length of a feature to that of its packed values.
+const LENGTHS: usize = 5;
+/// The bytes of these that do not tell the kind of values.
+const BUT_KIND: u64 = 0xff_ffff_00ff;
+
+/// The next entry, if it begins as is known and holds few bytes of packed values, and what comes
+/// after it: all lengths in it follow from the last.
+#[inline(always)]
+fn one<'a>(rest: &'a [u8], head: &[u8]) -> Option<(One, &'a [u8])> {
+    let lengths = rest.get(2 + head.len()..)?;
+    let found = u64::from_le_bytes(*lengths.first_chunk()?);
+    let values = lengths.get(LENGTHS..)?;
+    let following = u64::from_le_bytes(*values.first_chunk()?);
+    let length = (found >> 32) as usize & 0xff;
+    let inner = length as u64;
+    let wanted = (inner + 4) | (inner + 2) << 16 | u64::from(LIST) << 24 | inner << 32;
+    let entry = head.len() + LENGTHS + length;
+    let is_as_known = found & BUT_KIND == wanted
+        && (1..=8).contains(&length)
+        && rest[0] == ENTRY
+        && entry < 0x80
+        && usize::from(rest[1]) == entry
+        && begins_with(&rest[2..], head);
+    let value = One {
+        tag: (found >> 8) as u8,
+        length,
+        bytes: following & (u64::MAX >> (64 - 8 * length.clamp(1, 8))),
+    };
+    is_as_known.then(|| (value, &values[length..]))
+}
+
+/// Sets a record's only number to a value; false if it is of another kind, or several.
+#[inline(always)]
+pub fn set_one(value: One, row: usize, target: &mut Target) -> bool {
+    if target.count != 1 {
+        return false;
+    }
+    match (&mut target.numbers, value.tag) {
+        (Numbers::Float(to), FLOATS) if value.length == 4 => {
+            to[row] = f32::from_bits(value.bytes as u32);
+            true
+        }
+        (Numbers::Int64(to), INTEGERS) => {
+            let number = varints::single(value.bytes, value.length);
+            number.is_some_and(|number| {
+                to[row] = number;
+                true
+            })
+        }
+        _ => false,
+    }
 }
 
 /// Sets a record's numbers to the packed ones that a feature's message is; false if it is none.

@@ -91,23 +91,15 @@ impl<'a, 's: 'a, 'o> Rows<'a, 's, 'o> {
         let [(field, locator)] = self.parts.as_slice() else {
             return None;
         };
-        let (features, row) = (locator.schema().features(), self.count);
-        let (columns, targets) = (&mut self.columns, &mut self.targets);
-        quick::entries(record, *field, locator.known(), |position, message| {
-            let target = &mut targets[position];
-            if target.as_mut().is_some_and(|t| quick::set(message, row, t)) {
-                return true;
-            }
-            let (feature, column) = (&features[position], &mut columns[position]);
-            single(feature, Some(Cursor::new(message)), column).is_ok_and(|()| {
-                moved(column, target, row);
-                true
-            })
-        })?;
+        let mut row = Row {
+            features: locator.schema().features(),
+            columns: &mut self.columns,
+            targets: &mut self.targets,
+            number: self.count,
+        };
+        quick::entries(record, *field, locator.known(), &mut row)?;
         for position in locator.absent() {
-            let column = &mut columns[position];
-            single(&features[position], None, column).ok()?;
-            moved(column, &mut targets[position], row);
+            row.single(position, None).then_some(())?;
         }
         Some(())
     }
@@ -164,6 +156,41 @@ impl<'a, 's: 'a, 'o> Rows<'a, 's, 'o> {
             let count = if target.is_some() { 0 } else { self.count };
             column.truncate(count, &feature.form);
         }
+    }
+}
+
+/// Where the values of one record go.
+struct Row<'r, 'a, 'o> {
+    features: &'a [Feature],
+    columns: &'r mut [Column<'a>],
+    targets: &'r mut [Option<Target<'o>>],
+    number: usize,
+}
+
+impl<'a> Row<'_, 'a, '_> {
+    #[inline(always)]
+    fn single(&mut self, position: usize, message: Option<Cursor<'a>>) -> bool {
+        let column = &mut self.columns[position];
+        let added = single(&self.features[position], message, column).is_ok();
+        if added {
+            moved(column, &mut self.targets[position], self.number);
+        }
+        added
+    }
+}
+
+impl<'a> quick::Take<'a> for Row<'_, 'a, '_> {
+    #[inline(always)]
+    fn message(&mut self, position: usize, message: &'a [u8]) -> bool {
+        let target = self.targets[position].as_mut();
+        target.is_some_and(|target| quick::set(message, self.number, target))
+            || self.single(position, Some(Cursor::new(message)))
+    }
+
+    #[inline(always)]
+    fn one(&mut self, position: usize, value: quick::One) -> bool {
+        let target = self.targets[position].as_mut();
+        target.is_some_and(|target| quick::set_one(value, self.number, target))
     }
 }
 

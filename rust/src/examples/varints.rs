@@ -45,6 +45,13 @@ fn short(bytes: &[u8]) -> u64 {
     at(0) | at(length / 2) | at(length - 1)
 }
 
+/// The integer that fills the lowest `length` bytes, 1 to 8; the others are 0.
+#[inline(always)]
+pub fn single(bytes: u64, length: usize) -> Option<i64> {
+    let last = (!bytes & LAST).trailing_zeros() as usize / 8 + 1;
+    (last == length).then(|| joined(bytes) as i64)
+}
+
 /// Sets `out` to the integers of a packed field; false if it has not as many.
 #[inline]
 pub fn fill(packed: &[u8], out: &mut [i64]) -> bool {
