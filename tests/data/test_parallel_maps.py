@@ -242,3 +242,39 @@ def test_what_is_batched_is_not_copied_where_any_number_may_be_made() -> None:
     assert [block.n for block in seen if block is not None] == [48, 48, 4]
     assert all(np.shares_memory(batch, seen[i].columns[0]) for i, batch in enumerate(made))
     np.testing.assert_array_equal(np.concatenate(made), np.stack([*source.map(prepared)]))
+
+
+@pytest.mark.parametrize("stop", [0, 1, 3, 5])
+def test_batches_made_whole_resume_and_fail_where_others_do(stop: int) -> None:
+    files = [dl.image.encode_jpeg(np.full((9, 7, 3), i, np.uint8)) for i in range(9)]
+    files[6] = b"no picture"
+
+    def prepared(contents: Any) -> Any:
+        return dl.image.resize(dl.image.decode_jpeg(contents, channels=3), (5, 4)) / 255
+
+    def batches(iterator: Any) -> list[Any]:
+        made: list[Any] = []
+        while True:
+            try:
+                made.append(next(iterator).tolist())
+            except ValueError as error:
+                made.append(str(error))
+            except StopIteration:
+                return made
+
+    source = Dataset.range(3).interleave(lambda _: Dataset.from_tensor_slices(files))
+    wanted = batches(iter(source.map(prepared).batch(8)))
+    assert sum(isinstance(batch, str) for batch in wanted) > 0
+    ds = source.map(prepared, num_parallel_calls=2).batch(8)
+    iterator = iter(ds)
+    made = []
+    for _ in range(min(stop, len(wanted))):
+        try:
+            made.append(next(iterator).tolist())
+        except ValueError as error:
+            made.append(str(error))
+    state = json.loads(json.dumps(iterator.state()))
+    iterator.close()
+    again = iter(ds)
+    again.restore(state)
+    assert made + batches(again) == wanted

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 
 from drumline.data.execute.block import Block
 from drumline.data.execute.block_size import UNBOUNDED, estimated_nbytes
+from drumline.data.execute.columns import concatenated
 from drumline.data.execute.ramp import MAX_ELEMENTS, TARGET_BYTES
 from drumline.data.execute.stage import Stage, State
 from drumline.data.execute.workers import Workers
@@ -48,6 +49,7 @@ class ParallelMapStage(Stage):
         may_wait: whether they may be occupied without computing.
         row_nbytes: estimated bytes of an element and its result.
         most_nbytes: what is read ahead may take so many bytes; two blocks always may.
+        light: whether blocks of the input are put together at next to no cost.
     """
 
     pool: Workers[Block]
@@ -60,8 +62,10 @@ class ParallelMapStage(Stage):
         may_wait: bool,
         row_nbytes: int = 1,
         most_nbytes: int = UNBOUNDED,
+        light: bool = False,
     ):
         self.source = source
+        self._light = light and isinstance(function, Gathering)
         self.function = function
         self.ragged = function.ragged
         self.varying = function.varying
@@ -175,7 +179,24 @@ class ParallelMapStage(Stage):
         before = self.source.state()
         block = self.source.next(wanted)
         self._ended = block is None
-        return None if block is None else (before, 0, block)
+        return None if block is None else (before, 0, self._filled_up(block, wanted))
+
+    def _filled_up(self, block: Block, wanted: int) -> Block:
+        """The block and what follows, where that saves copies of results and costs none of rows."""
+        if self._gathered == 1 or not (self._light and self.eager):
+            return block
+        parts, rows = [block], block.n
+        while parts[-1].error is None and rows < wanted:
+            more = self.source.next(wanted - rows)
+            if more is None:
+                self._ended = True
+                break
+            parts.append(more)
+            rows += more.n
+        if len(parts) == 1:
+            return block
+        columns = [concatenated(found) for found in zip(*(p.columns for p in parts), strict=True)]
+        return Block(columns, rows, parts[-1].error)
 
     def _submit(self, task: _Task, first: bool = False) -> None:
         work = functools.partial(_apply, self.function, task.block, task.start)

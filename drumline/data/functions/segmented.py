@@ -33,6 +33,9 @@ MOST_ROWS = 4096
 _QUICK = 0.001
 _SMALL_BYTES = 1 << 20
 
+MOST_PADDED = 1.25
+"""How many rows a program may compute for each that is wanted, to save copying its results."""
+
 TARGET_BYTES = 32 << 20
 MOST_BYTES = 64 << 20
 
@@ -66,7 +69,7 @@ class SegmentedFunction:
         self.varying = any(None in leaf.shape[1:] for leaf in trace.spec.leaves if _varies(leaf))
         self._limit = self.block_length
         self._most = min(LONGEST, max(1, MOST_BYTES // _row_nbytes(trace)))
-        self._is_native = all(isinstance(part, _Native) for part in self._parts)
+        self._lengths = [part.length for part in self._parts if isinstance(part, _Compiled)]
         strings = {i for i, leaf in enumerate(spec.leaves) if leaf.is_string}
         self.takes_packed = not strings.intersection(_slots(self._results)) and all(
             not strings.intersection(_slots(part.takes_objects)) for part in self._parts
@@ -81,9 +84,9 @@ class SegmentedFunction:
 
     def at_once(self, size: int) -> int:
         """Whole numbers of ``size`` rows, which then need not be copied, if memory allows."""
-        if not self._is_native or size > self._most:
-            return self._limit
-        return max(size, self._limit - self._limit % size)
+        rows = max(size, self._limit - self._limit % size)
+        padded = max((-(-rows // length) * length for length in self._lengths), default=rows)
+        return rows if rows <= self._most and padded <= MOST_PADDED * rows else self._limit
 
     def __call__(self, block: Block, position: Position) -> Block:
         out = self._run(block, position)
@@ -167,6 +170,7 @@ class _Compiled:
         self.takes: tuple[Origin, ...] = part.takes
         self.takes_objects = self.takes
         self.gives = part.gives
+        self.length = self._run.block_length
 
     def __call__(
         self, columns: list[Any], n: int, position: Position

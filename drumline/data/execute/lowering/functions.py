@@ -12,6 +12,9 @@ from drumline.data.execute.stage import Stage
 from drumline.data.execute.transforms import Mapped
 from drumline.data.execute.walk_stage import ParallelWalkStage, WalkStage
 from drumline.data.plan import checking, function_nodes
+from drumline.data.spec import TensorSpec
+
+_LIGHT_NBYTES = 64
 
 
 def own_input(
@@ -52,7 +55,15 @@ def map_stage(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: P
     if node.workers in (None, 1) or not (node.function.is_python or source.eager):
         return MapStage(source, function)
     workers = lowering.runtime.workers(node.workers, node.unbounded)
-    return ParallelMapStage(source, function, workers, node.function.is_python, *memory)
+    light = all(_is_light(leaf) for leaf in node.input.spec.leaves)
+    return ParallelMapStage(source, function, workers, node.function.is_python, *memory, light)
+
+
+def _is_light(leaf: TensorSpec) -> bool:
+    """Whether it costs next to nothing to copy: strings are objects or parts of a file."""
+    if leaf.is_string:
+        return leaf.shape == ()
+    return leaf.is_static and (leaf.nbytes or 0) <= _LIGHT_NBYTES
 
 
 @runs_as(function_nodes.Filter)
