@@ -38,12 +38,17 @@ def _steps(closed: jex.ClosedJaxpr, value: Any, channels: int) -> tuple[Arithmet
     known: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     steps: list[Arithmetic] = []
     for equation in closed.jaxpr.eqns:
-        name, (first, *rest) = equation.primitive.name, equation.invars
-        (out,) = equation.outvars if len(equation.outvars) == 1 else (None,)
+        if not equation.invars or len(equation.outvars) != 1:
+            return None
+        name, (first, *rest), (out,) = (
+            equation.primitive.name,
+            equation.invars,
+            equation.outvars,
+        )
         if name == "broadcast_in_dim" and first is not value and not rest:
             known[out] = _broadcast(_constant(first, known), equation.params)
             continue
-        if name not in OPERATORS or first is not value or out is None:
+        if name not in OPERATORS or first is not value:
             return None
         constants = _for_channels(_constant(rest[0], known), channels)
         if constants is None or out.aval.shape != value.aval.shape:
