@@ -215,6 +215,12 @@ def mix64(a: int, b: int) -> int:
     This is splitmix64's finalizer, applied twice; the order of the arguments matters.
     """
 
+def run_delay_seconds() -> float:
+    """Seconds that this thread could have run but waited for a processor; 0 if nobody counts them.
+
+    Linux counts them (``/proc/thread-self/schedstat``). The GIL is not released.
+    """
+
 def unique_ids(
     ids: npt.NDArray[np.int32] | npt.NDArray[np.int64], bounds: Sequence[int]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], list[int]]:

@@ -13,6 +13,7 @@ pub mod permutation;
 pub mod records;
 pub mod rng;
 pub mod rows;
+pub mod run_delay;
 pub mod runs;
 pub mod scatter;
 pub mod shuffle;

@@ -3,6 +3,7 @@
 use crate::gather::Gather;
 use crate::large_buffers;
 use crate::rng;
+use crate::run_delay;
 use crate::shuffle::{Shuffle, ShuffleError};
 use numpy::ndarray::{Dimension, Ix1, Ix2};
 use numpy::{
@@ -45,6 +46,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(xla::vector_instructions, module)?)?;
     module.add_function(wrap_pyfunction!(gather_rows, module)?)?;
     module.add_function(wrap_pyfunction!(mix64, module)?)?;
+    module.add_function(wrap_pyfunction!(run_delay_seconds, module)?)?;
     images::register(module)?;
     module.add_function(wrap_pyfunction!(messages::list_message, module)?)?;
     module.add_function(wrap_pyfunction!(messages::list_values, module)?)?;
@@ -96,6 +98,13 @@ fn keep_large_buffers(library: &str) -> usize {
 #[pyfunction]
 fn mix64(a: u64, b: u64) -> u64 {
     rng::mix64(a, b)
+}
+
+/// Seconds that the calling thread could have run but waited for a processor.
+#[pyfunction]
+fn run_delay_seconds() -> f64 {
+    // Short, and called often where many threads want the GIL: not released.
+    run_delay::run_delay() as f64 * 1e-9
 }
 
 /// Copy `src[idx]` to `out`: rows of bytes, by position.

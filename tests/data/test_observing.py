@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -13,12 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from drumline._core import run_delay_seconds
 from drumline.data import Dataset, Options
 from drumline.data.epochs import Epochs
 from drumline.data.experimental import Statistics
 from drumline.data.observe.meter import BUCKETS, Meter, bucket, nbytes_of
 from drumline.data.observe.observation import Observation
 from drumline.data.ragged import RaggedArray
+
+SCHEDSTAT = Path("/proc/thread-self/schedstat")
 
 
 class Clock:
@@ -200,3 +204,22 @@ def test_an_error_in_a_stage_is_measured_and_passed_on() -> None:
     assert (meter.counts.calls, meter.counts.seconds) == (1, 2.0)
     meter.call(lambda limit: None, 1)
     assert meter.counts.calls == 2
+
+
+@pytest.mark.skipif(not SCHEDSTAT.exists(), reason="the kernel does not count delays")
+def test_delays_are_the_kernels_for_the_calling_thread() -> None:
+    def counted() -> float:
+        return int(SCHEDSTAT.read_text().split()[1]) * 1e-9
+
+    def compare() -> None:
+        before = counted()
+        found.append(before - 1e-9 <= run_delay_seconds() <= counted() + 1e-9)
+
+    found: list[bool] = []
+    threads = [threading.Thread(target=compare) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    compare()
+    for thread in threads:
+        thread.join()
+    assert found == [True] * 5

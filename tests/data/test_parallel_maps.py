@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
@@ -278,3 +278,20 @@ def test_batches_made_whole_resume_and_fail_where_others_do(stop: int) -> None:
     again = iter(ds)
     again.restore(state)
     assert made + batches(again) == wanted
+
+
+def test_workers_tell_how_many_tasks_are_not_done() -> None:
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def stay() -> None:
+        begun.release()
+        assert go_on.wait(PATIENCE)
+
+    with ThreadPoolExecutor(2) as threads:
+        workers: Workers[None] = Workers(threads, 2, owned=False)
+        futures = [workers.submit(stay) for _ in range(5)]
+        assert begun.acquire(timeout=PATIENCE) and begun.acquire(timeout=PATIENCE)
+        assert workers.unfinished == 5
+        go_on.set()
+        wait(futures, PATIENCE)
+    assert workers.unfinished == 0

@@ -65,7 +65,9 @@ class ParallelMapStage(Stage):
         light: bool = False,
     ):
         self.source = source
-        self._light = light and isinstance(function, Gathering)
+        # Asked once: what a protocol is takes long to find out.
+        self._gathering = function if isinstance(function, Gathering) else None
+        self._light = light and self._gathering is not None
         self.function = function
         self.ragged = function.ragged
         self.varying = function.varying
@@ -95,8 +97,8 @@ class ParallelMapStage(Stage):
 
     def gathered(self, size: int) -> None:
         self._gathered = size
-        if isinstance(self.function, Gathering):
-            at_once = max(self.granule, self.function.at_once(size))
+        if self._gathering is not None:
+            at_once = max(self.granule, self._gathering.at_once(size))
             self._task_nbytes = at_once * self._row_nbytes
 
     @property
@@ -163,15 +165,14 @@ class ParallelMapStage(Stage):
         return task
 
     def _at_once(self) -> int:
-        if isinstance(self.function, Gathering):
-            return self.function.at_once(self._gathered)
+        if self._gathering is not None:
+            return self._gathering.at_once(self._gathered)
         return self.function.limit(min(MAX_ELEMENTS, self._most_rows))
 
     def _pull(self, wanted: int) -> tuple[State, int, Block] | None:
         if self.eager and self.granule > 1:
             # Fewer would cost the same where the input is computed in blocks of one length.
-            gathers = isinstance(self.function, Gathering)
-            wanted = max(wanted, self.granule) if gathers else self.granule
+            wanted = self.granule if self._gathering is None else max(wanted, self.granule)
         if self._end is not None:
             wanted = min(wanted, self._end - self._taken)
         if self._ended or wanted <= 0:
@@ -232,8 +233,8 @@ class ParallelMapStage(Stage):
         self._position = self._taken = state["position"]
 
     def queue(self) -> tuple[int, int]:
-        ready = sum(task.future.done() for task in self._ahead) + (self._current is not None)
-        return ready, self._most_ahead()
+        ready = max(0, len(self._ahead) - self.pool.unfinished)
+        return ready + (self._current is not None), self._most_ahead()
 
     def most_nbytes(self) -> int:
         # While a function runs, its results are there twice: one by one, and together.

@@ -189,8 +189,8 @@ class ParallelWalkStage(Stage):
         return len(self._ahead) * self._block_nbytes + current
 
     def queue(self) -> tuple[int, int]:
-        ready = sum(future.done() for _, _, future in self._ahead) + (self._current is not None)
-        return ready, self._most_ahead() + 1
+        ready = max(0, len(self._ahead) - self.pool.unfinished)
+        return ready + (self._current is not None), self._most_ahead() + 1
 
     def parts(self) -> Sequence[Described]:
         return [self.walk]

@@ -99,6 +99,11 @@ class Workers(Generic[T]):
             self._width = width
             self._start()
 
+    @property
+    def unfinished(self) -> int:
+        """How many tasks wait or run; one that has just ended may still count."""
+        return self._running + len(self._pending)
+
     def describe(self) -> str:
         """How many there are, for ``explain()``."""
         automatic = " (AUTOTUNE: at present)" if self.automatic else ""

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from drumline.data.observe.run_delay import run_delay
+from drumline._core import run_delay_seconds
 from drumline.data.packed_strings import PackedStrings
 
 Clock = Callable[[], float]
@@ -154,7 +154,8 @@ class Meter:
 
     def task(self, work: Callable[..., Any], *args: Any) -> Any:
         """``work(*args)``, done for the stage by another thread, measured."""
-        started, cpu, delay = self._clock(), time.thread_time() + _frames.charged, run_delay()
+        started, delay = self._clock(), run_delay_seconds()
+        cpu = time.thread_time() + _frames.charged
         try:
             return work(*args)
         finally:
@@ -163,7 +164,7 @@ class Meter:
             with self._lock:
                 self.counts.work_seconds += elapsed
                 self.counts.work_cpu_seconds += spent
-                self.counts.work_delay_seconds += run_delay() - delay
+                self.counts.work_delay_seconds += run_delay_seconds() - delay
                 self.counts.tasks += 1
             self._note(started, elapsed, 0)
 
