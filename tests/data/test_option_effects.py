@@ -114,14 +114,8 @@ def test_an_unbounded_pool_is_the_maps_own() -> None:
 
 def test_what_is_always_so_may_be_said_but_not_changed() -> None:
     chosen = Options().experimental_optimization
-    chosen.map_vectorization = True  # type: ignore[attr-defined]
     chosen.map_fusion = None  # type: ignore[attr-defined]
-    assert chosen.map_vectorization is True  # type: ignore[attr-defined]
     assert chosen.filter_fusion is False  # type: ignore[attr-defined]
-    with pytest.raises(
-        ValueError, match=r"map_vectorization is always True .*: compiled functions"
-    ):
-        chosen.map_vectorization = False  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match=r"map_fusion is always False and cannot be True: two"):
         chosen.map_fusion = True  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match="has no option 'map_fussion'"):

@@ -29,7 +29,6 @@ class BatchStage(CountingStage):
         self.drop_remainder = drop_remainder
         self._pool = pool
         self._operation = operation
-        source.gathered(size)
 
     def next(self, limit: int) -> Block | None:
         parts: list[Block] = []

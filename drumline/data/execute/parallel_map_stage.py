@@ -249,7 +249,12 @@ class ParallelMapStage(Stage):
         return [self.source]
 
     def describe(self) -> str:
-        return f"map {self.function.describe()}, {self.pool.describe()}"
+        return f"map {self.function.describe()}{self._whole_batches()}, {self.pool.describe()}"
+
+    def _whole_batches(self) -> str:
+        size = self._gathered
+        gathers = self._gathering is not None and size > 1
+        return f", whole batches of {size}" if gathers and self._at_once() % size == 0 else ""
 
     def close(self) -> None:
         self._finalizer()

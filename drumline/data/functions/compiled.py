@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -13,11 +13,13 @@ from jax.extend import core as jex
 from drumline.data.execute.block import Block
 from drumline.data.execute.pool import BufferPool
 from drumline.data.functions import modes
+from drumline.data.functions.any_length import same_at_any_length
 from drumline.data.functions.block_length import block_length
 from drumline.data.functions.call import Position
 from drumline.data.functions.fingerprint import content
 from drumline.data.functions.guards import Guards, as_traced, guarded, row_error
 from drumline.data.functions.notes import at_element
+from drumline.data.functions.one_by_one import OneByOne
 from drumline.data.functions.routes import Computed, Constant, Passed
 from drumline.data.functions.trace import Trace
 from drumline.data.functions.user_function import UserFunction
@@ -39,9 +41,10 @@ class CompiledFunction:
     ):
         """Compiles a trace over elements of ``spec`` for at most ``most`` rows at once."""
         self._function = function
+        self._spec = spec
         self._trace = trace
         self._pool = BufferPool()
-        programs = [program for program in (trace.narrow, trace.wide) if program is not None]
+        programs = _programs(trace)
         leaves = [*spec.leaves, *trace.spec.leaves]
         lengths = (block_length(leaves, program.jaxpr) for program in programs)
         self.block_length = min(most, min(lengths, default=1024))
@@ -54,6 +57,15 @@ class CompiledFunction:
     def content(self) -> tuple[Any, ...]:
         """All that it computes, for fingerprints."""
         return content(self._trace)
+
+    def for_single_rows(self) -> CompiledFunction:
+        """Compiled for a row, or itself where the length it is compiled for may show."""
+        exact = all(same_at_any_length(program.jaxpr) for program in _programs(self._trace))
+        return CompiledFunction(self._function, self._spec, self._trace, 1) if exact else self
+
+    @cached_property
+    def one_by_one(self) -> OneByOne:
+        return OneByOne(self, self.for_single_rows())
 
     def limit(self, wanted: int) -> int:
         return wanted
@@ -154,6 +166,10 @@ class CompiledFunction:
 
     def describe(self) -> str:
         return f"{self._function.name}: {self.how()}"
+
+
+def _programs(trace: Trace) -> list[jex.ClosedJaxpr]:
+    return [program for program in (trace.narrow, trace.wide) if program is not None]
 
 
 def _moved(position: Position, start: int, row: int) -> int:

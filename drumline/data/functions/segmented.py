@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable
+from copy import copy
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.fingerprint import content
 from drumline.data.functions.fusing import fused
 from drumline.data.functions.notes import at_element, with_strings
+from drumline.data.functions.one_by_one import OneByOne
 from drumline.data.functions.routes import Constant
 from drumline.data.functions.segments import CompiledPart, NativeCall, Origin, cut
 from drumline.data.functions.trace import Trace
@@ -78,6 +81,16 @@ class SegmentedFunction:
     def content(self) -> tuple[Any, ...]:
         """All that it computes, for fingerprints."""
         return content(self._trace)
+
+    def for_single_rows(self) -> SegmentedFunction:
+        """With its programs compiled for a row, where that cannot show."""
+        alone = copy(self)
+        alone._parts = [part.for_single_rows() for part in self._parts]
+        return alone
+
+    @cached_property
+    def one_by_one(self) -> OneByOne:
+        return OneByOne(self, self.for_single_rows())
 
     def limit(self, wanted: int) -> int:
         return min(wanted, self._limit)
@@ -143,12 +156,17 @@ class SegmentedFunction:
 
 
 class _Native:
+    """An operation, for any number of rows."""
+
     def __init__(self, function: UserFunction, call: NativeCall):
         self._where = function.where
         self._call = call
         self.takes = call.arguments
         self.takes_objects = call.arguments[1 if call.operation.takes_packed else 0 :]
         self.gives = call.gives
+
+    def for_single_rows(self) -> _Native:
+        return self
 
     def __call__(
         self, columns: list[Any], n: int, position: Position
@@ -167,10 +185,15 @@ class _Native:
 class _Compiled:
     def __init__(self, function: UserFunction, part: CompiledPart, most: int):
         self._run = CompiledFunction(function, part.element, part.trace, most)
+        self.length = self._run.block_length
         self.takes: tuple[Origin, ...] = part.takes
         self.takes_objects = self.takes
         self.gives = part.gives
-        self.length = self._run.block_length
+
+    def for_single_rows(self) -> _Compiled:
+        alone = copy(self)
+        alone._run = self._run.for_single_rows()
+        return alone
 
     def __call__(
         self, columns: list[Any], n: int, position: Position

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import threading
 import warnings
+from functools import cached_property
 
 from drumline.data.execute.block import Block
 from drumline.data.functions.call import Position
 from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.frozen import frozen
 from drumline.data.functions.notes import at_element
+from drumline.data.functions.one_by_one import OneByOne
 from drumline.data.functions.segmented import SegmentedFunction, compiled
 from drumline.data.functions.trace import NotTraceable, trace
 from drumline.data.functions.user_function import UserFunction
@@ -35,6 +38,7 @@ class ShapedFunction:
         self._source = source
         self._compiled: dict[Shapes, CompiledFunction | SegmentedFunction] = {}
         self._lock = threading.Lock()
+        self._single_rows = False
         self.spec = self._inferred()
         self.block_length = 1
 
@@ -63,6 +67,13 @@ class ShapedFunction:
         pairs = zip(spec.leaves, short.leaves, strict=True)
         return spec.with_leaves([merge_leaf(a, b) or a for a, b in pairs])
 
+    @cached_property
+    def one_by_one(self) -> OneByOne:
+        alone = copy.copy(self)
+        alone._compiled = {}
+        alone._single_rows = True
+        return OneByOne(self, alone)
+
     def limit(self, wanted: int) -> int:
         return wanted
 
@@ -84,7 +95,8 @@ class ShapedFunction:
                 spec = self._source.with_leaves([TensorSpec(s, leaf.dtype) for s, leaf in pairs])
                 traced = trace(self._function, spec)
                 self._check(traced.spec, spec)
-                self._compiled[shapes] = compiled(self._function, spec, traced)
+                made = compiled(self._function, spec, traced)
+                self._compiled[shapes] = made.for_single_rows() if self._single_rows else made
                 if len(self._compiled) == _MANY_SHAPES:
                     warnings.warn(
                         f"{self._function.where} has been compiled for {_MANY_SHAPES} shapes, "

@@ -14,11 +14,17 @@ class OptimizationOptions(Group):
     """As ``tf.data.experimental.OptimizationOptions``, with the rules there are here.
 
     The elements are the same bits with any of them. ``None`` leaves a rule to
-    ``apply_default_optimizations``; a bool decides by itself.
+    ``apply_default_optimizations``, but for ``map_vectorization``; a bool decides by itself.
 
     Attributes:
         apply_default_optimizations: whether rules apply for which nothing is said.
         noop_elimination: leaves out what changes nothing, such as ``repeat(1)``.
+        map_and_batch_fusion: has native maps of several threads make whole batches, which are not
+            copied then. Of other maps' blocks, batches are slices either way.
+        map_vectorization: computes the elements of a block of a compiled map together. Where it is
+            ``False`` each has a call of its own, of a program compiled for one element. Where a
+            program rounds more than once, the length it is compiled for shows in the last bits: it
+            keeps that, filled up, and costs as much for an element as for a block.
         map_parallelization: has several threads compute compiled maps.
         inject_prefetch: adds a prefetch at the end of plans that compute.
         take_skip_pushdown: moves ``take`` and ``skip`` below maps; not in tf.data.
@@ -29,6 +35,8 @@ class OptimizationOptions(Group):
 
     apply_default_optimizations: bool = True
     noop_elimination: bool | None = None
+    map_and_batch_fusion: bool | None = None
+    map_vectorization: bool | None = None
     map_parallelization: bool | None = None
     inject_prefetch: bool | None = None
     take_skip_pushdown: bool | None = None
@@ -37,6 +45,8 @@ class OptimizationOptions(Group):
 
     checks = {  # noqa: RUF012
         "noop_elimination": switch,
+        "map_and_batch_fusion": switch,
+        "map_vectorization": switch,
         "map_parallelization": switch,
         "inject_prefetch": switch,
         "take_skip_pushdown": switch,
@@ -44,11 +54,6 @@ class OptimizationOptions(Group):
         "window_and_batch_fusion": switch,
     }
     settled = {  # noqa: RUF012
-        "map_vectorization": (
-            True,
-            "compiled functions always run on blocks of one length, which shows in the last bits",
-        ),
-        "map_and_batch_fusion": (True, "batches are cut from the blocks that maps fill"),
         "map_fusion": (False, _BITS),
         "filter_fusion": (False, _BITS),
         "map_and_filter_fusion": (False, _BITS),

@@ -16,7 +16,14 @@ from drumline.data.plan import batching, padding
 @runs_as(batching.Batch)
 def batch(lowering: Lowering, node: batching.Batch, trail: Trail, run: Pass) -> Stage:
     source = lowering.input(node, trail, run)
+    _gather(lowering, source, node.size)
     return BatchStage(source, node.size, node.drop_remainder, lowering.pool)
+
+
+def _gather(lowering: Lowering, source: Stage, size: int) -> None:
+    """Has a map make whole batches, if it can at no cost, so that they are not copied."""
+    if lowering.runtime.options.experimental_optimization.applies("map_and_batch_fusion"):
+        source.gathered(size)
 
 
 @runs_as(batching.Unbatch)
@@ -39,5 +46,6 @@ def ragged_batch(lowering: Lowering, node: padding.RaggedBatch, trail: Trail, ru
 def rebatch(lowering: Lowering, node: padding.Rebatch, trail: Trail, run: Pass) -> Stage:
     source = lowering.input(node, trail, run)
     if len(set(node.sizes)) == 1:
+        _gather(lowering, source, node.sizes[0])
         return BatchStage(source, node.sizes[0], node.drop_remainder, lowering.pool, node.name)
     return RebatchStage(source, node.sizes, node.drop_remainder, lowering.pool)

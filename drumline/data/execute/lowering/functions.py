@@ -11,6 +11,8 @@ from drumline.data.execute.parallel_map_stage import ParallelMapStage
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.transforms import Mapped
 from drumline.data.execute.walk_stage import ParallelWalkStage, WalkStage
+from drumline.data.functions.call import BlockFunction
+from drumline.data.functions.one_by_one import Vectorized
 from drumline.data.plan import checking, function_nodes
 from drumline.data.spec import TensorSpec
 
@@ -35,13 +37,13 @@ def mapped(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: Pass
     if not node.function.reorderable:
         return None
     inner = lowering.indexed_input(node, trail, run)
-    return None if inner is None else Mapped(inner, node.function.run)
+    return None if inner is None else Mapped(inner, _applied(lowering, node))
 
 
 @runs_as(function_nodes.Map)
 def map_stage(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: Pass) -> Stage:
     source = own_input(lowering, node, trail, run)
-    function = node.function.run
+    function = _applied(lowering, node)
     if node.function.reorderable and isinstance(source, WalkStage | ParallelWalkStage):
         walk = source if isinstance(source, WalkStage) else source.walk
         source.close()
@@ -57,6 +59,15 @@ def map_stage(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: P
     workers = lowering.runtime.workers(node.workers, node.unbounded)
     light = all(_is_light(leaf) for leaf in node.input.spec.leaves)
     return ParallelMapStage(source, function, workers, node.function.is_python, *memory, light)
+
+
+def _applied(lowering: Lowering, node: function_nodes.Map) -> BlockFunction:
+    """The map's function, on whole blocks unless the options say otherwise."""
+    function: BlockFunction = node.function.run
+    chosen = lowering.runtime.options.experimental_optimization.map_vectorization
+    if chosen is False and isinstance(function, Vectorized):
+        return function.one_by_one
+    return function
 
 
 def _is_light(leaf: TensorSpec) -> bool:
