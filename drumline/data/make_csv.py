@@ -101,7 +101,8 @@ def make_csv_dataset(
     if ignore_errors:
         rows = rows.ignore_errors()
     if shuffle:
-        rows = rows.shuffle(shuffle_buffer_size, shuffle_seed)
+        # Reading goes on in a thread of its own while rows are shuffled and batched.
+        rows = rows.prefetch(AUTOTUNE).shuffle(shuffle_buffer_size, shuffle_seed)
     if num_epochs != 1:
         rows = rows.repeat(num_epochs)
     batches = rows.batch(batch_size, drop_remainder=num_epochs is None)

@@ -2,6 +2,7 @@
 
 pub mod columns;
 pub mod layout;
+mod marks;
 pub mod problem;
 pub mod reader;
 pub mod record;

@@ -2,11 +2,13 @@
 
 pub mod chain;
 pub mod changes;
+mod decimals;
 pub mod fingerprint;
 pub mod ngrams;
 pub mod numbers;
 pub mod pattern;
 pub mod print;
+mod repetitions;
 pub mod siphash;
 pub mod split;
 pub mod substring;

@@ -17,7 +17,7 @@ from drumline.errors import CsvError
 
 RECORDS = 'id,name,x\r\n1,"a ""b""\nc",2.5\n2,,\nx,y,1\n3,z, 1e3 \n4\n5,q"r,1\n6,w,7'
 GOOD = [(1, b'a "b"\nc', 2.5), (2, b"none", 0.5), (3, b"z", 1000.0), (6, b"w", 7.0)]
-GZIPPED = gzip.compress(b"a,b\n1,2\n")
+GZIPPED = gzip.compress(b"a,b\n1,2\n", mtime=0)
 DEFAULTS = [np.int32, "none", 0.5]
 
 

@@ -118,6 +118,10 @@ def test_values_are_tensorflows(call, wanted):
         (lambda: strings.unicode_decode("a", "UTF-9"), "input_encoding must be one of UTF-8"),
         (lambda: strings.regex_replace("a", "(", ""), "pattern '\\('.*unclosed group"),
         (lambda: strings.regex_replace("a", r"\x{e9", ""), "pattern .*x.e9.: regex parse error"),
+        (
+            lambda: strings.regex_replace("a", "a{1001}", ""),
+            "pattern 'a.1001.': invalid repetition",
+        ),
         (lambda: strings.regex_replace("a", "a", r"\1"), "no group: the pattern has 0"),
         (lambda: strings.lower("a", "latin"), "encoding must be '' or 'utf-8'"),
         (lambda: strings.join([["a"], ["b", "c"]]), "shapes must be equal, or scalars"),

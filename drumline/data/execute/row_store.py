@@ -67,6 +67,7 @@ class _DenseRows:
     def __init__(self, spec: ElementSpec, pool: BufferPool, most: int):
         self._most = most
         self._columns = [np.empty((0, *_dims(leaf.shape)), leaf.dtype) for leaf in spec.leaves]
+        self._tables = list(map(_bytes_of, self._columns))
         self._first = max(1, min(64, _FIRST_NBYTES // spec.row_nbytes()))
         self._pool = pool
         self._slots = RowSlots()
@@ -77,15 +78,18 @@ class _DenseRows:
         slots = self._slots.put(number, block.n)
         if self._slots.size > self._size:
             self._grow(self._slots.size)
-        for column, rows in zip(self._columns, block.columns, strict=True):
-            _scatter(rows, slots, column)
+        for column, table, rows in zip(self._columns, self._tables, block.columns, strict=True):
+            if table is None or not rows.flags.c_contiguous:
+                column[slots] = rows
+            else:
+                scatter_rows(_as_bytes(rows, table.shape[1]), slots, table)
 
     def _grow(self, rows: int) -> None:
         size = max(rows, min(self._most, max(self._size * 2, self._first)))
         for i, column in enumerate(self._columns):
             grown = _room((size, *column.shape[1:]), column.dtype)
             grown[: self._size] = column
-            self._columns[i] = grown
+            self._columns[i], self._tables[i] = grown, _bytes_of(grown)
         self._gathers = [
             _Objects(column) if column.dtype == STRING else Gather(column, self._pool)
             for column in self._columns
@@ -109,12 +113,10 @@ class _DenseRows:
                 gather.forget(slots)
 
 
-def _scatter(rows: np.ndarray, slots: np.ndarray, column: np.ndarray) -> None:
-    width = column[:1].nbytes
-    if column.dtype == STRING or not width or not rows.flags.c_contiguous:
-        column[slots] = rows
-        return
-    scatter_rows(_as_bytes(rows, width), slots, _as_bytes(column, width))
+def _bytes_of(column: np.ndarray) -> np.ndarray | None:
+    """The memory of a column's rows, unless there is none or they are objects."""
+    width = column.itemsize * math.prod(column.shape[1:])
+    return None if column.dtype == STRING or not width else _as_bytes(column, width)
 
 
 def _as_bytes(column: np.ndarray, width: int) -> np.ndarray:

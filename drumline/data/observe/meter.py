@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -206,13 +206,17 @@ def nbytes_of(column: Any) -> int:
     dtype = getattr(column, "dtype", None)
     if isinstance(column, PackedStrings) or (dtype is not None and dtype.kind != "O"):
         return int(column.nbytes)
-    return sum(_nbytes_of_object(item) for item in _flat(column))
+    items = _flat(column)
+    if set(map(type, items)) == {bytes}:
+        return sum(map(len, items))
+    return sum(map(_nbytes_of_object, items))
 
 
-def _flat(column: Any) -> Iterable[Any]:
+def _flat(column: Any) -> list[Any]:
     """The objects of a column; of one with rows of different lengths those of all rows."""
     values = getattr(column, "flat_values", column)
-    return np.asarray(values, object).flat
+    found: list[Any] = np.asarray(values, object).reshape(-1).tolist()
+    return found
 
 
 def _nbytes_of_object(item: Any) -> int:

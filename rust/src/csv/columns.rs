@@ -41,6 +41,7 @@ pub fn empty(layout: &Layout) -> Vec<Column> {
 }
 
 /// Appends what a field holds to its column.
+#[inline]
 pub fn append(
     field: &Field,
     text: &[u8],
@@ -71,6 +72,7 @@ pub fn append(
     Ok(())
 }
 
+#[inline]
 fn number<T: Number>(
     text: &[u8],
     absent: bool,

@@ -85,7 +85,7 @@ impl Reader {
             failure: None,
         };
         while rows.count < limit && rows.failure.is_none() && !self.done {
-            let Some(used) = self.find() else {
+            let Some((used, lines)) = self.find() else {
                 if rows.count > 0 && !self.window.ended() {
                     break;
                 }
@@ -98,7 +98,7 @@ impl Reader {
             if used == 0 {
                 self.end(&mut rows);
             } else {
-                self.record(used, &mut rows);
+                self.record(used, lines, &mut rows);
             }
         }
         rows
@@ -115,17 +115,17 @@ impl Reader {
         Ok(())
     }
 
-    /// How many bytes the next record has, none at the end; `None` if more must be read.
-    fn find(&mut self) -> Option<usize> {
+    /// How many bytes and lines the next record has, none at the end; `None` if more must be read.
+    fn find(&mut self) -> Option<(usize, u64)> {
         let (bytes, ended) = (self.window.known(), self.window.ended());
         if bytes.is_empty() {
-            return ended.then_some(0);
+            return ended.then_some((0, 0));
         }
         let Layout {
             delimiter, quotes, ..
         } = self.layout;
         match fields(bytes, delimiter, quotes, ended, &mut self.places) {
-            Reach::Whole(used) => Some(used),
+            Reach::Whole { used, lines } => Some((used, lines)),
             Reach::More => None,
         }
     }
@@ -141,9 +141,8 @@ impl Reader {
         }
     }
 
-    fn record(&mut self, used: usize, rows: &mut Rows) {
+    fn record(&mut self, used: usize, lines: u64, rows: &mut Rows) {
         let bytes = &self.window.known()[..used];
-        let lines = lines(bytes);
         let result = if self.header {
             header(&self.places)
         } else {
@@ -170,21 +169,10 @@ impl Reader {
 
 fn header(places: &[Place]) -> Result<(), Defect> {
     let bad = |(column, place): (usize, &Place)| {
-        let problem = place.problem.clone()?;
         Some(Defect {
-            problem,
+            problem: Problem::Field(place.flaw?),
             column: Some(column),
         })
     };
     places.iter().enumerate().find_map(bad).map_or(Ok(()), Err)
-}
-
-/// How many line breaks there are: `\n`, and `\r` without one.
-fn lines(bytes: &[u8]) -> u64 {
-    let feeds = memchr::memchr_iter(b'\n', bytes).count();
-    let returns = memchr::memchr_iter(b'\r', bytes);
-    let alone = returns
-        .filter(|&place| bytes.get(place + 1) != Some(&b'\n'))
-        .count();
-    (feeds + alone) as u64
 }

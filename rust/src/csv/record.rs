@@ -35,8 +35,8 @@ fn append_all(
             problem,
             column: Some(number),
         };
-        if let Some(problem) = &place.problem {
-            return Err(defect(problem.clone()));
+        if let Some(flaw) = place.flaw {
+            return Err(defect(Problem::Field(flaw)));
         }
         let wanted = match &layout.chosen {
             Chosen::All => true,

@@ -2,7 +2,7 @@
 
 use super::columns::Column;
 use super::layout::Layout;
-use super::problem::{Defect, Problem};
+use super::problem::{Defect, Flaw};
 use super::record;
 use super::scan::{field, Place};
 
@@ -24,10 +24,10 @@ pub fn read(
     while start < text.len() {
         let (mut place, end) = field(text, start, layout.delimiter, layout.quotes);
         let stop = text.get(end).is_some_and(|&byte| byte != layout.delimiter);
-        if stop && place.problem.is_none() {
-            place.problem = Some(match text[start] {
-                b'"' if layout.quotes => Problem::QuoteNotDoubled,
-                _ => Problem::LineBreak,
+        if stop && place.flaw.is_none() {
+            place.flaw = Some(match text[start] {
+                b'"' if layout.quotes => Flaw::QuoteNotDoubled,
+                _ => Flaw::LineBreak,
             });
         }
         places.push(place);
@@ -38,7 +38,7 @@ pub fn read(
         };
     }
     if text.last() == Some(&layout.delimiter) {
-        places.push(Place::empty(text.len()));
+        places.push(Place::plain(text.len()..text.len(), None));
     }
     record::read(text, places, layout, columns, row)
 }

@@ -1,6 +1,6 @@
 use super::columns::{empty, Column};
 use super::layout::{Chosen, Field, Layout};
-use super::problem::{Defect, Problem};
+use super::problem::{Defect, Flaw, Problem};
 use super::reader::{Position, Reader, Trouble};
 use super::single;
 use std::io::{self, Read};
@@ -99,18 +99,51 @@ fn records_end_where_tensorflow_ends_them() {
 }
 
 #[test]
+fn fields_end_wherever_they_lie() {
+    for length in [0, 1, 15, 16, 17, 62, 63, 64, 65, 127, 128, 200] {
+        let (plain, quoted) = ("x".repeat(length), "\n,\"\"".repeat(length));
+        let text = format!("{plain},\"{quoted}\"\r\n\"{quoted}\",{plain}\n{plain},{plain}");
+        let content = "\n,\"".repeat(length);
+        let wanted = [
+            row(&plain, &content),
+            row(&content, &plain),
+            row(&plain, &plain),
+        ];
+        for step in [1, 7, 64, 5000] {
+            assert_eq!(outcomes(&text, &texts(), false, step), wanted, "{length}");
+        }
+        let mut lines = reader(&text, &texts(), false, 7);
+        while lines.next(1).count > 0 {}
+        assert_eq!(lines.position().line, 2 * length as u64 + 2);
+    }
+}
+
+#[test]
+fn a_delimiter_is_one_before_all_else() {
+    let mut layout = texts();
+    for delimiter in [b'"', b'\r', 0] {
+        layout.delimiter = delimiter;
+        for quotes in [false, true] {
+            layout.quotes = quotes;
+            let text = format!("a{}b\n", char::from(delimiter));
+            assert_eq!(outcomes(&text, &layout, false, 1), [row("a", "b")]);
+        }
+    }
+}
+
+#[test]
 fn bad_records_are_passed_over() {
     let text = "a,b\nc\"d,e\n\"f\"g\",h\ni,j,k\nl\nm,n\n\"o,p";
     let bad = |problem, column, line| Err((problem, column, line));
     let count = |found| Problem::Count { found, wanted: 2 };
     let wanted = [
         row("a", "b"),
-        bad(Problem::QuoteInside, Some(0), 1),
-        bad(Problem::QuoteNotDoubled, Some(0), 2),
+        bad(Problem::Field(Flaw::QuoteInside), Some(0), 1),
+        bad(Problem::Field(Flaw::QuoteNotDoubled), Some(0), 2),
         bad(count(3), None, 3),
         bad(count(1), None, 4),
         row("m", "n"),
-        bad(Problem::NotClosed, Some(0), 6),
+        bad(Problem::Field(Flaw::NotClosed), Some(0), 6),
     ];
     for step in [1, 2, 5, 100] {
         assert_eq!(outcomes(text, &texts(), false, step), wanted, "{step}");
@@ -189,9 +222,12 @@ fn records_of_their_own_hold_no_line_breaks() {
     assert!(read("a,\"b\nc\"").is_ok());
     assert!(read("\n\na,b").is_ok());
     assert!(read("a,").is_ok());
-    assert_eq!(read("a,b\n"), Err(Problem::LineBreak));
-    assert_eq!(read("a,\"b\"\n"), Err(Problem::QuoteNotDoubled));
-    assert_eq!(read("a,\"b"), Err(Problem::NotClosed));
+    assert_eq!(read("a,b\n"), Err(Problem::Field(Flaw::LineBreak)));
+    assert_eq!(
+        read("a,\"b\"\n"),
+        Err(Problem::Field(Flaw::QuoteNotDoubled))
+    );
+    assert_eq!(read("a,\"b"), Err(Problem::Field(Flaw::NotClosed)));
     assert_eq!(
         read(""),
         Err(Problem::Count {

@@ -3,6 +3,7 @@
 //! White space around a number is allowed. Floating point numbers may be hexadecimal, and "inf",
 //! "infinity", "nan" and "nan(...)" in any case; those too large for the type are infinite.
 
+use super::decimals::Decimal;
 use std::str::FromStr;
 
 /// A number that text can stand for.
@@ -35,6 +36,10 @@ macro_rules! integers {
     ($($kind:ty),*) => {$(
         impl Number for $kind {
             fn parse(text: &[u8]) -> Option<Self> {
+                let short = Decimal::of(text).filter(|short| Self::MIN != 0 || !short.negative);
+                if let Some(number) = short.and_then(|short| short.integer()) {
+                    return Self::try_from(number).ok();
+                }
                 let text = std::str::from_utf8(trimmed(text)).ok()?;
                 Self::from_str(text).ok()
             }
@@ -45,9 +50,12 @@ macro_rules! integers {
 integers!(i32, i64, u32, u64);
 
 macro_rules! floats {
-    ($($kind:ty),*) => {$(
+    ($($kind:ty, $of:ident);*) => {$(
         impl Number for $kind {
             fn parse(text: &[u8]) -> Option<Self> {
+                if let Some(number) = Decimal::of(text).and_then(|short| short.$of()) {
+                    return Some(number);
+                }
                 let text = std::str::from_utf8(trimmed(text)).ok()?;
                 match Self::from_str(text) {
                     Ok(number) => Some(number),
@@ -58,7 +66,7 @@ macro_rules! floats {
     )*};
 }
 
-floats!(f32, f64);
+floats!(f32, single; f64, double);
 
 /// What Rust does not read as a number, and C's `strtod` does.
 fn unusual(text: &str) -> Option<f64> {

@@ -4,6 +4,7 @@
 //! such as `\d` and word boundaries know ASCII only, `[` and `&&` in a class stand for themselves,
 //! `\C` is a byte, `\Q...\E` text that means itself.
 
+use super::repetitions::{Repetition, Repetitions};
 use super::utf8;
 use regex::bytes::{Captures, Match, Regex};
 
@@ -127,13 +128,35 @@ impl Rewrite {
 /// The pattern as the `regex` crate writes it.
 fn translated(pattern: &str) -> Result<String, String> {
     let mut out = String::new();
+    let mut repetitions = Repetitions::default();
     let mut rest = pattern;
     while let Some(first) = rest.chars().next() {
         let after = &rest[first.len_utf8()..];
+        if let Some(repetition) = Repetition::at(rest) {
+            repetitions.repeat(&repetition)?;
+            out.push_str(repetition.text);
+            rest = &rest[repetition.text.len()..];
+            continue;
+        }
         rest = match first {
+            '(' => {
+                let (head, opens) = group_head(rest);
+                if opens {
+                    repetitions.open();
+                }
+                out.push_str(&rest[..head]);
+                rest = &rest[head..];
+                continue;
+            }
+            ')' => {
+                repetitions.close();
+                out.push(first);
+                rest = after;
+                continue;
+            }
             '\\' => escaped(after, false, &mut out)?,
             '[' => class(after, &mut out)?,
-            '{' if !is_repetition(after) => {
+            '{' => {
                 out.push_str("\\{");
                 after
             }
@@ -142,17 +165,21 @@ fn translated(pattern: &str) -> Result<String, String> {
                 after
             }
         };
+        repetitions.item();
     }
     Ok(out)
 }
 
-fn is_repetition(text: &str) -> bool {
-    let Some((inner, _)) = text.split_once('}') else {
-        return false;
-    };
-    let (least, most) = inner.split_once(',').unwrap_or((inner, ""));
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    !least.is_empty() && digits(least) && digits(most)
+/// How long the start of a group is with its name or flags, and whether it opens one: `(?i)` sets
+/// flags alone.
+fn group_head(text: &str) -> (usize, bool) {
+    if !text.starts_with("(?") {
+        return (1, true);
+    }
+    match text.find([':', '>', ')']) {
+        Some(end) => (end + 1, text.as_bytes()[end] != b')'),
+        None => (text.len(), true),
+    }
 }
 
 /// Writes what a backslash and the start of `text` mean; returns what follows.

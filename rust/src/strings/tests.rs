@@ -35,6 +35,48 @@ fn hashes_are_tensorflows() {
     }
 }
 
+/// Short numbers are read otherwise than long ones, and must be what the standard library reads.
+#[test]
+fn short_numbers_are_rounded_once() {
+    let mut seed = 1u64;
+    let mut draw = || {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1);
+        seed >> 33
+    };
+    let mut texts: Vec<String> = ["-0", "+0.0", "5.", "-.5", "1.2.3", "+", "0.1", "-00012.50"]
+        .map(str::to_owned)
+        .to_vec();
+    for _ in 0..20_000 {
+        let float = f32::from_bits((draw() as u32) % 0x2800_0000 + 0x2e00_0000);
+        let next = f32::from_bits(float.to_bits() + 1);
+        let middle = (f64::from(float) + f64::from(next)) / 2.0;
+        texts.push(format!("{middle:.*}", (draw() % 18) as usize));
+        texts.push(format!("{}.{}", draw() % 1000, draw() * draw()));
+        texts.push(format!("-{}", draw() * draw() % 1_000_000_000_000));
+    }
+    let mut singles = 0;
+    for text in &texts {
+        let bytes = text.as_bytes();
+        let bits = |number: f32| number.to_bits();
+        assert_eq!(
+            f32::parse(bytes).map(bits),
+            text.parse().ok().map(bits),
+            "{text}"
+        );
+        let bits = |number: f64| number.to_bits();
+        assert_eq!(
+            f64::parse(bytes).map(bits),
+            text.parse().ok().map(bits),
+            "{text}"
+        );
+        assert_eq!(i32::parse(bytes), text.parse().ok(), "{text}");
+        assert_eq!(u64::parse(bytes), text.parse().ok(), "{text}");
+        let twice = text.parse::<f64>().map(|number| number as f32).ok();
+        singles += usize::from(twice != text.parse().ok());
+    }
+    assert!(singles > 10, "{singles} are rounded otherwise in two steps");
+}
+
 #[test]
 fn numbers_follow_strtod() {
     assert_eq!(i32::parse(b" \t7\n"), Some(7));
@@ -103,6 +145,59 @@ fn replaced(text: &str, pattern: &str, by: &str, all: bool) -> String {
     let mut out = Vec::new();
     pattern.replace(text.as_bytes(), &by, all, &mut out);
     String::from_utf8_lossy(&out).into_owned()
+}
+
+/// What `tf.strings.regex_replace` says of each.
+#[test]
+fn repetitions_have_the_limits_of_re2() {
+    let size = "invalid repetition size";
+    let again = "bad repetition operator";
+    for (bad, message) in [
+        ("a{1001}", size),
+        ("a{0,1001}", size),
+        ("x{1001}?", size),
+        ("a{1001,}", size),
+        ("a{2,1}", size),
+        ("(a{100}){11}", size),
+        ("((a{10}){10}){11}", size),
+        ("(?:a{2}){501}", size),
+        ("(?P<n>a{2}){501}", size),
+        ("(a{0,2}){501}", size),
+        ("(a{2,}){501}", size),
+        ("(a*){1001}", size),
+        ("(ab{100}c){11}", size),
+        ("(a{100}|b{3}){11}", size),
+        ("(a{1}){1001}", size),
+        ("((a{0}){2000})", size),
+        ("((a{1000})+){2}", size),
+        ("a{1000}{2}", again),
+        ("a{2}{3}", again),
+        ("a**", again),
+        ("a{2}*", again),
+    ] {
+        let told = Pattern::new(bad).err().unwrap_or_default();
+        assert!(told.contains(message), "{bad}: {told}");
+    }
+    for good in [
+        "a{1000}",
+        "(a{100}){10}",
+        "(a{31}){32}",
+        "(a{500}){0}",
+        "(a{1000})*",
+        "(a{1000})?",
+        "(a{1000}){1,}",
+        "a{1000}b{1000}",
+        "[{]1001}",
+        "a{1001",
+        "a{99999999999}",
+        "a{01}{2}",
+        r"\x{1001}{2}",
+        r"\Qa{1001}\E",
+        "(?i)a{2}",
+        "(?s:a{2}){500}",
+    ] {
+        assert_eq!(Pattern::new(good).err(), None, "{good}");
+    }
 }
 
 #[test]
