@@ -12,6 +12,7 @@ import numpy as np
 from drumline._core import arrange_images
 from drumline.data.native.apply import apply, is_symbol
 from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.ragged import RaggedArray
 from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.image import columns as col
 
@@ -69,8 +70,13 @@ class Arrange(NativeOperation):
     def _arranged(self, images: Any, placements: np.ndarray, like: np.ndarray) -> Column:
         found = arrange_images(images, placements.tolist())
         made = [image.view(like.dtype) for image in found]
-        if self.height is None or self.width is None:
+        if self.width is None:
             return made
+        if self.height is None:
+            # A column of arrays of which the first dimension alone varies is ragged.
+            splits = np.cumsum([0, *map(len, made)])
+            none = np.empty((0, self.width, like.shape[2]), like.dtype)
+            return RaggedArray(np.concatenate([none, *made]), splits)
         out = col.empty(len(made), (self.height, self.width, like.shape[2]), like.dtype)
         if made:
             np.stack(made, out=out)

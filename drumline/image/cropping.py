@@ -25,24 +25,20 @@ def crop_to_bounding_box(
         offset_height: the first row.
         offset_width: the first column.
         target_height: the number of rows; a Python integer, for the shape to be known.
-        target_width: the number of columns, likewise.
+        target_width: the number of columns, likewise. Of a batch both must be Python integers.
 
     Raises:
-        ValueError: the part does not lie in the image.
+        ValueError: the part does not lie in the image; ``IndexError`` where an element says the
+            offsets of a part of an image of known shape.
     """
     offsets, size = (offset_height, offset_width), (target_height, target_width)
-    if is_symbol(image):
+    if is_symbol(image) or _varies(size):
         place = (*offsets, *size)
         return arranged("crop_to_bounding_box", image, place, size=_static(size), rule="within")
     height, width = _whole("crop_to_bounding_box", size)
     array = _checked("crop_to_bounding_box", image)
-    if any(isinstance(offset, jax.core.Tracer) for offset in offsets):
-        # A start below 0 would count from the end: from beyond it on, it is out of bounds.
-        pairs = zip(offsets, array.shape[-3:-1], strict=True)
-        within = [jnp.where(offset < 0, end, offset) for offset, end in pairs]
-        start: list[Any] = [*[0] * (array.ndim - 3), *within, 0]
-        whole = [*array.shape[:-3], height, width, array.shape[-1]]
-        return jax.lax.dynamic_slice(array, start, whole)
+    if _varies(offsets):
+        return _window(array, offsets, (height, width))
     top, left = _whole("crop_to_bounding_box", offsets)
     rows, columns = array.shape[-3:-1]
     fits = 0 <= top <= rows - height and 0 <= left <= columns - width
@@ -64,19 +60,26 @@ def pad_to_bounding_box(
         offset_height: how many rows of zeros come before.
         offset_width: how many columns of zeros come before.
         target_height: the number of rows then; a Python integer, for the shape to be known.
-        target_width: the number of columns, likewise.
+        target_width: the number of columns, likewise. Of a batch both must be Python integers.
 
     Raises:
-        ValueError: the image does not fit into it.
+        ValueError: the image does not fit into it; ``IndexError`` where an element says the offsets
+            of an image of known shape.
     """
-    if is_symbol(image):
-        size = (target_height, target_width)
+    offsets, size = (offset_height, offset_width), (target_height, target_width)
+    if is_symbol(image) or _varies(size):
         place = (-1 * offset_height, -1 * offset_width, *size)
         return arranged("pad_to_bounding_box", image, place, size=_static(size), rule="around")
     array = _checked("pad_to_bounding_box", image)
-    given = (offset_height, offset_width, target_height, target_width)
-    top, left, height, width = _whole("pad_to_bounding_box", given)
+    height, width = _whole("pad_to_bounding_box", size)
     rows, columns = array.shape[-3:-1]
+    if _varies(offsets) and rows <= height and columns <= width:
+        # All places the image could have, in one array of zeros around it.
+        room = (height - rows, width - columns)
+        around = [(0, 0)] * (array.ndim - 3) + [(free, free) for free in room] + [(0, 0)]
+        starts = [free - offset for free, offset in zip(room, offsets, strict=True)]
+        return _window(jnp.pad(array, around), starts, (height, width))
+    top, left = (0, 0) if _varies(offsets) else _whole("pad_to_bounding_box", offsets)
     below, right = height - top - rows, width - left - columns
     if min(top, left, below, right) < 0:
         raise ValueError(
@@ -181,6 +184,19 @@ def random_crop(
     starts = random.uniform((2,), 0, jnp.maximum(limits, 1), np.int32, seed)
     place = (starts[0], starts[1], *wanted[:2])
     return arranged("random_crop", value, place, size=(wanted[0], wanted[1]), rule="within")
+
+
+def _window(array: Any, starts: Sequence[Any], size: tuple[int, int]) -> Any:
+    """The pixels from traced places on; places they do not lie at are out of bounds."""
+    # A start below 0 would count from the end: from beyond it on, it is out of bounds.
+    pairs = zip(starts, array.shape[-3:-1], strict=True)
+    within = [jnp.where(start < 0, end, start) for start, end in pairs]
+    whole = [*array.shape[:-3], *size, array.shape[-1]]
+    return jax.lax.dynamic_slice(array, [*[0] * (array.ndim - 3), *within, 0], whole)
+
+
+def _varies(numbers: Sequence[Any]) -> bool:
+    return any(isinstance(number, jax.core.Tracer) for number in numbers)
 
 
 def _checked(called: str, image: Any) -> Any:

@@ -48,17 +48,18 @@ _QUARTERS = (0, TRANSPOSED + UPSIDE_DOWN, UPSIDE_DOWN + MIRRORED, TRANSPOSED + M
 def rot90(image: Any, k: Any = 1, name: str | None = None) -> Any:
     """The image turned by ``k`` quarters, counter-clockwise, or each image of a batch.
 
-    Args, raises: as `flip_left_right`. Where an element says ``k``, images of one known size that
-    are not square are turned in Python, one by one.
+    Args, raises: as `flip_left_right`. Where an element says ``k``, batches of images that are not
+    square are turned in Python: no operation makes batches of images whose shape varies.
     """
     if not isinstance(k, jax.core.Tracer):
         return _turned("rot90", image, _QUARTERS[int(k) % 4])
-    if is_symbol(image):
-        height, width = image.shape[:2]
-        side = height if height == width else None
+    height, width = image.shape[-3:-1]
+    square = height is not None and height == width
+    if is_symbol(image) or (not square and len(image.shape) == 3):
+        side = height if square else None
         turn = jnp.array(_QUARTERS, jnp.int32)[k % 4]
         return arranged("rot90", image, turn=turn, size=(side, side))
-    if image.shape[-3] != image.shape[-2]:
+    if not square:
         raise ValueNeedsPython("rot90 by such a k changes the shape of the image", varying=True)
     turned = [jnp.asarray(_turned("rot90", image, turn)) for turn in _QUARTERS]
     return jax.lax.select_n((k % 4).astype(jnp.int32), *turned)

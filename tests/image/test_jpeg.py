@@ -101,6 +101,50 @@ def test_what_is_missing_at_the_end():
         dl.image.decode_jpeg(half, acceptable_fraction=0.9)
 
 
+def segments(contents):
+    """A file's segments up to its first scan, by their kinds, and the data of that scan."""
+    found, at = [], 2
+    while not found or found[-1][0] != 0xDA:
+        end = at + 2 + int.from_bytes(contents[at + 2 : at + 4], "big")
+        found.append((contents[at + 1], contents[at:end]))
+        at = end
+    return found, contents[at:-2]
+
+
+def in_separate_scans(planes):
+    """A file with a scan for each component, and where each ends: those of gray files, joined."""
+    files = [segments(encoded(plane)) for plane in planes]
+    tables = b"".join(part for kind, part in files[0][0] if kind in (0xDB, 0xC4))
+    height, width = (size.to_bytes(2, "big") for size in planes[0].shape)
+    frame = b"".join(bytes([number, 0x11, 0]) for number in (1, 2, 3))
+    made = b"\xff\xd8" + tables + b"\xff\xc0\0\x11\x08" + height + width + b"\x03" + frame
+    ends = []
+    for number, (_, data) in enumerate(files, 1):
+        made += b"\xff\xda\0\x08" + bytes([1, number, 0, 0, 63, 0]) + data
+        ends.append(len(made))
+    return made + b"\xff\xd9", ends
+
+
+def test_what_is_missing_of_separate_scans():
+    planes = Image.fromarray(picture(64, 48)).convert("YCbCr").split()
+    contents, ends = in_separate_scans([np.asarray(plane) for plane in planes])
+    whole = dl.image.decode_jpeg(contents)
+    np.testing.assert_array_equal(whole, decoded(contents))
+    np.testing.assert_array_equal(dl.image.decode_jpeg(contents[:-2]), whole)
+    # TensorFlow's pixels (0, 0), (31, 5) and (63, 47); it refuses these files whatever the part.
+    for cut, pixels in [
+        ((ends[1] + ends[2]) // 2, [[138, 213, 128], [88, 79, 160], [100, 80, 201]]),
+        (ends[1], [[181, 191, 128], [91, 78, 160], [100, 80, 201]]),
+        ((ends[0] + ends[1]) // 2, [[181, 191, 128], [91, 78, 160], [100, 100, 100]]),
+        (ends[0] // 2, [[181, 181, 181], [128, 128, 128], [128, 128, 128]]),
+    ]:
+        for fraction in (0.0, 0.1, 0.9):
+            with pytest.raises(ValueError, match=rf"end too early, at byte {cut}"):
+                dl.image.decode_jpeg(contents[:cut], acceptable_fraction=fraction)
+        recovered = dl.image.decode_jpeg(contents[:cut], try_recover_truncated=True)
+        np.testing.assert_array_equal(recovered[[0, 31, 63], [0, 5, 47]], pixels)
+
+
 @pytest.mark.parametrize("form", FORMS[2:6], ids=str)
 def test_damaged_files_are_refused_or_decoded_but_never_crash(form):
     contents = encoded(picture(33, 41), **form)
