@@ -1,4 +1,4 @@
-"""Windows that are batched: the same elements, errors and states as with a dataset for each."""
+"""Windows batched or taken apart: elements, errors and states as with a dataset for each."""
 
 import copy
 import itertools
@@ -36,7 +36,7 @@ def outcomes(iterator, count=None):
             found.append(str(error))
         else:
             leaves = element if isinstance(element, tuple) else (element,)
-            found.append([(leaf.dtype, leaf.tolist()) for leaf in leaves])
+            found.append([(np.asarray(leaf).dtype, np.asarray(leaf).tolist()) for leaf in leaves])
     return found
 
 
@@ -98,9 +98,12 @@ calls = itertools.count(2)
 @pytest.mark.parametrize(
     "function",
     [
-        lambda w: w,
-        lambda w: w.batch(2),
         lambda w: w.batch(4, drop_remainder=True),
+        lambda w: w.batch(2).batch(2),
+        lambda w: w.take(2),
+        lambda w: Dataset.zip(w.batch(2), w),
+        lambda w: Dataset.zip(w.batch(2), w.batch(1)),
+        lambda w: Dataset.from_tensor_slices([int(v) for v in w]),
         lambda w: w.batch(3).map(lambda v: v + 1),
         lambda w: w.padded_batch(3),
         lambda w: w.batch(3 + int(next(iter(w)))),
@@ -113,6 +116,104 @@ calls = itertools.count(2)
 def test_other_functions_are_called(function):
     dataset = Dataset.range(7).window(3, shift=2).flat_map(function)
     assert names(dataset)[-1] == "flat_map"
+
+
+@pytest.mark.parametrize(
+    ("make", "shown"),
+    [
+        (lambda: Dataset.range(9).window(4, 3).flat_map(lambda w: w), "rows"),
+        (lambda: Dataset.range(9).window(4, 3).flat_map(lambda w: w.batch(2)), "2, drop"),
+        (lambda: Dataset.range(9).window(4).interleave(lambda w: w.batch(3), 3, 2), "3, drop"),
+        (lambda: Dataset.range(9).window(4, 3).interleave(lambda w: w, 1), "rows"),
+        (
+            lambda: structured().window(3, 1).flat_map(lambda w: Dataset.zip((w["b"][1], w["a"]))),
+            "rows",
+        ),
+        (
+            lambda: (
+                Dataset.range(9)
+                .enumerate()
+                .window(5, 2, 2, True)
+                .flat_map(lambda i, v: Dataset.zip(v.batch(2), i.batch(2, drop_remainder=True)))
+            ),
+            "2, drop_remainder=True",
+        ),
+    ],
+)
+def test_functions_that_take_windows_apart_are_not_called_for_each(make, shown):
+    dataset = make()
+    assert names(dataset)[-2:] == ["stacked_windows", "window_pieces"]
+    assert f"pieces of windows ({shown}" in dataset.explain()
+    assert stack_windows(dataset._plan).spec == dataset._plan.spec
+    found, expected = outcomes(iter(dataset)), outcomes(iter(plain(make())))
+    assert found == expected
+    assert found
+
+
+def single(w, size=3):
+    return w.batch(size).get_single_element()
+
+
+@pytest.mark.parametrize("failing", [False, True])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda i, v: single(v),
+        lambda i, v: {"b": single(v, 8), "a": single(i)},
+        lambda i, v: (single(v), (v.batch(3, drop_remainder=True).get_single_element(),)),
+    ],
+)
+def test_maps_to_single_batches_are_not_called_for_each_window(function, failing):
+    def make():
+        rows = Dataset.range(14, 30).map(picky) if failing else Dataset.range(14, 30)
+        return rows.enumerate().window(3, 2, drop_remainder=True).map(function)
+
+    dataset = make()
+    assert names(dataset)[-1] == "stacked_windows"
+    assert stack_windows(dataset._plan).spec == dataset._plan.spec
+
+    def found(ds):
+        iterator, texts = iter(ds), []
+        while True:
+            try:
+                texts.append(repr(next(iterator)))
+            except StopIteration:
+                return texts
+            except ValueError as error:
+                texts.append(str(error))
+
+    assert found(dataset) == found(plain(make()))
+    assert len(found(dataset)) == 7
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda w: single(w) + 1,
+        lambda w: w.batch(4, drop_remainder=True).get_single_element() if len(w) > 3 else single(w),
+        lambda w: (single(w), 0),
+        lambda w: w.reduce(np.int64(0), lambda a, b: a + b),
+        lambda w: Dataset.zip((w, w)).batch(3).get_single_element(),
+    ],
+)
+def test_other_maps_are_called(function):
+    dataset = Dataset.range(7).window(3, shift=2, drop_remainder=True).map(function)
+    assert names(dataset)[-1] == "map"
+
+
+def test_a_map_whose_last_windows_are_errors_is_called():
+    dataset = Dataset.range(7).window(3, shift=2).map(single)
+    assert names(dataset)[-1] == "map"
+    with pytest.raises(ValueError, match="more than one element"):
+        Dataset.range(7).window(3).map(lambda w: single(w, 2))
+    with pytest.raises(ValueError, match=r"has shape \(1,\)"):
+        list(dataset)
+
+
+def test_windows_visited_by_turns_keep_their_datasets():
+    dataset = Dataset.range(9).window(4).interleave(lambda w: w.batch(2), 2, 1)
+    assert names(dataset)[-1] == "interleave"
+    assert [v.tolist() for v in dataset] == [[0, 1], [4, 5], [2, 3], [6, 7], [8]]
 
 
 def test_rows_that_may_differ_in_shape_keep_their_datasets():
@@ -159,6 +260,55 @@ def test_any_windows(number, size, shift, stride, whole, full, failing, stop):
     assert outcomes(iter(dataset.prefetch(3))) == expected
 
 
+@settings(max_examples=24, deadline=None)
+@given(
+    number=st.integers(0, 40),
+    size=st.integers(1, 6),
+    shift=st.integers(1, 8),
+    stride=st.integers(1, 3),
+    whole=st.booleans(),
+    rows=st.integers(0, 6),
+    full=st.booleans(),
+    turns=st.sampled_from([None, (1, 1), (2, 1), (3, 6)]),
+    failing=st.booleans(),
+    stop=st.integers(0, 60),
+)
+def test_any_windows_taken_apart(
+    number, size, shift, stride, whole, rows, full, turns, failing, stop
+):
+    def parts(i, v):
+        if rows == 0:
+            return Dataset.zip(v, i)
+        return Dataset.zip(v.batch(rows, drop_remainder=full), i.batch(rows))
+
+    def make():
+        source = Dataset.range(number)
+        source = source.map(picky) if failing else source
+        windows = source.enumerate().window(size, shift, stride, whole)
+        return windows.flat_map(parts) if turns is None else windows.interleave(parts, *turns)
+
+    expected = outcomes(iter(plain(make())))
+    dataset = make()
+    iterator = iter(copy.copy(dataset))
+    assert outcomes(iterator, stop) == expected[:stop]
+    again = iter(copy.copy(dataset))
+    again.restore(json.loads(json.dumps(iterator.state())))
+    assert outcomes(again) == expected[stop:]
+    assert outcomes(iter(dataset.prefetch(3))) == expected
+
+
+def test_windows_with_a_shorter_piece_go_on_from_any_element():
+    dataset = Dataset.range(12).window(5, shift=4).flat_map(lambda w: w.batch(2))
+    expected = outcomes(iter(plain(dataset)))
+    assert len(expected) == 8
+    for stop in range(9):
+        iterator = iter(dataset)
+        assert outcomes(iterator, stop) == expected[:stop]
+        again = iter(dataset)
+        again.restore(json.loads(json.dumps(iterator.state())))
+        assert outcomes(again) == expected[stop:]
+
+
 def test_stacked_windows_go_on_to_batches_maps_and_shuffles():
     def make():
         windows = Dataset.range(200).window(5, shift=1, drop_remainder=True)
@@ -182,4 +332,9 @@ def test_nothing_past_what_is_needed_is_read_of_a_generator():
     iterator = iter(ds.window(4, shift=2).flat_map(lambda w: w.batch(4)))
     given.clear()
     assert [next(iterator).tolist() for _ in range(3)][-1] == [4, 5, 6, 7]
+    assert given == list(range(8))
+    given.clear()
+    iterator = iter(ds.window(4).flat_map(lambda w: w.batch(2)))
+    given.clear()
+    assert [next(iterator).tolist() for _ in range(3)][-1] == [4, 5]
     assert given == list(range(8))

@@ -1,10 +1,11 @@
-"""Which functions of windows do nothing but batch them."""
+"""Which functions of windows do nothing but batch them, or give them as they are."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,28 +17,36 @@ from drumline.data.methods.planned import Planned
 from drumline.data.plan.batching import Batch
 from drumline.data.plan.combining import Zip
 from drumline.data.plan.node import Node
+from drumline.data.plan.sources import Slices
 from drumline.data.seeds import SeedsFor
 from drumline.data.spec import ElementSpec
-from drumline.data.wrapping import as_dataset
+from drumline.data.structure import Structure, flatten
 
 
 @dataclasses.dataclass(frozen=True)
 class Batched:
-    """A leaf of what a function makes: batches of one of its windows.
+    """A leaf of what a function makes: batches of one of its windows, or its elements.
 
     Attributes:
         leaf: which leaf of the elements the window holds.
-        size: of the batches.
+        size: of the batches; ``None`` for elements.
         drop_remainder: as of ``batch``.
     """
 
     leaf: int
-    size: int
+    size: int | None
     drop_remainder: bool
 
 
 class _More(Exception):
     """The function does more than to batch its windows."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Single:
+    """Stands for the only element of a dataset."""
+
+    plan: Node
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -74,34 +83,85 @@ def batched_windows(
         made: what it made of the first windows.
     """
     of_windows = all(isinstance(leaf, DatasetSpec) for leaf in windows.leaves)
-    if not of_windows or type(made) not in (Batch, Zip):
+    if not of_windows or type(made) not in (Batch, Zip, Slices):
         return None
+    return _twice(lambda: _batches_of(_called(user, windows)))
+
+
+def single_batches(
+    user: UserFunction, windows: ElementSpec, results: Structure
+) -> tuple[Batched, ...] | None:
+    """As ``batched_windows`` for a function whose results' leaves are single batches of windows.
+
+    Args:
+        user: the function.
+        windows: the spec of its argument.
+        results: the structure of what it returns.
+    """
+    if not all(isinstance(leaf, DatasetSpec) for leaf in windows.leaves):
+        return None
+    return _twice(lambda: _single_batches(_called(user, windows), results))
+
+
+def _twice(call: Callable[[], tuple[Batched, ...]]) -> tuple[Batched, ...] | None:
     try:
-        first, second = _called(user, windows), _called(user, windows)
-    except Exception:
-        # It does something else with windows, or looks into them: it did not fail with real ones.
+        first, second = call(), call()
+    except _More:
         return None
     return first if first == second else None
 
 
-def _called(user: UserFunction, windows: ElementSpec) -> tuple[Batched, ...]:
+def _called(user: UserFunction, windows: ElementSpec) -> Any:
     unknown = [
-        as_dataset(_Unknown((), i, leaf.element))
+        _datasets_of_unknown()(_Unknown((), i, leaf.element))
         for i, leaf in enumerate(windows.leaves)
         if isinstance(leaf, DatasetSpec)
     ]
     with random_states_kept(), SeedsFor(0, (0,)) as seeds:
         before = _random_states()
-        result = user(windows.structure.unflatten(unknown))
-        if seeds.drawn or _random_states() != before or not isinstance(result, Planned):
+        try:
+            result = user(windows.structure.unflatten(unknown))
+        except Exception as error:
+            # It did not fail with real windows: what looking into one raised came of it, perhaps
+            # within an error of its own.
+            raise _More from error
+        if seeds.drawn or _random_states() != before:
             raise _More
-    return tuple(_batches(result._plan))
+    return result
+
+
+@functools.cache
+def _datasets_of_unknown() -> type[Planned]:
+    # The class needs the executor, and the executor needs the plans of functions.
+    from drumline.data.dataset import Dataset
+
+    class OfUnknown(Dataset):
+        def get_single_element(self, name: str | None = None) -> Any:
+            return _Single(self._plan)
+
+    return OfUnknown
 
 
 def _random_states() -> tuple[Any, ...]:
     numpy = np.random.get_state(legacy=False)
     assert isinstance(numpy, dict)
     return random.getstate(), numpy["state"]["key"].tobytes(), numpy["state"]["pos"]
+
+
+def _batches_of(result: Any) -> tuple[Batched, ...]:
+    if not isinstance(result, Planned):
+        raise _More
+    return tuple(_batches(result._plan))
+
+
+def _single_batches(result: Any, structure: Structure) -> tuple[Batched, ...]:
+    leaves, found = flatten(result)
+    if found != structure or not all(isinstance(leaf, _Single) for leaf in leaves):
+        raise _More
+    parts = [tuple(_batches(leaf.plan)) for leaf in leaves]
+    if any(len(part) > 1 or part[0].size is None for part in parts):
+        raise _More
+    return tuple(part for (part,) in parts)
 
 
 def _batches(plan: Node) -> Iterator[Batched]:
@@ -112,7 +172,8 @@ def _batches(plan: Node) -> Iterator[Batched]:
         for leaf in _leaves(plan.input):
             yield Batched(leaf, plan.size, plan.drop_remainder)
     else:
-        raise _More
+        for leaf in _leaves(plan):
+            yield Batched(leaf, None, False)
 
 
 def _leaves(plan: Node) -> Iterator[int]:

@@ -11,6 +11,7 @@ import numpy as np
 from drumline.data.dataset_spec import has_datasets
 from drumline.data.fingerprint import functions  # noqa: F401 (registers)
 from drumline.data.fingerprint.digest import Digest, put
+from drumline.data.functions.batched_windows import Batched, single_batches
 from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.comparisons import same_in_python
 from drumline.data.functions.draws import Draws
@@ -39,6 +40,7 @@ class BuiltFunction:
         is_python: whether it runs as Python, where calls can be noticed.
         draws: whether it draws random numbers and was built without keys: it is not to be run.
         takes_varying: whether blocks may hold rows that differ in any dimension.
+        batched: where it does nothing but take single batches of windows, each leaf of its result.
         origin: the user's function, with the variables it reads held as they were, and the spec of
             its argument: what an equal one is built of in another process.
     """
@@ -49,6 +51,7 @@ class BuiltFunction:
     is_python: bool = False
     draws: bool = False
     takes_varying: bool = False
+    batched: tuple[Batched, ...] | None = None
     origin: tuple[UserFunction, ElementSpec] | None = None
 
     @property
@@ -171,7 +174,8 @@ def _run(user: UserFunction, source: ElementSpec, examples: _Examples) -> BuiltF
             if static and any(leaf.shape for leaf in spec.leaves):
                 spec = _with_varying(spec, user, examples.others())
         run = PythonFunction(user, source, spec, str(reason))
-        return BuiltFunction(spec, run, reorderable=False, is_python=True)
+        batched = single_batches(user, source, spec.structure) if has_datasets(source) else None
+        return BuiltFunction(spec, run, reorderable=False, is_python=True, batched=batched)
 
 
 def _traced(user: UserFunction, source: ElementSpec) -> BuiltFunction:

@@ -29,8 +29,8 @@ class OptimizationOptions(Group):
         inject_prefetch: adds a prefetch at the end of plans that compute.
         take_skip_pushdown: moves ``take`` and ``skip`` below maps; not in tf.data.
         shard_pushdown: moves ``shard`` below maps; not in tf.data.
-        window_and_batch_fusion: stacks windows whose leaves are batched without a dataset for each;
-            not in tf.data.
+        window_and_batch_fusion: stacks windows that a function batches or gives as they are
+            without a dataset for each; not in tf.data.
     """
 
     apply_default_optimizations: bool = True

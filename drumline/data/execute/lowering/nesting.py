@@ -16,12 +16,14 @@ from drumline.data.execute.openings import Open, Openings
 from drumline.data.execute.reading import Reading
 from drumline.data.execute.stacked_window_stage import StackedWindowStage
 from drumline.data.execute.stage import Stage
+from drumline.data.execute.window_pieces_stage import WindowPiecesStage
 from drumline.data.execute.window_stage import WindowStage
 from drumline.data.execute.workers import MOST_THREADS
 from drumline.data.functions.shape_key import ShapeFunction
 from drumline.data.plan import buffering, nesting, ordering
 from drumline.data.plan.node import Node
 from drumline.data.plan.stacked_windows import StackedWindows
+from drumline.data.plan.window_pieces import WindowPieces
 from drumline.data.rewrite.shard_hints import resolve_shard_hints
 
 
@@ -62,6 +64,11 @@ def window(lowering: Lowering, node: nesting.Window, trail: Trail, run: Pass) ->
 @runs_as(StackedWindows)
 def stacked_windows(lowering: Lowering, node: StackedWindows, trail: Trail, run: Pass) -> Stage:
     return StackedWindowStage(lowering.input(node, trail, run), node)
+
+
+@runs_as(WindowPieces)
+def window_pieces(lowering: Lowering, node: WindowPieces, trail: Trail, run: Pass) -> Stage:
+    return WindowPiecesStage(lowering.input(node, trail, run), node)
 
 
 @runs_as(nesting.FlatMap)
