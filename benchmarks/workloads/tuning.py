@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.epochs import Batch, Build, measure_pipeline
+from benchmarks.harness.epochs import Batch, Build
 from benchmarks.harness.floor import Floor
 from benchmarks.harness.measurement import Measurement
+from benchmarks.harness.pipelines import measured_by
 from benchmarks.harness.workload import Contender, Problems, Scale, Workload
 
 AUTOTUNE = -1
@@ -102,16 +103,7 @@ def evidence(batches: Iterable[Batch]) -> dict[str, Any]:
 def measured(plan: Plan, widths: Callable[[], Sequence[int]]) -> Callable[[Scale], Measurement]:
     """A contender."""
 
-    def run(scale: Scale) -> Measurement:
-        return measure_pipeline(
-            functools.partial(prepared, plan, widths, scale),
-            evidence,
-            scale.elements,
-            scale.later_epochs,
-            ("numpy", "drumline", "jax"),
-        )
-
-    return run
+    return measured_by(evidence)(functools.partial(prepared, plan, widths), ("drumline", "jax"))
 
 
 def check(scale: Scale, measurements: Mapping[str, Measurement]) -> Problems:

@@ -40,6 +40,15 @@ def outcomes(iterator, count=None):
     return found
 
 
+def check_going_on(dataset, expected, stop):
+    """From an iterator's state after so many elements come those that are left."""
+    iterator = iter(copy.copy(dataset))
+    assert outcomes(iterator, stop) == expected[:stop]
+    again = iter(copy.copy(dataset))
+    again.restore(json.loads(json.dumps(iterator.state())))
+    assert outcomes(again) == expected[stop:]
+
+
 def test_the_windows_of_the_time_series_guide():
     """Numbers of TensorFlow 2.21 for the guide's ``make_window_dataset``."""
     windows = Dataset.range(100).window(10, shift=5, stride=3)
@@ -250,13 +259,8 @@ def test_any_windows(number, size, shift, stride, whole, full, failing, stop):
             lambda i, v: Dataset.zip(i.batch(size, drop_remainder=full), v.batch(size))
         )
 
-    expected = outcomes(iter(plain(make())))
-    dataset = make()
-    iterator = iter(copy.copy(dataset))
-    assert outcomes(iterator, stop) == expected[:stop]
-    again = iter(copy.copy(dataset))
-    again.restore(json.loads(json.dumps(iterator.state())))
-    assert outcomes(again) == expected[stop:]
+    dataset, expected = make(), outcomes(iter(plain(make())))
+    check_going_on(dataset, expected, stop)
     assert outcomes(iter(dataset.prefetch(3))) == expected
 
 
@@ -287,13 +291,8 @@ def test_any_windows_taken_apart(
         windows = source.enumerate().window(size, shift, stride, whole)
         return windows.flat_map(parts) if turns is None else windows.interleave(parts, *turns)
 
-    expected = outcomes(iter(plain(make())))
-    dataset = make()
-    iterator = iter(copy.copy(dataset))
-    assert outcomes(iterator, stop) == expected[:stop]
-    again = iter(copy.copy(dataset))
-    again.restore(json.loads(json.dumps(iterator.state())))
-    assert outcomes(again) == expected[stop:]
+    dataset, expected = make(), outcomes(iter(plain(make())))
+    check_going_on(dataset, expected, stop)
     assert outcomes(iter(dataset.prefetch(3))) == expected
 
 
@@ -302,11 +301,7 @@ def test_windows_with_a_shorter_piece_go_on_from_any_element():
     expected = outcomes(iter(plain(dataset)))
     assert len(expected) == 8
     for stop in range(9):
-        iterator = iter(dataset)
-        assert outcomes(iterator, stop) == expected[:stop]
-        again = iter(dataset)
-        again.restore(json.loads(json.dumps(iterator.state())))
-        assert outcomes(again) == expected[stop:]
+        check_going_on(dataset, expected, stop)
 
 
 def test_stacked_windows_go_on_to_batches_maps_and_shuffles():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
-import itertools
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 from drumline.data.execute.block import Block
 from drumline.data.execute.block_size import estimated_nbytes
 from drumline.data.execute.columns import concatenated
+from drumline.data.execute.parts_stage import PartsStage
 from drumline.data.execute.stage import Stage, State
 from drumline.data.ragged import RaggedArray
 
@@ -156,35 +155,19 @@ class FillStage(Stage):
         super().close()
 
 
-class ReplayStage(Stage):
+class ReplayStage(PartsStage):
     """Cached elements whose shapes differ, in order."""
 
     def __init__(self, blocks: Sequence[Block]):
+        super().__init__([block.n for block in blocks])
         self._blocks = blocks
-        self._starts = [0, *itertools.accumulate(block.n for block in blocks)]
-        self._position = 0
         self.ragged = any(isinstance(c, RaggedArray) for block in blocks for c in block.columns)
 
-    def next(self, limit: int) -> Block | None:
-        if self._position >= self._starts[-1]:
-            return None
-        which = bisect.bisect_right(self._starts, self._position) - 1
-        start = self._position - self._starts[which]
-        block = self._blocks[which].slice(start, min(start + limit, self._blocks[which].n))
-        self._position += block.n
-        return block
-
-    def state(self) -> State:
-        return {"position": self._position}
-
-    def restore(self, state: State) -> None:
-        self._position = state["position"]
-
-    def advance(self, count: int) -> None:
-        self._position = min(self._position + count, self._starts[-1])
+    def part(self, which: int) -> Sequence[Any]:
+        return self._blocks[which].columns
 
     def describe(self) -> str:
-        return f"cached elements ({self._starts[-1]})"
+        return f"cached elements ({self.length})"
 
 
 def _joined(blocks: list[Block]) -> list[Block]:

@@ -16,7 +16,7 @@ from drumline.data.functions.user_function import UserFunction
 from drumline.data.methods.planned import Planned
 from drumline.data.plan.batching import Batch
 from drumline.data.plan.combining import Zip
-from drumline.data.plan.node import Node
+from drumline.data.plan.node import Node, Specified
 from drumline.data.plan.sources import Slices
 from drumline.data.seeds import SeedsFor
 from drumline.data.spec import ElementSpec
@@ -50,16 +50,11 @@ class _Single:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Unknown(Node):
+class _Unknown(Specified):
     """Stands for any window of a leaf; it has no elements to look at, and no number of them."""
 
     leaf: int
-    element: ElementSpec
     name: ClassVar[str] = "a window"
-
-    @property
-    def spec(self) -> ElementSpec:
-        return self.element
 
     @property
     def cardinality(self) -> int:
@@ -113,7 +108,7 @@ def _twice(call: Callable[[], tuple[Batched, ...]]) -> tuple[Batched, ...] | Non
 
 def _called(user: UserFunction, windows: ElementSpec) -> Any:
     unknown = [
-        _datasets_of_unknown()(_Unknown((), i, leaf.element))
+        _datasets_of_unknown()(_Unknown((), leaf.element, i))
         for i, leaf in enumerate(windows.leaves)
         if isinstance(leaf, DatasetSpec)
     ]

@@ -9,26 +9,20 @@ from typing import ClassVar
 import numpy as np
 
 from drumline.data.cardinality import INFINITE, UNKNOWN
-from drumline.data.plan.node import Node
+from drumline.data.plan.node import Node, Specified
 from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.data.structure import LEAF_STRUCTURE
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Drawn(Node):
+class Drawn(Specified):
     """Elements of several datasets, each time of one of them.
 
     Attributes:
-        element: describes the elements of all.
         stop_on_empty: whether it ends when a dataset that is drawn from has.
     """
 
-    element: ElementSpec
     stop_on_empty: bool
-
-    @property
-    def spec(self) -> ElementSpec:
-        return self.element
 
     def among(self, datasets: Sequence[Node], choices: int) -> int:
         """The cardinality, if there are ``choices`` draws."""

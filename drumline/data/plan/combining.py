@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from drumline.data.cardinality import INFINITE, UNKNOWN, is_known
-from drumline.data.plan.node import Node
+from drumline.data.plan.node import Node, Specified
 from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.data.structure import LEAF_STRUCTURE, Structure, tuple_of
 
@@ -40,15 +40,10 @@ class Zip(Node):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Concatenate(Node):
+class Concatenate(Specified):
     """The first input, then the second; ``element`` describes the elements of both."""
 
-    element: ElementSpec
     name: ClassVar[str] = "concatenate"
-
-    @property
-    def spec(self) -> ElementSpec:
-        return self.element
 
     @property
     def cardinality(self) -> int:

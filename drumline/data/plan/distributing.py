@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from drumline.data.cardinality import UNKNOWN, is_known
 from drumline.data.plan.function_nodes import Map
-from drumline.data.plan.node import Node
+from drumline.data.plan.node import Node, Specified
 from drumline.data.service.cluster import Service
 from drumline.data.service.policy import ShardingPolicy
 from drumline.data.spec import ElementSpec
@@ -135,16 +135,11 @@ class Piece(Node):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Elsewhere(Node):
+class Elsewhere(Specified):
     """What one worker makes of one split."""
 
-    element: ElementSpec
     stage: object
     name: ClassVar[str] = "elsewhere"
-
-    @property
-    def spec(self) -> ElementSpec:
-        return self.element
 
     @property
     def cardinality(self) -> int:

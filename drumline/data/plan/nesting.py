@@ -10,22 +10,17 @@ from drumline.data.dataset_spec import DatasetSpec
 from drumline.data.execute.block import Block
 from drumline.data.functions.build import BuiltFunction
 from drumline.data.functions.dataset_function import DatasetFunction, WindowSize
-from drumline.data.plan.node import Node
+from drumline.data.plan.node import Node, Specified
 from drumline.data.spec import ElementSpec
 from drumline.data.structure import LEAF_STRUCTURE
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Rows(Node):
+class Rows(Specified):
     """Elements at hand whose shapes differ: the content of a window."""
 
-    element: ElementSpec
     blocks: tuple[Block, ...]
     name: ClassVar[str] = "rows"
-
-    @property
-    def spec(self) -> ElementSpec:
-        return self.element
 
     @property
     def cardinality(self) -> int:

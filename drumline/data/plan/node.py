@@ -58,3 +58,18 @@ class Node:
         title = f" {self.title!r}" if titles and self.title is not None else ""
         line = "  " * depth + f"{self.name}({self.arguments()}){title}"
         return "\n".join([line, *(node.describe(depth + 1, titles) for node in self.inputs)])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Specified(Node):
+    """An operation that does not find out what its elements look like, but is told.
+
+    Attributes:
+        element: the spec.
+    """
+
+    element: ElementSpec
+
+    @property
+    def spec(self) -> ElementSpec:
+        return self.element

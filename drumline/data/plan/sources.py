@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from drumline.data.cardinality import UNKNOWN
-from drumline.data.plan.node import Node
+from drumline.data.plan.node import Node, Specified
 from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.data.structure import LEAF_STRUCTURE
 
@@ -39,17 +39,12 @@ class Range(Node):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Slices(Node):
+class Slices(Specified):
     """Rows of arrays."""
 
-    element: ElementSpec
     columns: tuple[Any, ...]
     length: int
     name: ClassVar[str] = "from_tensor_slices"
-
-    @property
-    def spec(self) -> ElementSpec:
-        return self.element
 
     @property
     def cardinality(self) -> int:
@@ -61,17 +56,12 @@ class Slices(Node):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Generator(Node):
+class Generator(Specified):
     """What a Python callable's iterable yields."""
 
-    element: ElementSpec
     factory: Callable[[], Iterable[Any]]
     label: str
     name: ClassVar[str] = "from_generator"
-
-    @property
-    def spec(self) -> ElementSpec:
-        return self.element
 
     @property
     def cardinality(self) -> int:
@@ -82,18 +72,13 @@ class Generator(Node):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Items(Node):
+class Items(Specified):
     """What a sequence gives for each index."""
 
-    element: ElementSpec
     sequence: Sequence[Any]
     length: int
     label: str
     name: ClassVar[str] = "from_sequence"
-
-    @property
-    def spec(self) -> ElementSpec:
-        return self.element
 
     @property
     def cardinality(self) -> int:
@@ -105,18 +90,13 @@ class Items(Node):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Stored(Node):
+class Stored(Specified):
     """What a directory holds, memory-mapped."""
 
-    element: ElementSpec
     columns: tuple[Any, ...]
     length: int
     path: str
     name: ClassVar[str] = "load"
-
-    @property
-    def spec(self) -> ElementSpec:
-        return self.element
 
     @property
     def cardinality(self) -> int:
@@ -127,7 +107,7 @@ class Stored(Node):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class StoredParts(Node):
+class StoredParts(Specified):
     """What directories hold, one after the other, each read as a whole when its turn has come.
 
     Attributes:
@@ -135,14 +115,9 @@ class StoredParts(Node):
         lengths: of each the number of elements.
     """
 
-    element: ElementSpec
     paths: tuple[str, ...]
     lengths: tuple[int, ...]
     name: ClassVar[str] = "load"
-
-    @property
-    def spec(self) -> ElementSpec:
-        return self.element
 
     @property
     def cardinality(self) -> int:

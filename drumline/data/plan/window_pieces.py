@@ -6,30 +6,23 @@ import dataclasses
 from typing import ClassVar
 
 from drumline.data.cardinality import UNKNOWN
-from drumline.data.plan.node import Node
-from drumline.data.spec import ElementSpec
+from drumline.data.plan.node import Specified
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class WindowPieces(Node):
+class WindowPieces(Specified):
     """The rows of stacked windows, or batches of them that never reach into the next window.
 
     Attributes:
         size: of the batches; ``None`` gives the rows themselves.
         drop_remainder: whether the rows that are left of a window are left out.
         most: how many pieces a full window has.
-        element: the spec.
     """
 
     size: int | None
     drop_remainder: bool
     most: int
-    element: ElementSpec
     name: ClassVar[str] = "window_pieces"
-
-    @property
-    def spec(self) -> ElementSpec:
-        return self.element
 
     @property
     def cardinality(self) -> int:

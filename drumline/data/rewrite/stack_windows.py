@@ -60,7 +60,7 @@ def _several(
     leaves = window.input.spec.leaves
     rows = node.spec.with_leaves([leaves[part.leaf].batched(None) for part in batched])
     stacked = _stack(window, batched, rows, False)
-    return WindowPieces((stacked,), size, drop, most, node.spec, title=node.title)
+    return WindowPieces((stacked,), node.spec, size, drop, most, title=node.title)
 
 
 def _stack(

@@ -14,7 +14,7 @@ from drumline.datasets.folders.aspect import crop_to_aspect
 from drumline.datasets.folders.labelled_files import Request
 
 FORMATS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
-CHANNELS = {"grayscale": 1, "rgb": 3, "rgba": 4}
+_CHANNELS = {"grayscale": 1, "rgb": 3, "rgba": 4}
 
 
 def image_dataset_from_directory(
@@ -68,8 +68,7 @@ def image_dataset_from_directory(
         ValueError: an argument is out of range, or there are no files.
         FileNotFoundError: there is no such folder.
     """
-    if color_mode not in CHANNELS:
-        raise ValueError(f"color_mode must be one of {tuple(CHANNELS)}, got {color_mode!r}")
+    channels = channels_of(color_mode)
     if crop_to_aspect_ratio and pad_to_aspect_ratio:
         raise ValueError("crop_to_aspect_ratio and pad_to_aspect_ratio cannot both be true")
     layout = keras.config.image_data_format() if data_format is None else data_format
@@ -96,11 +95,22 @@ def image_dataset_from_directory(
 
     def loaded(path: Any) -> Any:
         contents = io.read_file(path)
-        pixels = image.decode_image(contents, CHANNELS[color_mode], expand_animations=False)
+        pixels = image.decode_image(contents, channels, expand_animations=False)
         ready = resized(pixels)
         return ready if layout == "channels_last" else jnp.transpose(ready, (2, 0, 1))
 
     return request.datasets(loaded, batch_size)
+
+
+def channels_of(color_mode: str) -> int:
+    """How many channels images of a color mode have.
+
+    Raises:
+        ValueError: there is no such mode.
+    """
+    if color_mode not in _CHANNELS:
+        raise ValueError(f"color_mode must be one of {tuple(_CHANNELS)}, got {color_mode!r}")
+    return _CHANNELS[color_mode]
 
 
 def _resizing(size: Any, method: str, crop: bool, pad: bool) -> Callable[[Any], Any]:

@@ -12,7 +12,7 @@ from drumline import video
 from drumline.data import RaggedArray
 from drumline.data.methods.arguments import count_of
 from drumline.datasets.folders.frames import read_frames
-from drumline.datasets.folders.images import CHANNELS, FORMATS
+from drumline.datasets.folders.images import FORMATS, channels_of
 from drumline.datasets.folders.labelled_files import LabelledFiles, Request
 from drumline.image.resizing import METHODS, size_of
 
@@ -75,8 +75,7 @@ def video_dataset_from_directory(
         ValueError: an argument is out of range, or there are no videos.
         FileNotFoundError: there is no such folder.
     """
-    if color_mode not in CHANNELS:
-        raise ValueError(f"color_mode must be one of {tuple(CHANNELS)}, got {color_mode!r}")
+    channels = channels_of(color_mode)
     method = interpolation.lower()
     if method not in METHODS:
         raise ValueError(f"interpolation must be one of {METHODS}, got {interpolation!r}")
@@ -98,7 +97,7 @@ def video_dataset_from_directory(
     )
 
     def loaded(names: Any) -> Any:
-        return read_frames(sampled(names), CHANNELS[color_mode], size, method)
+        return read_frames(sampled(names), channels, size, method)
 
     return request.datasets(loaded, batch_size)
 

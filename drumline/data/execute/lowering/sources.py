@@ -7,9 +7,9 @@ from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.items import Items
 from drumline.data.execute.lowering.lower import Lowering
 from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
-from drumline.data.execute.parts_stage import PartsStage
 from drumline.data.execute.sources import Columns, Integers
 from drumline.data.execute.stage import Stage
+from drumline.data.execute.stored_parts_stage import StoredPartsStage
 from drumline.data.plan import sources
 
 
@@ -30,7 +30,7 @@ def stored(lowering: Lowering, node: sources.Stored, trail: Trail, run: Pass) ->
 
 @runs_as(sources.StoredParts)
 def stored_parts(lowering: Lowering, node: sources.StoredParts, trail: Trail, run: Pass) -> Stage:
-    return PartsStage(node)
+    return StoredPartsStage(node)
 
 
 @indexed_as(sources.Items)
