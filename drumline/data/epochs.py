@@ -151,7 +151,9 @@ def _first_blocks(plan: Node, count: int) -> list[Block]:
 
 def _zero(leaf: TensorSpec) -> np.ndarray:
     if isinstance(leaf, DatasetSpec):
-        return single(as_dataset(held_rows([], leaf.element)))[None]
+        # Of one element: a function may take the only one.
+        rows = Block([_zero(inner) for inner in leaf.element.leaves], 1)
+        return single(as_dataset(held_rows([rows], leaf.element)))[None]
     if isinstance(leaf, RaggedTensorSpec):
         return single(empty(leaf))[None]
     dims = tuple(dim or 0 for dim in leaf.shape)

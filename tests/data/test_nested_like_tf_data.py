@@ -44,6 +44,17 @@ PIPELINES = {
     "window stride": windowed(3, 2, 2),
     "window drop": windowed(4, 3, 2, True),
     "window skip": windowed(2, 5),
+    "rows of windows": lambda D: D.range(23).window(5, 3).flat_map(lambda w: w),
+    "pieces of windows": lambda D: D.range(23).window(5, 3).flat_map(lambda w: w.batch(2)),
+    "whole pieces of windows": lambda D: (
+        D.range(23).window(5, 3).flat_map(lambda w: w.batch(2, drop_remainder=True))
+    ),
+    "pieces of windows by turns": lambda D: (
+        D.range(23).window(5, 3).interleave(lambda w: w.batch(3), cycle_length=3, block_length=2)
+    ),
+    "windows as arrays": lambda D: (
+        D.range(23).window(5, 3, 2, True).map(lambda w: w.batch(5).get_single_element())
+    ),
     "windows of windows": lambda D: (
         D.range(7).window(2).window(2).flat_map(lambda w: w).flat_map(lambda w: w)
     ),

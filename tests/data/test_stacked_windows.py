@@ -210,6 +210,11 @@ def test_other_maps_are_called(function):
     assert names(dataset)[-1] == "map"
 
 
+def test_a_map_of_no_windows_has_no_elements():
+    dataset = Dataset.range(2).window(3, drop_remainder=True).map(single)
+    assert list(dataset) == list(plain(dataset)) == []
+
+
 def test_a_map_whose_last_windows_are_errors_is_called():
     dataset = Dataset.range(7).window(3, shift=2).map(single)
     assert names(dataset)[-1] == "map"
