@@ -104,15 +104,14 @@ impl<'a> Column<'a> {
                     return None;
                 }
             }
-            Form::Varying { .. } => rows.push(0),
-            Form::Frames { count, .. } => {
+            Form::Varying { .. } | Form::Frames { .. } => {
+                rows.reserve(records + 1);
                 rows.push(0);
-                if count.is_none() {
-                    frames.push(0);
-                }
             }
         }
-        rows.reserve(records);
+        if matches!(feature.form, Form::Frames { count: None, .. }) {
+            frames.push(0);
+        }
         Some(Self {
             values,
             rows,

@@ -43,7 +43,8 @@ impl<'a, 's: 'a, 'o> Rows<'a, 's, 'o> {
     pub fn new(parts: &'s [Part], records: usize, targets: Targets<'o>) -> Option<Self> {
         let features = parts.iter().flat_map(|part| part.schema.features());
         let columns = features.zip(&targets).map(|(feature, target)| {
-            let held = if target.is_some() { 1 } else { records };
+            // Most records are written to targets with no way through a column.
+            let held = if target.is_some() { 0 } else { records };
             Column::new(feature, records, held)
         });
         Some(Self {
