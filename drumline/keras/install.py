@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from drumline.keras import (
+    adapting,
     creation,
     data_adapter,
     optimizers,
@@ -51,6 +52,8 @@ def install() -> None:
     replace_method(private.data_adapters, "get_data_adapter", data_adapter.adapt_datasets)
     replace_method(keras.random.SeedGenerator, "next", seeds.differ_by_replica)
     replace_method(keras.Layer, "add_loss", whole_batch.refuse_added_losses)
+    replace_method(keras.layers.Normalization, "adapt", adapting.of_moments)
+    replace_method(keras.layers.Discretization, "adapt", adapting.of_quantiles)
     for optimizer in private.OPTIMIZERS:
         replace_method(optimizer, "apply", optimizers.sum_over_replicas)
     replace_method(private.BaseOptimizer, "apply_gradients", optimizers.aggregate_if_asked)
