@@ -11,6 +11,7 @@ from pathlib import Path
 import jax
 
 from drumline._jax_start import jax_has_started
+from drumline._keras_import import import_keras
 
 _VARIABLE = "KERAS_BACKEND"
 
@@ -35,6 +36,7 @@ def select_keras_backend() -> None:
     if not chosen and configured not in (None, "jax", "tensorflow"):
         _warn_overruled(f'"backend": "{configured}" in {_keras_config_path()}', 'write "jax" there')
     os.environ[_VARIABLE] = "jax"
+    import_keras()
 
 
 def keep_cpu_platform() -> None:

@@ -44,6 +44,28 @@ def test_keras_runs_on_jax_and_asking_does_not_start_it(tmp_path: Path) -> None:
     assert "overrules" not in done.stderr
 
 
+def test_keras_loads_what_few_programs_use_when_it_is_used(tmp_path: Path) -> None:
+    code = """
+import sys
+loaded = lambda: [name for name in ("matplotlib.pyplot", "sklearn") if name in sys.modules]
+print(loaded())
+from keras.visualization import plot_image_gallery
+print(loaded())
+bases = keras.wrappers.SKLearnClassifier.__mro__
+print(sys.modules["sklearn.base"].BaseEstimator in bases)
+print(loaded())
+print(plot_image_gallery is keras.src.visualization.plot_image_gallery.plot_image_gallery)
+"""
+    done = run(SELECT + "import keras" + code, KERAS_HOME=str(tmp_path), MPLBACKEND="Agg")
+    assert done.stdout.splitlines() == [
+        "[]",
+        "['matplotlib.pyplot']",
+        "True",
+        "['matplotlib.pyplot', 'sklearn']",
+        "True",
+    ], done.stderr
+
+
 @pytest.mark.thorough
 def test_a_contrary_variable_is_overruled_with_one_warning(tmp_path: Path) -> None:
     done = run(SELECT + SELECT + SHOW, KERAS_HOME=str(tmp_path), KERAS_BACKEND="torch")
