@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 os.environ["KERAS_BACKEND"] = "jax"
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -14,7 +16,10 @@ import jax
 import pytest
 from hypothesis import HealthCheck, settings
 
+from drumline.distribute.processes.jax_internals import write_cache_from_every_process
+
 CPU_DEVICES = 4
+COMPILED = pytest.StashKey[str]()
 
 jax.config.update("jax_num_cpu_devices", CPU_DEVICES)
 
@@ -28,6 +33,27 @@ settings.register_profile(
 settings.register_profile("brief", settings.get_profile("drumline"), max_examples=10)
 settings.register_profile("thorough", settings.get_profile("drumline"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "drumline"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile once what many tests of a run compile: that was a third of what they took.
+
+    Programs are the same where all that XLA is given is the same. Processes that tests start have
+    no such cache; those that tests are about have their own.
+    """
+    folder: str | None = getattr(config, "workerinput", {}).get("compiled")
+    if folder is None:
+        made = tempfile.TemporaryDirectory(prefix="drumline-compiled-")
+        config.add_cleanup(made.cleanup)
+        config.stash[COMPILED] = folder = made.name
+    write_cache_from_every_process()  # threads and processes of a run never read half an entry
+    jax.config.update("jax_compilation_cache_dir", folder)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["compiled"] = node.config.stash[COMPILED]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -46,7 +46,11 @@ class Cluster:
     def members(self, folder: Path) -> list[dict[str, Any]]:
         """The members, as the zygote takes them."""
         addresses = [f"{host}:{free_port(host)}" for host in self.hosts]
-        common = {"DRUMLINE_FAILURE_DIR": str(folder / self.name), **self.env}
+        common = {
+            "DRUMLINE_COMPILATION_CACHE": str(folder / "compiled"),  # equal programs: once
+            "DRUMLINE_FAILURE_DIR": str(folder / self.name),
+            **self.env,
+        }
         config = {"cluster": {"worker": addresses}}
         return [
             {
