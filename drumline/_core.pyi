@@ -100,6 +100,9 @@ from drumline._core_images import (
     resize_spans as resize_spans,
 )
 from drumline._core_rows import (
+    Items as Items,
+)
+from drumline._core_rows import (
     RowSlots as RowSlots,
 )
 from drumline._core_rows import (

@@ -1,7 +1,18 @@
 """What ``drumline._core`` offers for rows that come in order and leave in any."""
 
+from collections.abc import Iterator
+from typing import Any, Self
+
 import numpy as np
 import numpy.typing as npt
+
+class Items:
+    """An iterator over what another one has at hand; then it calls ``_further`` of its subclass."""
+
+    def __new__(cls, *arguments: object, **named: object) -> Self: ...
+    _at_hand: Iterator[Any]
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Any: ...
 
 class RowSlots:
     """Which places of a table rows are in that come in order and leave in any."""

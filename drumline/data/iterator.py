@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from drumline._core import Items
 from drumline.data.execute.block import Block
 from drumline.data.execute.elements import splitter
 from drumline.data.execute.ramp import Ramp
@@ -17,7 +19,7 @@ from drumline.data.spec import ElementSpec
 T = TypeVar("T")
 
 
-class DatasetIterator(Generic[T]):
+class DatasetIterator(Items, Generic[T]):
     """Iterates over one epoch of a dataset; ``state`` and ``restore`` make it resumable.
 
     Leaves are numpy arrays (read-only, valid as long as they are referenced), numpy scalars, or
@@ -42,7 +44,7 @@ class DatasetIterator(Generic[T]):
         self._epoch = epoch
         self._stage, self._form = self._start(epoch, form)
         self._ramp = Ramp(self._spec.row_nbytes())
-        self._items: Any = iter(())
+        self._at_hand = iter(())
         self._count = 0
         self._error: Exception | None = None
         self._before: State = self._stage.state()
@@ -62,18 +64,18 @@ class DatasetIterator(Generic[T]):
     def __repr__(self) -> str:
         return f"<DatasetIterator epoch={self._epoch} element_spec={self.element_spec}>"
 
-    def __iter__(self) -> DatasetIterator[T]:
-        return self
+    if TYPE_CHECKING:
 
-    def __next__(self) -> T:
-        try:
-            return next(self._items)
-        except StopIteration:
-            pass
+        def __iter__(self) -> DatasetIterator[T]: ...
+
+        def __next__(self) -> T: ...
+
+    def _further(self) -> T:
+        # What `next` comes to when there is nothing at hand.
         with self._lock:
             try:
                 # Another thread that shares the iterator may have fetched a block meanwhile.
-                return next(self._items)
+                return next(self._at_hand)
             except StopIteration:
                 pass
             return self._refill()
@@ -98,11 +100,11 @@ class DatasetIterator(Generic[T]):
             for column in block.columns:
                 column.flags.writeable = False
             items = self._split(block.columns)
-            self._items = iter(items)
+            self._at_hand = iter(items)
             self._count = len(items)
             self._error = block.error
             if items:
-                return next(self._items)
+                return next(self._at_hand)
             if self._error is not None:
                 return self._refill()
         raise StopIteration
@@ -117,7 +119,7 @@ class DatasetIterator(Generic[T]):
 
         Pass it to ``restore`` of an iterator over an equal dataset, in this process or another.
         """
-        used = self._count - self._items.__length_hint__() if self._count else 0
+        used = self._count - operator.length_hint(self._at_hand) if self._count else 0
         return sealed(self._fingerprint(), self._epoch, self._form, self._before, used)
 
     def restore(self, state: State) -> None:
@@ -166,6 +168,6 @@ class DatasetIterator(Generic[T]):
 
     def close(self) -> None:
         """Stops the threads behind the iterator; it yields nothing more."""
-        self._items = iter(())
+        self._at_hand = iter(())
         self._ended = True
         self._stage.close()

@@ -19,6 +19,7 @@ mod chains;
 mod csv;
 mod examples;
 mod images;
+mod items;
 mod joined;
 mod messages;
 mod packed;
@@ -61,6 +62,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(spread::sum_rows, module)?)?;
     module.add_function(wrap_pyfunction!(tables::read_rows, module)?)?;
     module.add_class::<examples::ExampleParser>()?;
+    module.add_class::<items::Items>()?;
     module.add_class::<packed::PackedBytes>()?;
     module.add_function(wrap_pyfunction!(tar::tar_extensions, module)?)?;
     module.add_function(wrap_pyfunction!(wav::decode_wavs, module)?)?;

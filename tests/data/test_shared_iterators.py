@@ -76,3 +76,21 @@ def test_errors_met_while_fewer_elements_are_asked_for():
         (3, False),
         (2, False),
     ]
+
+
+def test_elements_at_hand_cost_no_call_of_python():
+    calls = found = 0
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += event == "call"
+
+    iterator = iter(Dataset.range(20_000))
+    sys.setprofile(count)
+    try:
+        for _ in iterator:
+            found += 1
+    finally:
+        sys.setprofile(None)
+    assert found == 20_000
+    assert calls < 4_000
