@@ -6,192 +6,68 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from drumline._core_bytes import (
-    joined_bytes as joined_bytes,
-)
-from drumline._core_bytes import (
-    padded_bytes as padded_bytes,
-)
-from drumline._core_bytes import (
-    parse_tensors as parse_tensors,
-)
-from drumline._core_bytes import (
-    read_files as read_files,
-)
-from drumline._core_bytes import (
-    serialize_numbers as serialize_numbers,
-)
-from drumline._core_bytes import (
-    serialize_strings as serialize_strings,
-)
-from drumline._core_bytes import (
-    tensor_dims as tensor_dims,
-)
-from drumline._core_examples import (
-    ExampleParser as ExampleParser,
-)
-from drumline._core_examples import (
-    list_message as list_message,
-)
-from drumline._core_examples import (
-    list_values as list_values,
-)
-from drumline._core_examples import (
-    message_field as message_field,
-)
-from drumline._core_examples import (
-    message_fields as message_fields,
-)
-from drumline._core_files import (
-    PackedBytes as PackedBytes,
-)
-from drumline._core_files import (
-    RecordEncoder as RecordEncoder,
-)
-from drumline._core_files import (
-    RecordReader as RecordReader,
-)
-from drumline._core_files import (
-    TarReader as TarReader,
-)
-from drumline._core_files import (
-    decode_wavs as decode_wavs,
-)
-from drumline._core_files import (
-    masked_checksum as masked_checksum,
-)
-from drumline._core_files import (
-    tar_extensions as tar_extensions,
-)
-from drumline._core_images import (
-    arrange_images as arrange_images,
-)
-from drumline._core_images import (
-    decode_bmps as decode_bmps,
-)
-from drumline._core_images import (
-    decode_gifs as decode_gifs,
-)
-from drumline._core_images import (
-    decode_jpegs as decode_jpegs,
-)
-from drumline._core_images import (
-    decode_pngs as decode_pngs,
-)
-from drumline._core_images import (
-    decode_resized as decode_resized,
-)
-from drumline._core_images import (
-    encode_jpegs as encode_jpegs,
-)
-from drumline._core_images import (
-    encode_pngs as encode_pngs,
-)
-from drumline._core_images import (
-    jpeg_shapes as jpeg_shapes,
-)
-from drumline._core_images import (
-    resize_images as resize_images,
-)
-from drumline._core_images import (
-    resize_nearest as resize_nearest,
-)
-from drumline._core_images import (
-    resize_spans as resize_spans,
-)
-from drumline._core_rows import (
-    Items as Items,
-)
-from drumline._core_rows import (
-    RowSlots as RowSlots,
-)
-from drumline._core_rows import (
-    scatter_rows as scatter_rows,
-)
-from drumline._core_strings import (
-    CsvLayout as CsvLayout,
-)
-from drumline._core_strings import (
-    CsvReader as CsvReader,
-)
-from drumline._core_strings import (
-    StringChain as StringChain,
-)
-from drumline._core_strings import (
-    StringPattern as StringPattern,
-)
-from drumline._core_strings import (
-    StringTable as StringTable,
-)
-from drumline._core_strings import (
-    TextTokenizer as TextTokenizer,
-)
-from drumline._core_strings import (
-    TokenCounts as TokenCounts,
-)
-from drumline._core_strings import (
-    change_strings as change_strings,
-)
-from drumline._core_strings import (
-    hash_strings as hash_strings,
-)
-from drumline._core_strings import (
-    join_rows as join_rows,
-)
-from drumline._core_strings import (
-    join_strings as join_strings,
-)
-from drumline._core_strings import (
-    numbers_of_strings as numbers_of_strings,
-)
-from drumline._core_strings import (
-    print_floats as print_floats,
-)
-from drumline._core_strings import (
-    print_integers as print_integers,
-)
-from drumline._core_strings import (
-    split_strings as split_strings,
-)
-from drumline._core_strings import (
-    string_lengths as string_lengths,
-)
-from drumline._core_strings import (
-    string_ngrams as string_ngrams,
-)
-from drumline._core_strings import (
-    substrings as substrings,
-)
-from drumline._core_strings import (
-    unicode_decode as unicode_decode,
-)
-from drumline._core_strings import (
-    unicode_encode as unicode_encode,
-)
-from drumline._core_strings import (
-    unicode_split as unicode_split,
-)
-from drumline._core_strings import (
-    unicode_transcode as unicode_transcode,
-)
-from drumline._core_xla import (
-    keep_large_buffers as keep_large_buffers,
-)
-from drumline._core_xla import (
-    share_summing_memory as share_summing_memory,
-)
-from drumline._core_xla import (
-    summing_limits as summing_limits,
-)
-from drumline._core_xla import (
-    summing_memory_bytes as summing_memory_bytes,
-)
-from drumline._core_xla import (
-    vector_instructions as vector_instructions,
-)
-from drumline._core_xla import (
-    xla_handlers as xla_handlers,
-)
+from drumline._core_bytes import joined_bytes as joined_bytes
+from drumline._core_bytes import padded_bytes as padded_bytes
+from drumline._core_bytes import parse_tensors as parse_tensors
+from drumline._core_bytes import read_files as read_files
+from drumline._core_bytes import serialize_numbers as serialize_numbers
+from drumline._core_bytes import serialize_strings as serialize_strings
+from drumline._core_bytes import tensor_dims as tensor_dims
+from drumline._core_examples import ExampleParser as ExampleParser
+from drumline._core_examples import list_message as list_message
+from drumline._core_examples import list_values as list_values
+from drumline._core_examples import message_field as message_field
+from drumline._core_examples import message_fields as message_fields
+from drumline._core_files import PackedBytes as PackedBytes
+from drumline._core_files import RecordEncoder as RecordEncoder
+from drumline._core_files import RecordReader as RecordReader
+from drumline._core_files import TarReader as TarReader
+from drumline._core_files import decode_wavs as decode_wavs
+from drumline._core_files import masked_checksum as masked_checksum
+from drumline._core_files import tar_extensions as tar_extensions
+from drumline._core_images import arrange_images as arrange_images
+from drumline._core_images import decode_bmps as decode_bmps
+from drumline._core_images import decode_gifs as decode_gifs
+from drumline._core_images import decode_jpegs as decode_jpegs
+from drumline._core_images import decode_pngs as decode_pngs
+from drumline._core_images import decode_resized as decode_resized
+from drumline._core_images import encode_jpegs as encode_jpegs
+from drumline._core_images import encode_pngs as encode_pngs
+from drumline._core_images import jpeg_shapes as jpeg_shapes
+from drumline._core_images import resize_images as resize_images
+from drumline._core_images import resize_nearest as resize_nearest
+from drumline._core_images import resize_spans as resize_spans
+from drumline._core_rows import Items as Items
+from drumline._core_rows import RowSlots as RowSlots
+from drumline._core_rows import scatter_rows as scatter_rows
+from drumline._core_strings import CsvLayout as CsvLayout
+from drumline._core_strings import CsvReader as CsvReader
+from drumline._core_strings import StringChain as StringChain
+from drumline._core_strings import StringPattern as StringPattern
+from drumline._core_strings import StringTable as StringTable
+from drumline._core_strings import TextTokenizer as TextTokenizer
+from drumline._core_strings import TokenCounts as TokenCounts
+from drumline._core_strings import change_strings as change_strings
+from drumline._core_strings import hash_strings as hash_strings
+from drumline._core_strings import join_rows as join_rows
+from drumline._core_strings import join_strings as join_strings
+from drumline._core_strings import numbers_of_strings as numbers_of_strings
+from drumline._core_strings import print_floats as print_floats
+from drumline._core_strings import print_integers as print_integers
+from drumline._core_strings import split_strings as split_strings
+from drumline._core_strings import string_lengths as string_lengths
+from drumline._core_strings import string_ngrams as string_ngrams
+from drumline._core_strings import substrings as substrings
+from drumline._core_strings import unicode_decode as unicode_decode
+from drumline._core_strings import unicode_encode as unicode_encode
+from drumline._core_strings import unicode_split as unicode_split
+from drumline._core_strings import unicode_transcode as unicode_transcode
+from drumline._core_xla import keep_large_buffers as keep_large_buffers
+from drumline._core_xla import share_summing_memory as share_summing_memory
+from drumline._core_xla import summing_limits as summing_limits
+from drumline._core_xla import summing_memory_bytes as summing_memory_bytes
+from drumline._core_xla import vector_instructions as vector_instructions
+from drumline._core_xla import xla_handlers as xla_handlers
 
 def gather_rows(
     src: npt.NDArray[np.uint8], idx: npt.NDArray[np.int64], out: npt.NDArray[np.uint8]
