@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from drumline.data.cores import available_cores
 from drumline.data.execute.pool import BufferPool
 from drumline.data.native.operation import Column, Rows
 from drumline.data.spec import ElementSpec, TensorSpec
@@ -14,7 +15,8 @@ from drumline.data.structure import LEAF_STRUCTURE
 Told = tuple[str, str] | None
 """Why the next row has no result: the kind of failure, and a message."""
 
-_pool = BufferPool(max_buffers=4)
+_pool = BufferPool(max_buffers=2 * available_cores() + 6)
+"""As many as a pipeline has at once: two for each worker of a map, and some that wait."""
 
 
 def one(shape: tuple[int | None, ...], dtype: Any) -> ElementSpec:

@@ -1,5 +1,8 @@
 """Decoding and resizing are joined in pipelines, and give what they give one after the other."""
 
+import collections
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +10,7 @@ from hypothesis import strategies as st
 from samples import encoded, picture
 
 import drumline as dl
+from drumline.data.execute import pool
 
 FORMS = [
     {"subsampling": 0},
@@ -42,6 +46,24 @@ def test_the_bits_are_those_of_both_steps(files, size, method, antialias, ratio,
     ds = _mapped(files, prepared)
     assert "native image.decode_jpeg, image.resize" in ds.explain()
     np.testing.assert_array_equal(next(iter(ds)), np.stack([prepared(file) for file in files]))
+
+
+def test_batches_of_a_prefetched_parallel_map_take_memory_that_served_before(monkeypatch):
+    taken = []
+    fresh = pool.fresh
+    monkeypatch.setattr(pool, "fresh", lambda nbytes: taken.append(nbytes) or fresh(nbytes))
+
+    def prepared(contents):
+        return dl.image.resize(dl.image.decode_jpeg(contents, channels=3), (63, 65))
+
+    files = dl.data.Dataset.from_tensor_slices([FILES[2][0]] * 1280)
+    ds = files.map(prepared, num_parallel_calls=2).batch(32).prefetch(1)
+    held = collections.deque(maxlen=3)
+    for batch in ds:
+        held.append(batch)
+        time.sleep(0.002)  # Meanwhile others are made.
+    own = [nbytes for nbytes in taken if nbytes >= 32 * 63 * 65 * 3 * 4]
+    assert 0 < len(own) <= 10  # Of 40 batches.
 
 
 def test_windows_are_joined_too():
