@@ -126,6 +126,8 @@ pub struct Bits<'a> {
     data: &'a [u8],
     at: usize,
     buffer: u64,
+    /// How many bits of the buffer are read from the data, 0 to 63: in its last six bits, above which
+    /// stands anything.
     count: u64,
     end: usize,
 }
@@ -137,8 +139,8 @@ impl Bits<'_> {
         let Some(word) = self.data[self.at..].first_chunk::<8>() else {
             return self.count |= 56; // Past the padding: zeros, and `overrun` will tell.
         };
-        self.buffer |= u64::from_be_bytes(*word) >> self.count;
-        self.at += (63 - self.count) as usize >> 3;
+        self.buffer |= u64::from_be_bytes(*word) >> self.ready();
+        self.at += (63 - self.ready()) as usize >> 3;
         self.count |= 56;
     }
 
@@ -151,7 +153,20 @@ impl Bits<'_> {
     #[inline(always)]
     pub fn consume(&mut self, n: u32) {
         self.buffer <<= n;
-        self.count -= u64::from(n);
+        self.count = self.count.wrapping_sub(u64::from(n));
+    }
+
+    /// As many as the last six bits of a word say: a shift looks at no others, so nothing has to be
+    /// cut off before it, for which the next look-up would wait.
+    #[inline(always)]
+    pub fn consume_by(&mut self, word: u64) {
+        self.buffer <<= word % 64;
+        self.count = self.count.wrapping_sub(word);
+    }
+
+    #[inline(always)]
+    fn ready(&self) -> u64 {
+        self.count % 64
     }
 
     /// The next `n` bits, 0 to 16, of those that are ready.
@@ -178,7 +193,7 @@ impl Bits<'_> {
 
     /// How many bits were read.
     fn position(&self) -> usize {
-        self.at * 8 - self.count as usize
+        self.at * 8 - self.ready() as usize
     }
 
     /// Whether more bits were read than there are.

@@ -60,13 +60,13 @@ impl Part<'_> {
                 put(k + pair.second(), second);
                 let next = k + pair.next();
                 if next < 64 {
-                    bits.consume(pair.bits());
+                    bits.consume_by(pair.word());
                     k = next;
                     continue;
                 }
                 let last = k + pair.second() - 1;
                 if (END..PART).contains(&next) && last < 63 {
-                    bits.consume(pair.bits());
+                    bits.consume_by(pair.word());
                     return Ok(last);
                 }
                 if next < PART {
@@ -107,7 +107,7 @@ impl Part<'_> {
                 Ok(63)
             }
             (_, 64) => {
-                bits.consume(pair.bits());
+                bits.consume_by(pair.word());
                 Ok(63)
             }
             _ => Err(NoCode),

@@ -69,6 +69,12 @@ impl Pair {
         Self(low | values[0] << 32 | values[1] << 48)
     }
 
+    /// All of it, whose last bits are those of `bits`.
+    #[inline(always)]
+    pub fn word(self) -> u64 {
+        self.0
+    }
+
     /// The bits of both.
     #[inline(always)]
     pub fn bits(self) -> u32 {
