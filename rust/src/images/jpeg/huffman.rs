@@ -88,14 +88,15 @@ impl Table {
         let free = FAST - length;
         let first = (code << free) as usize;
         let size = u32::from(symbol & 15);
-        for below in 0..1usize << free {
-            self.symbols[first + below] = u16::from(symbol) << 8 | length as u16;
-            if size > free {
-                continue;
-            }
-            let number = extended((below >> (free - size)) as i32, size);
-            let run = run_of(symbol) as i32;
-            self.numbers[first + below] = number << 16 | run << 8 | (length + size) as i32;
+        let places = first..first + (1 << free);
+        self.symbols[places.clone()].fill(u16::from(symbol) << 8 | length as u16);
+        if size > free {
+            return;
+        }
+        let rest = (run_of(symbol) as i32) << 8 | (length + size) as i32;
+        let numbers = self.numbers[places].chunks_exact_mut(1 << (free - size));
+        for (value, places) in numbers.enumerate() {
+            places.fill(extended(value as i32, size) << 16 | rest);
         }
     }
 

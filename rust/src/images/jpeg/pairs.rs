@@ -40,6 +40,7 @@ pub struct Pair(u64);
 pub const PART: usize = 255;
 
 impl Pair {
+    #[inline(always)]
     fn new(first: &Number, second: Option<Number>) -> Self {
         let (bits, run, value) = (first.bits, first.run, first.value);
         let after = run + 1;
@@ -62,11 +63,13 @@ impl Pair {
         Self::packed(length, [run, size as usize, PART], [0, 0])
     }
 
+    #[inline(always)]
     fn packed(bits: u32, steps: [usize; 3], values: [i32; 2]) -> Self {
-        let steps = steps.map(|step| step as u64);
-        let values = values.map(|value| u64::from(value as u16));
-        let low = u64::from(bits) | steps[0] << 8 | steps[1] << 16 | steps[2] << 24;
-        Self(low | values[0] << 32 | values[1] << 48)
+        let [first, second, next] = steps;
+        let steps = first << 8 | second << 16 | next << 24;
+        let [first, second] = values; // Not `map`: it is not inlined, and there are thousands.
+        let values = u64::from(first as u16) << 32 | u64::from(second as u16) << 48;
+        Self(u64::from(bits) | steps as u64 | values)
     }
 
     /// All of it, whose last bits are those of `bits`.

@@ -77,23 +77,33 @@ fn colors(line: &[f32], spans: &Spans, out: &mut [f32]) {
 
 vectorized! {
     fn colors_of_two(line: &[f32], spans: &Spans, out: &mut [f32]) {
-        let last = spans.starts.len() - 1;
-        for x in 0..last {
-            let four = out[3 * x..].first_chunk_mut().expect("two pixels");
-            *four = of_two(line, spans, x); // The fourth is written again.
+        let count = spans.starts.len();
+        let furthest = spans.starts.iter().fold(0, |most, &start| most.max(start));
+        assert!(furthest < line.len() && 3 * furthest + 7 <= line.len());
+        assert!(2 * count <= spans.weights.len() && count > 0 && 3 * count <= out.len());
+        let made = |x: usize, start: usize| {
+            // SAFETY: a start is no further than the furthest, and `x` is less than `count`.
+            let (pixels, weights) = unsafe {
+                let pixels = line.as_ptr().add(3 * start).cast::<[f32; 7]>();
+                let weights = spans.weights.as_ptr().add(2 * x).cast::<[f32; 2]>();
+                (&*pixels, &*weights)
+            };
+            of_two(pixels, weights)
+        };
+        let (last, others) = spans.starts.split_last().expect("a pixel");
+        for (x, &start) in others.iter().enumerate() {
+            let four = out.as_mut_ptr().wrapping_add(3 * x).cast::<[f32; 4]>();
+            // SAFETY: another pixel follows. The fourth is written again.
+            unsafe { *four = made(x, start) };
         }
-        out[3 * last..].copy_from_slice(&of_two(line, spans, last)[..3]);
+        out[3 * others.len()..][..3].copy_from_slice(&made(others.len(), *last)[..3]);
     }
 }
 
 #[inline(always)]
-fn of_two(line: &[f32], spans: &Spans, x: usize) -> [f32; 4] {
-    let pixels: &[f32; 7] = line[3 * spans.starts[x]..]
-        .first_chunk()
-        .expect("two pixels");
-    let weights: &[f32; 2] = spans.weights[2 * x..].first_chunk().expect("two weights");
+fn of_two(pixels: &[f32; 7], weights: &[f32; 2]) -> [f32; 4] {
     let (left, right) = (pixels.first_chunk(), pixels.last_chunk());
-    four::blended(left.expect("four"), right.expect("four"), *weights)
+    four::blended(left.expect("four"), right.expect("four"), weights)
 }
 
 vectorized! {
