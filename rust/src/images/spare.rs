@@ -10,14 +10,14 @@ thread_local! {
     static KEPT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// `length` bytes of any value.
+/// `length` bytes of any value, or more: what was there is neither cut off nor cleared.
 pub fn take(length: usize) -> Vec<u8> {
     let kept = KEPT.with_borrow_mut(|kept| {
-        let fits = kept.iter().position(|buffer| buffer.capacity() >= length);
+        let fits = kept.iter().position(|buffer| buffer.len() >= length);
         fits.map(|at| kept.swap_remove(at)).or_else(|| kept.pop())
     });
     let mut buffer = kept.unwrap_or_default();
-    buffer.resize(length, 0);
+    buffer.resize(length.max(buffer.len()), 0);
     buffer
 }
 

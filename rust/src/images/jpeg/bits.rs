@@ -2,10 +2,10 @@
 
 use super::super::defect::Defect;
 use super::super::spare;
-use memchr::memchr;
 
 /// The bytes of a scan without stuffing, cut at restart markers.
 pub struct Entropy {
+    /// Followed by zeros, `PADDING` of them, and by anything.
     data: Vec<u8>,
     /// Where each segment ends in `data`.
     ends: Vec<usize>,
@@ -18,6 +18,12 @@ pub struct Entropy {
 /// More than a block can use of bits that are not there, before that is seen.
 const PADDING: usize = 1024;
 
+/// The first byte of a marker, which zeros follow where it is none.
+const MARKER: u8 = 0xff;
+
+/// Bytes that are copied at once, less than the padding.
+const CHUNK: usize = 32;
+
 impl Entropy {
     /// Reads from `start` up to the marker that ends the scan, whose position is returned.
     pub fn read(bytes: &[u8], start: usize) -> (Self, usize) {
@@ -27,37 +33,39 @@ impl Entropy {
             start,
             truncated: false,
         };
-        scan.data.clear();
-        let end = scan.unstuff(bytes);
-        scan.ends.push(scan.data.len());
-        scan.data.resize(scan.data.len() + PADDING, 0);
+        let (end, length) = scan.unstuff(bytes);
+        scan.ends.push(length);
+        scan.data[length..][..PADDING].fill(0);
         (scan, end)
     }
 
-    fn unstuff(&mut self, bytes: &[u8]) -> usize {
-        let mut at = self.start;
+    /// Copies chunk by chunk; where one holds `MARKER`, the next begins behind it.
+    ///
+    /// Returns where the scan ends, and how many bytes it has.
+    fn unstuff(&mut self, bytes: &[u8]) -> (usize, usize) {
+        let (mut at, mut to) = (self.start, 0);
         loop {
-            let Some(run) = memchr(0xff, &bytes[at..]) else {
-                self.data.extend_from_slice(&bytes[at..]);
-                self.truncated = true;
-                return bytes.len();
-            };
-            self.data.extend_from_slice(&bytes[at..at + run]);
-            at += run;
+            let rest = &bytes[at..];
+            let chunk = rest.first_chunk().copied();
+            let chunk = chunk.unwrap_or_else(|| padded(rest));
+            let room = self.data[to..].first_chunk_mut();
+            *room.expect("as many bytes as there are, and padding") = chunk;
+            let run = before_marker(&chunk).min(rest.len());
+            (at, to) = (at + run, to + run);
+            if run == CHUNK {
+                continue;
+            }
             match bytes.get(at + 1) {
-                Some(0) => {
-                    self.data.push(0xff);
-                    at += 2;
-                }
+                Some(0) => (at, to) = (at + 2, to + 1), // It was copied.
                 Some(0xd0..=0xd7) => {
-                    self.ends.push(self.data.len());
+                    self.ends.push(to);
                     at += 2;
                 }
-                Some(0xff) => at += 1,
-                Some(_) => return at,
+                Some(&MARKER) => at += 1,
+                Some(_) => return (at, to),
                 None => {
                     self.truncated = true;
-                    return bytes.len();
+                    return (bytes.len(), to);
                 }
             }
         }
@@ -76,8 +84,9 @@ impl Entropy {
         } else {
             self.ends[number - 1]
         };
+        let last = *self.ends.last()?;
         Some(Bits {
-            data: &self.data,
+            data: &self.data[..last + PADDING],
             at: start,
             buffer: 0,
             count: 0,
@@ -118,6 +127,32 @@ impl Entropy {
             "a scan of the JPEG data has fewer bits than its blocks need",
         )
     }
+}
+
+fn padded(rest: &[u8]) -> [u8; CHUNK] {
+    let mut chunk = [0; CHUNK];
+    chunk[..rest.len()].copy_from_slice(rest);
+    chunk
+}
+
+/// How many bytes come before the first `MARKER`.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn before_marker(chunk: &[u8; CHUNK]) -> usize {
+    use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
+    // SAFETY: all processors of the kind have the instructions; two halves of the chunk are read.
+    let found = |from: usize| unsafe {
+        let bytes = _mm_loadu_si128(chunk.as_ptr().add(from).cast());
+        _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(MARKER as i8))) as u32
+    };
+    (found(0) | found(CHUNK / 2) << (CHUNK / 2)).trailing_zeros() as usize
+}
+
+/// As for x86-64.
+#[cfg(not(target_arch = "x86_64"))]
+fn before_marker(chunk: &[u8; CHUNK]) -> usize {
+    let first = chunk.iter().position(|&byte| byte == MARKER);
+    first.unwrap_or(CHUNK)
 }
 
 /// Bits up to a restart marker or the end of a scan; zeros follow.

@@ -65,9 +65,10 @@ impl Plane {
 
     /// Makes room for the samples, which are anything until they are read; or gray.
     pub fn allocate(&mut self, gray: bool) {
-        self.samples = spare::take(self.stride * self.rows.len() * self.size);
+        let length = self.stride * self.rows.len() * self.size;
+        self.samples = spare::take(length);
         if gray {
-            self.samples.fill(128);
+            self.samples[..length].fill(128);
         }
     }
 
