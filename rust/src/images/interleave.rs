@@ -82,6 +82,7 @@ unsafe fn sixteen(bytes: &[u8], number: usize) -> std::arch::x86_64::__m128i {
 #[inline(always)]
 pub fn portable(planes: [&Chunk; 3], out: &mut [u8; 3 * PIXELS]) {
     for (i, pixel) in out.chunks_exact_mut(3).enumerate() {
-        pixel.copy_from_slice(&[planes[0][i], planes[1][i], planes[2][i]]);
+        let three = [planes[0][i], planes[1][i], planes[2][i]];
+        *pixel.first_chunk_mut().expect("three") = three;
     }
 }

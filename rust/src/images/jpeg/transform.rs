@@ -189,8 +189,15 @@ fn to_four<L: Lanes>(block: &Block, factors: &Block, samples: &mut [u8], stride:
     let [a, b, c, d] = four::<L, FIRST>(loaded::<L>(block, factors), half(FIRST));
     let turned = L::turned([a, b, c, d, a, b, c, d]); // Half of which nobody looks at.
     let columns = four::<L, SECOND>(turned, half(SECOND) + (MIDDLE << SECOND));
+    let start = room(4, 4, samples, stride);
     for (i, row) in L::rows_of_four(columns)[..4].iter().enumerate() {
-        samples[i * stride..][..4].copy_from_slice(row);
+        // SAFETY: there is the room.
+        unsafe {
+            start
+                .add(i * stride)
+                .cast::<[u8; 4]>()
+                .write_unaligned(*row)
+        };
     }
 }
 
@@ -214,8 +221,11 @@ fn to_two<L: Lanes>(block: &Block, factors: &Block, samples: &mut [u8], stride: 
     let turned = L::turned([a, b, a, b, a, b, a, b]);
     let [left, right] = two::<L, SECOND>(turned, half(SECOND) + (MIDDLE << SECOND));
     let rows = L::rows_of_four([left, right, left, right]);
-    for (i, row) in rows[..2].iter().enumerate() {
-        samples[i * stride..][..2].copy_from_slice(&row[..2]);
+    let start = room(2, 2, samples, stride);
+    for (i, &[left, right, ..]) in rows[..2].iter().enumerate() {
+        let row = start.wrapping_add(i * stride).cast::<[u8; 2]>();
+        // SAFETY: there is the room.
+        unsafe { row.write_unaligned([left, right]) };
     }
 }
 

@@ -22,13 +22,15 @@ values!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 
 /// Writes the resized image of rows of `width` x `channels` values.
 ///
-/// `spans` are those down and along; `line` is memory for one row, of any length.
+/// `spans` are those down and along; `line` is memory for one row, of any length. A row of the result is
+/// finished by a function while it is at hand.
 pub fn resize<T: Value>(
     source: &mut impl Source<T>,
     channels: usize,
     width: usize,
     (down, along): (&Spans, &Spans),
     line: &mut Vec<f32>,
+    finish: impl Fn(&mut [f32]),
     out: &mut [f32],
 ) {
     let stride = width * channels;
@@ -41,6 +43,7 @@ pub fn resize<T: Value>(
             3 => colors(line, along, out),
             _ => any(line, channels, along, out),
         }
+        finish(out);
     }
 }
 
@@ -96,7 +99,9 @@ vectorized! {
             // SAFETY: another pixel follows. The fourth is written again.
             unsafe { *four = made(x, start) };
         }
-        out[3 * others.len()..][..3].copy_from_slice(&made(others.len(), *last)[..3]);
+        let [r, g, b, _] = made(others.len(), *last);
+        let three = out[3 * others.len()..].first_chunk_mut();
+        *three.expect("a pixel") = [r, g, b];
     }
 }
 

@@ -54,11 +54,11 @@ pub fn decode_resized(
     let method = method_of(method)?;
     let request = request(channels, ratio.max(1), true, false, 1.0, limits)?;
     let fitting = ratio == 0;
+    let steps = &steps(&arithmetic, channels)?;
     let out = Out {
         array: out,
         count: contents.len(),
         channels,
-        steps: &steps(&arithmetic, channels)?,
     };
     out.fill(|row, shape, scratch, out| {
         let window = windows
@@ -78,7 +78,9 @@ pub fn decode_resized(
         let along = if flip { along.mirrored() } else { along };
         let Scratch { line, rows } = scratch;
         let mut rows = Made::new(width * channels, rows, |y, out| image.row(y, out));
-        resize::resize(&mut rows, channels, width, (&down, &along), line, out);
+        let spans = (&down, &along);
+        let finish = |row: &mut [f32]| arithmetic::apply(steps, row);
+        resize::resize(&mut rows, channels, width, spans, line, finish, out);
         Ok(())
     })
 }
@@ -120,7 +122,6 @@ fn resize_values<T: Value>(
         array: out,
         count: images.len(),
         channels,
-        steps,
     };
     out.fill(|row, shape, scratch, out| {
         let image = &images[row];
@@ -131,7 +132,8 @@ fn resize_values<T: Value>(
         let stride = image.width * channels;
         let mut source = Held { pixels, stride };
         let (spans, line) = ((&down, &along), &mut scratch.line);
-        resize::resize(&mut source, channels, image.width, spans, line, out);
+        let finish = |row: &mut [f32]| arithmetic::apply(steps, row);
+        resize::resize(&mut source, channels, image.width, spans, line, finish, out);
         Ok(())
     })
 }
@@ -202,8 +204,6 @@ struct Out<'a, 'py> {
     array: &'a Bound<'py, PyAny>,
     count: usize,
     channels: usize,
-    /// What is done with a row's values when it is there.
-    steps: &'a [Step],
 }
 
 impl Out<'_, '_> {
@@ -229,14 +229,12 @@ impl Out<'_, '_> {
         let mut writable = array
             .try_readwrite()
             .map_err(|error| borrow_error("out", error))?;
-        let (values, steps) = (writable.as_slice_mut()?, self.steps);
+        let values = writable.as_slice_mut()?;
         let shape = (height, width);
         let results: Vec<_> = array.py().detach(|| {
             let rows = values.par_chunks_mut(length).enumerate();
             rows.map_init(Scratch::default, |scratch, (at, out)| {
-                row(at, shape, scratch, out)?;
-                arithmetic::apply(steps, out);
-                Ok(())
+                row(at, shape, scratch, out)
             })
             .collect()
         });
