@@ -247,3 +247,70 @@ pub fn extended(value: i32, n: u32) -> i32 {
         value
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Entropy;
+
+    /// Byte by byte: the data, where segments end, where the scan does, and whether the file does.
+    fn plainly(bytes: &[u8]) -> (Vec<u8>, Vec<usize>, usize, bool) {
+        let (mut data, mut ends, mut at) = (Vec::new(), Vec::new(), 0);
+        let truncated = loop {
+            match bytes[at..] {
+                [0xff, 0, ..] => {
+                    data.push(0xff);
+                    at += 2;
+                }
+                [0xff, 0xd0..=0xd7, ..] => {
+                    ends.push(data.len());
+                    at += 2;
+                }
+                [0xff, 0xff, ..] => at += 1,
+                [0xff, _, ..] => break false,
+                [0xff] | [] => break true,
+                [byte, ..] => {
+                    data.push(byte);
+                    at += 1;
+                }
+            }
+        };
+        ends.push(data.len());
+        (
+            data,
+            ends,
+            if truncated { bytes.len() } else { at },
+            truncated,
+        )
+    }
+
+    #[test]
+    fn stuffing_is_removed_wherever_it_lies() {
+        let mut state = 1u64;
+        let mut draw = |below: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+            (state >> 33) % below
+        };
+        let mut seen = [0; 2];
+        for length in (0..200).cycle().take(4000) {
+            let rare = 1 + draw(60);
+            let bytes: Vec<u8> = (0..length)
+                .map(|_| match draw(3 * rare) {
+                    0 | 1 => 0xff,
+                    2..=5 => [0, 0, 0xd3, 0xff][draw(4) as usize],
+                    _ => draw(200) as u8,
+                })
+                .collect();
+            let (entropy, end) = Entropy::read(&bytes, 0);
+            let (data, ends, wanted, truncated) = plainly(&bytes);
+            assert_eq!((end, entropy.truncated), (wanted, truncated), "{bytes:?}");
+            assert_eq!(entropy.ends, ends, "{bytes:?}");
+            let bits = entropy.segment(0).expect("a segment");
+            let (found, rest) = bits.data.split_at(data.len());
+            assert_eq!(found, data, "{bytes:?}");
+            assert!(rest.len() == super::PADDING && rest.iter().all(|&zero| zero == 0));
+            seen[usize::from(truncated)] += 1;
+            entropy.recycle();
+        }
+        assert!(seen[0] > 500 && seen[1] > 500, "{seen:?}");
+    }
+}
