@@ -112,7 +112,7 @@ EPOCHS = """
         for batch in dataset:
             pass
         sizes.append(held("VmRSS"))
-    print(sizes[1], sizes[-1], before)
+    print(sizes[1], min(sizes[-4:]), before)  # what is freed may be given back an epoch later
 """
 
 CAP = 128 << 20
@@ -123,10 +123,10 @@ GROWTH = {
     "streamed": 1.05,
     "grouped": 1.05,
     "interleaved": 1.05,
-    "generated": 1.03,
+    "generated": 1.022,
 }
-"""What is held after the last epoch, as a share of what is after the second. Unless memory that was
-freed is given back, the last of them takes 1.04."""
+"""What is held after the last epochs, as a share of what is after the second. Unless memory that
+was freed is given back, the last of them takes 1.03."""
 
 
 @pytest.mark.thorough
