@@ -1,6 +1,8 @@
 """PNG, GIF and BMP files, and files that are written."""
 
 import io
+import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -45,6 +47,24 @@ def test_transparent_colors_of_png():
     )
     alpha = dl.image.decode_png(contents, 4)[..., 3]
     np.testing.assert_array_equal(alpha == 0, dl.image.decode_png(contents)[..., 0] == 100)
+
+
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def test_palettes_with_a_part_of_a_color():
+    contents = written("P")
+    start = contents.index(b"PLTE") - 4
+    (length,) = struct.unpack(">I", contents[start : start + 4])
+    for nbytes in (4, 767):
+        part = chunk(b"PLTE", bytes(nbytes))
+        damaged = contents[:start] + part + contents[start + length + 12 :]
+        with pytest.raises(ValueError, match=f"a palette of {nbytes} bytes"):
+            dl.image.decode_png(damaged)
+        colors = written("RGB")
+        suggested = colors[:33] + part + colors[33:]
+        np.testing.assert_array_equal(dl.image.decode_png(suggested), dl.image.decode_png(colors))
 
 
 def test_animations():

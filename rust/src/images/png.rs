@@ -2,7 +2,7 @@
 
 use super::defect::Defect;
 use super::image::{Image, Limits};
-use png::{BitDepth, ColorType, Decoder, DecodingError, Transformations};
+use png::{BitDepth, ColorType, Decoder, DecodingError, Info, Transformations};
 use std::io::Cursor;
 
 /// Decoded pixels of 8 or 16 bits for each channel.
@@ -22,21 +22,22 @@ pub fn decode(
     let result = read(&mut cursor, bytes.len(), channels, wide, limits);
     result.map_err(|failure| match failure {
         Failure::Defect(defect) => defect,
-        Failure::Decoding(error) => {
+        Failure::Damaged(why) => {
             let at = cursor.position() as usize;
-            Defect::damaged(at, format!("the PNG cannot be decoded ({error})"))
+            Defect::damaged(at, format!("the PNG cannot be decoded ({why})"))
         }
     })
 }
 
 enum Failure {
     Defect(Defect),
-    Decoding(DecodingError),
+    /// Up to where it was read.
+    Damaged(String),
 }
 
 impl From<DecodingError> for Failure {
     fn from(error: DecodingError) -> Self {
-        Self::Decoding(error)
+        Self::Damaged(error.to_string())
     }
 }
 
@@ -61,6 +62,7 @@ fn read(
         .map_err(Failure::Defect)?;
     decoder.set_transformations(Transformations::EXPAND);
     let mut reader = decoder.read_info()?;
+    check_palette(reader.info())?;
     let own = match reader.info().color_type {
         ColorType::Grayscale => 1,
         ColorType::GrayscaleAlpha => 2,
@@ -105,6 +107,16 @@ fn read(
             }
         }
     })
+}
+
+/// As libpng; the decoder panics at a part of a color.
+fn check_palette(info: &Info) -> Result<(), Failure> {
+    let length = info.palette.as_ref().map_or(0, |palette| palette.len());
+    if length % 3 == 0 || info.color_type != ColorType::Indexed {
+        return Ok(());
+    }
+    let why = format!("a palette of {length} bytes, not of whole colors");
+    Err(Failure::Damaged(why))
 }
 
 fn made<T>((height, width, channels): (usize, usize, usize), data: Vec<T>) -> Image<T> {

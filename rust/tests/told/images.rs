@@ -90,6 +90,11 @@ fn bytes_that_are_no_image() {
         .unwrap()
         .to_string();
     assert!(text.starts_with("the GIF has a pixel of a color that is not in its palette"));
+    let damaged = seed("part_of_a_color.png");
+    let text = png::decode(&damaged, 0, false, &LIMITS).err().unwrap();
+    assert!(text.to_string().starts_with(
+        "the PNG cannot be decoded (a palette of 679 bytes, not of whole colors), at byte"
+    ));
 }
 
 #[test]
