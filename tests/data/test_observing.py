@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import drumline as dl
 from drumline._core import run_delay_seconds
 from drumline.data import Dataset, Options
 from drumline.data.epochs import Epochs
+from drumline.data.execute.parallel_map_stage import ParallelMapStage
 from drumline.data.experimental import Statistics
 from drumline.data.observe.meter import BUCKETS, Meter, bucket, nbytes_of
 from drumline.data.observe.observation import Observation
@@ -45,7 +47,7 @@ def spending(clock: Clock, seconds: float) -> Callable[[Any], Any]:
 
 def test_a_stage_is_charged_for_its_own_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr(Observation.__init__, "__defaults__", (False, clock))
+    monkeypatch.setattr(Observation.__init__, "__defaults__", (False, clock, True))
     dataset = Dataset.range(20).map(spending(clock, 0.25)).map(spending(clock, 1.0)).batch(5)
     clock.now = 0.0
     profile = dataset.profile(elements=4)
@@ -223,3 +225,13 @@ def test_delays_are_the_kernels_for_the_calling_thread() -> None:
     for thread in threads:
         thread.join()
     assert found == [True] * 5
+
+
+def test_what_tunes_alone_looks_at_no_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[ParallelMapStage] = []
+    monkeypatch.setattr(ParallelMapStage, "held_nbytes", lambda stage: looked.append(stage))
+    dataset = Dataset.range(50).map(lambda v: int(v) + 1, num_parallel_calls=dl.data.AUTOTUNE)
+    assert [int(v) for v in dataset] == list(range(1, 51))
+    assert not looked
+    dataset.profile()
+    assert looked

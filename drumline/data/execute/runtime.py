@@ -101,7 +101,8 @@ class Runtime:
         if self.observation is not None:
             return self
         inner = copy.copy(self)
-        inner.observation = Observation()
+        # What nobody will look at is not noted: it would cost where Python's lock is scarce.
+        inner.observation = Observation(queues=False)
         return inner
 
     def made(self, stage: Stage, name: str, trail: tuple[int, ...]) -> Stage:

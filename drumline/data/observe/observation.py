@@ -22,10 +22,12 @@ class Observation:
     Args:
         traced: whether to keep single calls, the last ``MOST_EVENTS`` of them.
         clock: seconds.
+        queues: whether to note how full queues are and how much memory is held, too.
     """
 
-    def __init__(self, traced: bool = False, clock: Clock = time.perf_counter):
+    def __init__(self, traced: bool = False, clock: Clock = time.perf_counter, queues: bool = True):
         self.clock = clock
+        self._queues = queues
         self.events: deque[Event] | None = deque(maxlen=MOST_EVENTS) if traced else None
         self.meters: dict[tuple[tuple[int, ...], str], Meter] = {}
 
@@ -59,6 +61,9 @@ class Observation:
         stage.meter = meter
         held, pull = weakref.ref(stage), _pulled(stage)
 
+        def timed(limit: int) -> object:
+            return meter.call(pull, limit)
+
         def next_(limit: int) -> object:
             running = held()
             assert running is not None
@@ -66,11 +71,11 @@ class Observation:
             if queue is not None:
                 meter.queue(*queue)
             meter.hold(running.held_nbytes())
-            block = meter.call(pull, limit)
+            block = timed(limit)
             meter.hold(running.held_nbytes())
             return block
 
-        stage.next = next_  # type: ignore[method-assign, assignment]
+        stage.next = next_ if self._queues else timed  # type: ignore[method-assign, assignment]
         return stage
 
 

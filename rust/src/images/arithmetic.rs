@@ -11,8 +11,8 @@ pub enum Step {
     MultiplyAdd(Vec<f32>, Vec<f32>),
 }
 
-/// Whole pixels of any number of channels up to this, in vectors of any length.
-const PIXELS: usize = 16;
+/// Constants for so many values or a few more: a loop over them is worth beginning.
+const VALUES: usize = 1024;
 
 impl Step {
     /// `"add"`, `"mul"` or `"mul_add"` with constants: one, or one for each channel.
@@ -36,7 +36,7 @@ impl Step {
 
 fn repeated(constants: &[f32], channels: usize) -> Option<Vec<f32>> {
     let fits = channels > 0 && (constants.len() == 1 || constants.len() == channels);
-    let length = channels.checked_mul(PIXELS).filter(|_| fits)?;
+    let length = fits.then(|| VALUES.next_multiple_of(channels))?;
     Some(constants.iter().copied().cycle().take(length).collect())
 }
 
