@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,40 +14,11 @@ from benchmarks.harness.floor import Floor
 from benchmarks.harness.measurement import Measurement
 from benchmarks.harness.pipelines import measured_by
 from benchmarks.harness.workload import Contender, Problems, Scale, Workload
+from benchmarks.workloads import csv_peers
+from benchmarks.workloads.csv_files import NAMES, columns, csv_file
 
 BUFFER = 10_000
-NAMES = [f"{kind}{i}" for kind, count in (("x", 12), ("n", 6), ("s", 2)) for i in range(count)]
 DEFAULTS = [0.0] * 12 + [0] * 6 + [""] * 2
-
-
-def columns(count: int) -> dict[str, np.ndarray]:
-    """The file's columns: 12 of float32, 6 of int32, 2 of short strings."""
-    generator = np.random.default_rng(3)
-    made: dict[str, np.ndarray] = {}
-    for name in NAMES:
-        if name[0] == "x":
-            made[name] = generator.integers(-(10**6), 10**6, count) / 1000
-        else:
-            made[name] = generator.integers(0, 10**6, count)
-    return made
-
-
-@functools.cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="drumline-csv-")
-
-
-def csv_file(count: int) -> str:
-    """The path of a file of these columns with a header, removed when the process ends."""
-    path = Path(_folder().name) / f"rows{count}.csv"
-    table = columns(count)
-    texts = [
-        [f"w{value}" if name[0] == "s" else str(value) for value in table[name].tolist()]
-        for name in NAMES
-    ]
-    lines = [",".join(NAMES), *map(",".join, zip(*texts, strict=True))]
-    path.write_text("\n".join(lines) + "\n")
-    return str(path)
 
 
 def drumline(scale: Scale) -> Build:
@@ -126,9 +94,14 @@ def evidence(batches: Iterable[Batch]) -> dict[str, Any]:
     return {
         "content": content(rows),
         "rows": len(rows["n0"]),
-        "dtypes": [rows[name].dtype.name for name in ("x0", "n0", "s0")],
+        "dtypes": [_dtype(rows[name]) for name in ("x0", "n0", "s0")],
         "first": rows["n0"][:32].tolist(),
     }
+
+
+def _dtype(column: np.ndarray) -> str:
+    """Its name; strings are strings whether they are objects or packed, as numpy stacks them."""
+    return "string" if column.dtype.kind in "OSU" else column.dtype.name
 
 
 def content(rows: Mapping[str, np.ndarray]) -> str:
@@ -157,7 +130,7 @@ def check(scale: Scale, measurements: Mapping[str, Measurement]) -> Problems:
         for epoch in measurement.evidence["epochs"]:
             if epoch["rows"] != scale.elements or epoch["content"] != wanted:
                 problems[name] = "did not give the file's rows"
-            elif epoch["dtypes"] != ["float32", "int32", "object"]:
+            elif epoch["dtypes"] != ["float32", "int32", "string"]:
                 problems[name] = f"gave dtypes {epoch['dtypes']}"
             elif epoch["first"] == in_order:
                 problems[name] = "did not shuffle"
@@ -196,6 +169,7 @@ WORKLOAD = Workload(
             ("pyarrow",),
             measured(pyarrow_by_hand, ("pyarrow",)),
         ),
+        *csv_peers.contenders(measured),
     ),
     floors=(Floor("later", at_least=5.0, against="tf.data"),),
     check=check,

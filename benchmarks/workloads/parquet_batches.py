@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,36 +13,16 @@ from benchmarks.harness.floor import Floor
 from benchmarks.harness.measurement import Measurement
 from benchmarks.harness.pipelines import measured_by
 from benchmarks.harness.workload import Contender, Problems, Scale, Workload
-
-COLUMNS = 20
-GROUP_ROWS = 50_000
-EXPERT_ROWS = 16 * 1024
+from benchmarks.workloads import parquet_peers
+from benchmarks.workloads.parquet_files import (
+    COLUMNS,
+    columns,
+    decoded,
+    decoded_and_cut,
+    table_file,
+)
 
 Prepare = Callable[[Scale], Build]
-
-
-def columns(rows: int) -> dict[str, np.ndarray]:
-    """Float32 and int64 columns by turns, of ``rows`` rows."""
-    rng = np.random.default_rng(1)
-    return {
-        f"c{i}": rng.integers(0, 1000, rows) if i % 2 else rng.standard_normal(rows, np.float32)
-        for i in range(COLUMNS)
-    }
-
-
-@functools.cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="drumline-parquet-")
-
-
-def table_file(rows: int) -> str:
-    """The path of a Parquet file of these columns, removed when the process ends."""
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
-    path = str(Path(_folder().name) / "table.parquet")
-    parquet.write_table(pa.table(columns(rows)), path, row_group_size=GROUP_ROWS)
-    return path
 
 
 def drumline(scale: Scale) -> Build:
@@ -59,28 +36,13 @@ def drumline(scale: Scale) -> Build:
 def pyarrow_alone(scale: Scale) -> Build:
     """As pyarrow's guide writes it."""
     path = table_file(scale.elements)
-    return lambda: Epochs(lambda: _batches(path, scale.batch_size))
+    return lambda: Epochs(lambda: decoded(path, scale.batch_size))
 
 
 def pyarrow_expert(scale: Scale) -> Build:
     """Decodes many batches at once and cuts them."""
     path = table_file(scale.elements)
-
-    def epoch() -> Iterator[Batch]:
-        size = scale.batch_size
-        left: dict[str, np.ndarray] | None = None
-        for part in _batches(path, EXPERT_ROWS, use_threads=False):
-            if left is not None:
-                part = {name: np.concatenate([left[name], part[name]]) for name in part}
-            rows = len(part["c0"])
-            whole = rows - rows % size
-            for start in range(0, whole, size):
-                yield {name: column[start : start + size] for name, column in part.items()}
-            left = {name: column[whole:] for name, column in part.items()} if whole < rows else None
-        if left is not None:
-            yield left
-
-    return lambda: Epochs(epoch)
+    return lambda: Epochs(lambda: decoded_and_cut(path, scale.batch_size))
 
 
 def tf_data(scale: Scale) -> Build:
@@ -93,28 +55,11 @@ def tf_data(scale: Scale) -> Build:
 
     def build() -> Iterable[Batch]:
         dataset = tf.data.Dataset.from_generator(
-            lambda: _batches(path, scale.batch_size), output_signature=signature
+            lambda: decoded(path, scale.batch_size), output_signature=signature
         )
         return dataset.prefetch(tf.data.AUTOTUNE)
 
     return build
-
-
-def grain_rows(scale: Scale) -> Build:
-    """Grain's Parquet source, whose elements are rows."""
-    import grain
-
-    path = table_file(scale.elements)
-    source = grain.experimental.ParquetIterDataset(path).batch(scale.batch_size)
-    return lambda: Epochs(lambda: iter(source))
-
-
-def _batches(path: str, rows: int, **options: Any) -> Iterator[dict[str, np.ndarray]]:
-    import pyarrow.parquet as parquet
-
-    for batch in parquet.ParquetFile(path).iter_batches(rows, **options):
-        arrays = zip(batch.schema.names, batch.columns, strict=True)
-        yield {name: array.to_numpy(zero_copy_only=False) for name, array in arrays}
 
 
 def evidence(batches: Iterable[Any]) -> dict[str, Any]:
@@ -185,12 +130,7 @@ WORKLOAD = Workload(
             ("tensorflow", "pyarrow"),
             measured(tf_data, ("pyarrow", "tensorflow-cpu", "tensorflow")),
         ),
-        Contender(
-            "Grain",
-            "ParquetIterDataset, batch",
-            ("grain", "pyarrow"),
-            measured(grain_rows, ("pyarrow", "grain")),
-        ),
+        *parquet_peers.contenders(measured),
     ),
     floors=(Floor("later", at_least=0.8, against="pyarrow"),),
     check=check,

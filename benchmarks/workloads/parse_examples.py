@@ -14,6 +14,7 @@ from benchmarks.harness.floor import Floor
 from benchmarks.harness.measurement import Measurement
 from benchmarks.harness.pipelines import measured_by
 from benchmarks.harness.workload import Contender, Problems, Scale, Workload
+from benchmarks.workloads import example_peers
 from benchmarks.workloads.example_files import (
     FLOAT_NAMES,
     FLOATS,
@@ -200,6 +201,7 @@ def check(scale: Scale, measurements: Mapping[str, Measurement], *, shuffled: bo
 
 def _contenders(
     in_three: bool,
+    shuffled: bool,
     ours: tuple[str, Prepare],
     theirs: tuple[str, Prepare],
     best: tuple[str, Prepare],
@@ -216,6 +218,7 @@ def _contenders(
         Contender(
             "tf.data expert", best[0], ("tensorflow",), measured(best[1], tensorflow, in_three)
         ),
+        *example_peers.contenders(measured, in_three, shuffled),
     )
 
 
@@ -239,7 +242,7 @@ WORKLOADS = (
         baseline="tf.data",
         full=Scale(elements=200_000, batch_size=256, later_epochs=3),
         quick=Scale(elements=5_000, batch_size=256, later_epochs=1),
-        contenders=_contenders(True, *_BATCHES),
+        contenders=_contenders(True, False, *_BATCHES),
         floors=(Floor("later", at_least=5.0, aim=15.0, against="tf.data"),),
         check=functools.partial(check, shuffled=False),
     ),
@@ -250,7 +253,7 @@ WORKLOADS = (
         baseline="tf.data",
         full=Scale(elements=100_000, batch_size=256, later_epochs=3),
         quick=Scale(elements=5_000, batch_size=256, later_epochs=1),
-        contenders=_contenders(False, *_BATCHES),
+        contenders=_contenders(False, False, *_BATCHES),
         floors=(Floor("later", at_least=4.0, against="tf.data"),),
         check=functools.partial(check, shuffled=False),
     ),
@@ -261,7 +264,7 @@ WORKLOADS = (
         baseline="tf.data",
         full=Scale(elements=100_000, batch_size=256, later_epochs=3),
         quick=Scale(elements=5_000, batch_size=256, later_epochs=1),
-        contenders=_contenders(True, *_SINGLY),
+        contenders=_contenders(True, True, *_SINGLY),
         floors=(Floor("later", at_least=30.0, against="tf.data"),),
         check=functools.partial(check, shuffled=True),
     ),

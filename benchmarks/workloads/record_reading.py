@@ -12,6 +12,7 @@ from benchmarks.harness.floor import Floor
 from benchmarks.harness.measurement import Measurement
 from benchmarks.harness.pipelines import measured_by
 from benchmarks.harness.workload import Contender, Problems, Scale, Workload
+from benchmarks.workloads import record_peers
 from benchmarks.workloads.record_files import RECORD_BYTES, record_file, records
 
 READ_AT_ONCE = 8 << 20
@@ -133,6 +134,7 @@ def _contenders(compression: str) -> tuple[Contender, ...]:
             (),
             measured(list_of_bytes, (), compression),
         ),
+        *record_peers.contenders(measured, compression),
     )
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
 import os
-import tempfile
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,40 +13,17 @@ from benchmarks.harness.epochs import Batch, Build, Epochs
 from benchmarks.harness.floor import Floor
 from benchmarks.harness.pipelines import measured_by
 from benchmarks.harness.workload import Contender, Scale, Workload
+from benchmarks.workloads import text_peers
 from benchmarks.workloads.exact_batches import same_as
-
-WORDS = 20_000
-KNOWN = 10_000
-LONGEST = 40
-
-
-def vocabulary() -> list[str]:
-    """The words that have numbers, the most frequent first."""
-    return [f"word{number:x}" for number in range(KNOWN)]
-
-
-@functools.cache
-def lines(count: int) -> list[str]:
-    """Lines of 1 to 40 words, some capital, whose frequencies fall as in natural text."""
-    generator = np.random.default_rng(4)
-    lengths = generator.integers(1, LONGEST + 1, count)
-    numbers = np.minimum(generator.zipf(1.3, lengths.sum()), WORDS) - 1
-    words = np.array([f"word{number:x}" for number in range(WORDS)], object)[numbers]
-    words[::7] = [word.capitalize() for word in words[::7]]
-    edges = np.concatenate([[0], np.cumsum(lengths)])
-    return [" ".join(words[a:b]) for a, b in itertools.pairwise(edges)]
-
-
-@functools.cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="drumline-text-")
-
-
-def text_file(count: int) -> str:
-    """The path of a file of these lines, removed when the process ends."""
-    path = Path(_folder().name) / f"lines{count}.txt"
-    path.write_text("\n".join(lines(count)) + "\n")
-    return str(path)
+from benchmarks.workloads.text_files import (
+    KNOWN,
+    looked_up,
+    numbers_of_words,
+    padded,
+    read_lines,
+    text_file,
+    vocabulary,
+)
 
 
 def drumline(scale: Scale) -> Build:
@@ -136,21 +109,13 @@ def tf_data_expert(scale: Scale) -> Build:
 
 def python_by_hand(scale: Scale) -> Build:
     """A dict, str.split and numpy."""
-    path = text_file(scale.elements)
-    known = {word: number for number, word in enumerate(vocabulary())}
+    path, known = text_file(scale.elements), numbers_of_words()
 
     def epoch() -> Iterator[Batch]:
-        with open(path) as file:
-            texts = file.read().splitlines()
+        texts = read_lines(path)
         for start in range(0, len(texts), scale.batch_size):
-            rows = [
-                [known.get(word, KNOWN) for word in text.lower().split()]
-                for text in texts[start : start + scale.batch_size]
-            ]
-            out = np.zeros((len(rows), max(map(len, rows))), np.int64)
-            for place, row in zip(out, rows, strict=True):
-                place[: len(row)] = row
-            yield out
+            part = texts[start : start + scale.batch_size]
+            yield padded([looked_up(text, known) for text in part])
 
     return lambda: Epochs(epoch)
 
@@ -210,6 +175,7 @@ WORKLOAD = Workload(
             (),
             measured(python_by_hand, ()),
         ),
+        *text_peers.contenders(measured),
     ),
     floors=(Floor("later", at_least=5.0, against="tf.data"),),
     check=same_as(expected, shaped_batch_evidence),
