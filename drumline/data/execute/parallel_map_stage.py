@@ -6,11 +6,11 @@ import functools
 import weakref
 from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future
 
 from drumline.data.execute.block import Block
 from drumline.data.execute.block_size import UNBOUNDED, estimated_nbytes
 from drumline.data.execute.columns import concatenated
+from drumline.data.execute.promise import Promise
 from drumline.data.execute.ramp import MAX_ELEMENTS, TARGET_BYTES
 from drumline.data.execute.stage import Stage, State
 from drumline.data.execute.workers import Workers
@@ -26,14 +26,14 @@ class _Task:
         start: the position of its first element in the stream.
     """
 
-    __slots__ = ("before", "block", "future", "start", "used")
+    __slots__ = ("before", "block", "promise", "start", "used")
 
     def __init__(self, before: State, used: int, start: int, block: Block):
         self.before = before
         self.used = used
         self.start = start
         self.block = block
-        self.future: Future[Block]
+        self.promise: Promise[Block]
 
 
 class ParallelMapStage(Stage):
@@ -114,14 +114,15 @@ class ParallelMapStage(Stage):
             return None
         block = self._current
         assert block is not None
-        start, stop = self._used, min(self._used + limit, block.events)
+        events = block.events
+        start, stop = self._used, min(self._used + limit, events)
         self._used = stop
         self._position += stop - start
-        if stop == block.events:
+        if stop == events:
             self._current = None
         else:
             self._fill()
-        return block if start == 0 and stop == block.events else block.slice(start, stop)
+        return block if start == 0 and stop == events else block.slice(start, stop)
 
     def _finish(self) -> bool:
         """Makes the oldest task's result the current block; false at the end."""
@@ -129,7 +130,7 @@ class ParallelMapStage(Stage):
         if not self._ahead:
             return False
         task = self._ahead.popleft()
-        block = task.future.result()
+        block = task.promise.result()
         nbytes = estimated_nbytes(task.block) + estimated_nbytes(block)
         self._task_nbytes = max(nbytes, self._task_nbytes // 2)
         if block.events < task.block.events:
@@ -142,7 +143,8 @@ class ParallelMapStage(Stage):
         return True
 
     def _fill(self) -> None:
-        while len(self._ahead) < self._most_ahead() and (task := self._cut()) is not None:
+        most = self._most_ahead()
+        while len(self._ahead) < most and (task := self._cut()) is not None:
             self._submit(task)
 
     def _most_ahead(self) -> int:
@@ -157,11 +159,13 @@ class ParallelMapStage(Stage):
         if self._rest is None:
             return None
         before, used, block = self._rest
-        stop = min(wanted, block.events)
-        left = block.slice(stop, block.events)
-        self._rest = (before, used + stop, left) if left.events else None
-        task = _Task(before, used, self._taken, block.slice(0, stop))
-        self._taken += stop
+        self._rest = None
+        events = block.events
+        if events > wanted:
+            self._rest = (before, used + wanted, block.slice(wanted, events))
+            block, events = block.slice(0, wanted), wanted
+        task = _Task(before, used, self._taken, block)
+        self._taken += events
         return task
 
     def _at_once(self) -> int:
@@ -203,7 +207,7 @@ class ParallelMapStage(Stage):
         work = functools.partial(_apply, self.function, task.block, task.start)
         if self.meter is not None:
             work = functools.partial(self.meter.task, work)
-        task.future = self.pool.submit(work, first)
+        task.promise = self.pool.submit(work, first)
         if first:
             self._ahead.appendleft(task)
         else:

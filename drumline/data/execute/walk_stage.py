@@ -6,12 +6,12 @@ import functools
 import weakref
 from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future
 
 from drumline.data.execute.block import Block
 from drumline.data.execute.block_size import UNBOUNDED, estimated_nbytes
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.order import Index, Order, joined
+from drumline.data.execute.promise import Promise
 from drumline.data.execute.stage import Described, Stage, State
 from drumline.data.execute.workers import Workers
 from drumline.data.functions.call import BlockFunction
@@ -112,7 +112,7 @@ class ParallelWalkStage(Stage):
         self.pool = pool
         self.granule = walk.granule
         self._block_nbytes = walk.granule * row_nbytes
-        self._ahead: deque[tuple[Index, int, Future[Block]]] = deque()
+        self._ahead: deque[tuple[Index, int, Promise[Block]]] = deque()
         self._current: Block | None = None
         self._position = 0
         self._used = 0
@@ -149,8 +149,8 @@ class ParallelWalkStage(Stage):
             self._submit(index, start)
         if not self._ahead:
             return None
-        index, start, future = self._ahead.popleft()
-        block = future.result()
+        index, start, promise = self._ahead.popleft()
+        block = promise.result()
         self._block_nbytes = max(estimated_nbytes(block), self._block_nbytes // 2)
         if block.events < len(index):
             self._submit(index[block.events :], start + block.events, first=True)

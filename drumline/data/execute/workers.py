@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any, Generic, Protocol, TypeVar
+
+from drumline.data.execute.promise import Promise
 
 T = TypeVar("T")
 
@@ -84,7 +85,7 @@ class Workers(Generic[T]):
         self._owned = owned
         self._width = width
         self._running = 0
-        self._pending: deque[tuple[Future[T], Callable[[], T]]] = deque()
+        self._pending: deque[tuple[Promise[T], Callable[[], T]]] = deque()
         self._lock = threading.Lock()
         self._closed = False
 
@@ -109,16 +110,16 @@ class Workers(Generic[T]):
         automatic = " (AUTOTUNE: at present)" if self.automatic else ""
         return f"{self._width} threads{automatic}, in order"
 
-    def submit(self, work: Callable[[], T], first: bool = False) -> Future[T]:
+    def submit(self, work: Callable[[], T], first: bool = False) -> Promise[T]:
         """Has ``work`` done, before all other waiting tasks if it is to be the ``first``."""
-        future: Future[T] = Future()
+        promise: Promise[T] = Promise()
         with self._lock:
             if first:
-                self._pending.appendleft((future, work))
+                self._pending.appendleft((promise, work))
             else:
-                self._pending.append((future, work))
+                self._pending.append((promise, work))
             self._start()
-        return future
+        return promise
 
     def _start(self) -> None:
         idle = min(self._width - self._running, len(self._pending))
@@ -128,19 +129,15 @@ class Workers(Generic[T]):
 
     def _work(self) -> None:
         while (task := self._next()) is not None:
-            future, work = task
-            if not future.set_running_or_notify_cancel():
-                continue
+            promise, work = task
             try:
-                result = work()
+                promise.fulfil(work())
             except BaseException as error:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
+                promise.fail(error)
             # The task's arrays must not live until the next task comes.
-            del task, future, work
+            del task, promise, work
 
-    def _next(self) -> tuple[Future[T], Callable[[], T]] | None:
+    def _next(self) -> tuple[Promise[T], Callable[[], T]] | None:
         with self._lock:
             if self._closed or self._running > self._width or not self._pending:
                 self._running -= 1
@@ -153,7 +150,7 @@ class Workers(Generic[T]):
             self._closed = True
             pending = list(self._pending)
             self._pending.clear()
-        for future, _ in pending:
-            future.cancel()
+        for promise, _ in pending:
+            promise.cancel()
         if self._owned:
             self._threads.shutdown(False, cancel_futures=True)

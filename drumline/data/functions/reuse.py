@@ -6,11 +6,10 @@ every file. Tracing and compiling it each time would cost far more than reading 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import types
-from collections.abc import Callable, Hashable, Iterator
-from contextvars import ContextVar
+from collections.abc import Callable, Hashable
+from contextvars import ContextVar, Token
 from typing import Any
 
 import numpy as np
@@ -48,14 +47,24 @@ class Reuse:
             self._kept[key] = made
         return self._kept[key]
 
-    @contextlib.contextmanager
-    def in_force(self) -> Iterator[None]:
+    def in_force(self) -> InForce:
         """Lets ``reused`` look here, in this thread."""
-        token = _current.set(self)
-        try:
-            yield
-        finally:
-            _current.reset(token)
+        return InForce(self)
+
+
+class InForce:
+    """A context in which a ``Reuse`` is in force: entered for each element, hence no generator."""
+
+    __slots__ = ("_reuse", "_token")
+
+    def __init__(self, reuse: Reuse):
+        self._reuse = reuse
+
+    def __enter__(self) -> None:
+        self._token: Token[Reuse | None] = _current.set(self._reuse)
+
+    def __exit__(self, *error: object) -> None:
+        _current.reset(self._token)
 
 
 _current: ContextVar[Reuse | None] = ContextVar("drumline_reuse", default=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -47,7 +48,7 @@ class UserFunction:
                 )
             raise
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         """Its name and where it is defined, for messages and ``explain()``."""
         name = getattr(self.function, "__qualname__", None) or type(self.function).__name__
@@ -55,7 +56,7 @@ class UserFunction:
         short = name.split("<locals>.")[-1]
         return f"{short} ({_file(code.co_filename)}:{code.co_firstlineno})" if code else short
 
-    @property
+    @functools.cached_property
     def where(self) -> str:
         """The operation with the function, for error notes."""
         return f"{self.operation}({self.name})"
