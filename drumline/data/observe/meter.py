@@ -144,7 +144,7 @@ class Meter:
         counts = self.counts
         counts.calls += 1
         counts.seconds += own
-        self.histogram[bucket(own)] += 1
+        self._distribute(own)
         elements = 0
         if block is not None:
             elements = block.events
@@ -162,11 +162,18 @@ class Meter:
             elapsed = self._clock() - started
             spent = time.thread_time() + _frames.charged - cpu
             with self._lock:
-                self.counts.work_seconds += elapsed
-                self.counts.work_cpu_seconds += spent
-                self.counts.work_delay_seconds += run_delay_seconds() - delay
-                self.counts.tasks += 1
+                self._done(elapsed, spent, run_delay_seconds() - delay)
             self._note(started, elapsed, 0)
+
+    def _done(self, seconds: float, cpu_seconds: float, delay_seconds: float) -> None:
+        counts = self.counts
+        counts.work_seconds += seconds
+        counts.work_cpu_seconds += cpu_seconds
+        counts.work_delay_seconds += delay_seconds
+        counts.tasks += 1
+
+    def _distribute(self, seconds: float) -> None:
+        self.histogram[bucket(seconds)] += 1
 
     def queue(self, filled: int, room: int) -> None:
         """Notes how full the stage's queue was when it was asked."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from drumline.data.observe.meter import Clock, Event, Meter
+from drumline.data.observe.sampled_meter import SampledMeter
 
 if TYPE_CHECKING:
     from drumline.data.execute.stage import Stage
@@ -22,7 +23,8 @@ class Observation:
     Args:
         traced: whether to keep single calls, the last ``MOST_EVENTS`` of them.
         clock: seconds.
-        queues: whether to note how full queues are and how much memory is held, too.
+        queues: whether to note how full queues are and how much memory is held, too, and to measure
+            every task instead of a sample.
     """
 
     def __init__(self, traced: bool = False, clock: Clock = time.perf_counter, queues: bool = True):
@@ -35,7 +37,8 @@ class Observation:
         """The meter of an operation, made when it is first asked for."""
         key = (trail, name)
         if key not in self.meters:
-            self.meters[key] = Meter(name, trail, self.clock, self.events)
+            kind = Meter if self._queues else SampledMeter
+            self.meters[key] = kind(name, trail, self.clock, self.events)
         return self.meters[key]
 
     def after(self, stage: Stage, heard: Callable[[Stage], None]) -> None:
