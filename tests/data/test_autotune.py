@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from simulated import Pipeline, Work, best_static, steady_rate, tune
 
-from drumline.data.autotune.controller import Controller, _History
-from drumline.data.autotune.model import Budget, Station, rate, widths_for
+from drumline.data.autotune.controller import Controller, Sample, _History
+from drumline.data.autotune.model import Budget, Station, rate, widths_for, with_spare
 
 MS = 1e-3
 Make = Callable[[], list[Work]]
@@ -92,6 +92,33 @@ def test_load_that_changes_midway() -> None:
     assert pipeline.stations[0].width <= 16
 
 
+def test_a_load_that_comes_back_finds_its_workers() -> None:
+    def reading() -> list[Work]:
+        def wait(now: float) -> float:
+            return (20.0 if now % 1.2 < 0.6 else 1.0) * MS
+
+        return [Work(always(0.2), wait, most=64), Work(always(1.0), most=16), Work(always(0.2))]
+
+    pipeline, controller = Pipeline(reading(), 4), Controller(Budget(4))
+    tune(pipeline, controller, until=1.2)
+    widest = pipeline.stations[0].width
+    assert widest >= 40
+    while pipeline.now < 4.8:
+        tune(pipeline, controller, until=pipeline.now + 0.1)
+        assert pipeline.stations[0].width >= widest
+
+
+def test_memory_is_given_back_at_once() -> None:
+    pipeline, controller = Pipeline(reads(), 4), Controller(Budget(4, nbytes=200))
+    pipeline.stations[0].nbytes = 4
+    tune(pipeline, controller, until=2.0)
+    before = pipeline.stations[0].width
+    assert before > 20
+    pipeline.stations[0].nbytes = 40
+    tune(pipeline, controller, until=2.2)
+    assert pipeline.stations[0].width == 5
+
+
 def test_a_budget_of_cores_below_the_machines() -> None:
     budget, cores = Budget(2, strict=True), 8
     pipeline = Pipeline(skewed(), cores)
@@ -146,6 +173,15 @@ def test_no_more_workers_than_the_consumer_needs() -> None:
     assert [station.width for station in pipeline.stations] == [2, 1, 1]
 
 
+def test_spare_workers_ask_for_no_spare_ones() -> None:
+    def decided(width: int) -> object:
+        consumer = Sample("consumer", 1.0, 1.0)
+        reads = Sample("reads", 3.0, 0.1, width, most=64)
+        return Controller(Budget(8)).decide([consumer, reads], 100, 1.0)["reads"]
+
+    assert [decided(width) for width in (1, 2, 3, 5)] == [7, 7, 3, 5]
+
+
 def test_what_an_element_costs_is_learned_from_the_best_window() -> None:
     history = _History()
     for width, work in enumerate((3.0, 1.25, 1.5), 1):
@@ -170,3 +206,19 @@ def test_the_model_by_itself() -> None:
     assert widths_for(waiting, Budget(2)) == [10, 1]
     assert widths_for(waiting, Budget(2, nbytes=18)) == [6, 1]
     assert widths_for([Station(0.0, 0.0, most=4)], Budget(2)) == [1]
+
+
+def test_spare_workers() -> None:
+    stations = [
+        Station(10.0, 0.1, nbytes=3, most=64),
+        Station(1.0, 1.0),
+        Station(1.0, 0.9, most=2),
+        Station(1.0, 1.0, most=9),
+    ]
+    fewest = [10, 1, 1, 1]
+    assert with_spare(stations, fewest, Budget(9)) == [17, 1, 2, 1]
+    assert with_spare(stations, fewest, Budget(9, nbytes=40)) == [13, 1, 2, 1]
+    assert with_spare(stations, fewest, Budget(9, strict=True)) == [17, 1, 2, 1]
+    alone = [Station(10.0, 0.1, most=64)]
+    assert with_spare(alone, [5], Budget(0.05, strict=True)) == [5]
+    assert with_spare([Station(0.0, 0.0, most=4)], [1], Budget(2)) == [1]

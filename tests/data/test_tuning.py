@@ -7,17 +7,21 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from drumline.data import AUTOTUNE, Dataset, Options
+from drumline.data.autotune.controller import Cap
 from drumline.data.autotune.memory import _group, _machine, default_budget
 from drumline.data.autotune.model import Budget
 from drumline.data.autotune.rooms import AutomaticRoom
-from drumline.data.autotune.tuner import Tuner
+from drumline.data.autotune.tuner import Found, Operation, Tuner
 from drumline.data.cores import available_cores
 from drumline.data.epochs import Epochs
 from drumline.data.execute.generator_stage import GeneratorStage
 from drumline.data.execute.pool import BufferPool
 from drumline.data.execute.prefetch_stage import PrefetchStage
 from drumline.data.execute.stage import Stage
+from drumline.data.observe import meter
 from drumline.data.observe.observation import Observation
 from drumline.data.observe.stations import placed
 
@@ -29,9 +33,15 @@ def python(value: Any) -> Any:
 class Running:
     """A started dataset whose stages are told what they have done."""
 
-    def __init__(self, dataset: Dataset, budget: Budget):
+    def __init__(
+        self,
+        dataset: Dataset,
+        budget: Budget,
+        found: dict[Operation, Found] | None = None,
+        sampled: bool = False,
+    ):
         self.now = 0.0
-        observation = Observation(clock=lambda: self.now)
+        observation = Observation(clock=lambda: self.now, queues=not sampled)
         options = Options()
         options.experimental_optimization.inject_prefetch = False
         epochs = Epochs(dataset._plan, options, observation)
@@ -40,7 +50,9 @@ class Running:
             p.stage.meter.name: p.stage for p in placed(self.root) if p.stage.meter is not None
         }
         self.decisions: list[str] = []
-        self._tuner = Tuner(budget, lambda: self.now, self.decisions, {})
+        self.found = {} if found is None else found
+        self._tuner = Tuner(budget, lambda: self.now, self.decisions, self.found)
+        self._tuner.resume(self.root)
 
     def window(self, **done: dict[str, float]) -> None:
         for name, changes in done.items():
@@ -65,11 +77,66 @@ def test_widths_follow_from_measured_work() -> None:
     run.window(**busy)
     assert run.decisions == []
     run.window(**busy)
-    # The consumer takes 0.15 s for what costs the one worker 1 s, nearly all of it waiting.
-    assert stage.pool.width == 7
-    assert run.decisions == ["after 50 elements (2.00 s), map: 1 -> 7 workers"]
+    # The consumer takes 0.15 s for what costs the one worker 1 s, nearly all of it waiting: 6.7 of
+    # them are occupied, and 2 sqrt(6.7) spare.
+    assert stage.pool.width == 12
+    assert run.decisions == ["after 50 elements (2.00 s), map: 1 -> 12 workers"]
     run.window(batch={"calls": 1})
     assert len(run.decisions) == 1
+
+
+WAITING = {
+    "batch": {"elements": 50, "seconds": 0.1, "calls": 50},
+    "map": {"seconds": 0.85, "work_seconds": 1.0, "work_cpu_seconds": 0.01, "tasks": 100},
+}
+MAP = ((0,), "map")
+
+
+def mapped() -> Dataset:
+    return Dataset.range(10).map(python, num_parallel_calls=AUTOTUNE).batch(2)
+
+
+def test_an_epoch_that_begins_with_workers_decides_once_they_have_settled() -> None:
+    run = Running(mapped(), Budget(8), {MAP: Found(2)})
+    assert run.stages["map"].workers == 2
+    for _ in range(2):
+        run.window(**WAITING)
+        assert run.decisions == []
+    run.window(**WAITING)
+    assert run.stages["map"].workers == 12
+    assert run.found[MAP] == Found(12)
+
+
+def test_the_next_epoch_knows_what_did_not_help_nor_forgets_it_where_nothing_was_done() -> None:
+    run = Running(mapped(), Budget(8), {MAP: Found(2, Cap(2, 40))})
+    nothing = {**WAITING["map"], "work_seconds": 0.0, "work_cpu_seconds": 0.0, "tasks": 0}
+    for _ in range(5):
+        run.window(**WAITING)
+    run.window(**{**WAITING, "map": nothing})
+    run.window(**WAITING)
+    assert run.stages["map"].workers == 2
+    assert run.found[MAP] == Found(2, Cap(2, 36))
+    for _ in range(36):
+        run.window(**WAITING)
+    assert run.stages["map"].workers > 2
+
+
+def test_the_more_tasks_the_fewer_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = 0
+
+    def delay() -> float:
+        nonlocal measured
+        measured += 1
+        return 0.0
+
+    monkeypatch.setattr(meter, "run_delay_seconds", delay)
+    run = Running(mapped(), Budget(8), sampled=True)
+    run.window(**{**WAITING, "map": {**WAITING["map"], "tasks": 10_000}})
+    watched = run.stages["map"].meter
+    assert watched is not None
+    for _ in range(2_000):
+        watched.task(python, 1)
+    assert measured < 200
 
 
 def read_in_python(number: Any) -> Dataset:
@@ -88,18 +155,20 @@ def test_how_many_datasets_are_read_at_once_follows_from_measured_work() -> None
     assert "6 read at once (AUTOTUNE: at present)" in stage.describe()
     busy = {
         "batch": {"elements": 50, "seconds": 0.4, "calls": 50},
-        "interleave": {"seconds": 0.6, "work_seconds": 1.2, "work_cpu_seconds": 0.01, "tasks": 60},
+        "interleave": {"seconds": 0.6, "work_seconds": 0.6, "work_cpu_seconds": 0.01, "tasks": 60},
     }
+    for _ in range(10):
+        run.window(**busy)
+        assert stage.workers == 6
     run.window(**busy)
-    run.window(**busy)
-    # Reads wait for 1.2 s while the consumer is busy for 0.4 s.
-    assert stage.workers == 3
+    # Reads wait for 0.6 s while the consumer is busy for 0.4 s, and have for ten windows.
+    assert stage.workers == 4
     slow = {**busy, "interleave": {**busy["interleave"], "work_seconds": 40.0}}
-    while stage.workers == 3 and run.now < 9.0:
+    while stage.workers == 4 and run.now < 19.0:
         run.window(**slow)
     assert stage.workers == 12
-    assert run.decisions[0] == "after 50 elements (2.00 s), interleave: 6 -> 3 workers"
-    assert run.decisions[-1].endswith("interleave: 3 -> 12 workers")
+    assert run.decisions[0] == "after 500 elements (11.00 s), interleave: 6 -> 4 workers"
+    assert run.decisions[-1].endswith("interleave: 4 -> 12 workers")
 
 
 def test_no_more_datasets_are_read_at_once_than_were_asked_for() -> None:
@@ -152,7 +221,7 @@ def test_the_next_epoch_begins_with_what_was_found() -> None:
         Dataset.range(10).map(python, num_parallel_calls=AUTOTUNE).map(python, num_parallel_calls=2)
     )
     runtime = dataset._ready().runtime
-    runtime._widths.update({((0,), "map"): 5, ((), "map"): 7})
+    runtime._found.update({((0,), "map"): Found(5), ((), "map"): Found(7)})
     stage = iter(dataset).stage
     assert [stage.workers, stage.source.workers] == [2, 5]
 

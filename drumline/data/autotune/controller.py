@@ -6,12 +6,13 @@ import dataclasses
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 
-from drumline.data.autotune.model import Budget, Station, widths_for
+from drumline.data.autotune.model import Budget, Station, affordable, widths_for, with_spare
 
 _WINDOWS = 5
 _CHANGED = 1.4
 _GAIN = 0.05
 _HOLD = 40
+_PATIENCE = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,13 +36,21 @@ class Sample:
     nbytes: int = 0
 
 
+@dataclasses.dataclass(frozen=True)
+class Cap:
+    """More workers than ``width`` did not help, and need not be tried for so many windows."""
+
+    width: int
+    windows: int = _HOLD
+
+
 class _History:
     """What an element has cost a station in the last windows."""
 
     def __init__(self) -> None:
         self._costs: deque[tuple[float, float, int]] = deque(maxlen=_WINDOWS)
-        self.cap: int | None = None
-        self._capped_for = 0
+        self._needed: deque[int] = deque(maxlen=_PATIENCE)
+        self.cap: Cap | None = None
 
     def add(self, work: float, cpu: float, width: int) -> bool:
         """Notes a window; tells whether the load has changed since the one before."""
@@ -53,14 +62,18 @@ class _History:
             self._costs.clear()
             self.cap = None
         self._costs.append((work, cpu, width))
-        self._capped_for -= 1
-        if self._capped_for <= 0:
-            self.cap = None
+        if self.cap is not None:
+            windows = self.cap.windows - 1
+            self.cap = Cap(self.cap.width, windows) if windows > 0 else None
         return changed
 
-    def hold(self, width: int) -> None:
-        """More workers than ``width`` did not help, and need not be tried for a while."""
-        self.cap, self._capped_for = width, _HOLD
+    def lately_needed(self, width: int) -> int | None:
+        """The most that any of the last windows asked for, this one for ``width``.
+
+        ``None`` before there were enough of them.
+        """
+        self._needed.append(width)
+        return max(self._needed) if len(self._needed) == _PATIENCE else None
 
     @property
     def cpu(self) -> float:
@@ -87,7 +100,7 @@ class Controller:
     def decide(
         self, samples: Sequence[Sample], elements: float, seconds: float
     ) -> dict[Hashable, int]:
-        """The widths that should change, by station.
+        """The widths of stations that may change.
 
         Args:
             samples: of all stations; what they did in the window.
@@ -101,20 +114,44 @@ class Controller:
         if undone:
             return undone
         stations = [self._station(sample) for sample in samples]
-        found = widths_for(stations, self.budget)
+        fewest = widths_for(stations, self.budget)
+        enough = with_spare(stations, fewest, self.budget)
+        over = not affordable(stations, [sample.width for sample in samples], self.budget)
         wanted = {
-            sample.key: width
-            for sample, width in zip(samples, found, strict=True)
-            if sample.most > 1 and _worth(sample, width, self.budget.strict)
+            sample.key: self._next(sample, few, plenty, over)
+            for sample, few, plenty in zip(samples, fewest, enough, strict=True)
+            if sample.most > 1
         }
         before = {sample.key: sample.width for sample in samples}
         grown = {key: before[key] for key, width in wanted.items() if width > before[key]}
         self._tried = (rate, grown) if grown else None
         return wanted
 
+    def hold(self, key: Hashable, cap: Cap | None) -> None:
+        """Hears what was seen of a station before."""
+        self._histories.setdefault(key, _History()).cap = cap
+
+    def cap(self, key: Hashable) -> Cap | None:
+        """What was seen of a station and still holds."""
+        return self._histories[key].cap if key in self._histories else None
+
     def _note(self, sample: Sample, elements: float) -> bool:
         history = self._histories.setdefault(sample.key, _History())
         return history.add(sample.work / elements, sample.cpu / elements, sample.width)
+
+    def _next(self, sample: Sample, fewest: int, enough: int, over: bool) -> int:
+        """How many workers a station gets of which the model says so.
+
+        They become more only if they are fewer than the fewest: what more threads wait for one
+        another is measured as work, so that spare ones would ask for spare ones.
+
+        They are made fewer at once only where the budget is exceeded. Those one too many only wait,
+        while a load that returns, with the next epoch at the latest, would find too few.
+        """
+        needed = self._histories[sample.key].lately_needed(enough)
+        if over or fewest > sample.width:
+            return enough
+        return sample.width if needed is None or needed > 0.8 * sample.width else needed
 
     def _undone(self, samples: Sequence[Sample], rate: float) -> dict[Hashable, int]:
         """Back to what it was before the last try, if that gave nothing."""
@@ -126,24 +163,17 @@ class Controller:
         present = {sample.key for sample in samples}
         back = {key: width for key, width in grown.items() if key in present}
         for key, width in back.items():
-            self._histories[key].hold(width)
+            self._histories[key].cap = Cap(width)
         return back
 
     def _station(self, sample: Sample) -> Station:
         history = self._histories[sample.key]
         if sample.most <= 1:
             return Station(history.work / sample.width, history.cpu)
-        most = sample.most if history.cap is None else min(sample.most, history.cap)
+        most = sample.most if history.cap is None else min(sample.most, history.cap.width)
         return Station(history.work, history.cpu, sample.nbytes, most)
 
 
 def _differs(now: float, before: float) -> bool:
     low, high = sorted((now, before))
     return high > _CHANGED * low
-
-
-def _worth(sample: Sample, width: int, strict: bool) -> bool:
-    """Small reductions are left: they gain nothing, and what is measured wavers."""
-    if width < sample.width and not strict:
-        return width <= 0.8 * sample.width
-    return width != sample.width

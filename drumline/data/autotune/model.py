@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 _CLOSE = 1e-6
+_SPARE = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +52,15 @@ def rate(stations: Sequence[Station], widths: Sequence[int], cores: float) -> fl
     return min(slowest, _at_most(stations, cores))
 
 
+def affordable(stations: Sequence[Station], widths: Sequence[int], budget: Budget) -> bool:
+    """Whether so many workers keep to the budget."""
+    held = sum(s.nbytes * width for s, width in zip(stations, widths, strict=True))
+    if held > budget.nbytes:
+        return False
+    busy = rate(stations, widths, float("inf")) * sum(s.cpu for s in stations)
+    return not budget.strict or busy <= budget.cores * (1 + _CLOSE)
+
+
 def widths_for(stations: Sequence[Station], budget: Budget) -> list[int]:
     """The fewest workers with which the pipeline gives as much as the budget allows.
 
@@ -65,10 +76,32 @@ def widths_for(stations: Sequence[Station], budget: Budget) -> list[int]:
             break
         wider = list(widths)
         wider[slowest] += 1
-        if not _affordable(stations, wider, budget):
+        if not affordable(stations, wider, budget):
             break
         widths = wider
     return _trimmed(stations, widths, budget)
+
+
+def with_spare(stations: Sequence[Station], fewest: Sequence[int], budget: Budget) -> list[int]:
+    """As many that it is rare for all workers of a station to wait while it has work.
+
+    What they wait for (a disk, Python's lock) does not take equally long each time. ``r`` of them
+    are occupied on average; of ``r + 2 sqrt(r)`` nearly always one is free (Halfin and Whitt 1981,
+    "Heavy-Traffic Limits for Queues with Many Exponential Servers"). Who only computes gets none,
+    nobody more than the budget allows.
+    """
+    widths, reached = list(fewest), rate(stations, fewest, budget.cores)
+    for i, station in enumerate(stations):
+        if station.work <= station.cpu:
+            continue
+        occupied = reached * station.work
+        wanted = math.ceil(occupied + _SPARE * math.sqrt(occupied))
+        while widths[i] < min(wanted, station.most):
+            wider = [*widths[:i], widths[i] + 1, *widths[i + 1 :]]
+            if not affordable(stations, wider, budget):
+                break
+            widths = wider
+    return widths
 
 
 def _trimmed(stations: Sequence[Station], widths: list[int], budget: Budget) -> list[int]:
@@ -78,14 +111,6 @@ def _trimmed(stations: Sequence[Station], widths: list[int], budget: Budget) -> 
         for station, width in zip(stations, widths, strict=True)
     ]
     return fewest
-
-
-def _affordable(stations: Sequence[Station], widths: Sequence[int], budget: Budget) -> bool:
-    held = sum(s.nbytes * width for s, width in zip(stations, widths, strict=True))
-    if held > budget.nbytes:
-        return False
-    busy = rate(stations, widths, float("inf")) * sum(s.cpu for s in stations)
-    return not budget.strict or busy <= budget.cores * (1 + _CLOSE)
 
 
 def _capacity(station: Station, width: int) -> float:

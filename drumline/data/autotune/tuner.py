@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 
-from drumline.data.autotune.controller import Controller, Sample
+from drumline.data.autotune.controller import Cap, Controller, Sample
 from drumline.data.autotune.model import Budget
 from drumline.data.execute.stage import Stage
 from drumline.data.observe.meter import Clock, Counts, Meter
+from drumline.data.observe.sampled_meter import SampledMeter
 from drumline.data.observe.stations import Placed, placed
 
 _FIRST_WINDOW = 0.05
@@ -19,6 +21,19 @@ Operation = tuple[tuple[int, ...], str]
 """Where in a plan an operation stands, and its name."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What was found for an operation.
+
+    Attributes:
+        width: how many workers it got.
+        cap: with how many it is left since more had not helped, and for how many windows.
+    """
+
+    width: int
+    cap: Cap | None = None
+
+
 class Tuner:
     """Measures the stages of one iterator in windows and changes what was left to drumline.
 
@@ -26,7 +41,7 @@ class Tuner:
         budget: what all may use.
         clock: seconds.
         decisions: where to say what was changed.
-        widths: where to note, for iterators to come, what was found.
+        found: where to note, for iterators to come, what was found.
     """
 
     def __init__(
@@ -34,24 +49,27 @@ class Tuner:
         budget: Budget,
         clock: Clock,
         decisions: list[str],
-        widths: dict[Operation, int],
+        found: dict[Operation, Found],
     ):
         self._controller = Controller(budget)
         self._clock = clock
         self._decisions = decisions
-        self._widths = widths
+        self._found = found
         self._started = self._opened = clock()
         self._window = _FIRST_WINDOW
         self._before: dict[int, Counts] = {}
+        self._resumed = False
         self._elements = 0
 
     def resume(self, root: Stage) -> None:
         """Gives the operations as many workers as an earlier iterator has found."""
         for item in placed(root):
             stage = item.stage
-            width = None if stage.meter is None else self._widths.get(_operation(stage.meter))
-            if width is not None and stage.pool is not None and stage.pool.automatic:
-                stage.pool.width = width
+            found = None if stage.meter is None else self._found.get(_operation(stage.meter))
+            if found is not None and stage.pool is not None and stage.pool.automatic:
+                stage.pool.width = found.width
+                self._resumed = True
+                self._controller.hold(id(stage.meter), found.cap)
 
     def tick(self, root: Stage) -> None:
         """Decides if the window is over; called by who asks ``root`` for elements."""
@@ -70,7 +88,13 @@ class Tuner:
             return
         if self._before:
             self._elements += elements
-            self._decide(stages, changes, elements, now - self._opened)
+            # While many workers begin at once, each waits longer than it will.
+            if not self._resumed:
+                self._decide(stages, changes, elements, now - self._opened)
+            self._resumed = False
+        for item, change in zip(stages, changes, strict=True):
+            if isinstance(item.stage.meter, SampledMeter):
+                item.stage.meter.aim(change.tasks)
         self._before, self._opened = counts, now
         self._window = min(1.5 * self._window, _LONGEST_WINDOW)
 
@@ -78,14 +102,16 @@ class Tuner:
         self, stages: Sequence[Placed], changes: Sequence[Counts], elements: int, seconds: float
     ) -> None:
         samples = [*_threads(stages, changes, seconds), *_workers(stages, changes)]
-        found = self._controller.decide(samples, elements, seconds)
+        wanted = self._controller.decide(samples, elements, seconds)
         for item in stages:
-            width = found.get(id(item.stage.meter))
-            if width is not None and item.stage.pool is not None:
-                self._say(item.stage, f"{item.stage.workers} -> {width} workers")
-                item.stage.pool.width = width
-                assert item.stage.meter is not None
-                self._widths[_operation(item.stage.meter)] = width
+            meter, pool = item.stage.meter, item.stage.pool
+            if meter is None or pool is None or not pool.automatic:
+                continue
+            width = wanted.get(id(meter), pool.width)
+            if width != pool.width:
+                self._say(item.stage, f"{pool.width} -> {width} workers")
+                pool.width = width
+            self._found[_operation(meter)] = Found(width, self._controller.cap(id(meter)))
 
     def _say(self, stage: Stage, change: str) -> None:
         assert stage.meter is not None
@@ -120,7 +146,7 @@ def _workers(stages: Sequence[Placed], changes: Sequence[Counts]) -> Iterator[Sa
     """A sample for each stage with workers."""
     for item, change in zip(stages, changes, strict=True):
         stage = item.stage
-        if not stage.workers:
+        if not stage.workers or not change.tasks:
             continue
         work = max(change.work_cpu_seconds, change.work_seconds - change.work_delay_seconds)
         cpu = change.work_cpu_seconds if stage.workers_may_wait else work

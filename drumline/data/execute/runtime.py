@@ -12,7 +12,7 @@ from drumline.data.autotune.memory import default_budget
 from drumline.data.autotune.model import Budget
 from drumline.data.autotune.number import AUTOTUNE
 from drumline.data.autotune.rooms import AutomaticRoom
-from drumline.data.autotune.tuner import Operation, Tuner
+from drumline.data.autotune.tuner import Found, Operation, Tuner
 from drumline.data.cores import available_cores
 from drumline.data.execute.pool import BufferPool
 from drumline.data.execute.reading import LARGEST_NBYTES, Reading
@@ -53,7 +53,7 @@ class Runtime:
         self.observation = observation
         self.pool = BufferPool(threads=self.options.threading.max_intra_op_parallelism or None)
         self.decisions: list[str] = []
-        self._widths: dict[Operation, int] = {}
+        self._found: dict[Operation, Found] = {}
         self._sessions: dict[Service, Session] = {}
         self._process_functions: dict[PythonFunction, ProcessFunction] = {}
         size = self.options.threading.private_threadpool_size
@@ -92,7 +92,7 @@ class Runtime:
         assert observation is not None
         strict = self.cores < available_cores()
         budget = Budget(self.cores, self.nbytes / 2, strict)
-        tuner = Tuner(budget, observation.clock, self.decisions, self._widths)
+        tuner = Tuner(budget, observation.clock, self.decisions, self._found)
         tuner.resume(stage)
         observation.after(stage, tuner.tick)
 
