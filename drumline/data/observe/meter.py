@@ -134,23 +134,20 @@ class Meter:
         finally:
             elapsed = self._clock() - started
             own = elapsed - inner.pop()
+            counts = self.counts
             if cpu is None:
                 inner[-1] += elapsed
             else:
-                self.counts.outer_cpu_seconds += time.thread_time() - cpu
-            self._add(started, own, elapsed, block)
-
-    def _add(self, started: float, own: float, elapsed: float, block: Any) -> None:
-        counts = self.counts
-        counts.calls += 1
-        counts.seconds += own
-        self._distribute(own)
-        elements = 0
-        if block is not None:
-            elements = block.events
-            counts.elements += elements
-            counts.nbytes += sum(map(nbytes_of, block.columns))
-        self._note(started, elapsed, elements)
+                counts.outer_cpu_seconds += time.thread_time() - cpu
+            counts.calls += 1
+            counts.seconds += own
+            if block is not None:
+                counts.elements += block.events
+                for column in block.columns:
+                    counts.nbytes += nbytes_of(column)
+            self._distribute(own)
+            if self._events is not None:
+                self._note(started, elapsed, 0 if block is None else block.events)
 
     def task(self, work: Callable[..., Any], *args: Any) -> Any:
         """``work(*args)``, done for the stage by another thread, measured."""
@@ -163,7 +160,8 @@ class Meter:
             spent = time.thread_time() + _frames.charged - cpu
             with self._lock:
                 self._done(elapsed, spent, run_delay_seconds() - delay)
-            self._note(started, elapsed, 0)
+            if self._events is not None:
+                self._note(started, elapsed, 0)
 
     def _done(self, seconds: float, cpu_seconds: float, delay_seconds: float) -> None:
         counts = self.counts
@@ -186,10 +184,10 @@ class Meter:
             self.held_nbytes = max(nbytes, self.held_nbytes or 0)
 
     def _note(self, started: float, elapsed: float, elements: int) -> None:
-        if self._events is not None:
-            # Those of different pools may have the same name.
-            thread = (threading.get_ident(), threading.current_thread().name)
-            self._events.append(Event(self.name, thread, started, elapsed, elements))
+        assert self._events is not None
+        # Those of different pools may have the same name.
+        thread = (threading.get_ident(), threading.current_thread().name)
+        self._events.append(Event(self.name, thread, started, elapsed, elements))
 
     def snapshot(self) -> Counts:
         """The counts as they are now."""
@@ -210,6 +208,8 @@ def nbytes_of(column: Any) -> int:
     """Bytes of a column's elements (an array, a list, a ``RaggedArray``, ``PackedStrings``); of
     objects, those of what they hold.
     """
+    if type(column) is np.ndarray and not column.dtype.hasobject:
+        return column.nbytes
     dtype = getattr(column, "dtype", None)
     if isinstance(column, PackedStrings) or (dtype is not None and dtype.kind != "O"):
         return int(column.nbytes)

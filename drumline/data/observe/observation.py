@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 import weakref
 from collections import deque
@@ -64,8 +65,7 @@ class Observation:
         stage.meter = meter
         held, pull = weakref.ref(stage), _pulled(stage)
 
-        def timed(limit: int) -> object:
-            return meter.call(pull, limit)
+        timed = functools.partial(meter.call, pull)
 
         def next_(limit: int) -> object:
             running = held()
