@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drumline.data import Dataset, TensorSpec
-from drumline.data.files import tables
+from drumline.data import Dataset, Options, TensorSpec
 from drumline.data.sharing import file_share
 
 TABLE = pa.table(
@@ -123,15 +122,16 @@ def test_an_iterator_goes_on_where_it_was(files, kind, at, parallel):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_groups_are_read_piece_by_piece(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(tables, "BATCH_BYTES", 1 << 10)
+def test_groups_are_read_piece_by_piece(tmp_path, kind):
+    few = Options()
+    few.autotune.ram_budget = 8 << 10
     path = write(tmp_path / "large", pa.table({"x": np.arange(2000)}), kind, 1000)
-    iterator = iter(read(kind, path))
+    iterator = iter(read(kind, path).with_options(few))
     found = []
     for steps in (1, 130, 700, 169, 1, 500):
         found += [int(next(iterator)["x"]) for _ in range(steps)]
         state = iterator.state()
-        iterator = iter(read(kind, path))
+        iterator = iter(read(kind, path).with_options(few))
         iterator.restore(state)
     assert found + [int(row["x"]) for row in iterator] == list(range(2000))
 

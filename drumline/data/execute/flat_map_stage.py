@@ -59,6 +59,12 @@ class FlatMapStage(Stage):
     def restore(self, state: State) -> None:
         (self._inner,) = self._openings.restore(state)
 
+    def most_nbytes(self) -> int:
+        return self._openings.most_nbytes(1, self._spec.row_nbytes())
+
+    def held_nbytes(self) -> int:
+        return self._openings.held_nbytes([self._inner])
+
     def inputs(self) -> Sequence[Stage]:
         return [self._openings.source]
 

@@ -67,6 +67,7 @@ class Openings:
         run: the epoch, and the pass of each ``repeat`` around.
         ahead: how many datasets are opened before it is their turn, or what says it then.
         reading: if given, each dataset is read by a thread, when this allows it.
+        each_nbytes: how many bytes an open dataset holds beside what is read ahead of it.
 
     Attributes:
         ended: whether there is no further outer element.
@@ -82,7 +83,9 @@ class Openings:
         run: Sequence[int],
         ahead: int | Callable[[], int] = 0,
         reading: Reading | None = None,
+        each_nbytes: int = 0,
     ):
+        self._each_nbytes = each_nbytes
         self.source = source
         self.ended = False
         self._carry = Carry(source)
@@ -180,16 +183,16 @@ class Openings:
         return max(self._want // 2, self.source.granule)
 
     def most_nbytes(self, slots: int, row_nbytes: int) -> int:
-        """How many bytes are read ahead at most, with so many open datasets of such elements."""
+        """How many bytes so many open datasets of such elements hold, and those to follow."""
         if self.reading is None:
-            return 0
+            return slots * self._each_nbytes
         # What is ready, and the block of it that was taken last.
         planned = max(self.reading.nbytes, 2 * row_nbytes)
         each = planned + min(planned, max(TARGET_BYTES, row_nbytes))
         return (slots + self._ahead() + 1) * each
 
     def held_nbytes(self, slots: Sequence[Opened | None]) -> int:
-        """How many bytes were read ahead of the datasets in the slots, and of those to follow."""
+        """How many bytes the datasets in the slots hold, and those to follow."""
         opened = [item for item in (*slots, *self._ready) if isinstance(item, Opened)]
         return sum(item.elements.stage.held_nbytes() or 0 for item in opened)
 

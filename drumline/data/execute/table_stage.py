@@ -18,7 +18,13 @@ from drumline.data.execute.dense_stage import ragged_rows
 from drumline.data.execute.stage import Stage, State
 from drumline.data.files.remote import has_scheme
 from drumline.data.files.table_format import TableFormat
-from drumline.data.files.tables import TABLES, ArrowTable, ParquetTable
+from drumline.data.files.tables import (
+    COLUMN_BYTES,
+    PIECE_BYTES,
+    TABLES,
+    ArrowTable,
+    ParquetTable,
+)
 from drumline.data.functions.notes import at_element
 from drumline.data.rows import stack
 
@@ -26,16 +32,25 @@ _NO_ROWS = np.empty(0, np.int64)
 
 
 class TableStage(Stage):
-    """Reads a file in order, a piece of a row group at a time.
+    """Reads a file in order, a piece at a time: part of a row group, or several small ones.
 
     A row with a null is an error in its place; what cannot be read is one too, and the last
-    element. The state is the group, the row in it and the row in the file: restoring decodes the
-    group again up to that row.
+    element. The state is a group, the row counted from there and the row in the file: restoring
+    decodes the group that row is in again up to it.
+
+    Args:
+        path: of the file.
+        form: how to read it.
+        piece_nbytes: how much to decode at once, about.
+        threads: whether Arrow's threads may share the columns among them.
     """
 
-    def __init__(self, path: str, form: TableFormat):
+    def __init__(
+        self, path: str, form: TableFormat, piece_nbytes: int = PIECE_BYTES, threads: bool = False
+    ):
         self.path = path
         self.form = form
+        self._how = (piece_nbytes, threads)
         self.ragged = ragged_rows(form.spec)
         self._table: ParquetTable | ArrowTable | None = None
         self._batches: Iterator[tuple[int, pa.RecordBatch]] = iter(())
@@ -44,6 +59,7 @@ class TableStage(Stage):
         self._row = 0
         self._number = 0
         self._ended = False
+        self._piece_nbytes = 0
 
     def next(self, limit: int) -> Block | None:
         if self._ended:
@@ -62,7 +78,7 @@ class TableStage(Stage):
         return self._taken(limit)
 
     def _open(self) -> None:
-        table = self._table = TABLES[self.form.kind](self.path)
+        table = self._table = TABLES[self.form.kind](self.path, *self._how)
         for field in self.form.schema:
             if field.name not in table.schema.names:
                 raise ValueError(
@@ -73,6 +89,7 @@ class TableStage(Stage):
                 raise ValueError(
                     f"column {field.name!r} has type {found}; in the first file it has {field.type}"
                 )
+        self._group, self._row = table.place(self._group, self._row)
         self._batches = self._from(table, self._group, self._row)
 
     def _from(
@@ -87,6 +104,7 @@ class TableStage(Stage):
     def _hold(self, group: int, batch: pa.RecordBatch) -> None:
         if group != self._group:
             self._group, self._row = group, 0
+        self._piece_nbytes = int(batch.nbytes)
         arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
         for name, value in self.form.defaults.items():
             arrays[name] = filled(arrays[name], value)
@@ -124,7 +142,9 @@ class TableStage(Stage):
     def _failed(self, error: Exception) -> Block:
         cut_off = type(error) is OSError and error.errno is None and not has_scheme(self.path)
         if cut_off or isinstance(error, pa.ArrowException) or type(error) is ValueError:
-            offset = 0 if self._table is None else self._table.offset(self._group)
+            offset = 0
+            if self._table is not None:
+                offset = self._table.offset(self._table.place(self._group, self._row)[0])
             error = DataLossError(str(error), self.path, offset, self._number)
         self._end()
         return Block(self._none(), 0, at_element(error, self._number, self._where()))
@@ -151,6 +171,12 @@ class TableStage(Stage):
             self._group, self._row = state["group"], state["row"]
             self._number = state["number"]
 
+    def most_nbytes(self) -> int:
+        return tables_nbytes(self.form, self._how[0])
+
+    def held_nbytes(self) -> int:
+        return 0 if self._table is None else tables_nbytes(self.form, self._piece_nbytes)
+
     def inputs(self) -> Sequence[Stage]:
         return []
 
@@ -161,5 +187,12 @@ class TableStage(Stage):
         table, self._table = self._table, None
         self._batches = iter(())
         self._held.clear()
+        self._piece_nbytes = 0
         if table is not None:
             table.close()
+
+
+def tables_nbytes(form: TableFormat, piece_nbytes: int) -> int:
+    """What an open file holds: a piece that is in use, the next one, what that is decoded from."""
+    encoded = COLUMN_BYTES * len(form.spec.leaves) if form.kind == "parquet" else 0
+    return 2 * piece_nbytes + encoded

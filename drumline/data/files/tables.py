@@ -11,11 +11,18 @@ import pyarrow.ipc as ipc
 from drumline.data.files.remote import file_system, has_scheme
 from drumline.data.files.remote_file import RemoteFile
 
-BATCH_BYTES = 2 << 20
-"""How much is decoded at once, about."""
+PIECE_BYTES = 8 << 20
+"""How much is decoded at once, about: each piece costs some time for each of its columns."""
+
+COLUMN_BYTES = (256 << 10) + (1 << 20)
+"""What a column of a Parquet file is decoded from: what is read at once of it, and a page of the
+size that writers make unless told otherwise."""
 
 _MOST_ROWS = 1 << 16
-_READ_BYTES = 1 << 20
+_FEW_ROWS = 64
+_OBJECT_BYTES = 64
+_SHARED_BYTES = 1 << 20
+_READ_BYTES = 256 << 10
 _ARROW_MAGIC = b"ARROW1"
 
 
@@ -24,16 +31,20 @@ class ParquetTable:
 
     Args:
         path: a local one, or one with a scheme.
+        piece_nbytes: how much to decode at once, about.
+        threads: whether Arrow's threads may share the columns among them.
 
     Raises:
         OSError: the file cannot be opened.
         pa.ArrowInvalid: it is no Parquet file.
     """
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, piece_nbytes: int = PIECE_BYTES, threads: bool = False):
         import pyarrow.parquet as parquet
 
         remote = has_scheme(path)
+        self._piece_nbytes = piece_nbytes
+        self._threads = threads
         self._source = _opened(path)
         # Ranges of a remote file are fetched together; a local one is read a little at a time.
         self._file = parquet.ParquetFile(
@@ -42,14 +53,73 @@ class ParquetTable:
         self.schema: pa.Schema = self._file.schema_arrow
 
     def batches(self, group: int, columns: list[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The columns of the rows from a group on, in pieces, each with its group's number."""
+        """The columns of the rows from a group on, in pieces, each with a group's number.
+
+        Small groups are decoded together: a piece of several has the number of the first.
+        """
+        for run, rows, nbytes in self._runs(group, columns):
+            for batch in self._pieces(run, rows, nbytes, columns):
+                yield run[0], batch
+
+    def _runs(self, group: int, columns: list[str]) -> Iterator[tuple[list[int], int, int]]:
+        """Groups to decode together, with how many rows to decode at once, and their bytes."""
+        width, varies = _row_width(pa.struct([self.schema.field(name) for name in columns]))
+        run, run_rows, run_nbytes = [group], 0, 0
         for number in range(group, self._file.num_row_groups):
-            rows = _rows_at_once(self._group_nbytes(number), self._rows_of(number))
-            for batch in self._file.iter_batches(rows, [number], columns, use_threads=False):
-                yield number, batch
+            rows = self._rows_of(number)
+            nbytes = width * rows + (self._group_nbytes(number) if varies else 0)
+            fits = run_nbytes + nbytes <= self._piece_nbytes and run_rows + rows <= _MOST_ROWS
+            if run_rows and not fits:
+                yield run, self._rows_at_once(run_rows, run_nbytes), run_nbytes
+                run, run_rows, run_nbytes = [number], 0, 0
+            elif number > group:
+                run.append(number)
+            run_rows, run_nbytes = run_rows + rows, run_nbytes + nbytes
+        if run_rows:
+            yield run, self._rows_at_once(run_rows, run_nbytes), run_nbytes
+
+    def _rows_at_once(self, rows: int, nbytes: int) -> int:
+        if nbytes <= self._piece_nbytes and rows <= _MOST_ROWS:
+            return rows
+        return _rows_at_once(nbytes, rows, self._piece_nbytes)
+
+    def _pieces(
+        self, run: list[int], rows: int, nbytes: int, columns: list[str]
+    ) -> Iterator[pa.RecordBatch]:
+        # Waking threads takes as long as decoding some hundred kilobytes.
+        threads = self._threads and min(nbytes, self._piece_nbytes) > _SHARED_BYTES
+        given = 0
+        try:
+            for batch in self._file.iter_batches(rows, run, columns, use_threads=threads):
+                yield batch
+                given += len(batch)
+        except (pa.ArrowException, OSError):
+            yield from self._few_at_once(run, columns, given)
+
+    def _few_at_once(
+        self, run: list[int], columns: list[str], given: int
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of damaged groups after those given, up to the few among which the damage is.
+
+        So what comes before an error does not tell how much was decoded at once.
+        """
+        start = 0
+        for group in run:
+            for batch in self._file.iter_batches(_FEW_ROWS, [group], columns, use_threads=False):
+                if start + len(batch) > given:
+                    yield batch.slice(max(0, given - start))
+                start += len(batch)
+
+    def place(self, group: int, row: int) -> tuple[int, int]:
+        """The group a row is in, and its row there, of one that is counted from another group."""
+        while group + 1 < self._file.num_row_groups and row >= self._rows_of(group):
+            group, row = group + 1, row - self._rows_of(group)
+        return group, row
 
     def offset(self, group: int) -> int:
-        """Where a group's columns begin in the file."""
+        """Where a group's columns begin in the file; 0 if it has no groups."""
+        if group >= self._file.num_row_groups:
+            return 0
         first = self._file.metadata.row_group(group).column(0)
         return int(first.dictionary_page_offset or first.data_page_offset)
 
@@ -70,23 +140,29 @@ class ArrowTable:
     Its groups are record batches. Arguments and errors are those of ``ParquetTable``.
     """
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, piece_nbytes: int = PIECE_BYTES, threads: bool = False):
+        self._piece_nbytes = piece_nbytes
         self._source = _opened(path)
         start = self._source.read(len(_ARROW_MAGIC))
         self._source.seek(0)
         self._by_number = start == _ARROW_MAGIC
-        self._reader: Any = (
-            ipc.open_file(self._source) if self._by_number else ipc.open_stream(self._source)
-        )
+        open_ = ipc.open_file if self._by_number else ipc.open_stream
+        self._reader: Any = open_(self._source, options=ipc.IpcReadOptions(use_threads=threads))
         self.schema: pa.Schema = self._reader.schema
 
     def batches(self, group: int, columns: list[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
         """As ``ParquetTable.batches``; of a stream the batches before are read and dropped."""
         for number, batch in self._from(group):
             chosen = batch.select(columns)
-            rows = _rows_at_once(chosen.nbytes, len(chosen))
+            width, varies = _row_width(pa.struct(list(chosen.schema)))
+            nbytes = width * len(chosen) + (chosen.nbytes if varies else 0)
+            rows = _rows_at_once(nbytes, len(chosen), self._piece_nbytes)
             for start in range(0, len(chosen), rows):
                 yield number, chosen.slice(start, rows)
+
+    def place(self, group: int, row: int) -> tuple[int, int]:
+        """As ``ParquetTable.place``: each piece has its own group's number."""
+        return group, row
 
     def _from(self, group: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         if self._by_number:
@@ -136,7 +212,22 @@ def _opened(path: str) -> Any:
     return pa.PythonFile(RemoteFile(system, inner), "r")
 
 
-def _rows_at_once(nbytes: int, rows: int) -> int:
-    """A power of two of rows that take about ``BATCH_BYTES``."""
-    fitting = BATCH_BYTES * max(1, rows) // max(1, nbytes)
+def _rows_at_once(nbytes: int, rows: int, most_nbytes: int) -> int:
+    """A power of two of rows that take about ``most_nbytes``, where all take ``nbytes``."""
+    fitting = most_nbytes * max(1, rows) // max(1, nbytes)
     return 1 << (max(1, min(fitting, _MOST_ROWS)).bit_length() - 1)
+
+
+def _row_width(kind: pa.DataType) -> tuple[int, bool]:
+    """Bytes of a value without those that vary, and whether some do: these become objects."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _row_width(kind.storage_type)
+    if pa.types.is_struct(kind):
+        parts = [_row_width(field.type) for field in kind]
+        return sum(width for width, _ in parts), any(varies for _, varies in parts)
+    if pa.types.is_fixed_size_list(kind):
+        width, varies = _row_width(kind.value_type)
+        return width * kind.list_size, varies
+    if pa.types.is_primitive(kind):
+        return max(1, kind.bit_width // 8), False
+    return _OBJECT_BYTES, True

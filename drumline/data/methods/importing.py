@@ -47,9 +47,12 @@ class Importing(Planned):
     ) -> Self:
         """Elements are the rows of Parquet files: dicts by column name, as of ``from_arrow``.
 
-        Files are read a piece of a row group at a time. An iterator's ``restore`` goes to the row
-        group at once. A file that cannot be read, or has other types than the first, raises in its
-        place; the next file follows. So does a row with a null; the next row follows.
+        Files are read a piece at a time, of about 8 MB or less where several are read by turns or
+        ``autotune.ram_budget`` is small: part of a row group, or several small ones. Arrow's
+        threads share the columns of a piece, unless ``autotune.cpu_budget`` is given. An iterator's
+        ``restore`` goes to the row group at once. A file that cannot be read, or has other types
+        than the first, raises in its place; the next file follows. So does a row with a null; the
+        next row follows.
 
         Args:
             filenames: a path, a list of paths, or a dataset of them; paths may have a scheme, as

@@ -18,11 +18,13 @@ class File(Node):
 
     Attributes:
         packed: whether they are left in the memory they are read into.
+        at_once: how many files are read by turns, of which this is one.
     """
 
     path: str
     form: Format
     packed: bool = False
+    at_once: int = 1
     name: ClassVar[str] = "file"
 
     @property
