@@ -212,8 +212,8 @@ def test_spare_workers() -> None:
     stations = [
         Station(10.0, 0.1, nbytes=3, most=64),
         Station(1.0, 1.0),
-        Station(1.0, 0.9, most=2),
-        Station(1.0, 1.0, most=9),
+        Station(1.0, 0.4, most=2),
+        Station(1.0, 0.6, most=9),
     ]
     fewest = [10, 1, 1, 1]
     assert with_spare(stations, fewest, Budget(9)) == [17, 1, 2, 1]
