@@ -93,7 +93,7 @@ def with_spare(stations: Sequence[Station], fewest: Sequence[int], budget: Budge
     """
     widths, reached = list(fewest), rate(stations, fewest, budget.cores)
     for i, station in enumerate(stations):
-        if station.work < 2 * station.cpu:
+        if not station.work or station.work < 2 * station.cpu:
             continue
         occupied = reached * station.work
         wanted = math.ceil(occupied + _SPARE * math.sqrt(occupied))
