@@ -6,8 +6,7 @@ import dataclasses
 import os
 from collections.abc import Mapping
 
-from tensorboardX import SummaryWriter
-
+from drumline._event_files import summary_writer
 from drumline.data.observe.meter import BUCKETS, Meter
 
 
@@ -15,7 +14,7 @@ def write_events(
     dataset: str, meters: Mapping[str, Meter], log_dir: str | os.PathLike[str], step: int
 ) -> None:
     """A scalar for each count of each stage, and the histogram of its calls."""
-    writer = SummaryWriter(str(log_dir))
+    writer = summary_writer(log_dir)
     for label, meter in meters.items():
         tag = f"{dataset}/{label.replace(' ', '_')}"
         for name, value in dataclasses.asdict(meter.snapshot()).items():

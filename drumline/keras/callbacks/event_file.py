@@ -10,6 +10,8 @@ from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
 from tensorboardX.proto.tensor_pb2 import TensorProto
 from tensorboardX.proto.tensor_shape_pb2 import TensorShapeProto
 
+from drumline._event_files import summary_writer
+
 _STRING = 7  # DT_STRING in tensorflow's types.proto
 
 
@@ -55,7 +57,7 @@ class EventFile:
 
     def _open(self) -> SummaryWriter:
         if self._writer is None:
-            self._writer = SummaryWriter(str(self._directory))
+            self._writer = summary_writer(self._directory)
         # Its thread dies of the first error, and then nobody empties the queue that writes fill.
         if not self._writer.file_writer.event_writer._worker.is_alive():
             raise OSError(

@@ -1,0 +1,20 @@
+"""Event files of TensorBoard whose names nobody else has."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+from tensorboardX import SummaryWriter
+
+_opened = itertools.count()
+
+
+def summary_writer(directory: str | os.PathLike[str]) -> SummaryWriter:
+    """A writer of a new event file in `directory`.
+
+    tensorboardX names a file after the second and the host, and empties one that exists: of two
+    opened in one second the first would be lost. The process and a count follow, as in
+    TensorFlow's names (`create_file_writer`: "<seconds>.<host>.<pid>.<unique id>.v2").
+    """
+    return SummaryWriter(str(directory), filename_suffix=f".{os.getpid()}.{next(_opened)}.v2")
