@@ -208,6 +208,14 @@ def test_the_model_by_itself() -> None:
     assert widths_for([Station(0.0, 0.0, most=4)], Budget(2)) == [1]
 
 
+def test_a_worker_for_the_last_of_the_processors_is_not_worth_it() -> None:
+    consumer = Station(0.5, 0.5)
+    assert widths_for([Station(21.0, 20.0, most=64), consumer], Budget(2)) == [2, 1]
+    assert widths_for([Station(21.0, 20.0, most=64), consumer], Budget(16)) == [16, 1]
+    # With two, a quarter of the processors would stand idle.
+    assert widths_for([Station(21.0, 15.0, most=64), consumer], Budget(2)) == [3, 1]
+
+
 def test_spare_workers() -> None:
     stations = [
         Station(10.0, 0.1, nbytes=3, most=64),

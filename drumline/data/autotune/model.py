@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 
 _CLOSE = 1e-6
+_BUSY = 0.95
 _SPARE = 2.0
 
 
@@ -65,14 +66,16 @@ def widths_for(stations: Sequence[Station], budget: Budget) -> list[int]:
     """The fewest workers with which the pipeline gives as much as the budget allows.
 
     The slowest station gets another worker until it cannot have one, until the processors are
-    busy, or until another would exceed the budget; what did not help is taken back.
+    busy, or until another would exceed the budget; what did not help is taken back. Processors
+    are busy at 95 %: the worker that could give the rest takes more than that in caches and locks
+    (of numpy that computes for 1 ms on two cores, a third thread costs a tenth).
     """
     widths = [1] * len(stations)
-    limit = _at_most(stations, budget.cores)
+    busy = _at_most(stations, budget.cores) * _BUSY
     while True:
         slowest = min(range(len(stations)), key=lambda i: _capacity(stations[i], widths[i]))
         reached = _capacity(stations[slowest], widths[slowest])
-        if reached >= limit * (1 - _CLOSE) or widths[slowest] >= stations[slowest].most:
+        if reached >= busy or widths[slowest] >= stations[slowest].most:
             break
         wider = list(widths)
         wider[slowest] += 1
@@ -88,8 +91,7 @@ def with_spare(stations: Sequence[Station], fewest: Sequence[int], budget: Budge
     What they wait for (a disk, a server) does not take equally long each time. ``r`` of them are
     occupied on average; of ``r + 2 sqrt(r)`` nearly always one is free (Halfin and Whitt 1981,
     "Heavy-Traffic Limits for Queues with Many Exponential Servers"). Who computes for half of the
-    time gets none: a third thread of numpy on two cores costs a tenth. Nobody gets more than the
-    budget allows.
+    time gets none. Nobody gets more than the budget allows.
     """
     widths, reached = list(fewest), rate(stations, fewest, budget.cores)
     for i, station in enumerate(stations):
