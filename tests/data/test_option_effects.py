@@ -145,6 +145,53 @@ def test_what_is_refused(
         options(group, **{name: value})
 
 
+def calls_while_the_first_takes_long(option: bool | None, argument: bool | None) -> int:
+    """How many of a thousand calls by three workers are over before the first one is."""
+    others: list[int] = []
+    running, first = threading.Event(), threading.Event()
+
+    def slow_at_first(value: Any) -> Any:
+        if not running.is_set():
+            return int(value)
+        if int(value) == 0:
+            assert first.wait(30)
+        else:
+            others.append(int(value))
+            time.sleep(0.002)
+        return int(value)
+
+    mapped = Dataset.range(1000).map(slow_at_first, 3, deterministic=argument)
+    iterator = iter(mapped.with_options(options("", deterministic=option)))
+    found: list[int] = []
+    running.set()
+    reader = threading.Thread(target=lambda: found.extend(int(v) for v in iterator))
+    reader.start()
+    seen = -1
+    while seen != len(others):
+        seen = len(others)
+        time.sleep(0.5)
+    first.set()
+    reader.join(30)
+    assert found == list(range(1000))
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("option", "argument", "calls"),
+    [
+        (None, None, 5),
+        (True, None, 5),
+        (False, True, 5),
+        (False, None, 95),
+        (True, False, 95),
+    ],
+)
+def test_what_need_not_be_deterministic_goes_on_while_one_element_is_late(
+    option: bool | None, argument: bool | None, calls: int
+) -> None:
+    assert calls_while_the_first_takes_long(option, argument) == calls
+
+
 @pytest.mark.parametrize("deterministic", [True, False, None])
 def test_order_is_kept_whatever_deterministic_says(deterministic: bool | None) -> None:
     def late(value: Any) -> Any:

@@ -16,6 +16,12 @@ from drumline.data.execute.stage import Stage, State
 from drumline.data.execute.workers import Workers
 from drumline.data.functions.call import BlockFunction, Gathering
 
+FEW_EACH = 2
+"""So that a worker that is done finds the next task."""
+
+MANY_EACH = 32
+"""So that workers find tasks while the result of one that takes much longer is waited for."""
+
 
 class _Task:
     """A part of an input block that a worker computes.
@@ -39,7 +45,7 @@ class _Task:
 class ParallelMapStage(Stage):
     """Applies a function block by block, on workers, and delivers the results in order.
 
-    It reads its input ahead of what was asked, for each worker two blocks, each of which Python
+    It reads its input ahead of what was asked, for each worker some blocks, each of which Python
     functions are done with in milliseconds, but never past what ``expect`` says will be needed.
 
     Args:
@@ -50,6 +56,7 @@ class ParallelMapStage(Stage):
         row_nbytes: estimated bytes of an element and its result.
         most_nbytes: what is read ahead may take so many bytes; two blocks always may.
         light: whether blocks of the input are put together at next to no cost.
+        each: how many blocks it reads ahead for each worker.
     """
 
     pool: Workers[Block]
@@ -63,6 +70,7 @@ class ParallelMapStage(Stage):
         row_nbytes: int = 1,
         most_nbytes: int = UNBOUNDED,
         light: bool = False,
+        each: int = FEW_EACH,
     ):
         self.source = source
         # Asked once: what a protocol is takes long to find out.
@@ -73,6 +81,7 @@ class ParallelMapStage(Stage):
         self.varying = function.varying
         self.pool = pool
         self._most_nbytes = most_nbytes
+        self._each = each
         self.workers_may_wait = may_wait
         self.eager = source.eager
         self._ahead: deque[_Task] = deque()
@@ -148,8 +157,8 @@ class ParallelMapStage(Stage):
             self._submit(task)
 
     def _most_ahead(self) -> int:
-        """How many tasks there may be: for each worker two, as far as memory allows."""
-        return min(2 * self.pool.width, max(2, self._most_nbytes // self._task_nbytes))
+        """How many tasks there may be: for each worker some, as far as memory allows."""
+        return min(self._each * self.pool.width, max(2, self._most_nbytes // self._task_nbytes))
 
     def _cut(self) -> _Task | None:
         """The next task, from what is left of an input block or from a new one."""

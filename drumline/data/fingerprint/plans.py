@@ -33,6 +33,7 @@ _WITHOUT_EFFECT = {
     "label",
     "workers",
     "unbounded",
+    "deterministic",
     "store",
     "where",
     "service",

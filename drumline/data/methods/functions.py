@@ -38,8 +38,10 @@ class Functions(Planned):
                 number while the dataset runs; by default compiled functions are parallelized by
                 the optimizer and Python functions run in order, as elements are asked for. With
                 several workers the input is read ahead of what was asked, by two calls for each.
-            deterministic: accepted as in ``tf.data``; results always come in order, which either
-                value allows.
+            deterministic: ``False`` says that no worker should wait for a slow element, for which
+                ``tf.data`` lets others overtake it. Here results come in order all the same, and
+                the input is read further ahead: by 32 calls for each worker, as far as memory
+                allows. By default as ``options.deterministic`` says.
             synchronous: whether the optimizer must leave it to the thread that asks for elements.
             use_unbounded_threadpool: whether its workers are not among the threads of
                 ``options.threading.private_threadpool_size``, which all other maps share: for
@@ -61,7 +63,12 @@ class Functions(Planned):
         plan, built = build_over(self._plan, map_func, "map")
         label = UserFunction(map_func, "map").name
         made = function_nodes.Map(
-            (plan,), built, label, 1 if synchronous else workers, bool(use_unbounded_threadpool)
+            (plan,),
+            built,
+            label,
+            1 if synchronous else workers,
+            bool(use_unbounded_threadpool),
+            deterministic,
         )
         return self._with(made, name)
 

@@ -31,8 +31,9 @@ class Options(Group):
 
     Attributes:
         autotune: which numbers may be chosen for ``AUTOTUNE``.
-        deterministic: accepted as in ``tf.data``; elements always come in order, which either value
-            allows.
+        deterministic: ``False`` has maps with ``num_parallel_calls`` read so far ahead (32 calls
+            for each worker) that one slow element seldom stops the others. Elements come in order
+            whatever it says; in ``tf.data`` others may overtake the slow one.
         experimental_distribute: how a strategy of several processes divides the dataset.
         experimental_optimization: what the optimizer may do.
         experimental_slack: whether a ``prefetch`` at the end lets some time pass after its consumer

@@ -21,12 +21,15 @@ class Map(Node):
         workers: how many blocks are computed at once, or ``AUTOTUNE``; ``None`` leaves it to the
             optimizer.
         unbounded: whether its workers are its own, whatever threads maps share.
+        deterministic: whether order matters more than that no worker waits for a slow one; ``None``
+            leaves it to the options.
     """
 
     function: BuiltFunction
     label: str
     workers: int | None
     unbounded: bool = False
+    deterministic: bool | None = None
     name: ClassVar[str] = "map"
 
     @property

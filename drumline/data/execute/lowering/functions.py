@@ -7,7 +7,7 @@ from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.lowering.lower import Lowering
 from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
 from drumline.data.execute.map_stage import MapStage
-from drumline.data.execute.parallel_map_stage import ParallelMapStage
+from drumline.data.execute.parallel_map_stage import FEW_EACH, MANY_EACH, ParallelMapStage
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.transforms import Mapped
 from drumline.data.execute.walk_stage import ParallelWalkStage, WalkStage
@@ -50,15 +50,17 @@ def map_stage(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: P
         return lowering.shared(walk.then(function), node)
     row_nbytes = node.input.spec.row_nbytes() + node.spec.row_nbytes()
     memory = (row_nbytes, lowering.runtime.nbytes // 2)
+    each = _tasks_each(lowering, node)
     if processes := lowering.runtime.processes(node):
-        return ParallelMapStage(source, *processes, True, *memory)
+        return ParallelMapStage(source, *processes, True, *memory, each=each)
     # A function that is compiled is padded to whole blocks: where the input must not be read ahead,
     # there are none to share.
     if node.workers in (None, 1) or not (node.function.is_python or source.eager):
         return MapStage(source, function)
     workers = lowering.runtime.workers(node.workers, node.unbounded)
     light = all(_is_light(leaf) for leaf in node.input.spec.leaves)
-    return ParallelMapStage(source, function, workers, node.function.is_python, *memory, light)
+    may_wait = node.function.is_python
+    return ParallelMapStage(source, function, workers, may_wait, *memory, light, each)
 
 
 def _applied(lowering: Lowering, node: function_nodes.Map) -> BlockFunction:
@@ -68,6 +70,14 @@ def _applied(lowering: Lowering, node: function_nodes.Map) -> BlockFunction:
     if chosen is False and isinstance(function, Vectorized):
         return function.one_by_one
     return function
+
+
+def _tasks_each(lowering: Lowering, node: function_nodes.Map) -> int:
+    """How many tasks a worker may be ahead."""
+    chosen = node.deterministic
+    if chosen is None:
+        chosen = lowering.runtime.options.deterministic
+    return MANY_EACH if chosen is False else FEW_EACH
 
 
 def _is_light(leaf: TensorSpec) -> bool:
