@@ -9,6 +9,7 @@ from drumline.data.execute.lowering.rules import Trail
 from drumline.data.execute.map_stage import MapStage
 from drumline.data.execute.parallel_map_stage import ParallelMapStage
 from drumline.data.execute.stage import Stage
+from drumline.data.options import Options
 from drumline.data.plan.distributing import Piece
 from drumline.data.plan.function_nodes import Map
 from drumline.data.plan.nesting import Rows
@@ -29,12 +30,14 @@ class Part:
     Attributes:
         plan: with a ``Piece`` where a split's elements come in, unless they have shards of it.
         occurrences: of the operations that draw, as in the whole plan, for those in this one.
+        options: which hold there.
         policy: by which there are shards.
         shards: how many; 0 for none.
     """
 
     plan: Node
     occurrences: dict[Trail, int]
+    options: Options = dataclasses.field(default_factory=Options)
     policy: ShardingPolicy = ShardingPolicy.DYNAMIC
     shards: int = 0
 
@@ -64,6 +67,14 @@ def for_workers(plan: Node) -> Node:
         return node
 
     return bottom_up(plan, changed)
+
+
+def options_for_workers(options: Options) -> Options:
+    """They have one core each; counting and resting between steps is the consumer's."""
+    made = Options().merged(options)
+    made.experimental_statistics = made.experimental_slack = None
+    made.autotune.cpu_budget = 1
+    return made
 
 
 def count_from(stage: Stage, start: int) -> None:

@@ -11,7 +11,6 @@ from drumline.data.execute.lowering.rules import Pass
 from drumline.data.execute.ramp import Ramp
 from drumline.data.execute.runtime import Runtime
 from drumline.data.execute.stage import Stage, State
-from drumline.data.options import Options
 from drumline.data.processes.sendable import sendable
 from drumline.data.service.cluster import Portion, Split
 from drumline.data.service.packing import Packed, unpacked
@@ -29,16 +28,14 @@ class PlanWorker:
     """
 
     def __init__(self) -> None:
-        options = Options()
-        options.autotune.cpu_budget = 1
-        self._runtime = Runtime(options)
-        self._parts: dict[int, Part | Exception] = {}
+        self._parts: dict[int, tuple[Part, Runtime] | Exception] = {}
         self._open: dict[int, tuple[Stage, Ramp] | Exception] = {}
 
     def learn(self, part: int, packed: Packed) -> None:
         """Gets a part of a plan."""
         try:
-            self._parts[part] = unpacked(packed)
+            found: Part = unpacked(packed)
+            self._parts[part] = (found, Runtime(found.options))
         except Exception as error:
             self._parts[part] = _unloadable(error)
 
@@ -54,11 +51,12 @@ class PlanWorker:
     def _started(
         self, number: int, split: Split, run: Pass, state: State | None, skip: int
     ) -> tuple[Stage, Ramp]:
-        part = self._parts[number]
-        if isinstance(part, Exception):
-            raise part
+        learned = self._parts[number]
+        if isinstance(learned, Exception):
+            raise learned
+        part, runtime = learned
         plan = part.of(split)
-        lowering = Lowering(plan, set(), self._runtime)
+        lowering = Lowering(plan, set(), runtime)
         if split.shard is None:
             lowering.occurrences = part.occurrences
         stage = lowering.stage(*run)

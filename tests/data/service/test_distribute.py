@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from drumline.data import Dataset
 from drumline.data.experimental import SHARD_HINT
 from drumline.data.methods.distributing import distribution
 from drumline.data.service import ShardingPolicy
+from drumline.data.service.part import options_for_workers
 from drumline.data.service.ray_service import RayService
 
 HERE = threading.get_ident()
@@ -233,3 +235,21 @@ def test_explain_does_not_connect(mode):
         assert "far away" in found.repeat(2).explain()
     with pytest.raises(RuntimeError, match="no cluster"):
         iter(found)
+
+
+def test_options_hold_on_workers() -> None:
+    def process(v: Any) -> Any:
+        return np.asarray(v), np.int64(os.getpid())
+
+    plain = Dataset.range(20).map(process, num_parallel_calls=2)
+    options = dl.data.Options()
+    options.python_workers = "processes"
+    options.autotune.cpu_budget = 3
+    options.experimental_statistics = dl.data.experimental.Statistics("all")
+    there = options_for_workers(options)
+    assert (there.autotune.cpu_budget, there.experimental_statistics) == (1, None)
+    assert options.autotune.cpu_budget == 3
+    for chosen, elsewhere in ((dl.data.Options(), False), (options, True)):
+        found = list(distributed(plain, FakeCluster(2)).with_options(chosen))
+        assert [int(v) for v, _ in found] == list(range(20))
+        assert all((int(pid) != os.getpid()) is elsewhere for _, pid in found)

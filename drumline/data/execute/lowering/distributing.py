@@ -18,7 +18,7 @@ from drumline.data.plan import distributing
 from drumline.data.plan.node import Node
 from drumline.data.service.cluster import Split
 from drumline.data.service.packing import Packed, packed
-from drumline.data.service.part import Part, for_workers
+from drumline.data.service.part import Part, for_workers, options_for_workers
 from drumline.data.service.remote_run import RemoteRun
 from drumline.data.service.remote_stage import RemoteStage
 from drumline.data.service.session import Session
@@ -122,13 +122,14 @@ def _piece(node: Node, trail: Trail) -> tuple[distributing.Piece, Trail]:
 
 
 def _packed(lowering: Lowering, node: Node, trail: Trail) -> Packed:
+    options = options_for_workers(lowering.runtime.options)
     if isinstance(node, distributing.Shards):
         plan = for_workers(node.shared)
-        return packed(Part(plan, {}, node.policy, node.shards), plan)
+        return packed(Part(plan, {}, options, node.policy, node.shards), plan)
     plan, below = for_workers(node.input), (*trail, 0)
     occurrences = {
         where[len(below) :]: count
         for where, count in lowering.occurrences.items()
         if where[: len(below)] == below
     }
-    return packed(Part(plan, occurrences), plan)
+    return packed(Part(plan, occurrences, options), plan)
