@@ -16,7 +16,7 @@ from drumline.data.cores import available_cores
 from drumline.data.errors import DataLossError
 from drumline.data.execute.table_stage import TableStage
 
-GROUPS = [30_000, 3, 1, 9_000, 200, 200, 200, 21_000, 1]
+GROUPS = [60_000, 3, 1, 9_000, 200, 200, 200, 21_000, 1]
 """Rows of the groups: more than a piece of the smaller budget, and several to a piece."""
 
 ROWS = sum(GROUPS)
@@ -96,10 +96,10 @@ def test_bits_and_places_are_the_same(path, calls, setting):
     assert same(joined(dataset))
     several = available_cores() > 1
     assert any(threads for _, _, threads in calls) == (several and setting == "by default")
-    assert max(rows for _, rows, _ in calls) == (600 if setting == "small pieces" else 39_604)
+    assert max(rows for _, rows, _ in calls) == (600 if setting == "small pieces" else 60_004)
     assert ("Arrow's threads" in dataset.explain()) == (several and setting != "one thread")
     rows = Dataset.from_parquet(path).with_options(SETTINGS[setting])
-    for at in (29_999, 30_003, 30_004, 39_100, 39_204, ROWS - 1):
+    for at in (59_999, 60_003, 60_004, 69_100, 69_204, ROWS - 1):
         iterator = iter(rows.batch(at))
         next(iterator)
         other = iter(rows.batch(at))
@@ -137,6 +137,59 @@ def test_no_more_memory_is_used_than_explained(path):
         most = float(re.findall(r"at most ([0-9.]+) MB", memory)[0]) * 1e6
         gc.collect()
         assert 0 < peak_of(chosen) <= most, memory
+
+
+def lists(dtype: Any, rows: int, width: int) -> pa.Array:
+    values = np.random.default_rng(0).integers(0, 100, rows * width).astype(dtype)
+    return pa.FixedSizeListArray.from_arrays(pa.array(values), width)
+
+
+COLUMNS = {
+    "numbers": lambda: [np.arange(400_000.0), np.arange(400_000)],
+    "lists": lambda: [lists(np.float64, 40_000, 16)],
+    "bytes in lists": lambda: [lists(np.int8, 40_000, 64)],
+    "nested lists": lambda: [
+        pa.FixedSizeListArray.from_arrays(lists(np.float32, 160_000, 8), 4),
+    ],
+    "lists of any length": lambda: [
+        pa.ListArray.from_arrays(np.arange(100_001, dtype=np.int32) * 32, np.zeros(3_200_000, "i1"))
+    ],
+    "text": lambda: [pa.array([f"{i:0200}" for i in range(40_000)])],
+}
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+@pytest.mark.parametrize("threads", [False, True])
+def test_what_decoding_takes_is_stated(tmp_path, columns, threads):
+    path, piece = str(tmp_path / "rows.parquet"), 1 << 20
+    made = COLUMNS[columns]()
+    table = pa.table({f"c{i}": column for i, column in enumerate(made)})
+    plain = {"use_dictionary": False, "compression": "none"}
+    parquet.write_table(table, path, row_group_size=len(table), **plain)
+    stage = TableStage(path, Dataset.from_parquet(path)._plan.form, piece, threads)
+    usual = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(usual)
+    pa.set_memory_pool(pool)
+    try:
+        rows = sum(block.n for block in iter(lambda: stage.next(1000), None))
+    finally:
+        pa.set_memory_pool(usual)
+    assert rows == len(table)
+    stated = stage.most_nbytes()
+    assert stated is not None and pool.max_memory() <= stated
+    if columns == "numbers":
+        assert pool.max_memory() > stated - 2 * piece
+
+
+def test_a_record_batch_is_read_whole(tmp_path):
+    path = str(tmp_path / "rows.arrow")
+    with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, TABLE.schema) as writer:
+        writer.write_table(TABLE)
+    dataset = Dataset.from_arrow_ipc(path, NUMBERS)
+    assert "as elements are: elements of arrow files" in dataset.explain()
+    profile = dataset.batch(100).profile()
+    held = max(stage.held_nbytes or 0 for stage in profile.stages)
+    assert held >= TABLE.select(NUMBERS).nbytes
 
 
 @pytest.mark.parametrize("setting", [*SETTINGS, "tiny pieces"])

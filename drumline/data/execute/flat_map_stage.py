@@ -59,7 +59,7 @@ class FlatMapStage(Stage):
     def restore(self, state: State) -> None:
         (self._inner,) = self._openings.restore(state)
 
-    def most_nbytes(self) -> int:
+    def most_nbytes(self) -> int | None:
         return self._openings.most_nbytes(1, self._spec.row_nbytes())
 
     def held_nbytes(self) -> int:

@@ -226,7 +226,7 @@ class InterleaveStage(Stage):
         self._cycle.slots = len(self._slots)
         self._cycle.slot, self._cycle.used = state["slot"], state["used"]
 
-    def most_nbytes(self) -> int:
+    def most_nbytes(self) -> int | None:
         return self._openings.most_nbytes(self._most_slots, self._spec.row_nbytes())
 
     def held_nbytes(self) -> int:

@@ -67,7 +67,8 @@ class Openings:
         run: the epoch, and the pass of each ``repeat`` around.
         ahead: how many datasets are opened before it is their turn, or what says it then.
         reading: if given, each dataset is read by a thread, when this allows it.
-        each_nbytes: how many bytes an open dataset holds beside what is read ahead of it.
+        each_nbytes: how many bytes an open dataset holds beside what is read ahead of it; ``None``
+            if that is not known.
 
     Attributes:
         ended: whether there is no further outer element.
@@ -83,7 +84,7 @@ class Openings:
         run: Sequence[int],
         ahead: int | Callable[[], int] = 0,
         reading: Reading | None = None,
-        each_nbytes: int = 0,
+        each_nbytes: int | None = 0,
     ):
         self._each_nbytes = each_nbytes
         self.source = source
@@ -182,10 +183,10 @@ class Openings:
         self._want = min(2 * self._want, _MOST_AT_ONCE)
         return max(self._want // 2, self.source.granule)
 
-    def most_nbytes(self, slots: int, row_nbytes: int) -> int:
+    def most_nbytes(self, slots: int, row_nbytes: int) -> int | None:
         """How many bytes so many open datasets of such elements hold, and those to follow."""
         if self.reading is None:
-            return slots * self._each_nbytes
+            return None if self._each_nbytes is None else slots * self._each_nbytes
         # What is ready, and the block of it that was taken last.
         planned = max(self.reading.nbytes, 2 * row_nbytes)
         each = planned + min(planned, max(TARGET_BYTES, row_nbytes))

@@ -104,7 +104,8 @@ class TableStage(Stage):
     def _hold(self, group: int, batch: pa.RecordBatch) -> None:
         if group != self._group:
             self._group, self._row = group, 0
-        self._piece_nbytes = int(batch.nbytes)
+        # A slice of a record batch of Arrow's format keeps all of it.
+        self._piece_nbytes = int(batch.get_total_buffer_size())
         arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
         for name, value in self.form.defaults.items():
             arrays[name] = filled(arrays[name], value)
@@ -171,11 +172,13 @@ class TableStage(Stage):
             self._group, self._row = state["group"], state["row"]
             self._number = state["number"]
 
-    def most_nbytes(self) -> int:
+    def most_nbytes(self) -> int | None:
         return tables_nbytes(self.form, self._how[0])
 
     def held_nbytes(self) -> int:
-        return 0 if self._table is None else tables_nbytes(self.form, self._piece_nbytes)
+        if self._table is None:
+            return 0
+        return tables_nbytes(self.form, self._piece_nbytes) or self._piece_nbytes
 
     def inputs(self) -> Sequence[Stage]:
         return []
@@ -192,7 +195,11 @@ class TableStage(Stage):
             table.close()
 
 
-def tables_nbytes(form: TableFormat, piece_nbytes: int) -> int:
-    """What an open file holds: a piece that is in use, the next one, what that is decoded from."""
-    encoded = COLUMN_BYTES * len(form.spec.leaves) if form.kind == "parquet" else 0
-    return 2 * piece_nbytes + encoded
+def tables_nbytes(form: TableFormat, piece_nbytes: int) -> int | None:
+    """What an open file holds: a piece that is in use, the next one, what that is decoded from.
+
+    ``None`` for Arrow's formats: a record batch is read whole, and only then is its size known.
+    """
+    if form.kind == "arrow":
+        return None
+    return 2 * piece_nbytes + COLUMN_BYTES * len(form.spec.leaves)

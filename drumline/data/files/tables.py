@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
+from drumline.data.files.parquet_sizes import DecodedSizes
 from drumline.data.files.remote import file_system, has_scheme
 from drumline.data.files.remote_file import RemoteFile
 
@@ -63,11 +64,10 @@ class ParquetTable:
 
     def _runs(self, group: int, columns: list[str]) -> Iterator[tuple[list[int], int, int]]:
         """Groups to decode together, with how many rows to decode at once, and their bytes."""
-        width, varies = _row_width(pa.struct([self.schema.field(name) for name in columns]))
+        sizes = DecodedSizes(self._file, columns)
         run, run_rows, run_nbytes = [group], 0, 0
         for number in range(group, self._file.num_row_groups):
-            rows = self._rows_of(number)
-            nbytes = width * rows + (self._group_nbytes(number) if varies else 0)
+            rows, nbytes = self._rows_of(number), sizes.of(number)
             fits = run_nbytes + nbytes <= self._piece_nbytes and run_rows + rows <= _MOST_ROWS
             if run_rows and not fits:
                 yield run, self._rows_at_once(run_rows, run_nbytes), run_nbytes
@@ -129,9 +129,6 @@ class ParquetTable:
 
     def _rows_of(self, group: int) -> int:
         return int(self._file.metadata.row_group(group).num_rows)
-
-    def _group_nbytes(self, group: int) -> int:
-        return int(self._file.metadata.row_group(group).total_byte_size)
 
 
 class ArrowTable:

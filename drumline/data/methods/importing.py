@@ -83,8 +83,9 @@ class Importing(Planned):
     ) -> Self:
         """Elements are the rows of files in Arrow's formats: file (Feather) and stream.
 
-        As ``from_parquet``, with record batches in the place of row groups. A stream is read again
-        up to the batch when an iterator is restored.
+        As ``from_parquet``, with record batches in the place of row groups, which are read whole,
+        as large as they were written (by ``max_chunksize`` of pyarrow's writers). A stream is read
+        again up to the batch when an iterator is restored.
         """
         given = (columns, default_values)
         return cls._from_tables(

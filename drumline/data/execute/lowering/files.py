@@ -56,7 +56,8 @@ def file(lowering: Lowering, node: files.File, trail: Trail, run: Pass) -> Stage
 def all_files(lowering: Lowering, node: files.Files, trail: Trail, run: Pass) -> Stage:
     source = lowering.input(node, trail, run)
     at_once = node.at_once or 1
-    shared, held = "", 0
+    shared = ""
+    held: int | None = 0
     if isinstance(node.form, TableFormat):
         held = tables_nbytes(node.form, _piece_nbytes(lowering.runtime, at_once))
         if _shares_columns(lowering.runtime):
