@@ -38,6 +38,8 @@ class DatasetIterator(Items, Generic[T]):
         self._split = splitter(spec.structure)
         self._fingerprint = fingerprint
         self._lock = threading.RLock()
+        # Where to go on after an interrupt, which left the stages amid what they did.
+        self._torn: State | None = None
         self._begin(epoch, None)
 
     def _begin(self, epoch: int, form: Any) -> None:
@@ -78,7 +80,16 @@ class DatasetIterator(Items, Generic[T]):
                 return next(self._at_hand)
             except StopIteration:
                 pass
-            return self._refill()
+            if self._torn is not None:
+                self._move(self._torn)
+                self._torn = None
+            try:
+                return self._refill()
+            except Exception:
+                raise
+            except BaseException:
+                self._torn = self._position()
+                raise
 
     def _refill(self) -> T:
         if self._error is not None:
@@ -87,8 +98,7 @@ class DatasetIterator(Items, Generic[T]):
             raise error
         while not self._ended:
             limit = self._ramp.start(self._stage.granule) if self._stage.eager else 1
-            self._before = self._stage.state()
-            self._count = 0
+            self._before, self._count = self._stage.state(), 0
             block = self._stage.next(limit)
             self._ramp.stop()
             if block is None:
@@ -100,8 +110,7 @@ class DatasetIterator(Items, Generic[T]):
             for column in block.columns:
                 column.flags.writeable = False
             items = self._split(block.columns)
-            self._at_hand = iter(items)
-            self._count = len(items)
+            self._at_hand, self._count = iter(items), len(items)
             self._error = block.error
             if items:
                 return next(self._at_hand)
@@ -119,8 +128,11 @@ class DatasetIterator(Items, Generic[T]):
 
         Pass it to ``restore`` of an iterator over an equal dataset, in this process or another.
         """
+        return sealed(self._fingerprint(), **(self._torn or self._position()))
+
+    def _position(self) -> State:
         used = self._count - operator.length_hint(self._at_hand) if self._count else 0
-        return sealed(self._fingerprint(), self._epoch, self._form, self._before, used)
+        return {"epoch": self._epoch, "form": self._form, "at": self._before, "used": used}
 
     def restore(self, state: State) -> None:
         """Goes on where ``state`` was taken.
@@ -130,12 +142,16 @@ class DatasetIterator(Items, Generic[T]):
             Exception: what reading the input again raised. The iterator stays where it was.
         """
         check_sealed(state, self._fingerprint())
-        before = self.state()
+        before = self._torn or self._position()
         try:
             self._move(state)
         except Exception:
             self._move(before)
             raise
+        except BaseException:
+            self._torn = before
+            raise
+        self._torn = None
 
     def _move(self, state: State) -> None:
         self._stage.close()
@@ -170,4 +186,5 @@ class DatasetIterator(Items, Generic[T]):
         """Stops the threads behind the iterator; it yields nothing more."""
         self._at_hand = iter(())
         self._ended = True
+        self._torn = None
         self._stage.close()

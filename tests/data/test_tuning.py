@@ -330,7 +330,21 @@ def test_memory(tmp_path: Path) -> None:
     (tmp_path / "memory.max").write_text("100\n")
     (tmp_path / "memory.current").write_text("70\n")
     assert _group(tmp_path) == 30
+    (tmp_path / "memory.stat").write_text("anon 40\nactive_file 5\ninactive_file 25\n")
+    assert _group(tmp_path) == 55
     assert default_budget() > 0
+
+
+@pytest.mark.parametrize("size", [AUTOTUNE, 3])
+def test_a_block_is_made_with_any_budget(size: int) -> None:
+    options = Options()
+    options.autotune.ram_budget = 1
+    dataset = Dataset.range(10).prefetch(size).with_options(options)
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.extend(dataset), daemon=True)
+    thread.start()
+    thread.join(30)
+    assert found == list(range(10))
 
 
 def test_a_number_that_was_given_stays() -> None:

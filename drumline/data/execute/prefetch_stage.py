@@ -289,7 +289,8 @@ class _Producer:
             self._ramp.learn(row_nbytes)
 
     def _is_full(self) -> bool:
-        return self.held >= self.room or self.nbytes >= self.most_nbytes
+        # One block is always made ahead, however little memory there may be.
+        return bool(self._ready) and (self.held >= self.room or self.nbytes >= self.most_nbytes)
 
     def _resting(self) -> float:
         return self._rest_until - time.monotonic()
