@@ -57,6 +57,7 @@ class ParallelMapStage(Stage):
         most_nbytes: what is read ahead may take so many bytes; two blocks always may.
         light: whether blocks of the input are put together at next to no cost.
         each: how many blocks it reads ahead for each worker.
+        sized: whether ``row_nbytes`` is what they take; otherwise a first result tells.
     """
 
     pool: Workers[Block]
@@ -71,6 +72,7 @@ class ParallelMapStage(Stage):
         most_nbytes: int = UNBOUNDED,
         light: bool = False,
         each: int = FEW_EACH,
+        sized: bool = True,
     ):
         self.source = source
         # Asked once: what a protocol is takes long to find out.
@@ -82,6 +84,7 @@ class ParallelMapStage(Stage):
         self.pool = pool
         self._most_nbytes = most_nbytes
         self._each = each
+        self._sized = sized
         self.workers_may_wait = may_wait
         self.eager = source.eager
         self._ahead: deque[_Task] = deque()
@@ -142,6 +145,7 @@ class ParallelMapStage(Stage):
         block = task.promise.result()
         nbytes = estimated_nbytes(task.block) + estimated_nbytes(block)
         self._task_nbytes = max(nbytes, self._task_nbytes // 2)
+        self._sized = True
         if block.events < task.block.events:
             rest = task.block.slice(block.events, task.block.events)
             done = block.events
@@ -157,8 +161,12 @@ class ParallelMapStage(Stage):
             self._submit(task)
 
     def _most_ahead(self) -> int:
-        """How many tasks there may be: for each worker some, as far as memory allows."""
-        return min(self._each * self.pool.width, max(2, self._most_nbytes // self._task_nbytes))
+        """How many tasks there may be: for each worker some, as far as memory allows.
+
+        They are few until it is known what one takes.
+        """
+        each = self._each if self._sized else min(self._each, FEW_EACH)
+        return min(each * self.pool.width, max(2, self._most_nbytes // self._task_nbytes))
 
     def _cut(self) -> _Task | None:
         """The next task, from what is left of an input block or from a new one."""

@@ -51,8 +51,10 @@ def map_stage(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: P
     row_nbytes = node.input.spec.row_nbytes() + node.spec.row_nbytes()
     memory = (row_nbytes, lowering.runtime.nbytes // 2)
     each = _tasks_each(lowering, node)
+    leaves = (*node.input.spec.leaves, *node.spec.leaves)
+    ahead = (each, all(leaf.nbytes is not None for leaf in leaves))
     if processes := lowering.runtime.processes(node):
-        return ParallelMapStage(source, *processes, True, *memory, each=each)
+        return ParallelMapStage(source, *processes, True, *memory, False, *ahead)
     # A function that is compiled is padded to whole blocks: where the input must not be read ahead,
     # there are none to share.
     if node.workers in (None, 1) or not (node.function.is_python or source.eager):
@@ -60,7 +62,7 @@ def map_stage(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: P
     workers = lowering.runtime.workers(node.workers, node.unbounded)
     light = all(_is_light(leaf) for leaf in node.input.spec.leaves)
     may_wait = node.function.is_python
-    return ParallelMapStage(source, function, workers, may_wait, *memory, light, each)
+    return ParallelMapStage(source, function, workers, may_wait, *memory, light, *ahead)
 
 
 def _applied(lowering: Lowering, node: function_nodes.Map) -> BlockFunction:
