@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drumline.data import Dataset, Options
+from drumline.data import Dataset, Options, TensorSpec
 from drumline.data.epochs import Epochs
 from drumline.data.execute import copying
 from drumline.data.execute.prefetch_stage import SLACK
@@ -196,6 +196,24 @@ def test_what_need_not_be_deterministic_goes_on_while_one_element_is_late(
 
 def test_few_results_are_ahead_before_it_is_known_what_one_takes() -> None:
     assert calls_while_the_first_takes_long(False, None, lambda v: np.zeros(1 + v % 2)) == 5
+
+
+def test_what_is_ready_does_not_wait_for_a_slow_input() -> None:
+    read: list[int] = []
+
+    def slow() -> Any:
+        for i in range(100):
+            time.sleep(0.005)
+            read.append(i)
+            yield i
+
+    numbers = Dataset.from_generator(slow, output_signature=TensorSpec((), np.int64))
+    mapped = numbers.map(lambda v: v.item(), num_parallel_calls=3, deterministic=False)
+    read.clear()
+    iterator = iter(mapped)
+    assert next(iterator) == 0
+    assert len(read) < 30
+    assert [int(v) for v in iterator] == list(range(1, 100))
 
 
 @pytest.mark.parametrize("deterministic", [True, False, None])

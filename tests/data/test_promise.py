@@ -15,9 +15,11 @@ from drumline.data.execute.promise import Promise
 def test_it_waits_for_the_result() -> None:
     promise: Promise[int] = Promise()
     timer = threading.Timer(0.05, promise.fulfil, (7,))
+    assert not promise.done
     timer.start()
     assert promise.result() == 7
     assert promise.result() == 7
+    assert promise.done
 
 
 def test_what_the_task_raised_is_raised_and_not_kept() -> None:

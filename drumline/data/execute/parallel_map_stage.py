@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 import weakref
 from collections import deque
 from collections.abc import Sequence
@@ -21,6 +22,10 @@ FEW_EACH = 2
 
 MANY_EACH = 32
 """So that workers find tasks while the result of one that takes much longer is waited for."""
+
+
+_PATIENCE = 0.001
+"""Seconds for which a result that is ready waits while more of the input is read ahead."""
 
 
 class _Task:
@@ -138,7 +143,7 @@ class ParallelMapStage(Stage):
 
     def _finish(self) -> bool:
         """Makes the oldest task's result the current block; false at the end."""
-        self._fill()
+        self._fill(patience=0)
         if not self._ahead:
             return False
         task = self._ahead.popleft()
@@ -155,9 +160,17 @@ class ParallelMapStage(Stage):
         self._fill()
         return True
 
-    def _fill(self) -> None:
-        most = self._most_ahead()
-        while len(self._ahead) < most and (task := self._cut()) is not None:
+    def _fill(self, patience: float = _PATIENCE) -> None:
+        most, few = self._most_ahead(), FEW_EACH * self.pool.width
+        deadline = time.perf_counter() + patience
+        while len(self._ahead) < most:
+            # What is ready must not wait for a slow input.
+            ready = len(self._ahead) >= few and self._ahead[0].promise.done
+            if ready and time.perf_counter() >= deadline:
+                break
+            task = self._cut()
+            if task is None:
+                break
             self._submit(task)
 
     def _most_ahead(self) -> int:

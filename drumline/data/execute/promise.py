@@ -40,6 +40,11 @@ class Promise(Generic[T]):
         """Says that the task will not be done."""
         self.fail(CancelledError())
 
+    @property
+    def done(self) -> bool:
+        """Whether ``result`` has something to say; it may look otherwise while it is being asked."""
+        return not self._under_way.locked()
+
     def result(self) -> T:
         """What the task came to, once it is done.
 
