@@ -42,7 +42,7 @@ class Promise(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Whether ``result`` has something to say; it may look otherwise while it is being asked."""
+        """Whether ``result`` has something to say; not surely so while it is being asked."""
         return not self._under_way.locked()
 
     def result(self) -> T:
