@@ -297,3 +297,20 @@ def test_workers_tell_how_many_tasks_are_not_done() -> None:
         for promise in promises:
             promise.result()
     assert workers.unfinished == 0
+
+
+def test_without_further_threads_it_does_not_seem_to_go_on(monkeypatch):
+    """As where a container limits processes; it had lost an element, and hung after that."""
+    mapped = Dataset.range(5).map(lambda v: v.item(), num_parallel_calls=2)
+    iterator = iter(mapped)
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            next(iterator)
+    with pytest.raises(RuntimeError, match="new thread"):
+        next(iterator)
+    assert list(mapped) == list(range(5))

@@ -88,6 +88,7 @@ class Workers(Generic[T]):
         self._pending: deque[tuple[Promise[T], Callable[[], T]]] = deque()
         self._lock = threading.Lock()
         self._closed = False
+        self._failure: RuntimeError | None = None
 
     @property
     def width(self) -> int:
@@ -111,9 +112,16 @@ class Workers(Generic[T]):
         return f"{self._width} threads{automatic}, in order"
 
     def submit(self, work: Callable[[], T], first: bool = False) -> Promise[T]:
-        """Has ``work`` done, before all other waiting tasks if it is to be the ``first``."""
+        """Has ``work`` done, before all other waiting tasks if it is to be the ``first``.
+
+        Raises:
+            RuntimeError: the system has no further thread, now or when it was asked before: the
+                task for which it was asked is not done, and what follows must not seem to go on.
+        """
         promise: Promise[T] = Promise()
         with self._lock:
+            if self._failure is not None:
+                raise self._failure
             if first:
                 self._pending.appendleft((promise, work))
             else:
@@ -125,7 +133,11 @@ class Workers(Generic[T]):
         idle = min(self._width - self._running, len(self._pending))
         for _ in range(0 if self._closed else idle):
             self._running += 1
-            self._threads.submit(self._work)
+            try:
+                self._threads.submit(self._work)
+            except RuntimeError as error:
+                self._failure = error
+                raise
 
     def _work(self) -> None:
         while (task := self._next()) is not None:
