@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import pkgutil
 from typing import TypeVar
 
+from drumline.data.closest import did_you_mean
 from drumline.datasets import builders
 from drumline.datasets.builder import DatasetBuilder
 
@@ -55,8 +55,7 @@ def builder(name: str, data_dir: str | os.PathLike[str] | None = None) -> Datase
     if name not in _registered and name in _included():
         importlib.import_module(_module(name))
     if name not in _registered:
-        close = difflib.get_close_matches(str(name), list_builders(), n=1)
-        hint = f"Did you mean {close[0]!r}? " if close else ""
+        hint = did_you_mean(str(name), list_builders())
         raise ValueError(
             f"Unknown dataset {name!r}. {hint}There are: {', '.join(list_builders())}."
         )

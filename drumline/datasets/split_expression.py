@@ -7,10 +7,11 @@ Python slices, in rows or in percent; percents rounded to the closest row, halve
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from collections.abc import Mapping
 from typing import NoReturn
+
+from drumline.data.closest import did_you_mean
 
 ALL = "all"
 _NAME = re.compile(r"[\w-]+")
@@ -159,6 +160,4 @@ def _check_boundaries(
 
 
 def _choices(name: str, sizes: Mapping[str, int]) -> str:
-    close = difflib.get_close_matches(name, sizes, n=1)
-    hint = f"Did you mean {close[0]!r}? " if close else ""
-    return f"{hint}There are: {', '.join(sizes)}."
+    return f"{did_you_mean(name, sizes)}There are: {', '.join(sizes)}."

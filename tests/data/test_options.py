@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
 import drumline as dl
 from drumline.data import Dataset, Options
-from drumline.data.experimental import AutoShardPolicy, DistributeOptions
+from drumline.data.experimental import AutoShardPolicy, DistributeOptions, Statistics
+from drumline.data.options import AutotuneOptions, OptimizationOptions, ThreadingOptions
 
 
 def sharded(policy: AutoShardPolicy) -> Options:
@@ -66,6 +68,41 @@ def test_policies() -> None:
         "HINT": 3,
     }
     assert Options().experimental_distribute.auto_shard_policy is AutoShardPolicy.AUTO
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("autotune", True, r"Options.autotune takes AutotuneOptions, got True.*autotune.enabled"),
+        ("threading", None, r"takes ThreadingOptions, got None.*threading.private_threadpool_size"),
+        ("threading", AutotuneOptions, "ThreadingOptions, got the class AutotuneOptions itself"),
+        (
+            "experimental_statistics",
+            Statistics,
+            r"instance of .*, got the class .*Statistics\(\)",
+        ),
+    ],
+)
+def test_an_option_is_refused_where_it_is_given(name: str, value: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        setattr(Options(), name, value)
+    with pytest.raises(TypeError, match=message):
+        Options(**{name: value})
+
+
+@pytest.mark.parametrize("group", [Options, ThreadingOptions, OptimizationOptions])
+def test_misspelt_names_are_refused_alike(group: Any) -> None:
+    right = dataclasses.fields(group)[0].name
+    with pytest.raises(AttributeError, match=f"Did you mean '{right}'. It has {right}") as assigned:
+        setattr(group(), right[1:], False)
+    with pytest.raises(TypeError) as constructed:
+        group(**{right[1:]: False})
+    assert str(constructed.value) == str(assigned.value)
+
+
+def test_what_is_always_so_is_no_argument() -> None:
+    with pytest.raises(TypeError, match="is always False; leave it out"):
+        OptimizationOptions(map_fusion=False)  # type: ignore[call-arg]
 
 
 def test_what_is_refused() -> None:

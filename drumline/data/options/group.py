@@ -7,6 +7,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
+from drumline.data.closest import did_you_mean
+
 Check = Callable[[str, Any], Any]
 """Takes an option's name and value; returns the value to keep, or raises."""
 
@@ -26,11 +28,26 @@ class Group:
     refused: ClassVar[Mapping[str, str]] = {}
     """Options of tf.data that have no meaning here, and why."""
 
+    def __new__(cls, *_: Any, **given: Any) -> Self:
+        """Names that are no option are rejected with the words that assigning them gives."""
+        made = super().__new__(cls)
+        for name, value in given.items():
+            if name in cls.settled:
+                made._agree(name, value)
+                always = cls.settled[name][0]
+                raise TypeError(f"{cls.__name__}.{name} is always {always}; leave it out")
+            if name not in made._names():
+                raise TypeError(str(made._unknown(name)))
+        return made
+
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.settled:
             return self._agree(name, value)
         if name not in self._names():
             raise self._unknown(name)
+        group = self._groups().get(name)
+        if group is not None and not isinstance(value, group):
+            raise TypeError(self._no_group(name, group, value))
         if name in self.checks:
             value = self.checks[name](f"{type(self).__name__}.{name}", value)
         object.__setattr__(self, name, value)
@@ -44,10 +61,30 @@ class Group:
     def _names(self) -> list[str]:
         return [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
 
+    @classmethod
+    def _groups(cls) -> dict[str, type[Group]]:
+        """Those of its options that are groups themselves."""
+        found: dict[str, type[Group]] = {}
+        for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+            made = field.default_factory
+            if isinstance(made, type) and issubclass(made, Group):
+                found[field.name] = made
+        return found
+
+    def _no_group(self, name: str, group: type[Group], value: Any) -> str:
+        options = ", ".join(f"{name}.{field}" for field in group()._names())
+        return (
+            f"{type(self).__name__}.{name} takes {group.__name__}, got {shown(value)}; it is a "
+            f"group of options, to be set one by one: {options}"
+        )
+
     def _unknown(self, name: str) -> AttributeError:
         has, reason = ", ".join(self._names()), self.refused.get(name)
-        said = f"{type(self).__name__} has no option {name!r}; it has {has}"
-        return AttributeError(said if reason is None else f"{said}: {reason}")
+        said = f"{type(self).__name__} has no option {name!r}"
+        if reason is not None:
+            return AttributeError(f"{said}; it has {has}: {reason}")
+        hint = did_you_mean(name, [*self._names(), *self.settled])
+        return AttributeError(f"{said}. {hint}It has {has}.")
 
     def _agree(self, name: str, value: Any) -> None:
         always, reason = self.settled[name]
@@ -77,6 +114,13 @@ class Group:
             elif field.name in vars(self)["_assigned"]:
                 setattr(made, field.name, mine)
         return made
+
+
+def shown(value: Any) -> str:
+    """A value that is of the wrong kind, for a message; classes are told from their instances."""
+    if isinstance(value, type):
+        return f"the class {value.__name__} itself, not an instance: call it, {value.__name__}()"
+    return f"{value!r:.40}"
 
 
 def switch(name: str, value: Any) -> bool | None:

@@ -8,14 +8,15 @@ from typing import Any
 from drumline.data.observe.statistics import Statistics
 from drumline.data.options.autotune import AutotuneOptions
 from drumline.data.options.distribution import DistributeOptions
-from drumline.data.options.group import Group, switch
+from drumline.data.options.group import Group, shown, switch
 from drumline.data.options.optimization import OptimizationOptions
 from drumline.data.options.threads import ThreadingOptions
 
 
 def _statistics(name: str, value: Any) -> Statistics | None:
     if value is not None and not isinstance(value, Statistics):
-        raise TypeError(f"{name} takes dl.data.experimental.Statistics, got {value!r:.40}")
+        wanted = "an instance of dl.data.experimental.Statistics"
+        raise TypeError(f"{name} takes {wanted}, got {shown(value)}")
     return value
 
 
