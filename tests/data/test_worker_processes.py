@@ -133,7 +133,7 @@ def test_processes_end_with_their_dataset() -> None:
     (pid,) = {int(pid) for _, pid in dataset}
     assert {int(pid) for _, pid in dataset} == {pid}
     assert not gone(pid)
-    assert ", in worker processes, 1 threads, in order" in dataset.explain()
+    assert ", in 1 worker process, in order" in dataset.explain()
     del dataset
     gc.collect()
     wait_for_end([pid])
@@ -142,8 +142,12 @@ def test_processes_end_with_their_dataset() -> None:
 def test_threads_are_the_default_and_in_order_maps_stay_here() -> None:
     mapped = Dataset.range(3).map(lambda v: (int(v), os.getpid()))
     assert {int(pid) for _, pid in in_processes(mapped)} == {os.getpid()}
+    said = "one by one in the thread that asks: python_workers='processes' needs num_parallel_calls"
+    assert said in in_processes(mapped).explain()
+    assert said not in mapped.explain()
     parallel = Dataset.range(3).map(lambda v: (int(v), os.getpid()), num_parallel_calls=2)
     assert {int(pid) for _, pid in parallel} == {os.getpid()}
+    assert "in 2 worker processes, in order" in in_processes(parallel).explain()
     with pytest.raises(ValueError, match="python_workers must be 'threads' or 'processes'"):
         in_processes(mapped).options().python_workers = "forks"
 

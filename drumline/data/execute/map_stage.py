@@ -7,12 +7,23 @@ from drumline.data.execute.carrying import CountingStage
 from drumline.data.execute.stage import Stage
 from drumline.data.functions.call import BlockFunction
 
+_IN_TURN = (
+    "; one by one in the thread that asks: python_workers='processes' needs num_parallel_calls"
+)
+
 
 class MapStage(CountingStage):
-    """Applies a function block by block; a failed element is an error in its place."""
+    """Applies a function block by block; a failed element is an error in its place.
 
-    def __init__(self, source: Stage, function: BlockFunction):
+    Args:
+        source: of the elements.
+        function: what is applied.
+        processes: whether worker processes would run the function if their number was given.
+    """
+
+    def __init__(self, source: Stage, function: BlockFunction, processes: bool = False):
         super().__init__(source)
+        self._processes = processes
         self.function = function
         self.ragged = function.ragged
         self.varying = function.varying
@@ -35,4 +46,4 @@ class MapStage(CountingStage):
         self.source.expect(positions)
 
     def describe(self) -> str:
-        return f"map {self.function.describe()}"
+        return f"map {self.function.describe()}{_IN_TURN if self._processes else ''}"

@@ -17,7 +17,7 @@ from drumline.data.cores import available_cores
 from drumline.data.execute.pool import BufferPool
 from drumline.data.execute.reading import LARGEST_NBYTES, Reading
 from drumline.data.execute.stage import Stage
-from drumline.data.execute.workers import MOST_THREADS, MOST_WORKERS, DaemonThreads, Workers
+from drumline.data.execute.workers import MOST_THREADS, MOST_WORKERS, Workers
 from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.python_function import PythonFunction
 from drumline.data.observe.observation import Observation
@@ -27,6 +27,7 @@ from drumline.data.plan.function_nodes import Map
 from drumline.data.plan.nesting import Interleave
 from drumline.data.plan.node import Node
 from drumline.data.processes.process_function import ProcessFunction
+from drumline.data.processes.process_workers import ProcessWorkers
 from drumline.data.service.cluster import Service
 from drumline.data.service.session import Session
 
@@ -162,7 +163,7 @@ class Runtime:
         return Reading(min(most, node.cycle_length), self.tuned, most, nbytes)
 
     def processes(self, node: Map) -> tuple[BlockFunction, Workers[Any]] | None:
-        """The map's function as worker processes run it, and a thread to wait for each of these.
+        """The map's function as worker processes run it, and these.
 
         ``None`` if threads are to run it.
         """
@@ -175,8 +176,13 @@ class Runtime:
             self._process_functions[function] = ProcessFunction(function)
         automatic = node.workers == AUTOTUNE and self.tuned
         width = self.cores if node.workers == AUTOTUNE else min(node.workers, MOST_WORKERS)
-        pool: Workers[Any] = Workers(DaemonThreads(), width, automatic, most=self.cores)
+        pool = ProcessWorkers(width, automatic, self.cores)
         return self._process_functions[function], pool
+
+    def left_in_turn(self, node: Map) -> bool:
+        """Whether a map stays in the thread that asks although processes are to run functions."""
+        wanted = self.options.python_workers == "processes"
+        return wanted and node.workers is None and isinstance(node.function.run, PythonFunction)
 
     def _first_width(self) -> int:
         """All cores if it stays so; if it changes, one less, which the consumer needs."""

@@ -83,7 +83,7 @@ class ProcessFunction:
         return self._processes.pids
 
     def describe(self) -> str:
-        return f"{self._function.describe()}, in worker processes"
+        return self._function.describe()
 
 
 class _Processes:

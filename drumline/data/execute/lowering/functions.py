@@ -58,7 +58,7 @@ def map_stage(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: P
     # A function that is compiled is padded to whole blocks: where the input must not be read ahead,
     # there are none to share.
     if node.workers in (None, 1) or not (node.function.is_python or source.eager):
-        return MapStage(source, function)
+        return MapStage(source, function, lowering.runtime.left_in_turn(node))
     workers = lowering.runtime.workers(node.workers, node.unbounded)
     light = all(_is_light(leaf) for leaf in node.input.spec.leaves)
     may_wait = node.function.is_python
