@@ -112,7 +112,7 @@ class Dataset(
         """Starts the next epoch."""
         started = self._ready()
         epoch, self._next_epoch = self._next_epoch, self._next_epoch + 1
-        return DatasetIterator(started.start, self._plan.spec, epoch, started.fingerprint)
+        return DatasetIterator(started, epoch)
 
     def as_numpy_iterator(self) -> DatasetIterator[Any]:
         """The same as ``iter``: leaves are numpy arrays already."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, TypedDict
 
 import numpy as np
@@ -23,11 +24,12 @@ from drumline.data.plan.buffering import Cache, Prefetch
 from drumline.data.plan.function_nodes import Map
 from drumline.data.plan.nesting import Interleave
 from drumline.data.plan.node import Node
-from drumline.data.plan.seeding import seed_of
+from drumline.data.plan.seeding import drawn_seeds, seed_of, with_drawn_seeds
 from drumline.data.ragged_spec import RaggedTensorSpec, empty
 from drumline.data.rewrite.optimize import optimize, rules_in_force
 from drumline.data.rewrite.shard_hints import resolve_shard_hints
 from drumline.data.rows import single
+from drumline.data.seeds import DrawnSeed
 from drumline.data.service.placing import place
 from drumline.data.spec import TensorSpec
 from drumline.data.wrapping import as_dataset
@@ -61,16 +63,26 @@ class Epochs:
             )
         self._tunes = self.runtime.tuned and any(_left_open(node) for node in plan.walk())
 
-    def fingerprint(self) -> str:
-        """A digest of the operations, their arguments and seeds."""
-        return self._fingerprint
+    @functools.cached_property
+    def operations(self) -> list[str]:
+        """Each operation's name with a digest of its arguments, elements and given seed."""
+        return [_identity(node) for node in self.plan.walk()]
 
     @functools.cached_property
-    def _fingerprint(self) -> str:
-        found = (seed_of(node) for node in self.plan.walk())
-        seeds = [seed for seed in found if seed is not None]
-        text = f"{self.plan.describe()}\n{self.plan.spec}\n{seeds}"
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+    def seeds(self) -> list[int]:
+        """Those that were drawn for operations that were given none."""
+        return drawn_seeds(self.plan)
+
+    def with_seeds(self, seeds: Sequence[int]) -> Epochs:
+        """The same as if these seeds had been drawn; threads and options are shared."""
+        if list(seeds) == self.seeds:
+            return self
+        made = copy.copy(self)
+        made.plan = with_drawn_seeds(self.plan, seeds)
+        vars(made).pop("seeds")
+        made._placed = place(made.plan)
+        made.optimized = made._rewritten(made._rules)
+        return made
 
     def start(self, epoch: int, form: Form | None) -> tuple[Stage, Form]:
         """The stage of an epoch, and its form.
@@ -102,6 +114,13 @@ class Epochs:
     def _rewritten(self, rules: Collection[str]) -> Node:
         threads = self.runtime.options.threading.private_threadpool_size
         return optimize(resolve_shard_hints(self._placed, 1, 0), rules, threads)
+
+
+def _identity(node: Node) -> str:
+    seed = seed_of(node)
+    known = "drawn" if isinstance(seed, DrawnSeed) else seed
+    text = f"{node.name}({node.arguments()}) {node.spec} {known} {len(node.inputs)}"
+    return f"{node.name} {hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def _left_open(node: Node) -> bool:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from drumline._core import Items
+from drumline.data.epochs import Epochs
 from drumline.data.execute.block import Block
 from drumline.data.execute.elements import splitter
 from drumline.data.execute.ramp import Ramp
 from drumline.data.execute.stage import Stage, State
 from drumline.data.execute.trimming import epoch_ended
 from drumline.data.iterator_state import check_sealed, sealed
-from drumline.data.spec import ElementSpec
 
 T = TypeVar("T")
 
@@ -28,15 +28,12 @@ class DatasetIterator(Items, Generic[T]):
 
     def __init__(
         self,
-        start: Callable[[int, Any], tuple[Stage, Any]],
-        spec: ElementSpec,
+        epochs: Epochs,
         epoch: int,
-        fingerprint: Callable[[], str],
     ):
-        self._start = start
-        self._spec = spec
-        self._split = splitter(spec.structure)
-        self._fingerprint = fingerprint
+        self._epochs = epochs
+        self._spec = epochs.plan.spec
+        self._split = splitter(self._spec.structure)
         self._lock = threading.RLock()
         # Where to go on after an interrupt, which left the stages amid what they did.
         self._torn: State | None = None
@@ -44,7 +41,7 @@ class DatasetIterator(Items, Generic[T]):
 
     def _begin(self, epoch: int, form: Any) -> None:
         self._epoch = epoch
-        self._stage, self._form = self._start(epoch, form)
+        self._stage, self._form = self._epochs.start(epoch, form)
         self._ramp = Ramp(self._spec.row_nbytes())
         self._at_hand = iter(())
         self._count = 0
@@ -127,21 +124,30 @@ class DatasetIterator(Items, Generic[T]):
         """The position, small and JSON-able: what comes after it does not depend on the process.
 
         Pass it to ``restore`` of an iterator over an equal dataset, in this process or another.
+        Seeds that the dataset's operations were not given are part of it.
         """
-        return sealed(self._fingerprint(), **(self._torn or self._position()))
+        return sealed(self._epochs.operations, **(self._torn or self._position()))
 
     def _position(self) -> State:
         used = self._count - operator.length_hint(self._at_hand) if self._count else 0
-        return {"epoch": self._epoch, "form": self._form, "at": self._before, "used": used}
+        return {
+            "seeds": self._epochs.seeds,
+            "epoch": self._epoch,
+            "form": self._form,
+            "at": self._before,
+            "used": used,
+        }
 
     def restore(self, state: State) -> None:
-        """Goes on where ``state`` was taken.
+        """Goes on where ``state`` was taken, with the seeds that were drawn there.
+
+        The dataset's later iterators have its own ones.
 
         Raises:
             IteratorStateError: the state is damaged, or of another plan or version of drumline.
             Exception: what reading the input again raised. The iterator stays where it was.
         """
-        check_sealed(state, self._fingerprint())
+        check_sealed(state, self._epochs.operations)
         before = self._torn or self._position()
         try:
             self._move(state)
@@ -155,6 +161,7 @@ class DatasetIterator(Items, Generic[T]):
 
     def _move(self, state: State) -> None:
         self._stage.close()
+        self._epochs = self._epochs.with_seeds(state["seeds"])
         self._begin(state["epoch"], state["form"])
         self._stage.restore(state["at"])
         self._stage.advance(state["used"])

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from drumline.data.errors import IteratorStateError
 
-_VERSION = 3
-_KEYS = {"version", "plan", "epoch", "form", "at", "used", "digest"}
+_VERSION = 4
+_KEYS = {"version", "plan", "seeds", "epoch", "form", "at", "used", "digest"}
 
 IteratorState = dict[str, Any]
 
 
-def sealed(plan: str, epoch: int, form: Any, at: Any, used: int) -> IteratorState:
+def sealed(
+    plan: list[str], seeds: list[int], epoch: int, form: Any, at: Any, used: int
+) -> IteratorState:
     """A state with a digest of all of it, which any change to it shows.
 
     Args:
-        plan: the plan's fingerprint.
+        plan: what tells its operations from others.
+        seeds: those drawn for operations that were given none.
         epoch: its number.
         form: what the stages depend on beside the plan.
         at: the position of the last stage before its last block.
@@ -27,6 +32,7 @@ def sealed(plan: str, epoch: int, form: Any, at: Any, used: int) -> IteratorStat
     state = {
         "version": _VERSION,
         "plan": plan,
+        "seeds": seeds,
         "epoch": epoch,
         "form": form,
         "at": at,
@@ -35,7 +41,7 @@ def sealed(plan: str, epoch: int, form: Any, at: Any, used: int) -> IteratorStat
     return {**state, "digest": _digest(state)}
 
 
-def check_sealed(state: Any, plan: str) -> None:
+def check_sealed(state: Any, plan: list[str]) -> None:
     """Rejects what is no whole state of a plan.
 
     Raises:
@@ -54,9 +60,21 @@ def check_sealed(state: Any, plan: str) -> None:
         )
     if state["plan"] != plan:
         raise IteratorStateError(
-            "the state was taken from another dataset: build the same operations with the same "
-            "arguments and seeds before restoring"
+            f"the state was taken from another dataset: {_difference(state['plan'], plan)}. Build "
+            "the same operations with the same arguments and seeds before restoring"
         )
+
+
+def _difference(theirs: Sequence[str], ours: Sequence[str]) -> str:
+    """The first operation, from the source on, that is another one."""
+    pairs = itertools.zip_longest(theirs, ours, fillvalue="nothing")
+    number, (there, here) = next(
+        (number, pair) for number, pair in enumerate(pairs, 1) if pair[0] != pair[1]
+    )
+    there, here = there.split()[0], here.split()[0]
+    if there == here:
+        return f"its operation {number}, {there}, has other arguments, elements or seeds"
+    return f"its operation {number} is {there}, where this one's is {here}"
 
 
 def _digest(state: IteratorState) -> str:

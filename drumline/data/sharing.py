@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from drumline.data.dataset import Dataset
 from drumline.data.execute.counting import length_up_to
-from drumline.data.plan.buffering import Cache
 from drumline.data.plan.node import Node
-from drumline.data.plan.seeding import seed_of, with_seed
+from drumline.data.plan.seeding import seeds_of, with_seeds
 from drumline.data.rewrite.shard_files import filenames, keeps_elements, shard_files
 from drumline.data.rewrite.shard_hints import has_shard_hints, resolve_shard_hints
 
 
 def shuffle_seeds(dataset: Dataset) -> list[int]:
     """The seeds of what is random in the dataset: those the user gave, and those drawn."""
-    found = (seed_of(node) for node in dataset._plan.walk())
-    return [seed for seed in found if seed is not None]
+    return seeds_of(dataset._plan)
 
 
 def set_shuffle_seeds(dataset: Dataset, seeds: Sequence[int]) -> None:
@@ -31,19 +28,8 @@ def set_shuffle_seeds(dataset: Dataset, seeds: Sequence[int]) -> None:
         dataset: the dataset.
         seeds: as `shuffle_seeds` gives them, in another process perhaps.
     """
-    given = iter(seeds)
-
-    def changed(node: Node) -> Node:
-        inputs = tuple(changed(part) for part in node.inputs)
-        made = node.with_inputs(*inputs)
-        if isinstance(made, Cache):  # it may hold the other order
-            made = dataclasses.replace(made, store=made.store.anew(*inputs))
-        seed = seed_of(node)
-        # What the user did not give stays known as such.
-        return made if seed is None else with_seed(made, type(seed)(next(given)))
-
     if list(seeds) != shuffle_seeds(dataset):
-        dataset._plan = changed(dataset._plan)
+        dataset._plan = with_seeds(dataset._plan, seeds)
         dataset._epochs = None
 
 

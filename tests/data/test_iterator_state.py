@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 
+import drumline as dl
 from drumline.data import Dataset, Options, TensorSpec
 
 
@@ -35,11 +36,44 @@ def test_a_state_after_the_end():
     assert list(again) == []
 
 
+def unseeded(kept: bool) -> Dataset:
+    drawn = Dataset.range(60).shuffle(20).map(lambda v: (v, dl.random.uniform(())))
+    return (drawn.cache() if kept else drawn).shuffle(8).batch(7)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_seeds_that_were_not_given_are_part_of_the_state(kept):
+    iterator = iter(unseeded(kept))
+    for _ in range(4):
+        next(iterator)
+    state = json.loads(json.dumps(iterator.state()))
+    rest = list(iterator)
+    ds = unseeded(kept)
+    own = list(ds)
+    again = iter(ds)
+    again.restore(state)
+    assert again.state()["seeds"] == state["seeds"]
+    for found in (list(again), rest):
+        for ours, theirs in zip(found, rest, strict=True):
+            np.testing.assert_array_equal(ours[0], theirs[0])
+            np.testing.assert_array_equal(ours[1], theirs[1])
+    # The dataset's other iterators have its own seeds, and what it has in a cache.
+    for ours, theirs in zip(list(ds), own, strict=True):
+        assert (set(ours[0].tolist()) == set(theirs[0].tolist())) is False
+    if kept:
+        draws = [np.sort(np.concatenate([batch[1] for batch in epoch])) for epoch in (own, ds)]
+        np.testing.assert_array_equal(*draws)
+
+
 def test_a_state_of_another_dataset_is_refused():
     state = iter(Dataset.range(5).batch(2)).state()
-    with pytest.raises(ValueError, match="another dataset"):
+    with pytest.raises(ValueError, match=r"another dataset: its operation 2, batch, has other arg"):
         iter(Dataset.range(5).batch(3)).restore(state)
-    with pytest.raises(ValueError, match="another dataset"):
+    with pytest.raises(ValueError, match=r"operation 2 is batch, where this one's is shuffle"):
+        iter(Dataset.range(5).shuffle(2).batch(2)).restore(state)
+    with pytest.raises(ValueError, match=r"operation 3 is nothing, where this one's is prefetch"):
+        iter(Dataset.range(5).batch(2).prefetch(1)).restore(state)
+    with pytest.raises(ValueError, match="operation 2, shuffle, has other arguments, elements or"):
         iter(Dataset.range(5).shuffle(3, seed=1)).restore(
             iter(Dataset.range(5).shuffle(3, seed=2)).state()
         )

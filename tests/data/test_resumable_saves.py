@@ -1,6 +1,7 @@
 """``Dataset.save`` with ``checkpoint_args``: interrupted anywhere, it goes on where it was."""
 
 import fcntl
+import contextlib
 import json
 import os
 import signal
@@ -77,6 +78,16 @@ def test_interrupted_saves_are_as_others(tmp_path_factory, stops, interval, pack
     assert files(place) == files(place.with_name("whole"))
     assert sorted(os.listdir(place.parent)) == ["stored", "whole"]
     assert files(folder / "checkpoints") == {}
+
+
+def test_an_order_that_was_drawn_goes_on_in_another_dataset(tmp_path):
+    (tmp_path / "33").touch()
+    for _ in range(2):
+        drawn = Dataset.range(N).shuffle(N).map(working(str(tmp_path)))
+        with contextlib.suppress(LookupError):
+            drawn.save(tmp_path / "a", checkpoint_args=arguments(tmp_path, checkpoint_interval=1))
+    names = [len(element["name"]) for element in Dataset.load(str(tmp_path / "a"))]
+    assert sorted(names) == list(range(N))
 
 
 def test_elements_before_a_checkpoint_are_not_made_again(tmp_path):

@@ -58,9 +58,7 @@ class Observing(Planned):
         observation = Observation(traced=True)
         epochs = Epochs(self._plan, self._options, observation)
         started = observation.clock()
-        iterator: DatasetIterator[object] = DatasetIterator(
-            epochs.start, self._plan.spec, 0, epochs.fingerprint
-        )
+        iterator: DatasetIterator[object] = DatasetIterator(epochs, 0)
         return run_profile(
             iterator, started, observation, elements, seconds, epochs.runtime.decisions
         )

@@ -98,7 +98,7 @@ class ResumableSave:
         try:
             if any(content.get(key) != value for key, value in self._identity.items()):
                 raise IteratorStateError("the dataset or the path is another")
-            check_sealed(content["iterator"], self._epochs.fingerprint())
+            check_sealed(content["iterator"], self._epochs.operations)
         except IteratorStateError as error:
             raise ValueError(
                 f"save: the checkpoint {str(path)!r} is of another save ({error}). Give another "
@@ -108,6 +108,8 @@ class ResumableSave:
 
     def _fill(self, writer: DirectoryWriter) -> None:
         state = None if self._checkpoint is None else self._checkpoint["iterator"]
+        if state is not None:
+            self._epochs = self._epochs.with_seeds(state["seeds"])
         stage, form = self._epochs.start(0, None if state is None else state["form"])
         try:
             if state is not None:
@@ -129,7 +131,7 @@ class ResumableSave:
             {
                 **self._identity,
                 "directory": self._directory.path.name,
-                "iterator": sealed(self._epochs.fingerprint(), 0, form, at, 0),
+                "iterator": sealed(self._epochs.operations, self._epochs.seeds, 0, form, at, 0),
                 "written": written,
             }
         )
