@@ -1,7 +1,7 @@
 """``Dataset.save`` with ``checkpoint_args``: interrupted anywhere, it goes on where it was."""
 
-import fcntl
 import contextlib
+import fcntl
 import json
 import os
 import signal
