@@ -73,7 +73,8 @@ class ProcessFunction:
 
     def _blame(self, died: WorkerDied, start: int) -> Exception:
         error = RuntimeError(
-            f"the worker process that ran {self._where} {died}, at element {start + died.row}"
+            f"the worker process that ran {self._where} {died}, at element {start + died.row}; "
+            "what follows is made by another one, and ignore_errors() passes over this element"
         )
         return at_element(error, start + died.row, self._where)
 

@@ -105,7 +105,8 @@ class WorkerProcess:
     def _ending(self) -> str:
         code = self._process.wait()
         if code < 0:
-            return f"by signal {-code} ({signal.Signals(-code).name})"
+            why = ", as the system does where memory is short" if -code == signal.SIGKILL else ""
+            return f"by signal {-code} ({signal.Signals(-code).name}{why})"
         return f"with exit code {code}"
 
     def stop(self) -> None:
