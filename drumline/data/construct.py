@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.leaves import as_array, is_array_literal
+from drumline.data.leaves import as_array, is_array_literal, within
 from drumline.data.plan.sources import Generator, Items, Range, Slices
 from drumline.data.ragged import RaggedArray, objects
 from drumline.data.ragged_spec import spec_of
-from drumline.data.rows import single, spec_of_leaf
+from drumline.data.rows import single, spec_of_leaf, specs_of_leaves
 from drumline.data.spec import ElementSpec, TensorSpec, as_dtype
 from drumline.data.structure import LEAF, Structure, flatten
 
@@ -22,16 +22,17 @@ from drumline.data.structure import LEAF, Structure, flatten
 def slices(tensors: Any) -> Slices:
     """Rows along the first axis of every leaf."""
     columns, structure = _columns(tensors, "from_tensor_slices")
-    for i, column in enumerate(columns):
+    paths = structure.paths()
+    for path, column in zip(paths, columns, strict=True):
         if column.ndim == 0:
             raise ValueError(
-                f"from_tensor_slices: leaf {i} is a scalar ({column!r:.40}) and cannot be sliced; "
-                "use from_tensors, or give every leaf a first dimension"
+                f"from_tensor_slices: {path or 'it'} is a scalar ({column!r:.40}) and cannot be "
+                "sliced; use from_tensors, or give everything a first dimension"
             )
     spec, columns = ragged_columns(columns)
     lengths = {len(column) for column in columns}
     if len(lengths) > 1:
-        found = ", ".join(f"leaf {i}: {len(column)}" for i, column in enumerate(columns))
+        found = ", ".join(f"{p}: {len(c)}" for p, c in zip(paths, columns, strict=True))
         raise ValueError(f"from_tensor_slices: first dimensions differ ({found})")
     return Slices((), ElementSpec(structure, spec), tuple(columns), lengths.pop())
 
@@ -63,7 +64,7 @@ def _columns(value: Any, operation: str) -> tuple[list[Any], Any]:
     if not leaves:
         raise ValueError(f"{operation}: {value!r:.60} has no arrays in it")
     columns: list[Any] = []
-    for i, leaf in enumerate(leaves):
+    for path, leaf in zip(structure.paths(), leaves, strict=True):
         if isinstance(leaf, RaggedArray):
             columns.append(leaf)
             continue
@@ -71,7 +72,7 @@ def _columns(value: Any, operation: str) -> tuple[list[Any], Any]:
             column = as_array(leaf)
             columns.append(np.ascontiguousarray(column) if column.ndim else column)
         except (TypeError, ValueError) as error:
-            raise type(error)(f"{operation}: leaf {i}: {error}") from error
+            raise within(error, f"{operation}: {path}" if path else operation) from error
     return columns, structure
 
 
@@ -159,8 +160,8 @@ def items(sequence: Sequence[Any], output_signature: Any) -> Items:
     if not length:
         raise ValueError(f"from_sequence: {kind} is empty: give an output_signature")
     leaves, structure = flatten(sequence[0], is_array_literal)
-    specs = tuple(spec_of_leaf(leaf, static=True) for leaf in leaves)
-    return Items((), ElementSpec(structure, specs), sequence, length, kind)
+    element = specs_of_leaves(leaves, structure, True, f"from_sequence: item 0 of {kind}")
+    return Items((), element, sequence, length, kind)
 
 
 def _signed(output_signature: Any, operation: str) -> ElementSpec:

@@ -25,12 +25,17 @@ def is_array_literal(value: Any) -> bool:
     )
 
 
-def as_array(value: Any) -> np.ndarray:
+def as_array(value: Any, exact: bool = False) -> np.ndarray:
     """Returns ``value`` as a numpy array with the dtype a column of it has.
 
     Arrays keep their dtype; Python integers become int32 (int64 where they do not fit), Python
     floats float32, complex numbers complex64, ``str`` is encoded as UTF-8: the rules of
     ``tf.convert_to_tensor``.
+
+    Args:
+        value: of the user's.
+        exact: whether Python's numbers are to keep all their digits, for a cast to a dtype that is
+            known: they become int64, float64 and complex128.
 
     Raises:
         TypeError: the value is no number, string or array of these.
@@ -42,7 +47,7 @@ def as_array(value: Any) -> np.ndarray:
     if isinstance(value, bytes | str):
         return _encoded(np.array(value, dtype=object))
     if isinstance(value, bool | int | float | complex | list | tuple):
-        return _from_python(value)
+        return _from_python(value, exact)
     array = np.asarray(value)
     if array.dtype.kind in "SUO":
         return _encoded(array)
@@ -50,7 +55,13 @@ def as_array(value: Any) -> np.ndarray:
     return array
 
 
-def _from_python(value: Any) -> np.ndarray:
+def within(error: Exception, place: str) -> Exception:
+    """An error of ``as_array`` that says where the value was; of a kind that takes a message."""
+    kind = TypeError if isinstance(error, TypeError) else ValueError
+    return kind(f"{place}: {error}")
+
+
+def _from_python(value: Any, exact: bool) -> np.ndarray:
     try:
         array = np.array(value, dtype=object) if _holds_strings(value) else np.array(value)
     except ValueError as error:
@@ -58,7 +69,7 @@ def _from_python(value: Any) -> np.ndarray:
     kind = array.dtype.kind
     if kind in "SUO":
         return _encoded(array)
-    if _holds_numpy(value):
+    if exact or _holds_numpy(value):
         return array
     if kind == "i":
         fits = array.size == 0 or (array.min() >= _INT32.min and array.max() <= _INT32.max)

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from drumline.data.dataset_spec import DatasetSpec, merged_element
-from drumline.data.leaves import as_array
+from drumline.data.leaves import as_array, within
 from drumline.data.methods.planned import Planned
 from drumline.data.ragged import RaggedArray
 from drumline.data.ragged_spec import RaggedTensorSpec, spec_of
 from drumline.data.spec import STRING, ElementSpec, TensorSpec
+from drumline.data.structure import Structure
 
 
 class ShapeMismatch(ValueError):
@@ -22,54 +23,92 @@ class ShapeMismatch(ValueError):
 def conform(leaves: Sequence[Any], spec: ElementSpec, promise: str) -> list[np.ndarray]:
     """The leaves of one element as arrays of the promised dtypes and shapes.
 
-    Numbers are converted within their kind (float64 to float32, int to float) as long as integers
-    keep their value.
+    Numbers are converted within their kind (float64 to float32, int64 to uint8) and to wider ones
+    (int to float) as long as they fit: integers keep their value, and no finite float gets
+    infinite.
 
     Raises:
         TypeError: a leaf is of another kind than ``promise`` (who says so) has it.
-        ValueError: its shape differs, or an integer does not fit.
+        ValueError: its shape differs, or a number does not fit.
     """
     pairs = enumerate(zip(leaves, spec.leaves, strict=True))
-    return [_conformed(value, leaf, i, promise) for i, (value, leaf) in pairs]
+    return [_conformed(value, leaf, (spec, i), promise) for i, (value, leaf) in pairs]
 
 
-def _conformed(value: Any, spec: TensorSpec, leaf: int, promise: str) -> np.ndarray:
+_Place = tuple[ElementSpec, int]
+"""The leaf of an element's that a message names: how it is called is found out only then."""
+
+
+def _conformed(value: Any, spec: TensorSpec, place: _Place, promise: str) -> np.ndarray:
     if isinstance(spec, DatasetSpec):
-        return _dataset(value, spec, leaf, promise)
+        return _dataset(value, spec, place, promise)
     if isinstance(spec, RaggedTensorSpec) or isinstance(value, RaggedArray):
-        return _ragged(value, spec, leaf, promise)
-    array = as_array(value)
+        return _ragged(value, spec, place, promise)
+    try:
+        array = as_array(value, exact=True)
+    except (TypeError, ValueError) as error:
+        raise within(error, _named(place)) from error
     if array.dtype != spec.dtype:
-        array = _cast(array, spec, leaf, promise)
+        array = _cast(array, spec, place, promise)
     if not spec.accepts(array.shape, array.dtype):
-        raise ShapeMismatch(f"leaf {leaf} has shape {array.shape}, {promise} says {spec}")
+        raise ShapeMismatch(f"{_named(place)} has shape {array.shape}, {promise} says {spec}")
     return array
 
 
-def _cast(array: np.ndarray, spec: TensorSpec, leaf: int, promise: str) -> np.ndarray:
+def _named(place: _Place) -> str:
+    element, leaf = place
+    return element.named(leaf)
+
+
+def _cast(array: np.ndarray, spec: TensorSpec, place: _Place, promise: str) -> np.ndarray:
     if not array.size:  # An empty list says nothing of its type.
         return array.astype(spec.dtype)
-    if STRING in (array.dtype, spec.dtype) or not np.can_cast(array.dtype, spec.dtype, "same_kind"):
+    if not _alike(array.dtype, spec.dtype):
         found = "string" if array.dtype == STRING else array.dtype.name
-        raise TypeError(f"leaf {leaf} has dtype {found}, {promise} says {spec}")
-    result = array.astype(spec.dtype)
+        raise TypeError(f"{_named(place)} has dtype {found}, {promise} says {spec}")
+    try:
+        with np.errstate(over="raise"):
+            result = array.astype(spec.dtype)
+    except FloatingPointError:
+        raise _does_not_fit(array, spec, place, promise) from None
     if spec.dtype.kind in "iu" and not np.array_equal(result, array):
-        raise ValueError(f"leaf {leaf} has a value that does not fit {spec.dtype}: {array!r:.80}")
+        raise _does_not_fit(array, spec, place, promise)
     return result
 
 
-def _dataset(value: Any, spec: DatasetSpec, leaf: int, promise: str) -> np.ndarray:
+def _does_not_fit(array: np.ndarray, spec: TensorSpec, place: _Place, promise: str) -> ValueError:
+    with np.errstate(all="ignore"):
+        wrong = np.atleast_1d(array)[np.atleast_1d(array.astype(spec.dtype) != array)]
+        finite = wrong[np.isfinite(wrong)]
+    largest = finite[np.argmax(np.abs(finite))] if spec.dtype.kind not in "iu" else finite[0]
+    return ValueError(
+        f"{_named(place)} has a value that does not fit {spec.dtype}: {largest}; {promise} says "
+        f"{spec}"
+    )
+
+
+def _alike(dtype: np.dtype, wanted: np.dtype) -> bool:
+    """Whether numbers of ``dtype`` may be such of ``wanted``, where their values fit."""
+    if STRING in (dtype, wanted):
+        return False
+    signs = dtype.kind in "iu" and wanted.kind in "iu"
+    return signs or np.can_cast(dtype, wanted, "same_kind")
+
+
+def _dataset(value: Any, spec: DatasetSpec, place: _Place, promise: str) -> np.ndarray:
     if not isinstance(value, Planned):
-        raise TypeError(f"leaf {leaf} is a {type(value).__name__}, {promise} says {spec}")
+        found = type(value).__name__
+        raise TypeError(f"{_named(place)} is a {found}, {promise} says {spec}")
     if merged_element(spec.element, value._plan.spec) != spec.element:
-        raise TypeError(f"leaf {leaf} is a dataset of {value.element_spec}, {promise} says {spec}")
+        found = f"a dataset of {value.element_spec}"
+        raise TypeError(f"{_named(place)} is {found}, {promise} says {spec}")
     return single(value)
 
 
-def _ragged(value: Any, spec: TensorSpec, leaf: int, promise: str) -> np.ndarray:
+def _ragged(value: Any, spec: TensorSpec, place: _Place, promise: str) -> np.ndarray:
     if not isinstance(value, RaggedArray) or spec_of(value).merged(spec) != spec:
         found = spec_of(value) if isinstance(value, RaggedArray) else f"a {type(value).__name__}"
-        raise TypeError(f"leaf {leaf} is {found}, {promise} says {spec}")
+        raise TypeError(f"{_named(place)} is {found}, {promise} says {spec}")
     return single(value)
 
 
@@ -92,6 +131,29 @@ def spec_of_leaf(value: Any, static: bool) -> TensorSpec:
         return spec_of(value, static)
     array = as_array(value)
     return TensorSpec(array.shape if static else [None] * array.ndim, array.dtype)
+
+
+def specs_of_leaves(
+    leaves: Sequence[Any], structure: Structure, static: bool, what: str
+) -> ElementSpec:
+    """The spec of an element that a user's code made.
+
+    Args:
+        leaves: of the element.
+        structure: of it.
+        static: whether its shape is that of all elements.
+        what: who made it, for the message.
+
+    Raises:
+        TypeError, ValueError: no column can be made of a leaf; the message says which.
+    """
+    specs: list[TensorSpec] = []
+    for leaf, path in zip(leaves, structure.paths(), strict=True):
+        try:
+            specs.append(spec_of_leaf(leaf, static))
+        except (TypeError, ValueError) as error:
+            raise within(error, f"{what}, element{path}") from error
+    return ElementSpec(structure, tuple(specs))
 
 
 def owned(row: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -120,6 +120,10 @@ class ElementSpec:
         """The specs in the user's structure, as ``Dataset.element_spec`` shows them."""
         return self.structure.unflatten(self.leaves)
 
+    def named(self, leaf: int) -> str:
+        """What messages call the leaf of that number: ``"element['a']"``."""
+        return f"element{self.structure.paths()[leaf]}"
+
     def with_leaves(self, leaves: Sequence[TensorSpec]) -> ElementSpec:
         """The same structure over other leaves."""
         return ElementSpec(self.structure, tuple(leaves))

@@ -35,6 +35,14 @@ class Structure:
         """How many leaves a value of this structure has."""
         return 1 if self.kind == LEAF else sum(child.num_leaves for child in self.children)
 
+    def paths(self) -> list[str]:
+        """How to get at each leaf, in order: ``"['a'][0]"``, and ``""`` for a value that is one."""
+        if self.kind == LEAF:
+            return [""]
+        keys = self.keys if self.kind == "dict" else range(len(self.children))
+        pairs = zip(keys, self.children, strict=False)
+        return [f"[{key!r}]{path}" for key, child in pairs for path in child.paths()]
+
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         """Builds the nested value from its leaves, in order."""
         return self._build(iter(leaves))

@@ -199,7 +199,22 @@ def test_a_shape_error_names_its_element_after_an_earlier_failed_batch():
         (lambda d: d.map(lambda v: v, deterministic="yes"), TypeError, "deterministic"),
         (lambda d: d.map(lambda v: v, num_parallel_calls=0), ValueError, "num_parallel_calls"),
         (lambda d: Dataset.from_tensor_slices(3), ValueError, "scalar"),
-        (lambda d: Dataset.from_tensor_slices((np.zeros(3), np.zeros(4))), ValueError, "leaf 1: 4"),
+        (
+            lambda d: Dataset.from_tensor_slices({"a": np.zeros(3), "b": (np.zeros(4),)}),
+            ValueError,
+            r"\(\['a'\]: 3, \['b'\]\[0\]: 4\)",
+        ),
+        (
+            lambda d: Dataset.from_tensor_slices({"a": [1], "b": 2}),
+            ValueError,
+            r": \['b'\] is a sc",
+        ),
+        (
+            lambda d: d.map(lambda v: {"a": v, "b": object()}),
+            TypeError,
+            r"what map\(<lambda> \(test_element_errors.py:\d+\)\) returned, element\['b'\]: cannot",
+        ),
+        (lambda d: Dataset.from_sequence([object()]), TypeError, "from_sequence: item 0 of list"),
         (lambda d: Dataset.from_tensor_slices(()), ValueError, "no arrays"),
         (lambda d: Dataset.from_tensor_slices([object()]), TypeError, "object"),
         (lambda d: Dataset.zip(), ValueError, "at least one"),
@@ -231,5 +246,5 @@ def test_short_strings_tell_which_element_failed(function, tmp_path):
 
 @pytest.mark.parametrize("rows", [[[1, 2], [3]], [["a"], ["b", "c"]], [["a", ["b"]], ["c", "d"]]])
 def test_rows_of_different_lengths_are_no_array(rows):
-    with pytest.raises(ValueError, match=r"leaf 0: a list.*RaggedArray\.from_rows"):
+    with pytest.raises(ValueError, match=r"from_tensor_slices: a list.*RaggedArray\.from_rows"):
         Dataset.from_tensor_slices(rows)

@@ -64,6 +64,54 @@ def test_what_is_refused(arguments: Any, error: Any, message: str) -> None:
         Dataset.from_generator(rows, **arguments)
 
 
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (0.1, "float64"),
+        ([0.1, 0.2], "float64"),
+        (0.1 + 0.2j, "complex128"),
+        (16777217.0000001, "float32"),
+        (1 / 3, "float16"),
+        (2**40 + 1, "float64"),
+        (255, "uint8"),
+        (np.int32(3), "uint8"),
+        (2**63 - 1, "uint64"),
+        (np.inf, "float32"),
+    ],
+)
+def test_numbers_keep_their_digits(value: Any, dtype: str) -> None:
+    """As tf.data gives them: ``np.asarray(value, dtype)``."""
+    signature = TensorSpec([None] * np.ndim(value), dtype)
+    (found,) = Dataset.from_generator(lambda: [value], output_signature=signature)
+    expected = np.asarray(value, dtype)
+    assert (found.dtype, found.tolist()) == (expected.dtype, expected.tolist())
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "named"),
+    [
+        (-1, "uint8", "uint8: -1;"),
+        ([3, 256], "uint8", "uint8: 256;"),
+        (np.uint64(2**63), "int64", f"int64: {2**63};"),
+        (1e300, "float32", r"float32: 1e\+300;"),
+        (np.array([0.1, -1e300, np.inf]), "float32", r"float32: -1e\+300;"),
+        (0.5, "int32", r"element\['a'\] has dtype float64"),
+        ([0], "int32", r"element\['a'\] has shape \(1,\)"),
+        (object(), "int32", r"element\['a'\]: cannot make a column of object"),
+    ],
+)
+def test_what_does_not_fit_is_named(value: Any, dtype: str, named: str) -> None:
+    def generator() -> Iterator[Any]:
+        yield {"a": value}
+
+    rank = 0 if type(value) is list and value == [0] else np.ndim(value)
+    signature = {"a": TensorSpec([None] * rank, dtype)}
+    with pytest.raises((TypeError, ValueError), match=named) as caught:
+        list(Dataset.from_generator(generator, output_signature=signature))
+    line = generator.__code__.co_firstlineno
+    assert f"generator (test_generator_types.py:{line}))" in caught.value.__notes__[0]
+
+
 def test_tuples_in_the_place_of_an_array_are_one() -> None:
     """As guides yield them."""
 

@@ -12,6 +12,7 @@ from drumline.data.execute.block import Block
 from drumline.data.execute.pool import BufferPool
 from drumline.data.execute.stage import Stage, State
 from drumline.data.functions.notes import at_element
+from drumline.data.functions.user_function import place_of
 from drumline.data.rows import conform, owned, stack
 from drumline.data.spec import ElementSpec
 from drumline.data.structure import StructureError
@@ -36,7 +37,7 @@ class GeneratorStage(Stage):
     ):
         self.factory = factory
         self.spec = spec
-        self.name = name
+        self.name = f"{name}{place_of(factory)}"
         self._pool = pool
         self._iterator: Iterator[Any] | None = None
         self._position = 0

@@ -239,7 +239,7 @@ def _with_varying(spec: ElementSpec, user: UserFunction, others: Sequence[Any]) 
 def _spec_from_example(user: UserFunction, element: Any, static: bool) -> ElementSpec:
     with random_states_kept():
         try:
-            result = user(element)
+            return spec_of_result(user(element), user, static)
         except Exception as error:
             at_element(error, 0, user.where)
             if isinstance(error, TypeError) and "JAX" in str(error):
@@ -248,4 +248,3 @@ def _spec_from_example(user: UserFunction, element: Any, static: bool) -> Elemen
                     "operators ([], ==, !=)"
                 )
             raise
-    return spec_of_result(result, user, static)

@@ -16,7 +16,7 @@ from drumline.data.functions.notes import at_element, with_strings
 from drumline.data.functions.reuse import Reuse
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.leaves import is_array_literal
-from drumline.data.rows import ShapeMismatch, conform, put, spec_of_leaf, stack
+from drumline.data.rows import ShapeMismatch, conform, put, specs_of_leaves, stack
 from drumline.data.spec import ElementSpec
 from drumline.data.structure import flatten
 
@@ -119,4 +119,4 @@ def spec_of_result(result: Any, function: UserFunction, static: bool) -> Element
     leaves, structure = flatten(result, is_array_literal)
     if not leaves:
         raise ValueError(f"{function.where} returned nothing; it must return the new element")
-    return ElementSpec(structure, tuple(spec_of_leaf(leaf, static) for leaf in leaves))
+    return specs_of_leaves(leaves, structure, static, f"what {function.where} returned")

@@ -23,7 +23,7 @@ from drumline.data.functions.trace import NotTraceable, trace
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.leaves import is_array_literal
 from drumline.data.ragged_spec import has_ragged
-from drumline.data.rows import spec_of_leaf
+from drumline.data.rows import specs_of_leaves
 from drumline.data.spec import ElementSpec
 from drumline.data.structure import flatten, tuple_of
 
@@ -166,10 +166,11 @@ def _example(
     with random_states_kept():
         try:
             leaves, structure = flatten(user((before, element)), is_array_literal)
+            what = f"what {user.where} returned"
+            return specs_of_leaves(leaves, structure, False, what)
         except Exception as error:
             at_element(error, 0, user.where)
             raise
-    return ElementSpec(structure, tuple(spec_of_leaf(leaf, False) for leaf in leaves))
 
 
 def _parted(

@@ -52,14 +52,20 @@ class UserFunction:
     def name(self) -> str:
         """Its name and where it is defined, for messages and ``explain()``."""
         name = getattr(self.function, "__qualname__", None) or type(self.function).__name__
-        code = getattr(self.function, "__code__", None)
-        short = name.split("<locals>.")[-1]
-        return f"{short} ({_file(code.co_filename)}:{code.co_firstlineno})" if code else short
+        return f"{name.split('<locals>.')[-1]}{place_of(self.function)}"
 
     @functools.cached_property
     def where(self) -> str:
         """The operation with the function, for error notes."""
         return f"{self.operation}({self.name})"
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """Where Python code begins, ``" (file.py:12)"``; nothing for what is not written in Python."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    code = getattr(function, "__code__", None)
+    return f" ({_file(code.co_filename)}:{code.co_firstlineno})" if code else ""
 
 
 def _file(path: str) -> str:
