@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from drumline.data.closest import did_you_mean
 from drumline.data.structure import Structure
 
 STRING = np.dtype(object)
@@ -32,7 +33,13 @@ def as_dtype(dtype: Any) -> np.dtype:
         return STRING
     if isinstance(dtype, str) and hasattr(ml_dtypes, dtype):
         return np.dtype(getattr(ml_dtypes, dtype))
-    result = np.dtype(dtype)
+    try:
+        result = np.dtype(dtype)
+    except TypeError:
+        hint = did_you_mean(dtype, [*np.sctypeDict, "string"]) if isinstance(dtype, str) else ""
+        raise TypeError(
+            f"dtype must be a numpy dtype, its name or 'string', got {dtype!r:.40}. {hint}".rstrip()
+        ) from None
     if result.kind in "SUO":
         return STRING
     if result.kind in "biufc" or (
@@ -59,8 +66,18 @@ class TensorSpec:
     def __init__(
         self, shape: Sequence[int | None], dtype: Any = np.float32, name: str | None = None
     ):
-        object.__setattr__(self, "shape", tuple(None if d is None else int(d) for d in shape))
-        object.__setattr__(self, "dtype", as_dtype(dtype))
+        try:
+            dims = tuple(None if d is None else int(d) for d in shape)
+        except (TypeError, ValueError):
+            raise TypeError(
+                "TensorSpec: shape must be a sequence with an integer, or None, for each dimension, "
+                f"got {shape!r:.40}"
+            ) from None
+        object.__setattr__(self, "shape", dims)
+        try:
+            object.__setattr__(self, "dtype", as_dtype(dtype))
+        except TypeError as error:
+            raise TypeError(f"TensorSpec: {error}") from None
         object.__setattr__(self, "name", name)
 
     @property

@@ -190,6 +190,12 @@ def test_a_shape_error_names_its_element_after_an_earlier_failed_batch():
     [
         (lambda d: d.batch(0), ValueError, "batch_size must be at least 1"),
         (lambda d: d.batch(2.5), TypeError, "integer"),
+        (lambda d: d.batch(dl.data.AUTOTUNE), ValueError, "batch_size cannot be AUTOTUNE"),
+        (lambda d: d.map(abs, "AUTOTUNE"), TypeError, "got 'AUTOTUNE'; give dl.data.AUTOTUNE"),
+        (lambda d: d.prefetch("AUTOTUNE"), TypeError, "got 'AUTOTUNE'; give dl.data.AUTOTUNE"),
+        (lambda d: TensorSpec((), "float31"), TypeError, "c: dtype .*'float31'.*mean 'float32'"),
+        (lambda d: TensorSpec((), "M8[s]"), TypeError, "TensorSpec: a dataset column cannot have"),
+        (lambda d: TensorSpec(3), TypeError, "TensorSpec: shape must be a sequence .*got 3"),
         (lambda d: d.shuffle(0), ValueError, "buffer_size"),
         (lambda d: d.repeat(-2), ValueError, "count"),
         (lambda d: d.unbatch(), ValueError, "no first dimension"),

@@ -16,12 +16,27 @@ def count_of(value: Any, operation: str, name: str, least: int | None = None) ->
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{operation}: {name} must be an integer, got {value!r:.40}") from None
+        hint = _automatic(operation, name) if value == "AUTOTUNE" else ""
+        raise TypeError(
+            f"{operation}: {name} must be an integer, got {value!r:.40}{hint}"
+        ) from None
     if least is not None and number < least:
-        raise ValueError(f"{operation}: {name} must be at least {least}, got {number}")
+        hint = _automatic(operation, name) if number == AUTOTUNE else ""
+        raise ValueError(f"{operation}: {name} must be at least {least}, got {number}{hint}")
     if abs(number) >= 2**63:
         raise ValueError(f"{operation}: {name} must be less than 2**63, got {number}")
     return number
+
+
+def _automatic(operation: str, name: str) -> str:
+    """What to say to one who wants an argument to be left to drumline."""
+    if name in ("num_parallel_calls", "num_parallel_reads", "cycle_length") or (
+        (operation, name) == ("prefetch", "buffer_size")
+    ):
+        return "; give dl.data.AUTOTUNE, which is a number"
+    if name in ("batch_size", "buffer_size", "block_length"):
+        return f"; {name} cannot be AUTOTUNE (-1), it changes what the dataset yields"
+    return ""
 
 
 def seed_of(seed: Any, operation: str) -> int:
