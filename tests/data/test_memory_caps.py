@@ -58,6 +58,8 @@ def test_the_most_that_is_held_is_told():
     assert 3 * ROW <= most(rows.prefetch(2)) < 5 * ROW
     assert BUDGET / 2 <= most(rows.prefetch(500)) < BUDGET
     assert BUDGET / 4 <= most(Dataset.range(1000).map(large([]), num_parallel_calls=32)) < BUDGET
+    lengths = Dataset.range(1000).map(lambda v: np.zeros(int(v) % 7), num_parallel_calls=2)
+    assert abs(most(lengths) - BUDGET / 2) < 1e5
     assert 20 * ROW <= most(rows.shuffle(10)) < 30 * ROW
     assert 4 * ROW <= most(rows.batch(2).prefetch(1)) < 5 * ROW
     assert BUDGET / 2 <= most(rows.padded_batch(2).prefetch(1)) < BUDGET

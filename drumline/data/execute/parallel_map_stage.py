@@ -89,7 +89,7 @@ class ParallelMapStage(Stage):
         self.pool = pool
         self._most_nbytes = most_nbytes
         self._each = each
-        self._sized = sized
+        self._sized = self._always_sized = sized
         self.workers_may_wait = may_wait
         self.eager = source.eager
         self._ahead: deque[_Task] = deque()
@@ -271,6 +271,8 @@ class ParallelMapStage(Stage):
         return ready + (self._current is not None), self._most_ahead()
 
     def most_nbytes(self) -> int:
+        if not self._always_sized:
+            return self._most_nbytes
         # While a function runs, its results are there twice: one by one, and together.
         tasks = self._most_ahead() + min(self.pool.width, self._most_ahead())
         return tasks * self._task_nbytes
