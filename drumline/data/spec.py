@@ -70,7 +70,7 @@ class TensorSpec:
             dims = tuple(None if d is None else int(d) for d in shape)
         except (TypeError, ValueError):
             raise TypeError(
-                "TensorSpec: shape must be a sequence with an integer, or None, for each dimension, "
+                "TensorSpec: shape must be a sequence with an integer or None for each dimension, "
                 f"got {shape!r:.40}"
             ) from None
         object.__setattr__(self, "shape", dims)

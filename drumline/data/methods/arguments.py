@@ -16,10 +16,9 @@ def count_of(value: Any, operation: str, name: str, least: int | None = None) ->
     try:
         number = operator.index(value)
     except TypeError:
-        hint = _automatic(operation, name) if value == "AUTOTUNE" else ""
-        raise TypeError(
-            f"{operation}: {name} must be an integer, got {value!r:.40}{hint}"
-        ) from None
+        meant = isinstance(value, str) and value == "AUTOTUNE"
+        found = f"{value!r:.40}{_automatic(operation, name) if meant else ''}"
+        raise TypeError(f"{operation}: {name} must be an integer, got {found}") from None
     if least is not None and number < least:
         hint = _automatic(operation, name) if number == AUTOTUNE else ""
         raise ValueError(f"{operation}: {name} must be at least {least}, got {number}{hint}")
@@ -35,7 +34,7 @@ def _automatic(operation: str, name: str) -> str:
     ):
         return "; give dl.data.AUTOTUNE, which is a number"
     if name in ("batch_size", "buffer_size", "block_length"):
-        return f"; {name} cannot be AUTOTUNE (-1), it changes what the dataset yields"
+        return f"; {name} cannot be AUTOTUNE (-1): give a number"
     return ""
 
 
