@@ -84,10 +84,16 @@ def test_the_bottleneck_may_be_the_consumer_or_behind_a_prefetch() -> None:
 def test_a_profile_ends_when_asked_and_leaves_the_epochs_alone() -> None:
     dataset = Dataset.range(1000).shuffle(1000, seed=3)
     first = [int(v) for v in Dataset.range(1000).shuffle(1000, seed=3)]
-    assert dataset.profile(elements=7).elements == 6
+    seven = dataset.profile(elements=7)
+    assert (seven.elements, seven.delivered) == (6, 7)
     assert dataset.repeat().profile(seconds=0.01).elements > 0
     assert [int(v) for v in dataset] == first
-    assert Dataset.range(0).profile().elements == 0
+    assert "6 elements in" in str(seven) and "not counted: the first, after" in str(seven)
+    whole = str(Dataset.range(10).batch(10).profile())
+    assert "1 elements in" in whole and "not counted" not in whole
+    empty = Dataset.range(0).profile()
+    assert empty.elements == 0
+    assert "the dataset is empty" in str(empty) and "bottleneck" not in str(empty)
     with pytest.raises(ValueError, match="elements must be at least 1"):
         dataset.profile(elements=0)
     with pytest.raises(ValueError, match="seconds must be positive"):

@@ -37,6 +37,8 @@ class Observing(Planned):
     def profile(self, elements: int | None = None, seconds: float | None = None) -> Profile:
         """Runs the dataset from the start of its first epoch and measures every stage.
 
+        It ends with that epoch, however early: profile ``dataset.repeat()`` to go on for longer.
+
         Args:
             elements: after how many elements to stop.
             seconds: after how many seconds to stop, at the next element; 10 if neither is given.

@@ -32,9 +32,11 @@ class Counts:
         seconds: in the stage itself, without the stages it pulls from. For a stage that makes
             elements ahead, this is how long its consumer waited.
         outer_cpu_seconds: processor time of the threads that called it from outside of all stages,
-            in it and in the stages it pulls from.
+            in it and in the stages it pulls from; theirs alone, as in ``work_cpu_seconds``.
         work_seconds: in tasks that other threads or processes did for the stage, summed over them.
-        work_cpu_seconds: processor time of these tasks.
+        work_cpu_seconds: processor time of these tasks, in the threads or processes that do them.
+            What XLA's threads, those of the Rust core (long copies, decoding) or a library's own
+            compute for them meanwhile is not in it.
         work_delay_seconds: for how long these threads waited for a processor.
         tasks: how many they were.
         queue_fill: sum over calls of how full the queue was, 0 to 1.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import textwrap
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from drumline.data.observe.profile import Profile, StageProfile
 
 
-_LONGEST = 44
+_WIDEST = 44
+_LINES = 2
 
 
 def save_picture(profile: Profile, path: str | os.PathLike[str]) -> None:
@@ -22,17 +24,21 @@ def save_picture(profile: Profile, path: str | os.PathLike[str]) -> None:
     figure = Figure(figsize=(9, 1.8 + 0.45 * len(stages)), layout="constrained")
     axes = figure.subplots()
     busy = [stage.busy for stage in stages]
-    colors = ["tab:red" if stage is profile.bottleneck else "tab:blue" for stage in stages]
+    slowest = profile.bottleneck if profile.delivered else None
+    colors = ["tab:red" if stage is slowest else "tab:blue" for stage in stages]
     places = range(len(stages))
     axes.barh(places, busy, color=colors)
     axes.barh(places, [stage.waiting for stage in stages], left=busy, color="lightgray")
     axes.set_yticks(places, list(map(_label, stages)))
     axes.invert_yaxis()
     axes.margins(y=0.01)
-    axes.set_xlabel(f"seconds, of {profile.seconds:.3f} (summed over workers)")
+    axes.set_xlabel(
+        f"seconds, summed over a stage's workers; {profile.seconds:.3f} s went by meanwhile"
+    )
     rate = profile.throughput
     shown = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
-    axes.set_title(f"{shown} elements a second; bottleneck: {profile.bottleneck.name}")
+    found = f"{shown} elements a second; bottleneck: {profile.bottleneck.name}"
+    axes.set_title(found if profile.delivered else "the dataset is empty")
     meanings = {"busy": "tab:blue", "busy, the bottleneck": "tab:red", "waited for": "lightgray"}
     handles = [Patch(color=color, label=label) for label, color in meanings.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
@@ -43,4 +49,4 @@ def _label(stage: StageProfile) -> str:
     """What the stage is, so that two maps can be told apart."""
     what = re.split(r" \(|:", stage.how)[0]
     text = what if what.startswith(stage.name) else f"{stage.name}: {what}"
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return textwrap.fill(text, _WIDEST, max_lines=_LINES, placeholder=" ...")

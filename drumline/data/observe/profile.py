@@ -67,18 +67,20 @@ class Profile:
 
     Attributes:
         elements: how many were delivered in the measured time.
-        seconds: the measured time. The time to the first element is left out of it, unless
+        seconds: the measured time. The first element and the time to it are left out, unless
             everything came with the first block.
+        delivered: how many elements there were, with the first.
         first_element_seconds: from the start to the first element; compiling included.
         stages: consumers before producers.
         stations: what could work at the same time.
-        bottleneck: the stage that limits the rest.
+        bottleneck: the stage that limits the rest; says nothing where no element was delivered.
         decisions: what AUTOTUNE changed, in order.
         events: single calls, for ``save_trace``.
     """
 
     elements: int
     seconds: float
+    delivered: int
     first_element_seconds: float
     stages: Sequence[StageProfile]
     stations: Sequence[Station]

@@ -42,6 +42,7 @@ def run_profile(
     return Profile(
         elements=measured,
         seconds=span,
+        delivered=found,
         first_element_seconds=first - started,
         stages=report.stages,
         stations=report.stations,

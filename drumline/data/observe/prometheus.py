@@ -12,7 +12,10 @@ _COUNTERS = {
     "nbytes": ("bytes_total", "Bytes of the elements a stage delivered."),
     "seconds": ("seconds_total", "Seconds in a stage, without the stages it pulls from."),
     "work_seconds": ("work_seconds_total", "Seconds of work in a stage's own workers."),
-    "work_cpu_seconds": ("work_cpu_seconds_total", "Processor seconds of a stage's workers."),
+    "work_cpu_seconds": (
+        "work_cpu_seconds_total",
+        "Processor seconds of a stage's workers, without threads of XLA and other libraries.",
+    ),
     "queue_empty": ("queue_empty_total", "Calls that found a stage's queue empty."),
 }
 _PREFIX = "drumline_data_"

@@ -18,12 +18,7 @@ def as_text(profile: Profile) -> str:
     """The table, and the bottleneck in words."""
     console = Console(file=io.StringIO(), width=_WIDTH, color_system=None)
     console.print(_table(profile))
-    station = profile.stations[profile.bottleneck.station]
-    console.print(
-        f"bottleneck: {profile.bottleneck.name} ({profile.bottleneck.how}), in {station.name}, "
-        f"busy {station.utilization:.0%} of the time",
-        markup=False,
-    )
+    console.print(_bottleneck(profile), markup=False)
     console.print(_memory(profile), markup=False)
     for decision in profile.decisions:
         console.print(f"autotune: {decision}", markup=False)
@@ -31,13 +26,28 @@ def as_text(profile: Profile) -> str:
     return console.file.getvalue()
 
 
-def _table(profile: Profile) -> Table:
-    title = (
-        f"{profile.elements} elements in {profile.seconds:.3f} s "
-        f"({profile.throughput:,.0f} a second), the first after "
-        f"{profile.first_element_seconds * 1e3:.1f} ms"
+def _bottleneck(profile: Profile) -> str:
+    if not profile.delivered:
+        return "the dataset is empty, which leaves nothing to measure"
+    slowest, station = profile.bottleneck, profile.stations[profile.bottleneck.station]
+    return (
+        f"bottleneck: {slowest.name} ({slowest.how}), in {station.name}, busy "
+        f"{station.utilization:.0%} of the time"
     )
-    table = Table(title=title, title_justify="left")
+
+
+def _title(profile: Profile) -> str:
+    count, seconds = profile.elements, profile.seconds
+    rate = f"{count} elements in {seconds:.3f} s ({profile.throughput:,.0f} a second)"
+    if not profile.delivered:
+        return f"no element: the end after {profile.first_element_seconds * 1e3:.1f} ms"
+    first = f"after {profile.first_element_seconds * 1e3:.1f} ms"
+    apart = profile.delivered > count
+    return f"{rate}; not counted: the first, {first}" if apart else f"{rate}, the first {first}"
+
+
+def _table(profile: Profile) -> Table:
+    table = Table(title=_title(profile), title_justify="left")
     table.add_column("stage", overflow="fold", ratio=1)
     names = ("runs in", "busy", "waited for", "calls", "elements", "el/s", "MB/s", "workers")
     for name in (*names, "queue", "MB held"):
