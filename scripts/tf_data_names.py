@@ -17,10 +17,37 @@ TABLE = ROOT / "docs" / "tf_data_names.toml"
 PAGE = ROOT / "docs" / "data.md"
 KINDS = ("same", "better", "absent")
 
-_OPENING = """# The names of tf.data
+_OPENING = """# Datasets, and the names of tf.data
 
-This page is made of [tf_data_names.toml](tf_data_names.toml) by `scripts/tf_data_names.py`, which
-compares it with the public names of TensorFlow 2.21. **same**: as TensorFlow's, with the test in
+```python
+import drumline as dl
+import numpy as np
+
+images = np.random.default_rng(0).integers(0, 256, (1_000, 28, 28), np.uint8)
+labels = np.arange(1_000) % 10
+
+dataset = (
+    dl.data.Dataset.from_tensor_slices((images, labels))
+    .shuffle(1_000, seed=1)
+    .map(lambda image, label: (image / 255, label))  # compiled; runs on blocks of rows
+    .batch(32)
+)
+for image, label in dataset:  # numpy: float32 (32, 28, 28) and int64 (32,)
+    pass
+print(dataset.explain())  # what runs, and how
+
+iterator = iter(dataset)
+first = next(iterator)
+state = iterator.state()  # small, and JSON can hold it
+other = iter(dataset)  # in another process perhaps
+other.restore(state)
+second = next(other)  # what the first one would give next
+```
+
+## The tables
+
+They are made of [tf_data_names.toml](tf_data_names.toml) by `scripts/tf_data_names.py`, which
+compares them with the public names of TensorFlow 2.21. **same**: as TensorFlow's, with the test in
 `tests/data` that compares them; **better**: there, and more; **absent**: why, and what to use.
 What differs in detail is in [differences.md](differences.md), how pipelines run and are tuned in
 [data_performance.md](data_performance.md).

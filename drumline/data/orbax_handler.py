@@ -13,7 +13,7 @@ try:
     import orbax.checkpoint as ocp
 except ImportError as error:
     raise ImportError(
-        "dl.data.DatasetIteratorHandler is for checkpoints of Orbax: pip install 'drumline[orbax]'"
+        "dl.data.DatasetIteratorHandler is for checkpoints of Orbax: pip install orbax-checkpoint"
     ) from error
 
 

@@ -1,9 +1,11 @@
 """docs/data.md: what it says is there is there, and it has all of TensorFlow's names."""
 
 import importlib.util
+import json
 import pathlib
 import re
 
+import numpy as np
 import pytest
 
 import drumline as dl
@@ -31,6 +33,19 @@ def names():
 
 def test_the_page_is_made_of_the_table(names):
     assert names.PAGE.read_text() == names.page(), "run python scripts/tf_data_names.py"
+
+
+def test_the_pages_example(names, capsys):
+    (code,) = re.findall(r"^```python\n(.*?)^```", names.page(), re.S | re.M)
+    found = {}
+    exec(code, found)
+    assert [found["image"].dtype, found["image"].shape[1:]] == [np.float32, (28, 28)]
+    assert [first.shape for first in found["first"]] == [(32, 28, 28), (32,)]
+    expected, given = next(found["iterator"]), found["second"]
+    assert all(map(np.array_equal, expected, given))
+    assert not np.array_equal(found["first"][0], given[0])
+    json.dumps(found["state"])
+    assert "batch 32" in capsys.readouterr().out
 
 
 def test_what_is_there_is_there(names):

@@ -50,7 +50,7 @@ class Distributing(Planned):
             name: shown by ``explain()``.
 
         Raises:
-            ImportError: Ray is not installed (``pip install drumline[ray]``).
+            ImportError: Ray is not installed (``pip install ray``).
             ValueError: ``processing_mode`` is none, lacks ``workers``, or does not suit the plan.
             TypeError: a part of a function cannot be sent (when iterated); the message names it.
         """

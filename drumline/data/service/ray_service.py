@@ -27,7 +27,7 @@ class RayService:
 
     def __post_init__(self) -> None:
         if importlib.util.find_spec("ray") is None:
-            raise ImportError("distribute needs Ray: pip install 'drumline[ray]'")
+            raise ImportError("distribute needs Ray: pip install ray")
         if not self.cpus_per_worker > 0:
             raise ValueError(
                 f"distribute: cpus_per_worker must be positive, got {self.cpus_per_worker}"
