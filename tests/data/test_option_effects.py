@@ -148,7 +148,7 @@ def test_what_is_refused(
 def calls_while_the_first_takes_long(
     option: bool | None, argument: bool | None, result: Callable[[int], Any] = int
 ) -> int:
-    """How many of a thousand calls by three workers are over before the first one is."""
+    """How many of 300 calls by three workers are over before the first one is."""
     others: list[int] = []
     running, first = threading.Event(), threading.Event()
 
@@ -158,11 +158,12 @@ def calls_while_the_first_takes_long(
         if int(value) == 0:
             assert first.wait(30)
         else:
+            # So slow that a call is not given several elements.
+            time.sleep(0.02)
             others.append(int(value))
-            time.sleep(0.002)
         return result(int(value))
 
-    mapped = Dataset.range(1000).map(slow_at_first, 3, deterministic=argument)
+    mapped = Dataset.range(300).map(slow_at_first, 3, deterministic=argument)
     iterator = iter(mapped.with_options(options("", deterministic=option)))
     found: list[Any] = []
     running.set()
@@ -174,7 +175,7 @@ def calls_while_the_first_takes_long(
         time.sleep(0.5)
     first.set()
     reader.join(30)
-    assert len(found) == 1000
+    assert len(found) == 300
     return seen
 
 
