@@ -107,6 +107,7 @@ class ParallelMapStage(Stage):
         self._ended = False
         self._gathered = 1
         self._finalizer = weakref.finalize(self, pool.close)
+        self._finalizer.atexit = False
 
     def count_from(self, position: int) -> None:
         """Hears, before it is asked for anything, that its input begins at this position."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import threading
 import time
 import weakref
@@ -12,7 +11,7 @@ from collections.abc import Sequence
 from drumline.data.autotune.rooms import AutomaticRoom
 from drumline.data.execute.block import Block
 from drumline.data.execute.block_size import UNBOUNDED, estimated_nbytes
-from drumline.data.execute.leaving import wait_for
+from drumline.data.execute.leaving import the_end, told_to_leave, wait_for, waited_for
 from drumline.data.execute.ramp import TARGET_BYTES, Ramp
 from drumline.data.execute.reading import Reading
 from drumline.data.execute.stage import Stage, StartsEarly, State
@@ -23,17 +22,6 @@ buffers that each stays warm."""
 
 SLACK = 0.2
 """How long a prefetch with slack rests, as a share of the time between two requests."""
-
-_running: weakref.WeakSet[_Producer] = weakref.WeakSet()
-
-
-@atexit.register
-def _stop_all() -> None:
-    producers = list(_running)
-    for producer in producers:
-        producer.stop()
-    for producer in producers:
-        producer.join()
 
 
 class PrefetchStage(StartsEarly):
@@ -79,6 +67,7 @@ class PrefetchStage(StartsEarly):
         self._used = 0
         # The thread refers to the producer only, so that a dropped iterator stops it.
         self._finalizer = weakref.finalize(self, self._producer.stop)
+        self._finalizer.atexit = False
 
     @property
     def room(self) -> int:
@@ -181,12 +170,17 @@ class _Producer:
             if self._thread is None and not self._stopping:
                 if self._reading is not None and not self._reading.admit():
                     return False
-                self._thread = threading.Thread(
-                    target=self._run, name="drumline-prefetch", daemon=True
-                )
-                _running.add(self)
-                self._thread.start()
+                waited_for(self)
+                told_to_leave(self)
+                if not self._stopping:
+                    self._begin()
             return True
+
+    def _begin(self) -> None:
+        thread = threading.Thread(target=self._run, name="drumline-prefetch", daemon=True)
+        thread.start()
+        # Not before: at the end of the program there may be no further one.
+        self._thread = thread
 
     def get(self, limit: int) -> tuple[State, Block] | None:
         """The next block, with the state before it; without a thread one of up to ``limit``."""
@@ -230,6 +224,13 @@ class _Producer:
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
+
+    def leave(self) -> None:
+        """``stop``, as the program ends: nobody must take it for the end of the elements."""
+        with self._changed:
+            if not self._ended and self._failure is None:
+                self._failure = the_end()
+            self.stop()
 
     def close(self) -> None:
         """``stop``, and closes the source: at once, or when the thread has left it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import CancelledError
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -32,13 +31,9 @@ class Promise(Generic[T]):
         self._under_way.release()
 
     def fail(self, error: BaseException) -> None:
-        """Says what the task raised."""
+        """Says what the task raised, or why it will not be done."""
         self._error = error
         self._under_way.release()
-
-    def cancel(self) -> None:
-        """Says that the task will not be done."""
-        self.fail(CancelledError())
 
     @property
     def done(self) -> bool:
@@ -49,7 +44,7 @@ class Promise(Generic[T]):
         """What the task came to, once it is done.
 
         Raises:
-            BaseException: what the task raised; a ``CancelledError`` if it was never begun.
+            BaseException: what the task raised, or why it was never begun.
         """
         with self._under_way:
             if self._error is None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 from drumline.data.execute.block import Block
+from drumline.data.execute.leaving import told_to_leave
 from drumline.data.execute.workers import MOST_THREADS
 from drumline.data.observe.meter import Meter
 
@@ -35,6 +36,7 @@ class Reading:
         self._threads = 0
         self._closed = False
         self._changed = threading.Condition()
+        told_to_leave(self)
 
     @property
     def width(self) -> int:
@@ -84,6 +86,10 @@ class Reading:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+
+    def leave(self) -> None:
+        """``close``, as the program ends."""
+        self.close()
 
 
 def _unmeasured() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from drumline.data.autotune.memory import default_budget
@@ -15,6 +14,7 @@ from drumline.data.autotune.rooms import AutomaticRoom
 from drumline.data.autotune.tuner import Found, Operation, Tuner
 from drumline.data.cores import available_cores
 from drumline.data.execute.pool import BufferPool
+from drumline.data.execute.pooled_threads import PooledThreads
 from drumline.data.execute.reading import LARGEST_NBYTES, Reading
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.workers import MOST_THREADS, MOST_WORKERS, Workers
@@ -58,9 +58,9 @@ class Runtime:
         self._sessions: dict[Service, Session] = {}
         self._process_functions: dict[PythonFunction, ProcessFunction] = {}
         size = self.options.threading.private_threadpool_size
-        self._private = ThreadPoolExecutor(size, _THREADS) if size else None
+        self._private = PooledThreads(size, _THREADS) if size else None
         if self._private is not None:
-            weakref.finalize(self, self._private.shutdown, False, cancel_futures=True)
+            weakref.finalize(self, self._private.shutdown).atexit = False
 
     @property
     def tuned(self) -> bool:
@@ -146,7 +146,7 @@ class Runtime:
             size = self.options.threading.private_threadpool_size or 1
             return Workers(self._private, min(width, size), automatic, owned=False, most=size)
         most = MOST_WORKERS if automatic else width
-        return Workers(ThreadPoolExecutor(most, _THREADS), width, automatic)
+        return Workers(PooledThreads(most, _THREADS), width, automatic)
 
     def reading(self, node: Interleave) -> Reading | None:
         """How many of an interleave's datasets may be read at once; ``None`` for no threads.

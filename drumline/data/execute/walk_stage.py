@@ -118,6 +118,7 @@ class ParallelWalkStage(Stage):
         self._used = 0
         self._started = False
         self._finalizer = weakref.finalize(self, pool.close)
+        self._finalizer.atexit = False
 
     @property
     def workers(self) -> int:  # type: ignore[override]

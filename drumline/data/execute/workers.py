@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from typing import Any, Generic, Protocol, TypeVar
 
+from drumline.data.execute.leaving import the_end, told_to_leave
 from drumline.data.execute.promise import Promise
 
 T = TypeVar("T")
@@ -20,13 +23,13 @@ MOST_THREADS = 256
 
 
 class Threads(Protocol):
-    """Where tasks run: a ``ThreadPoolExecutor``, or ``DaemonThreads``."""
+    """Where tasks run: ``PooledThreads``, or ``DaemonThreads``."""
 
     def submit(self, fn: Callable[[], None], /) -> Any:
         """Has ``fn()`` called by a thread."""
 
-    def shutdown(self, wait: bool, *, cancel_futures: bool) -> None:
-        """Ends the threads."""
+    def shutdown(self) -> None:
+        """Ends the threads, without waiting for them."""
 
 
 class DaemonThreads:
@@ -39,7 +42,7 @@ class DaemonThreads:
     def submit(self, fn: Callable[[], None], /) -> None:
         threading.Thread(target=fn, name="drumline-process", daemon=True).start()
 
-    def shutdown(self, wait: bool, *, cancel_futures: bool) -> None:
+    def shutdown(self) -> None:
         """There is nothing to end: each thread ends with its task."""
 
 
@@ -87,8 +90,8 @@ class Workers(Generic[T]):
         self._running = 0
         self._pending: deque[tuple[Promise[T], Callable[[], T]]] = deque()
         self._lock = threading.Lock()
-        self._closed = False
-        self._failure: RuntimeError | None = None
+        self._refusal: Callable[[], BaseException] | None = None
+        told_to_leave(self)
 
     @property
     def width(self) -> int:
@@ -115,13 +118,15 @@ class Workers(Generic[T]):
         """Has ``work`` done, before all other waiting tasks if it is to be the ``first``.
 
         Raises:
-            RuntimeError: the system has no further thread, now or when it was asked before: the
-                task for which it was asked is not done, and what follows must not seem to go on.
+            RuntimeError: the system has no thread, now or when it was asked before: the task for
+                which it was asked is not done, and what follows must not seem to go on.
+            CancelledError: after ``close``.
+            SystemExit: at the end of the program.
         """
         promise: Promise[T] = Promise()
         with self._lock:
-            if self._failure is not None:
-                raise self._failure
+            if self._refusal is not None:
+                raise self._refusal()
             if first:
                 self._pending.appendleft((promise, work))
             else:
@@ -131,12 +136,12 @@ class Workers(Generic[T]):
 
     def _start(self) -> None:
         idle = min(self._width - self._running, len(self._pending))
-        for _ in range(0 if self._closed else idle):
+        for _ in range(idle):
             self._running += 1
             try:
                 self._threads.submit(self._work)
             except RuntimeError as error:
-                self._failure = error
+                self._refusal = functools.partial(_same, error)
                 raise
 
     def _work(self) -> None:
@@ -151,18 +156,29 @@ class Workers(Generic[T]):
 
     def _next(self) -> tuple[Promise[T], Callable[[], T]] | None:
         with self._lock:
-            if self._closed or self._running > self._width or not self._pending:
+            if self._running > self._width or not self._pending:
                 self._running -= 1
                 return None
             return self._pending.popleft()
 
     def close(self) -> None:
         """Starts nothing more; what runs ends by itself."""
+        self._stop(CancelledError)
+        if self._owned:
+            self._threads.shutdown()
+
+    def leave(self) -> None:
+        """Starts nothing more, as the program ends."""
+        self._stop(the_end)
+
+    def _stop(self, reason: Callable[[], BaseException]) -> None:
         with self._lock:
-            self._closed = True
+            self._refusal = reason
             pending = list(self._pending)
             self._pending.clear()
         for promise, _ in pending:
-            promise.cancel()
-        if self._owned:
-            self._threads.shutdown(False, cancel_futures=True)
+            promise.fail(reason())
+
+
+def _same(error: BaseException) -> BaseException:
+    return error

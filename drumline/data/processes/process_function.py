@@ -7,6 +7,7 @@ import time
 import weakref
 
 from drumline.data.execute.block import Block
+from drumline.data.execute.leaving import told_to_leave
 from drumline.data.functions.call import Position
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.python_function import PythonFunction
@@ -38,6 +39,7 @@ class ProcessFunction:
         payload = dumps(function.arguments(), function.user, function.where)
         self._processes = _Processes(payload)
         self._finalizer = weakref.finalize(self, self._processes.stop)
+        self._finalizer.atexit = False
 
     def limit(self, wanted: int) -> int:
         return self._function.limit(wanted)
@@ -96,6 +98,7 @@ class _Processes:
         self._all: list[WorkerProcess] = []
         self._stopped = False
         self._lock = threading.Lock()
+        told_to_leave(self)
 
     @property
     def pids(self) -> list[int]:
@@ -137,3 +140,7 @@ class _Processes:
             processes = list(self._all)
         for process in processes:
             process.stop()
+
+    def leave(self) -> None:
+        """``stop``, as the program ends."""
+        self.stop()
