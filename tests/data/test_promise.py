@@ -43,6 +43,6 @@ def test_what_the_task_raised_is_raised_and_not_kept() -> None:
 
 def test_one_that_is_never_begun() -> None:
     promise: Promise[int] = Promise()
-    promise.cancel()
+    promise.fail(CancelledError())
     with pytest.raises(CancelledError):
         promise.result()

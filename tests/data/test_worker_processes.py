@@ -206,9 +206,9 @@ INTERRUPTED = """
     parent = os.getpid()
     options = dl.data.Options()
     options.python_workers = "processes"
-    dataset = dl.data.Dataset.range(9).map(slow, num_parallel_calls=2).with_options(options)
-    iterator = iter(dataset)
-    function = iterator.stage.function
+    dataset = dl.data.Dataset.range(9).map(slow, num_parallel_calls=2).prefetch(1)
+    iterator = iter(dataset.with_options(options))
+    function = iterator.stage.source.function
 
     def tell():
         while len(function.pids) < 2:
