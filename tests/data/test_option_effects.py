@@ -159,7 +159,7 @@ def calls_while_the_first_takes_long(
             assert first.wait(30)
         else:
             # So slow that a call is not given several elements.
-            time.sleep(0.02)
+            time.sleep(0.03)
             others.append(int(value))
         return result(int(value))
 

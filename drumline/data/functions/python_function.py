@@ -20,7 +20,9 @@ from drumline.data.rows import ShapeMismatch, conform, put, specs_of_leaves, sta
 from drumline.data.spec import ElementSpec
 from drumline.data.structure import flatten
 
-_PATIENCE = 0.005
+_PATIENCE = 0.02
+"""Seconds that a task may take: each change of threads between the workers and who waits for them
+costs a processor tens of microseconds."""
 
 _SEEN = (
     ", as the results for the first elements were; pad all to one shape, or make elements by "
