@@ -37,10 +37,11 @@ class Functions(Planned):
             num_parallel_calls: how many workers call the function, or ``AUTOTUNE``, which finds a
                 number while the dataset runs; by default compiled functions are parallelized by
                 the optimizer and Python functions run in order, as elements are asked for. With
-                several workers the input is read ahead of what was asked, by two calls for each.
+                several workers the input is read ahead of what was asked, by two tasks for each; a
+                task is one element, or as many as take 20 ms.
             deterministic: ``False`` says that no worker should wait for a slow element, for which
                 ``tf.data`` lets others overtake it. Here results come in order all the same, and
-                the input is read further ahead: by 32 calls for each worker, as far as memory
+                the input is read further ahead: by 32 tasks for each worker, as far as memory
                 allows. By default as ``options.deterministic`` says.
             synchronous: whether the optimizer must leave it to the thread that asks for elements.
             use_unbounded_threadpool: whether its workers are not among the threads of

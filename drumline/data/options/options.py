@@ -32,7 +32,7 @@ class Options(Group):
 
     Attributes:
         autotune: which numbers may be chosen for ``AUTOTUNE``.
-        deterministic: ``False`` has maps with ``num_parallel_calls`` read so far ahead (32 calls
+        deterministic: ``False`` has maps with ``num_parallel_calls`` read so far ahead (32 tasks
             for each worker) that one slow element seldom stops the others. Elements come in order
             whatever it says; in ``tf.data`` others may overtake the slow one.
         experimental_distribute: how a strategy of several processes divides the dataset.
