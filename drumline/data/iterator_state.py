@@ -49,8 +49,8 @@ def check_sealed(state: Any, plan: list[str]) -> None:
     """
     if not isinstance(state, dict) or state.get("version") != _VERSION:
         raise IteratorStateError(
-            f"not a dataset iterator's state of version {_VERSION}: {state!r:.80}. Give the dict that "
-            "iterator.state() returned under this version of drumline"
+            f"not a dataset iterator's state of version {_VERSION}: {state!r:.80}. Give the "
+            "dict that iterator.state() returned under this version of drumline"
         )
     if missing := _KEYS - set(state):
         raise IteratorStateError(f"the iterator's state is damaged: it lacks {sorted(missing)}")
