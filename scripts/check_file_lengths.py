@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-LIMIT = 500
+LIMIT = 900
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("benchmarks", "drumline", "drumline_command", "rust/src", "scripts", "tests")
 SUFFIXES = {".py", ".pyi", ".rs"}
