@@ -14,9 +14,12 @@ from drumline.data.execute.elements import splitter
 from drumline.data.execute.ramp import Ramp
 from drumline.data.execute.stage import Stage, State
 from drumline.data.execute.trimming import epoch_ended
+from drumline.data.functions.notes import raised_for_good
 from drumline.data.iterator_state import check_sealed, sealed
 
 T = TypeVar("T")
+
+_END = object()
 
 
 class DatasetIterator(Items, Generic[T]):
@@ -81,14 +84,25 @@ class DatasetIterator(Items, Generic[T]):
                 self._move(self._torn)
                 self._torn = None
             try:
-                return self._refill()
+                return self._refilled()
             except Exception:
                 raise
             except BaseException:
                 self._torn = self._position()
                 raise
 
-    def _refill(self) -> T:
+    def _refilled(self) -> T:
+        """Refill; only the end of the elements is a ``StopIteration``, whatever code raises one."""
+        try:
+            found = self._refill()
+        except StopIteration as stop:
+            raise raised_for_good(stop) from stop
+        if found is _END:
+            raise StopIteration
+        element: T = found
+        return element
+
+    def _refill(self) -> Any:
         if self._error is not None:
             error, self._error = self._error, None
             self._count += 1
@@ -113,7 +127,7 @@ class DatasetIterator(Items, Generic[T]):
                 return next(self._at_hand)
             if self._error is not None:
                 return self._refill()
-        raise StopIteration
+        return _END
 
     @property
     def element_spec(self) -> Any:

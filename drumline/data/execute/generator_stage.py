@@ -11,7 +11,7 @@ import numpy as np
 from drumline.data.execute.block import Block
 from drumline.data.execute.pool import BufferPool
 from drumline.data.execute.stage import Stage, State
-from drumline.data.functions.notes import at_element
+from drumline.data.functions.notes import at_element, raised_for_good
 from drumline.data.functions.user_function import place_of
 from drumline.data.rows import conform, owned, stack
 from drumline.data.spec import ElementSpec
@@ -74,18 +74,25 @@ class GeneratorStage(Stage):
             return row
         if self._ended:
             return None
-        if self._iterator is None:
-            self._iterator = iter(self.factory())
         try:
+            if self._iterator is None:
+                self._iterator = self._started()
             value = next(self._iterator)
         except StopIteration:
             self._ended = True
             return None
         except Exception:
-            # A generator that raised is finished; asking it again would only say so.
+            # A generator that raised is finished; asking it again would only say so. So is one
+            # that could not be started: it would raise for ever.
             self._ended = True
             raise
         return conform(self._leaves(value), self.spec, "output_signature")
+
+    def _started(self) -> Iterator[Any]:
+        try:
+            return iter(self.factory())
+        except StopIteration as stop:
+            raise raised_for_good(stop) from stop
 
     def _leaves(self, value: Any) -> list[Any]:
         """Those of a value, in which a tuple may stand for an array, as guides write it."""

@@ -21,6 +21,7 @@ from drumline.data.execute.held_rows import held_rows
 from drumline.data.execute.joining import joined_runs
 from drumline.data.execute.openings import Open
 from drumline.data.execute.stage import Stage, State
+from drumline.data.functions.notes import at_element
 from drumline.data.plan.nesting import GroupByWindow
 from drumline.data.rows import stack
 from drumline.data.wrapping import as_dataset
@@ -136,19 +137,22 @@ class GroupStage(Stage):
         self._stop, self._error = found.n, found.error
         counts = {k: self._waiting.count(k) for k in dict.fromkeys(keys.tolist())}
         for k in counts:
-            if k not in self._sizes and not self._sized(k):
-                self._stop = int(np.argmax(keys == k))
+            if k in self._sizes:
+                continue
+            row = int(np.argmax(keys == k))
+            if not self._sized(k, start + row):
+                self._stop = row
                 keys = keys[: self._stop]
                 break
         self._block = Keyed(block.slice(0, self._stop), keys, source, counts, self._sizes)
         return True
 
-    def _sized(self, key: int) -> bool:
+    def _sized(self, key: int, position: int) -> bool:
         """Asks how many rows of a new key make a window; keeps the error if that fails."""
         try:
             self._sizes[key] = self.node.size(np.int64(key))
         except Exception as error:
-            self._error = error
+            self._error = at_element(error, position, f"group_by_window({self.node.size.label})")
             return False
         return True
 

@@ -149,7 +149,10 @@ class WindowSize:
         Raises:
             ValueError: it is not positive.
         """
-        number = self.size if isinstance(self.size, int) else operator.index(self.size(key))
+        if isinstance(self.size, int):
+            number = self.size
+        else:
+            number = operator.index(UserFunction(self.size, "group_by_window")(key))
         if number < 1:
             raise ValueError(
                 f"group_by_window: window sizes must be positive, that of key {key} is {number}"

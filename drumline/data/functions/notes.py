@@ -15,16 +15,29 @@ def at_element(error: Exception, index: int, where: str) -> Exception:
     """Adds to ``error`` (its type and traceback stay the user's) the element it was raised for.
 
     The index is also put in the attribute ``element_index``. A ``StopIteration`` becomes a
-    ``RuntimeError``: it would otherwise end the iteration as if the data had run out.
+    ``RuntimeError``, as `raised_for_good` has it.
     """
-    if isinstance(error, StopIteration):
-        stopped = RuntimeError("StopIteration was raised")
-        stopped.__cause__ = error
-        error = stopped
+    error = raised_for_good(error)
     if not hasattr(error, "element_index"):
         error.element_index = index  # type: ignore[attr-defined]
         error.add_note(f"drumline: raised for element {index} of {where}")
     return error
+
+
+def raised_for_good(error: Exception) -> Exception:
+    """``error``, or a ``RuntimeError`` in place of a ``StopIteration``, as generators have it.
+
+    A ``StopIteration`` that leaves a user's function (``next`` of an iterator that has ended, for
+    one) would end the iteration above it as if the data had run out, and lose the rest of them.
+    """
+    if not isinstance(error, StopIteration):
+        return error
+    stopped = RuntimeError(
+        "StopIteration was raised: next() of an iterator that has ended, for one, which is no end "
+        "of the dataset"
+    )
+    stopped.__cause__ = error
+    return stopped
 
 
 def with_strings(error: Exception, columns: Sequence[Any], row: int) -> Exception:

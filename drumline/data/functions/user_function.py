@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from drumline.data.functions.draws import Draws, call_without_draws
+from drumline.data.functions.notes import raised_for_good
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +40,8 @@ class UserFunction:
         arguments = element if type(element) is tuple else (element,)
         try:
             return self.function(*arguments)
+        except StopIteration as stop:
+            raise raised_for_good(stop) from stop
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 given = "one argument" if len(arguments) == 1 else f"{len(arguments)} arguments"
