@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
 from typing import Any
 
 import jax
 
 try:
     import orbax.checkpoint as ocp
+    from etils import epath
 except ImportError as error:
     raise ImportError(
         "dl.data.DatasetIteratorHandler is for checkpoints of Orbax: pip install orbax-checkpoint"
@@ -37,7 +37,7 @@ class DatasetIteratorHandler(ocp.CheckpointHandler):
             TypeError: it is no iterator of a dataset.
         """
         iterator = _iterator(item, args)
-        path = Path(directory) / _file_name(jax.process_index(), jax.process_count())
+        path = _path(directory) / _file_name(jax.process_index(), jax.process_count())
         path.write_text(json.dumps(iterator.state()))
 
     def restore(self, directory: Any, item: Any = None, args: Any = None) -> Any:
@@ -49,7 +49,7 @@ class DatasetIteratorHandler(ocp.CheckpointHandler):
             TypeError: ``item`` is no iterator of a dataset.
         """
         iterator = _iterator(item, args)
-        path = Path(directory) / _file_name(jax.process_index(), jax.process_count())
+        path = _path(directory) / _file_name(jax.process_index(), jax.process_count())
         if not path.exists():
             raise _lacking(path)
         try:
@@ -91,11 +91,16 @@ def _iterator(item: Any, args: Any) -> Any:
     return found
 
 
+def _path(directory: Any) -> Any:
+    """As Orbax's own path, which may be in a bucket; pathlib would make a local one of it."""
+    return epath.Path(directory)
+
+
 def _file_name(index: int, count: int) -> str:
     return f"process_{index}-of-{count}.json"
 
 
-def _lacking(path: Path) -> Exception:
+def _lacking(path: Any) -> Exception:
     others = sorted(other.name for other in path.parent.glob("process_*-of-*.json"))
     if not others:
         return FileNotFoundError(f"no iterator was saved in {path.parent}")

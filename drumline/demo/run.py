@@ -12,6 +12,7 @@ import numpy as np
 from rich.console import Console
 
 import drumline as dl
+from drumline._local_path import local_path
 from drumline.demo.digits_data import DigitsData
 from drumline.demo.picture import draw_curves
 from drumline.demo.report import results_table
@@ -76,6 +77,7 @@ def _prepare(settings: DemoSettings) -> tuple[DigitsData, Path]:
 
 
 def _make_directory(path: Path) -> None:
+    local_path(path, "--output-dir", "what the demo writes")
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from drumline._core import read_files
-from drumline.data.files.remote import file_system, has_scheme
+from drumline._local_path import has_scheme
+from drumline.data.files.remote import file_system
 from drumline.data.native.apply import apply
 from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.spec import STRING, ElementSpec, TensorSpec

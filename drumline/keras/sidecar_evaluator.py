@@ -10,6 +10,7 @@ from typing import Any
 
 import keras
 
+from drumline._local_path import local_path
 from drumline.keras.checkpoint_files import CheckpointFile, checkpoint_files
 from drumline.keras.checkpoint_loading import load_weights
 from drumline.training.checkpoint.file_format import DamagedCheckpointError
@@ -43,7 +44,8 @@ class SidecarEvaluator:
             that `TensorBoard` shows results by the step of the training.
 
     Raises:
-        ValueError: if the model is not compiled, or `max_evaluations` is not positive.
+        ValueError: if the model is not compiled, `max_evaluations` is not positive, or
+            `checkpoint_dir` is a URL.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class SidecarEvaluator:
             raise ValueError(f"max_evaluations must be positive or None, got {max_evaluations}.")
         self.model = model
         self.data = data
-        self.checkpoint_dir = os.fspath(checkpoint_dir)
+        self.checkpoint_dir = local_path(checkpoint_dir, "SidecarEvaluator", "the directory")
         self.steps = steps
         self.max_evaluations = max_evaluations
         self.callbacks = list(callbacks or [])

@@ -174,7 +174,7 @@ def test_refusals(tmp_path):
         Dataset.load(tmp_path / "nothing")
     with pytest.raises(TypeError, match="datasets and ragged arrays cannot be stored"):
         Dataset.range(4).window(2).save(tmp_path / "a")
-    with pytest.raises(ValueError, match="give a local path"):
+    with pytest.raises(ValueError, match="Give a local path"):
         Dataset.range(4).save("gs://bucket/a")
     ragged = Dataset.from_generator(
         lambda: iter([]), output_signature=dl.TensorSpec((2, None), np.int8)

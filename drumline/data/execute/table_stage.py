@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from drumline._local_path import has_scheme
 from drumline.data import construct
 from drumline.data.arrow_columns import arrow_columns
 from drumline.data.arrow_nulls import filled, may_have_nulls, null_rows
@@ -16,7 +17,6 @@ from drumline.data.errors import DataLossError
 from drumline.data.execute.block import Block
 from drumline.data.execute.dense_stage import ragged_rows
 from drumline.data.execute.stage import Stage, State
-from drumline.data.files.remote import has_scheme
 from drumline.data.files.table_format import TableFormat
 from drumline.data.files.tables import (
     COLUMN_BYTES,

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from drumline._local_path import has_scheme
 from drumline.data.errors import DataLossError
-from drumline.data.files.remote import has_scheme
 
 _OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 """What the library advises for random access."""

@@ -14,8 +14,9 @@ from typing import IO, Any
 import numpy as np
 
 from drumline._core import numbers_of_strings
+from drumline._local_path import has_scheme
 from drumline.data.files.csv_columns import CsvColumn
-from drumline.data.files.remote import file_system, has_scheme
+from drumline.data.files.remote import file_system
 
 _UNREADABLE = (csv.Error, UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error)
 _NUMBERS = ("int32", "int64", "float32", "float64")

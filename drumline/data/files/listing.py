@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.files.remote import file_system, has_scheme
+from drumline._local_path import has_scheme
+from drumline.data.files.remote import file_system
 
 
 def as_paths(given: Any, operation: str) -> list[str]:

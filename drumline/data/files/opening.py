@@ -8,9 +8,10 @@ import os
 from collections.abc import Iterator
 
 from drumline._core import RecordReader
+from drumline._local_path import has_scheme
 from drumline.data.files.file_format import FileFormat
 from drumline.data.files.read_ahead import ReadAhead
-from drumline.data.files.remote import file_system, has_scheme
+from drumline.data.files.remote import file_system
 from drumline.data.files.remote_reads import remote_reads
 
 Source = int | ReadAhead

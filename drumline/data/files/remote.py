@@ -5,11 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 
-def has_scheme(path: str) -> bool:
-    """Whether the path names a file system; others are local paths."""
-    return "://" in path
-
-
 def file_system(path: str) -> tuple[Any, str]:
     """The file system of a path with a scheme, and the path in it.
 

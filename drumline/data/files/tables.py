@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
+from drumline._local_path import has_scheme
 from drumline.data.files.parquet_sizes import DecodedSizes
-from drumline.data.files.remote import file_system, has_scheme
+from drumline.data.files.remote import file_system
 from drumline.data.files.remote_file import RemoteFile
 
 PIECE_BYTES = 8 << 20

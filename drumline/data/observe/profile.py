@@ -6,6 +6,7 @@ import dataclasses
 import os
 from collections.abc import Sequence
 
+from drumline._local_path import local_path
 from drumline.data.observe.meter import Counts, Event
 from drumline.data.observe.table import as_text
 from drumline.data.observe.trace import save_events
@@ -101,8 +102,8 @@ class Profile:
         # Loading matplotlib takes a moment, which only those who use it should wait.
         from drumline.data.observe.picture import save_picture
 
-        save_picture(self, path)
+        save_picture(self, local_path(path, "save_png", "the picture"))
 
     def save_trace(self, path: str | os.PathLike[str]) -> None:
         """Writes the calls of all threads as JSON that ``chrome://tracing`` and Perfetto show."""
-        save_events(self.events, path)
+        save_events(self.events, local_path(path, "save_trace", "the trace"))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from drumline.data.files.remote import has_scheme
+from drumline._local_path import local_path
 from drumline.data.store.disk_errors import naming
 
 _SECONDS = 10.0
@@ -64,9 +64,8 @@ def checked_arguments(given: Mapping[str, Any]) -> CheckpointArgs:
     counter = given.get("step_counter")
     if counter is not None and not callable(getattr(counter, "assign_add", None)):
         raise TypeError(f"save: step_counter must be a variable, got {type(counter).__name__}")
-    if has_scheme(os.fspath(given["directory"])):
-        raise ValueError(f"save: give a local directory for checkpoints, not {given['directory']}")
-    directory = Path(given["directory"]).expanduser().absolute()
+    plain = local_path(given["directory"], "save", "the directory of checkpoints")
+    directory = Path(plain).expanduser().absolute()
     return CheckpointArgs(**{**given, "directory": directory})
 
 

@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from drumline import _local_path
 from drumline.data.epochs import Epochs
 from drumline.data.execute.block import Block
 from drumline.data.execute.ramp import Ramp
 from drumline.data.execute.stage import Stage
-from drumline.data.files.remote import has_scheme
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
 from drumline.data.spec import ElementSpec
@@ -68,6 +68,5 @@ def local_path(path: str | os.PathLike[str], operation: str) -> Path:
     Raises:
         ValueError: it is a URL: what is mapped into memory has to be local.
     """
-    if has_scheme(os.fspath(path)):
-        raise ValueError(f"{operation}: give a local path, {path!r} cannot be mapped into memory")
-    return Path(path).expanduser().absolute()
+    plain = _local_path.local_path(path, operation, "what is mapped into memory")
+    return Path(plain).expanduser().absolute()

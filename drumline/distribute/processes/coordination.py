@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ _FAILURE = "drumline/failure"
 _LEFT = "drumline/left"
 _STANDING = "drumline/standing"
 _MEMORY = "drumline/memory"
+_SAVES = "drumline/saves"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +38,8 @@ class Failure:
 
 
 class Coordination:
-    """The group's blackboard, which process 0 keeps: each key is written once.
+    """The group's blackboard, which process 0 keeps: each key is written once, but for
+    those of saves, which process 0 alone writes.
 
     Methods raise ``jax.errors.JaxRuntimeError`` if process 0 cannot be reached.
     """
@@ -99,6 +102,19 @@ class Coordination:
         """What was written about shared memory, as soon as it is."""
         value: str = self._client.blocking_key_value_get(f"{_MEMORY}/{key}", timeout_seconds * 1000)
         return value
+
+    def tell_save(self, number: int, save: Mapping[str, Any]) -> None:
+        """Say how far the process that writes checkpoints has come with its save `number`."""
+        self._client.key_value_set(f"{_SAVES}/{number}", json.dumps(save), allow_overwrite=True)
+
+    def forget_save(self, number: int) -> None:
+        """Drop what `tell_save` said, if anything."""
+        self._client.key_value_delete(f"{_SAVES}/{number}")
+
+    def saves(self) -> dict[int, dict[str, Any]]:
+        """What was said of saves that nobody has dropped, by number."""
+        found = self._client.key_value_dir_get(_SAVES)
+        return {int(key.rpartition("/")[2]): json.loads(text) for key, text in found}
 
     def live(self) -> set[int]:
         """The processes that are alive, once all those have asked."""

@@ -25,8 +25,10 @@ from drumline.distribute.processes.lines import Lines
 from drumline.distribute.processes.meeting import Meeting, meet
 from drumline.distribute.processes.membership import Membership
 from drumline.distribute.processes.monitor import Monitor
+from drumline.distribute.processes.one_writer import OneWriter
 from drumline.distribute.processes.pending import Pending
 from drumline.distribute.processes.watchdog import Watchdog
+from drumline.training.checkpoint.checkpoint import save_together
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +104,7 @@ def start(
     atexit.register(_leave, os.getpid(), monitor, ending)
     jax.devices()
     _running = _Running(group, watchdog_of_steps, membership)
+    save_together(OneWriter(group, membership.coordination))
     return group
 
 

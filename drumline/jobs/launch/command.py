@@ -151,10 +151,11 @@ def launch(
         raise typer.Exit(_USAGE_ERROR) from None
 
 
-def _cache_directory() -> Path:
+def _cache_directory() -> str:
     """The user's own choice in the environment, or a directory in the user's cache."""
     chosen = os.environ.get("DRUMLINE_COMPILATION_CACHE")
     if chosen:
-        return Path(chosen)
+        return chosen  # a path or a URL, as JAX takes it
     caches = os.environ.get("XDG_CACHE_HOME")
-    return (Path(caches) if caches else Path.home() / ".cache") / "drumline" / "compilation"
+    base = Path(caches) if caches else Path.home() / ".cache"
+    return str(base / "drumline" / "compilation")

@@ -122,5 +122,5 @@ def _shared(options: Options, failures: Path) -> dict[str, str]:
     if options.compilation_cache is None:
         env.pop(_CACHE_VARIABLE, None)
     else:
-        env[_CACHE_VARIABLE] = str(options.compilation_cache)
+        env[_CACHE_VARIABLE] = options.compilation_cache
     return env

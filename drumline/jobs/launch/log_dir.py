@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import IO
 
+from drumline._local_path import local_path
 from drumline.jobs.launch.errors import LaunchError
 from drumline.jobs.launch.tasks import Task
 
@@ -26,11 +27,14 @@ class LogDir:
         node: the number of this host, since several may share the directory over a network.
 
     Raises:
-        LaunchError: if it cannot be written, or another launcher is using it.
+        LaunchError: if it is a URL, cannot be written, or another launcher is using it.
     """
 
     def __init__(self, path: Path, node: int) -> None:
-        self.path = path.absolute()
+        try:
+            self.path = Path(local_path(path, "--log-dir", "the directory of logs")).absolute()
+        except ValueError as error:
+            raise LaunchError(str(error)) from None
         self._node = node
         try:
             self.path.mkdir(parents=True, exist_ok=True)

@@ -46,7 +46,7 @@ class Options:
     max_restarts: int = 0
     grace_seconds: float = 10.0
     evaluator_seconds: float = 300.0
-    compilation_cache: Path | None = None
+    compilation_cache: str | None = None
     node_rank: int = 0
     rendezvous: str | None = None
     rendezvous_seconds: float = 300.0

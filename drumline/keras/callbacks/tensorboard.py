@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import keras
 
+from drumline._local_path import local_path
 from drumline.keras.callbacks.event_file import EventFile
 
 _DRAWN = ("Sequential", "Functional")
@@ -33,7 +34,8 @@ class TensorBoard(keras.callbacks.Callback):
             and metrics as well; ``"batch"`` means 1. Each such write waits for the device.
 
     Raises:
-        ValueError: if `histogram_freq` is negative or `update_freq` is none of the above.
+        ValueError: if `log_dir` is a URL, `histogram_freq` is negative, or `update_freq` is none of
+            the above.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class TensorBoard(keras.callbacks.Callback):
         update_freq: int | Literal["epoch", "batch"] = "epoch",
     ) -> None:
         super().__init__()
-        self.log_dir = os.fspath(log_dir)
+        self.log_dir = local_path(log_dir, "TensorBoard", "an event file")
         self.histogram_freq = _at_least(0, histogram_freq, "histogram_freq")
         self.write_graph = write_graph
         self.write_steps_per_second = write_steps_per_second

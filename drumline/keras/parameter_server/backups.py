@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 
+from drumline._local_path import has_scheme
 from drumline.keras.parameter_server.belonging import is_on_servers
 from drumline.training.checkpoint import Checkpoint, CheckpointManager
 from drumline.training.checkpoint.file_format import file_of
@@ -55,6 +56,10 @@ def restored_by_servers(load: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``BackupAndRestore._load_model``: what servers saved is restored on any strategy."""
 
     def load_model(self: Any) -> None:
+        if has_scheme(self.backup_dir) and not is_on_servers(self.model):
+            # Keras's own files may be remote, where TensorFlow is installed.
+            load(self)
+            return
         saved = listed(self.backup_dir)
         if not saved or _is_older(saved[-1], self._weights_path):
             load(self)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from drumline.training.checkpoint import file_format, kept_directories
 from drumline.training.checkpoint.keeping import write_with_kept
@@ -13,6 +14,25 @@ from drumline.training.checkpoint.parts import parts_of
 from drumline.training.checkpoint.restoration import Restoration
 from drumline.training.checkpoint.snapshot import find, take_snapshot
 from drumline.training.checkpoint.status import CheckpointStatus
+
+
+class Writers(Protocol):
+    """The processes that save the same at the same time."""
+
+    def write(self, path: str, write: Callable[[], None]) -> bool:
+        """Call `write` in one of the processes that save to `path`; whether it was this one.
+
+        Returns when the checkpoint is there.
+        """
+
+
+_writers: Writers | None = None
+
+
+def save_together(writers: Writers | None) -> None:
+    """Have `writers` decide who writes checkpoints, in a process that works with others."""
+    global _writers
+    _writers = writers
 
 
 class Checkpoint:
@@ -26,6 +46,10 @@ class Checkpoint:
     beside the checkpoint's file that all of them and this process must see. The file is written
     last: a program that ends before leaves the earlier checkpoint. Saving and restoring wait for
     scheduled functions, and raise what one of them failed with.
+
+    Of the processes of a `MultiWorkerMirroredStrategy` that save to one path, the first one writes
+    and the others wait until it has; one that saves to another path, or to a disk of its own,
+    writes there. Saving in the first process alone waits for nobody.
 
     Args:
         **objects: Keras models, layers, optimizers, metrics, variables and seed generators,
@@ -64,20 +88,36 @@ class Checkpoint:
 
         Returns:
             The path of the checkpoint, for `restore`.
+
+        Raises:
+            ValueError: if `file_prefix` is a URL (``gs://...``).
+            OSError: if it cannot be written; earlier checkpoints are still there.
         """
+        return self.save_numbered(file_prefix)[0]
+
+    def save_numbered(self, file_prefix: str | os.PathLike[str]) -> tuple[str, bool]:
+        """As `save`; returns the path, and whether this process has written it."""
         number = self.save_counter + 1
-        path = f"{os.fspath(file_prefix)}-{number}"
-        self._write(path, number)
+        prefix = file_format.checkpoint_path(file_prefix, "Checkpoint.save")
+        path = f"{prefix}-{number}"
+
+        def list_it() -> None:
+            kept_directories.remove_unfinished(prefix)
+            directory = os.path.dirname(path) or "."
+            record(directory, [*(known for known in listed(directory) if known != path), path])
+
+        wrote = self._write(path, number, list_it)
         self.save_counter = number
-        kept_directories.remove_unfinished(os.fspath(file_prefix))
-        directory = os.path.dirname(path) or "."
-        record(directory, [*(known for known in listed(directory) if known != path), path])
-        return path
+        return path, wrote
 
     def write(self, file_prefix: str | os.PathLike[str]) -> str:
-        """Save a checkpoint of exactly this path, which `read` reads; it is counted nowhere."""
-        path = os.fspath(file_prefix)
-        self._write(path, self.save_counter)
+        """Save a checkpoint of exactly this path, which `read` reads; it is counted nowhere.
+
+        Raises:
+            ValueError, OSError: as of `save`.
+        """
+        path = file_format.checkpoint_path(file_prefix, "Checkpoint.write")
+        self._write(path, self.save_counter, lambda: None)
         return path
 
     def restore(self, save_path: str | os.PathLike[str] | None) -> CheckpointStatus:
@@ -91,7 +131,8 @@ class Checkpoint:
 
         Raises:
             FileNotFoundError: if there is no such checkpoint.
-            ValueError: if it is damaged, or a value has another shape or dtype than its variable.
+            ValueError: if it is damaged or a URL, or a value has another shape or dtype than its
+                variable.
         """
         if save_path is None:
             return CheckpointStatus(None)
@@ -103,21 +144,31 @@ class Checkpoint:
         """Restore what `write` has written; as `restore`, but for `save_counter`."""
         return CheckpointStatus(self._read(save_path)[0])
 
-    def _write(self, path: str, number: int) -> None:
+    def _write(self, path: str, number: int, then: Callable[[], None]) -> bool:
+        """Save to `path` and call `then`, unless another process does; whether this one has."""
         found = find(self.checkpointed_objects())
         keeper = only_keeper(found.variables.values())
         if keeper is not None:
             keeper.settle()
         snapshot = take_snapshot(found, number, keeper)
-        if keeper is None:
-            file_format.write(path, snapshot)
-            kept_directories.remove_others(path, None)
-        else:
-            write_with_kept(path, snapshot, found, keeper)
+
+        def write() -> None:
+            if keeper is None:
+                file_format.write(path, snapshot)
+                kept_directories.remove_others(path, None)
+            else:
+                write_with_kept(path, snapshot, found, keeper)
+            then()
+
+        if _writers is None:
+            write()
+            return True
+        return _writers.write(path, write)
 
     def _read(self, path: str | os.PathLike[str]) -> tuple[Restoration, int]:
+        path = file_format.checkpoint_path(path, "Checkpoint.restore")
         snapshot = file_format.read(path)
-        restoration = Restoration(os.fspath(path), snapshot)
+        restoration = Restoration(path, snapshot)
         objects = self.checkpointed_objects()
         keeper = only_keeper(find(objects).variables.values())
         if keeper is not None:

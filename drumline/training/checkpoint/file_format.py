@@ -2,25 +2,32 @@
 
 A header in JSON names each array's dtype, shape and place in the bytes that follow. What is no
 array, and a checksum of each, stand in the header's metadata. A file is written beside its final
-name and renamed when it is on the disk, so that there is never a part of one under that name.
+name, under one that no other process has, and renamed when it is on the disk, so that there is
+never a part of one under that name.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import secrets
 import struct
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import ml_dtypes
 import numpy as np
 
+from drumline._local_path import local_path
 from drumline.training.checkpoint.kept import Kept
 from drumline.training.checkpoint.snapshot import Snapshot
 
 SUFFIX = ".safetensors"
+_UNFINISHED = ".unfinished"
 
 DTYPE_NAMES = {
     np.dtype(dtype): name
@@ -62,16 +69,49 @@ def write(path: str | os.PathLike[str], snapshot: Snapshot) -> None:
     """
     final = file_of(path)
     final.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = final.with_name(final.name + ".unfinished")
-    with open(unfinished, "wb") as file:
+    with replacing(final) as file:
         header = _header(snapshot)
         file.write(struct.pack("<Q", len(header)) + header)
         for array in snapshot.arrays.values():
             file.write(_bytes(array).data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, final)
+
+
+@contextlib.contextmanager
+def replacing(final: Path) -> Iterator[IO[bytes]]:
+    """A file to write, which takes the place of `final` when it is on the disk.
+
+    Its name is nobody else's, so that several processes may write the same file at the same time:
+    the last to finish replaces it. One that a killed process left is removed by the next writer in
+    the directory: it is not locked, as those that are being written are.
+
+    Raises:
+        OSError: if it cannot be written; what was there before is still there.
+    """
+    _remove_abandoned(final.parent)
+    file = _locked_file(final)
+    try:
+        with file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            # Renamed while it is locked, or another writer could take it for abandoned.
+            os.replace(file.name, final)
+    except BaseException:
+        Path(file.name).unlink(missing_ok=True)
+        raise
     sync_directory(final.parent)
+
+
+def saved_token(path: str | os.PathLike[str]) -> str | None:
+    """What tells the save at `path` from all others; None if there is none or it is damaged."""
+    try:
+        with open(file_of(path), "rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            header = json.loads(file.read(min(length, os.path.getsize(file.name))))
+        token: str | None = json.loads(header["__metadata__"]["drumline"]).get("token")
+    except (OSError, ValueError, KeyError, TypeError, struct.error):
+        return None
+    return token
 
 
 def read(path: str | os.PathLike[str]) -> Snapshot:
@@ -102,8 +142,21 @@ def read(path: str | os.PathLike[str]) -> Snapshot:
 
 
 def file_of(path: str | os.PathLike[str]) -> Path:
-    """The file of the checkpoint `path`."""
-    return Path(f"{os.fspath(path)}{SUFFIX}")
+    """The file of the checkpoint `path`.
+
+    Raises:
+        ValueError: if it is a URL.
+    """
+    return Path(f"{checkpoint_path(path)}{SUFFIX}")
+
+
+def checkpoint_path(path: str | os.PathLike[str], operation: str = "Checkpoint") -> str:
+    """The path of a checkpoint, or of a directory of them, as a local one.
+
+    Raises:
+        ValueError: if it is a URL.
+    """
+    return local_path(path, operation, "a checkpoint")
 
 
 def sync_directory(directory: Path) -> None:
@@ -113,6 +166,35 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _locked_file(final: Path) -> IO[bytes]:
+    while True:
+        path = final.with_name(f"{final.name}.{secrets.token_hex(6)}{_UNFINISHED}")
+        file = open(path, "xb")  # noqa: SIM115
+        _lock(file, fcntl.LOCK_EX)
+        if os.fstat(file.fileno()).st_nlink:
+            return file
+        file.close()  # taken for abandoned before it was locked
+
+
+def _remove_abandoned(directory: Path) -> None:
+    for path in directory.glob(f"*{_UNFINISHED}"):
+        try:
+            with open(path, "rb") as file:
+                if _lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                    path.unlink(missing_ok=True)
+        except OSError:
+            continue  # another process was quicker, or may not touch it
+
+
+def _lock(file: IO[bytes], how: int) -> bool:
+    """Whether the file is locked now; never where the file system has no locks."""
+    try:
+        fcntl.flock(file, how)
+    except OSError:
+        return False
+    return True
 
 
 def _header(snapshot: Snapshot) -> bytes:
@@ -133,6 +215,7 @@ def _header(snapshot: Snapshot) -> bytes:
         "states": snapshot.states,
         "aliases": snapshot.aliases,
         "save_counter": snapshot.save_counter,
+        "token": secrets.token_hex(8),
         "kept": None if snapshot.kept is None else snapshot.kept.to_json(),
     }
     header = {"__metadata__": {"drumline": json.dumps(metadata)}, **entries}

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from drumline.training.checkpoint.file_format import file_of, sync_directory
+from drumline.training.checkpoint.file_format import checkpoint_path, file_of, replacing
 
 INDEX = "checkpoint"
 """The file that lists a directory's checkpoints, the latest last."""
@@ -21,13 +21,17 @@ def latest_checkpoint(checkpoint_dir: str | os.PathLike[str]) -> str | None:
 
     Returns:
         What `Checkpoint.restore` takes; None if there is no checkpoint.
+
+    Raises:
+        ValueError: if it is a URL.
     """
-    present = listed(checkpoint_dir)
+    present = listed(checkpoint_path(checkpoint_dir, "latest_checkpoint"))
     return present[-1] if present else None
 
 
 def listed(directory: str | os.PathLike[str]) -> list[str]:
     """The paths of the checkpoints there that still exist, in the order they were saved."""
+    directory = checkpoint_path(directory)
     try:
         text = (Path(directory) / INDEX).read_text()
     except FileNotFoundError:
@@ -38,12 +42,7 @@ def listed(directory: str | os.PathLike[str]) -> list[str]:
 
 def record(directory: str | os.PathLike[str], paths: Sequence[str]) -> None:
     """Say which checkpoints there are, the latest last; at once, or not at all."""
+    directory = checkpoint_path(directory)
     names = [os.path.relpath(path, directory) for path in paths]
-    final = Path(directory) / INDEX
-    unfinished = final.with_name(INDEX + ".unfinished")
-    with open(unfinished, "w") as file:
-        json.dump({"checkpoints": names}, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, final)
-    sync_directory(Path(directory))
+    with replacing(Path(directory) / INDEX) as file:
+        file.write(json.dumps({"checkpoints": names}, indent=1).encode())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from drumline.training.checkpoint import kept_directories
 from drumline.training.checkpoint.checkpoint import Checkpoint
-from drumline.training.checkpoint.file_format import file_of
+from drumline.training.checkpoint.file_format import checkpoint_path, file_of
 from drumline.training.checkpoint.latest import latest_checkpoint, listed, record
 
 
@@ -21,7 +21,7 @@ class CheckpointManager:
         checkpoint_name: the first part of the checkpoints' names.
 
     Raises:
-        ValueError: if `max_to_keep` is not positive.
+        ValueError: if `max_to_keep` is not positive, or `directory` is a URL (``gs://...``).
     """
 
     def __init__(
@@ -34,10 +34,10 @@ class CheckpointManager:
         if max_to_keep is not None and max_to_keep < 1:
             raise ValueError(f"max_to_keep must be a positive integer or None, got {max_to_keep}.")
         self._checkpoint = checkpoint
-        self._directory = os.fspath(directory)
+        self._directory = checkpoint_path(directory, "CheckpointManager")
         self._max_to_keep = max_to_keep
         self._name = checkpoint_name
-        Path(directory).mkdir(parents=True, exist_ok=True)
+        Path(self._directory).mkdir(parents=True, exist_ok=True)
 
     @property
     def directory(self) -> str:
@@ -70,7 +70,9 @@ class CheckpointManager:
         """
         if checkpoint_number is not None:
             self._checkpoint.save_counter = int(checkpoint_number) - 1
-        path = self._checkpoint.save(os.path.join(self._directory, self._name))
+        path, wrote = self._checkpoint.save_numbered(os.path.join(self._directory, self._name))
+        if not wrote:
+            return path
         present = self.checkpoints
         surplus = [] if self._max_to_keep is None else present[: -self._max_to_keep]
         if surplus:

@@ -28,6 +28,7 @@ ALL = [
     "evaluate_own",
     "values",
     "callbacks",
+    "checkpoints",
     "different_models",
     "orders",
     "uneven",
@@ -183,6 +184,23 @@ def test_the_first_process_writes_and_all_go_on(
     assert names == {"backup", "board", "log.csv", *(f"epoch{n}.keras" for n in (1, 2, 3, 4))}
     events = list((written / "board" / "train").iterdir())
     assert len(events) == 2, "one file of each of the two trainings"
+
+
+def test_one_process_writes_the_checkpoints_that_all_save(
+    clusters: dict[str, list[dict[str, Any]]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    first, second = (facts["checkpoints"] for facts in clusters["2x2"])
+    shared = [f"shared/ckpt-{number}" for number in (1, 2, 3, 4)]
+    assert first["written"] == [*shared, "own-0/ckpt-1", "over", "over"]
+    assert second["written"] == ["own-1/ckpt-1"]
+    for facts in (first, second):
+        assert facts["there"] == [1, 2, 3, 4], "all see a checkpoint when save has returned"
+        assert facts["kept"] == ["ckpt-3", "ckpt-4"]
+        assert (facts["own"], facts["over"], facts["late"]) == (4, 8, 8)
+    assert "No space" in first["fails"]
+    assert "worker:0 could not save" in second["fails"] and "No space" in second["fails"]
+    written = next(Path(tmp_path_factory.getbasetemp()).glob("clusters*/checkpoints"))
+    assert not list(written.rglob("*.unfinished"))
 
 
 def test_different_models_are_refused(clusters: dict[str, list[dict[str, Any]]]) -> None:

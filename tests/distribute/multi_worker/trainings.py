@@ -14,6 +14,8 @@ import keras
 import numpy as np
 
 import drumline as dl
+from drumline.distribute.processes import one_writer
+from drumline.training.checkpoint import file_format
 
 Policy = dl.data.experimental.AutoShardPolicy
 ROWS, BATCH = 70, 16  # 70 = 4 * 16 + 6: the last batch splits over 2 replicas and not over 4
@@ -26,7 +28,8 @@ def member(trainings: list[str], folder: str) -> None:
     keras.utils.set_random_seed(17 + rank)  # also numpy's, for shuffling
     for name in trainings:
         training = globals()[name]
-        facts = training(strategy, folder) if training is callbacks else training(strategy)
+        in_folder = training in (callbacks, checkpoints)
+        facts = training(strategy, folder) if in_folder else training(strategy)
         print(json.dumps({"facts": {name: facts}}), flush=True)
 
 
@@ -427,6 +430,78 @@ def callbacks(strategy: dl.distribute.Strategy, folder: str) -> dict[str, Any]:
         "weights": model.get_weights()[0].ravel().tolist(),
         "logs": (place / "log.csv").read_text().splitlines() if strategy.process_index == 0 else [],
     }
+
+
+def checkpoints(strategy: dl.distribute.Strategy, folder: str) -> dict[str, Any]:
+    """Checkpoints that all processes save, in one directory, in others, and in the first alone."""
+    place = Path(folder).with_name("checkpoints")
+    rank = strategy.process_index
+    written: list[str] = []
+    write = file_format.write
+
+    def noted(path: Any, snapshot: Any) -> None:
+        written.append(str(Path(path).relative_to(place)))
+        write(path, snapshot)
+
+    file_format.write = noted
+    try:
+        with strategy.scope():
+            v = dl.Variable(np.zeros(20_000, np.float32))
+        checkpoint = dl.train.Checkpoint(v=v)
+        manager = dl.train.CheckpointManager(checkpoint, place / "shared", max_to_keep=2)
+        there = []
+        for number in range(1, 5):
+            v.assign(np.full(20_000, number))
+            path = manager.save()
+            there.append(float(_saved(path)[0]))
+        own = dl.train.Checkpoint(v=v).save(place / f"own-{rank}" / "ckpt")
+        v.assign(np.full(20_000, 7))
+        over = dl.train.Checkpoint(v=v).write(place / "over")
+        v.assign(np.full(20_000, 8))
+        dl.train.Checkpoint(v=v).write(place / "over")
+        fails = _failing(checkpoint, place, rank)
+        one_writer.PATIENCE_SECONDS = 0.1
+        number_of_common = len(written)
+        if rank == 0:
+            dl.train.Checkpoint(v=v).write(place / "first")
+        late = dl.train.Checkpoint(v=v).write(place / "late")
+        if rank == 1:
+            for _ in range(3):
+                alone = dl.train.Checkpoint(v=v).write(place / "alone")
+                assert _saved(alone)[0] == 8
+    finally:
+        file_format.write = write
+    return {
+        "written": written[:number_of_common],
+        "there": there,
+        "kept": [os.path.basename(path) for path in manager.checkpoints],
+        "own": float(_saved(own)[0]),
+        "over": float(_saved(over)[0]),
+        "late": float(_saved(late)[0]),
+        "fails": fails,
+    }
+
+
+def _saved(path: str) -> np.ndarray:
+    return file_format.read(path).arrays["v/variables/0"]
+
+
+def _failing(checkpoint: dl.train.Checkpoint, place: Path, rank: int) -> str:
+    """What a process says when the first one cannot save."""
+    write = file_format.write
+
+    def full(path: Any, snapshot: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    if rank == 0:
+        file_format.write = full
+    try:
+        checkpoint.write(place / "full")
+    except OSError as error:
+        return str(error)
+    finally:
+        file_format.write = write
+    return "saved"
 
 
 def different_models(strategy: dl.distribute.Strategy) -> dict[str, Any]:
