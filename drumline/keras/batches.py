@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from drumline.distribute import Strategy
-from drumline.distribute.across_processes import cut
+from drumline.distribute.across_processes import cut, on_this_process
 
 
 def splits_evenly(batch: Any, replicas: int) -> bool:
@@ -45,14 +45,47 @@ def place_ahead(batches: Iterable[Any], strategy: Strategy) -> Iterator[Any]:
 def place(batch: Any, strategy: Strategy) -> Any:
     """Return the batch cut over the replicas if it splits evenly, else whole on each of them."""
     if not splits_evenly(batch, strategy.num_replicas_in_sync):
-        return jax.device_put(batch, strategy.variable_sharding)
+        return jax.device_put(jax.tree.map(on_this_process, batch), strategy.variable_sharding)
     if strategy.spans_processes:
         return jax.tree.map(lambda leaf: _cut_over_processes(leaf, strategy), batch)
     return jax.device_put(batch, strategy.batch_sharding)
 
 
+def moved(batch: Any, strategy: Strategy) -> Any:
+    """Return the batch with arrays that are committed to devices moved to where `place` puts them.
+
+    What another model returned lies on the devices of that model, and a compiled step refuses an
+    array that is committed to other devices than it runs on. All else JAX moves by itself.
+    """
+    if not any(map(_is_committed, jax.tree.leaves(batch))):
+        return batch
+    even = splits_evenly(batch, strategy.num_replicas_in_sync)
+    sharding = strategy.batch_sharding if even else strategy.variable_sharding
+    return jax.tree.map(
+        lambda leaf: jax.device_put(leaf, sharding) if _is_committed(leaf) else leaf, batch
+    )
+
+
+def moved_whole(batch: Any, strategy: Strategy) -> Any:
+    """As `moved`, for a step in which every replica computes the whole batch."""
+
+    def move(leaf: Any) -> Any:
+        if not _is_committed(leaf) or not (leaf.is_fully_addressable or leaf.is_fully_replicated):
+            return leaf
+        return strategy.for_program(strategy.place_variable(leaf))
+
+    return jax.tree.map(move, batch)
+
+
+def _is_committed(leaf: Any) -> bool:
+    """Whether `leaf` is an array of JAX's that stays on its devices."""
+    is_array = isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)
+    return is_array and leaf.committed
+
+
 def _cut_over_processes(leaf: Any, strategy: Strategy) -> jax.Array:
     """`leaf`, the same on all processes, cut over their replicas; one that is cut stays."""
+    leaf = on_this_process(leaf)
     if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
         return leaf
     return cut(np.asarray(leaf), strategy.mesh)

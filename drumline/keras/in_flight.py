@@ -9,7 +9,7 @@ import jax
 
 from drumline.distribute import Strategy
 from drumline.distribute.across_processes import on_this_process
-from drumline.keras.batches import place
+from drumline.keras.batches import moved, place
 
 
 def one_in_flight(step: Callable[..., Any], strategy: Strategy) -> Callable[..., Any]:
@@ -17,8 +17,7 @@ def one_in_flight(step: Callable[..., Any], strategy: Strategy) -> Callable[...,
 
     def step_when_free(state: Any, batch: Any) -> Any:
         strategy.in_flight.wait()
-        if strategy.spans_processes:
-            batch = place(batch, strategy)
+        batch = place(batch, strategy) if strategy.spans_processes else moved(batch, strategy)
         outputs, state = step(state, batch)
         strategy.in_flight.started(outputs)
         if strategy.spans_processes:

@@ -44,6 +44,7 @@ def install() -> None:
     replace_method(model_class, "make_train_function", trainer.make_train_function)
     replace_method(model_class, "make_test_function", trainer.make_test_function)
     replace_method(model_class, "make_predict_function", trainer.make_predict_function)
+    replace_method(model_class, "_make_function", trainer.step_on_moved_batches)
     replace_method(model_class, "_get_jax_state", placement.place_state)
     replace_method(private.Variable, "_direct_assign", placement.place_assigned)
     replace_method(private.JAXEpochIterator, "_get_iterator", trainer.iterate_on_devices)

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from drumline.distribute import Strategy, get_strategy, has_strategy
-from drumline.keras.batches import place_ahead
+from drumline.keras.batches import moved_whole, place_ahead
 from drumline.keras.in_flight import one_in_flight
 from drumline.keras.input_in_step import in_step
 from drumline.keras.overrides import overrides
@@ -21,8 +21,8 @@ def make_train_function(make: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``make_train_function``: under several replicas, a `TrainStep`."""
 
     def make_for_strategy(self: keras.Model, force: bool = False) -> Any:
-        strategy = _several_replicas(self)
-        if strategy is None or not _compiles(self):
+        strategy = _runs_on_replicas(self)
+        if strategy is None:
             return make(self, force)
         if self.train_function is None or force:
             step = _one_form(self, "train_step", TrainStep(self, strategy))
@@ -37,8 +37,8 @@ def make_test_function(make: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``make_test_function``: under several replicas, a `WholeStep`."""
 
     def make_for_strategy(self: keras.Model, force: bool = False) -> Any:
-        strategy = _several_replicas(self)
-        if strategy is None or not _compiles(self):
+        strategy = _runs_on_replicas(self)
+        if strategy is None:
             return make(self, force)
         if self.test_function is None or force:
             step = _one_form(self, "test_step", WholeStep(self.test_step, strategy))
@@ -53,8 +53,8 @@ def make_predict_function(make: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``make_predict_function``: under several replicas, a `WholeStep`."""
 
     def make_for_strategy(self: keras.Model, force: bool = False) -> Any:
-        strategy = _several_replicas(self)
-        if strategy is None or not _compiles(self):
+        strategy = _runs_on_replicas(self)
+        if strategy is None:
             return make(self, force)
         if self.predict_function is None or force:
             step: Callable[..., Any] = WholeStep(_predict_step(self), strategy, cut_outputs=True)
@@ -63,6 +63,24 @@ def make_predict_function(make: Callable[..., Any]) -> Callable[..., Any]:
         return self.predict_function
 
     return make_for_strategy
+
+
+def step_on_moved_batches(make_function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``_make_function``: Keras's own steps take batches that lie on any devices."""
+
+    def make_function_for_strategy(
+        self: keras.Model, step_function: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        strategy = strategy_of(self)
+        if strategy is None or _runs_on_replicas(self):
+            return make_function(self, step_function, *args, **kwargs)
+
+        def step(state: Any, batch: Any) -> Any:
+            return step_function(state, moved_whole(batch, strategy))
+
+        return make_function(self, step, *args, **kwargs)
+
+    return make_function_for_strategy
 
 
 def iterate_on_devices(get_iterator: Callable[..., Any]) -> Callable[..., Any]:
@@ -104,11 +122,12 @@ def _predict_step(model: keras.Model) -> Callable[..., Any]:
     return predict_step
 
 
-def _several_replicas(model: keras.Model) -> Strategy | None:
+def _runs_on_replicas(model: keras.Model) -> Strategy | None:
+    """The strategy over whose replicas the model's steps run; None where Keras runs them.
+
+    Steps that are not compiled are Keras's: each replica computes the whole batch.
+    """
     strategy = strategy_of(model)
-    return strategy if strategy is not None and strategy.num_replicas_in_sync > 1 else None
-
-
-def _compiles(model: keras.Model) -> bool:
-    """Whether steps are compiled; if not, each replica computes the whole batch, step by step."""
-    return bool(model.jit_compile) and not model.run_eagerly
+    if strategy is None or strategy.num_replicas_in_sync == 1:
+        return None
+    return strategy if model.jit_compile and not model.run_eagerly else None

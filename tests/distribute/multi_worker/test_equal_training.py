@@ -20,6 +20,7 @@ drumline.keras.install()
 MEMBER = "tests.distribute.multi_worker.trainings:member"
 ALL = [
     "fit",
+    "distilled",
     "fit_drawn",
     "loop",
     "run_alone",
@@ -80,6 +81,12 @@ def test_same_numbers_as_one_process(
     for members in clusters.values():
         for facts in members:
             assert_close(facts[training], expected)
+
+
+def test_batches_that_lie_on_devices(clusters: dict[str, list[dict[str, Any]]]) -> None:
+    expected = json.loads(json.dumps(trainings.distilled(MirroredStrategy(["cpu:0"]))))
+    for facts in clusters["2x2"]:
+        assert_close(facts["distilled"], expected)
 
 
 def test_run_without_function(clusters: dict[str, list[dict[str, Any]]]) -> None:
