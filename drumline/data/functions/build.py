@@ -15,10 +15,9 @@ from drumline.data.functions.batched_windows import Batched, single_batches
 from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.comparisons import same_in_python
 from drumline.data.functions.draws import Draws
+from drumline.data.functions.example import spec_from_example
 from drumline.data.functions.frozen import frozen
-from drumline.data.functions.notes import at_element
-from drumline.data.functions.purity import random_states_kept
-from drumline.data.functions.python_function import PythonFunction, spec_of_result
+from drumline.data.functions.python_function import PythonFunction
 from drumline.data.functions.reuse import reused
 from drumline.data.functions.segmented import compiled
 from drumline.data.functions.shaped import ShapedFunction
@@ -170,9 +169,9 @@ def _run(user: UserFunction, source: ElementSpec, examples: _Examples) -> BuiltF
         spec = reason.spec
         if spec is None:
             static = all(leaf.is_static for leaf in source.leaves) and not reason.varying
-            spec = _spec_from_example(user, examples.first(), static)
+            spec = spec_from_example(user, source, examples.first(), static)
             if static and any(leaf.shape for leaf in spec.leaves):
-                spec = _with_varying(spec, user, examples.others())
+                spec = _with_varying(spec, user, source, examples.others())
         run = PythonFunction(user, source, spec, str(reason))
         batched = single_batches(user, source, spec.structure) if has_datasets(source) else None
         return BuiltFunction(spec, run, reorderable=False, is_python=True, batched=batched)
@@ -222,11 +221,13 @@ def _has_none(structure: Structure) -> bool:
     return structure.kind == "none" or any(map(_has_none, structure.children))
 
 
-def _with_varying(spec: ElementSpec, user: UserFunction, others: Sequence[Any]) -> ElementSpec:
+def _with_varying(
+    spec: ElementSpec, user: UserFunction, source: ElementSpec, others: Sequence[Any]
+) -> ElementSpec:
     """The spec without the dimensions in which results for further elements differ."""
     for element in others:
         try:
-            other = _spec_from_example(user, element, static=True)
+            other = spec_from_example(user, source, element, static=True)
         except Exception:
             # It is raised again, with its position, when that element's turn has come.
             continue
@@ -234,17 +235,3 @@ def _with_varying(spec: ElementSpec, user: UserFunction, others: Sequence[Any]) 
         if other.structure == spec.structure:
             spec = spec.with_leaves([mine.merged(theirs) or mine for mine, theirs in pairs])
     return spec
-
-
-def _spec_from_example(user: UserFunction, element: Any, static: bool) -> ElementSpec:
-    with random_states_kept():
-        try:
-            return spec_of_result(user(element), user, static)
-        except Exception as error:
-            at_element(error, 0, user.where)
-            if isinstance(error, TypeError) and "JAX" in str(error):
-                error.add_note(
-                    "drumline: JAX has no strings; use numpy, dl.strings, or the element's own "
-                    "operators ([], ==, !=)"
-                )
-            raise

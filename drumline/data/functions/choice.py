@@ -74,9 +74,9 @@ class Choice:
         assert self._wide is not None
         aval = self._wide.program.out_avals[wide]
         dtype = np.dtype(aval.dtype)
-        kinds = {_kind(self.values[i].dtype) for i in fed}
-        if dtype in modes.WIDE and _kind(dtype) not in kinds:
-            dtype = np.dtype(default.dtype) if default is not None else _narrowed(dtype)
+        kinds = {kind_of(self.values[i].dtype) for i in fed}
+        if dtype in modes.WIDE and kind_of(dtype) not in kinds:
+            dtype = np.dtype(default.dtype) if default is not None else modes.narrowed(dtype)
         return Computed(True, wide, dtype, tuple(aval.shape))
 
     def _number(self, position: int) -> int:
@@ -85,10 +85,6 @@ class Choice:
         return numbers[position]
 
 
-def _kind(dtype: np.dtype) -> str:
+def kind_of(dtype: np.dtype) -> str:
     """Integers, or floats and what is made of them: the parts of a complex128 are float64."""
     return "i" if dtype.kind in "iu" else "f" if dtype.kind in "fc" else dtype.kind
-
-
-def _narrowed(dtype: np.dtype) -> np.dtype:
-    return np.dtype(f"{dtype.kind}{dtype.itemsize // 2}")

@@ -9,6 +9,7 @@ from typing import Any
 
 from drumline.data.dataset_spec import merged_element
 from drumline.data.functions.batched_windows import Batched, batched_windows
+from drumline.data.functions.integer_division import integer_division_raises
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.reuse import Reuse
@@ -18,7 +19,7 @@ from drumline.data.plan.files import Files
 from drumline.data.plan.node import Node
 from drumline.data.plan.sources import Generator
 from drumline.data.seeds import SeedsFor, draw_seed
-from drumline.data.spec import ElementSpec
+from drumline.data.spec import ElementSpec, TensorSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +33,7 @@ class DatasetFunction:
         eager: whether the datasets may be read ahead: none of them runs a generator.
         reads_files: whether they are records of files that an element names.
         batched: where it does nothing but batch windows, each leaf of what it makes.
+        given: the specs of its argument, where these are known.
         reuse: functions inside it that were compiled for another element.
     """
 
@@ -41,6 +43,7 @@ class DatasetFunction:
     eager: bool
     reads_files: bool
     batched: tuple[Batched, ...] | None = None
+    given: tuple[TensorSpec, ...] = ()
     reuse: Reuse = dataclasses.field(default_factory=Reuse, compare=False, repr=False)
 
     @property
@@ -59,7 +62,11 @@ class DatasetFunction:
             Exception: what the function raises, with the position in a note.
         """
         try:
-            with SeedsFor(self.seed or 0, place), self.reuse.in_force():
+            with (
+                SeedsFor(self.seed or 0, place),
+                self.reuse.in_force(),
+                integer_division_raises(self.given),
+            ):
                 plan = _plan_of(self.function(element), self.function)
             if plan.spec != self.spec and merged_element(self.spec, plan.spec) != self.spec:
                 raise ValueError(
@@ -95,7 +102,8 @@ def dataset_function(
     """
     user = UserFunction(function, operation)
     seeds = SeedsFor(0, (0,))
-    with random_states_kept(), seeds:
+    given = () if spec is None else spec.leaves
+    with random_states_kept(), seeds, integer_division_raises(given):
         try:
             plan = _plan_of(user(first), user)
         except Exception as error:
@@ -106,7 +114,7 @@ def dataset_function(
     reads_files = any(isinstance(node, Files) for node in plan.walk())
     batched = None if spec is None else batched_windows(user, spec, plan)
     seed = draw_seed() if seeds.drawn else None
-    return DatasetFunction(user, made, seed, eager, reads_files, batched)
+    return DatasetFunction(user, made, seed, eager, reads_files, batched, given)
 
 
 def _with_varying(
@@ -152,7 +160,8 @@ class WindowSize:
         if isinstance(self.size, int):
             number = self.size
         else:
-            number = operator.index(UserFunction(self.size, "group_by_window")(key))
+            with integer_division_raises(()):
+                number = operator.index(UserFunction(self.size, "group_by_window")(key))
         if number < 1:
             raise ValueError(
                 f"group_by_window: window sizes must be positive, that of key {key} is {number}"

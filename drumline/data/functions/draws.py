@@ -75,7 +75,7 @@ def drawn(draw: Callable[[Any], Any], seed: int | None) -> Any:
     with modes.narrow():
         result = draw(draws.next(seed))
     is_key = jax.dtypes.issubdtype(result.dtype, jax.dtypes.extended)
-    return result if is_key else np.asarray(result)
+    return result if is_key else modes.given(np.asarray(result))
 
 
 def _halves(seed: int) -> np.ndarray:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,6 +17,12 @@ from drumline._backend import cpu_device
 
 WIDE = frozenset(np.dtype(t) for t in ("int64", "uint64", "float64", "complex128"))
 """Types that JAX narrows by default."""
+
+
+def narrowed(dtype: np.dtype) -> np.dtype:
+    """What it makes of such a type."""
+    return np.dtype(f"{dtype.kind}{dtype.itemsize // 2}")
+
 
 _device = functools.cache(cpu_device)
 
@@ -46,6 +54,32 @@ def narrow() -> contextlib.AbstractContextManager[None]:
 def wide() -> contextlib.AbstractContextManager[None]:
     """64-bit types enabled, for what is computed from 64-bit columns."""
     return _mode(True)
+
+
+@contextlib.contextmanager
+def arrays_of_jax(x64: bool) -> Iterator[None]:
+    """A mode in which what functions of drumline's make of values are JAX's arrays.
+
+    Args:
+        x64: whether it is ``wide``.
+    """
+    token = _of_jax.set(True)
+    try:
+        with _mode(x64):
+            yield
+    finally:
+        _of_jax.reset(token)
+
+
+def given(value: Any) -> Any:
+    """A value as a user's function is given it: numbers are JAX's arrays in ``arrays_of_jax``."""
+    numbers = isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufcV"
+    if not numbers or not _of_jax.get():
+        return value
+    return jax.numpy.asarray(value, dtype=value.dtype)
+
+
+_of_jax: ContextVar[bool] = ContextVar("drumline_arrays_of_jax", default=False)
 
 
 def is_tracing() -> bool:

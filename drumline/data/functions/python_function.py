@@ -12,11 +12,12 @@ from drumline.data.execute.block import Block
 from drumline.data.execute.elements import splitter
 from drumline.data.execute.pool import BufferPool
 from drumline.data.functions.call import Position
+from drumline.data.functions.integer_division import integer_division_raises
 from drumline.data.functions.notes import at_element, with_strings
 from drumline.data.functions.reuse import Reuse
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.leaves import is_array_literal
-from drumline.data.rows import ShapeMismatch, conform, put, specs_of_leaves, stack
+from drumline.data.rows import ShapeMismatch, conform, put, stack
 from drumline.data.spec import ElementSpec
 from drumline.data.structure import flatten
 
@@ -73,15 +74,16 @@ class PythonFunction:
         elements = self._split(block.columns)
         columns: list[np.ndarray] = []
         done, error = 0, block.error
-        for outcome in map(self._outcome, elements):
-            if isinstance(outcome, Exception):
-                error = at_element(outcome, position(done), self._function.where)
-                with_strings(error, block.columns, done)
-                break
-            if not done:
-                columns = [self._pool.empty((block.n, *x.shape), x.dtype) for x in outcome]
-            put(columns, done, outcome)
-            done += 1
+        with integer_division_raises(self._source.leaves):
+            for outcome in map(self._outcome, elements):
+                if isinstance(outcome, Exception):
+                    error = at_element(outcome, position(done), self._function.where)
+                    with_strings(error, block.columns, done)
+                    break
+                if not done:
+                    columns = [self._pool.empty((block.n, *x.shape), x.dtype) for x in outcome]
+                put(columns, done, outcome)
+                done += 1
         self.adapt(done, time.perf_counter() - started)
         if not done:
             columns = stack([], self._spec)
@@ -110,15 +112,3 @@ class PythonFunction:
 
     def describe(self) -> str:
         return f"{self._function.name}: runs as Python, since {self._why}"
-
-
-def spec_of_result(result: Any, function: UserFunction, static: bool) -> ElementSpec:
-    """The spec of what a function returned for one element.
-
-    Unless its argument has a ``static`` shape, one result says nothing of the others' dimensions:
-    the last batch may be shorter.
-    """
-    leaves, structure = flatten(result, is_array_literal)
-    if not leaves:
-        raise ValueError(f"{function.where} returned nothing; it must return the new element")
-    return specs_of_leaves(leaves, structure, static, f"what {function.where} returned")

@@ -10,6 +10,7 @@ import numpy as np
 from drumline.data.execute.block import Block
 from drumline.data.execute.elements import splitter
 from drumline.data.functions.call import Position
+from drumline.data.functions.integer_division import integer_division_raises
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.rows import conform, owned, stack
@@ -35,6 +36,7 @@ class PythonRecurrence:
         self.state = state
         self._function = function
         self._split = splitter(source.structure)
+        self._numbers = (*state_spec.leaves, *source.leaves)
         self._state_spec = state_spec
         self._spec = spec
         self._why = why
@@ -47,12 +49,13 @@ class PythonRecurrence:
             column.flags.writeable = False
         rows: list[list[np.ndarray]] = []
         error = block.error
-        for row, element in enumerate(self._split(block.columns)):
-            try:
-                rows.append(self._step(element))
-            except Exception as raised:
-                error = at_element(raised, position(row), self._function.where)
-                break
+        with integer_division_raises(self._numbers):
+            for row, element in enumerate(self._split(block.columns)):
+                try:
+                    rows.append(self._step(element))
+                except Exception as raised:
+                    error = at_element(raised, position(row), self._function.where)
+                    break
         return Block(stack(rows, self._spec), len(rows), error)
 
     def _step(self, element: Any) -> list[np.ndarray]:

@@ -13,6 +13,7 @@ import numpy as np
 from jax.extend import core as jex
 
 from drumline.data.functions import purity
+from drumline.data.functions.integer_division import integer_division_raises
 from drumline.data.functions.keras_state import keras_writes_held
 from drumline.data.functions.routes import Constant
 from drumline.data.functions.user_function import UserFunction
@@ -132,7 +133,11 @@ def _traced(function: UserFunction, spec: ElementSpec) -> RawTrace:
         else jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
         for leaf in spec.leaves
     ]
-    with keras_writes_held() as written, recorded_results() as recorded:
+    with (
+        keras_writes_held() as written,
+        recorded_results() as recorded,
+        integer_division_raises(spec.leaves),
+    ):
         try:
             jaxpr = jax.make_jaxpr(program)(*types)
         except Exception as error:

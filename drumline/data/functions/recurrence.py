@@ -14,18 +14,15 @@ from drumline.data.functions.build import not_here
 from drumline.data.functions.call import Position
 from drumline.data.functions.comparisons import same_in_python
 from drumline.data.functions.compiled_recurrence import CompiledRecurrence, compiled_program
+from drumline.data.functions.example import spec_from_example
 from drumline.data.functions.frozen import frozen
-from drumline.data.functions.notes import at_element
-from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.python_recurrence import PythonRecurrence
 from drumline.data.functions.reuse import reused
 from drumline.data.functions.trace import NotTraceable, trace
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.leaves import is_array_literal
 from drumline.data.ragged_spec import has_ragged
-from drumline.data.rows import specs_of_leaves
 from drumline.data.spec import ElementSpec
-from drumline.data.structure import flatten, tuple_of
+from drumline.data.structure import tuple_of
 
 
 class Recurrence(Protocol):
@@ -123,7 +120,7 @@ def build_recurrence(
             origin=(held.function, operation, list(initial), state, source),
         )
     except NotTraceable as reason:
-        result = _example(user, state, initial, first_element())
+        result = _example(user, both, initial, first_element())
         after, spec = _parted(result, state, user)
         merged = state.with_leaves(
             [a.merged(b) or a for a, b in zip(state.leaves, after.leaves, strict=True)]
@@ -160,17 +157,11 @@ def _check_traceable(both: ElementSpec, state: ElementSpec) -> None:
 
 
 def _example(
-    user: UserFunction, state: ElementSpec, initial: Sequence[np.ndarray], element: Any
+    user: UserFunction, both: ElementSpec, initial: Sequence[np.ndarray], element: Any
 ) -> ElementSpec:
-    before = state.structure.unflatten([leaf[()] for leaf in initial])
-    with random_states_kept():
-        try:
-            leaves, structure = flatten(user((before, element)), is_array_literal)
-            what = f"what {user.where} returned"
-            return specs_of_leaves(leaves, structure, False, what)
-        except Exception as error:
-            at_element(error, 0, user.where)
-            raise
+    state = both.structure.children[0]
+    before = state.unflatten([leaf[()] for leaf in initial])
+    return spec_from_example(user, both, (before, element), static=False)
 
 
 def _parted(

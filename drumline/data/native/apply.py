@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from drumline.data.functions.modes import given
 from drumline.data.leaves import as_array
 from drumline.data.native.call import record
 from drumline.data.native.operation import Column, NativeOperation
@@ -43,7 +44,7 @@ def apply(operation: NativeOperation, *arguments: Any) -> Any:
     rows = operation.run([_column_of_one(value) for value in arguments], 1)
     if rows.error is not None:
         raise rows.error
-    return results.structure.unflatten([_value(column) for column in rows.columns])
+    return results.structure.unflatten([given(_value(column)) for column in rows.columns])
 
 
 def _column_of_one(value: Any) -> Column:
