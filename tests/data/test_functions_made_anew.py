@@ -41,11 +41,30 @@ def test_the_same_function_is_traced_once(monkeypatch):
     assert traces == 1
 
 
-def test_closures_are_compared_by_value(monkeypatch):
-    ds = Dataset.range(6).flat_map(lambda n: Dataset.range(2).map(lambda v, k=n % 2: v + k))
+def test_values_of_the_outer_element_become_arguments(monkeypatch):
+    ds = Dataset.range(6).flat_map(lambda n: Dataset.range(2).map(lambda v, k=n * 2: v + k))
     elements, traces = traces_of(monkeypatch, ds)
-    assert elements == [v + n % 2 for n in range(6) for v in range(2)]
+    assert elements == [v + n * 2 for n in range(6) for v in range(2)]
+    # Once with a constant, for the types of its results, and once with an argument.
     assert traces == 2
+
+
+def test_values_that_cannot_be_arguments_are_constants(monkeypatch):
+    def of(n):
+        even, size = bool(n % 2 == 0), int(n) % 2 + 1
+
+        def function(v):
+            return (v + n if even else v - n) + np.arange(3)[:size].sum()
+
+        return Dataset.range(2).map(function)
+
+    elements, traces = traces_of(monkeypatch, Dataset.range(12).flat_map(of))
+    expected = [
+        (v + n if n % 2 == 0 else v - n) + sum(range(n % 2 + 1)) for n in range(12) for v in (0, 1)
+    ]
+    assert elements == expected
+    # For each of two pairs: constants, all arguments, the number alone, the size as well.
+    assert traces == 8
 
 
 def test_what_changes_between_elements_is_seen():

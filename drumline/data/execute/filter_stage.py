@@ -17,7 +17,12 @@ class Predicate(CountingStage):
 
     Where reading ahead cannot be noticed it ignores ``limit`` and evaluates a whole block: padding
     a short one costs the same.
+
+    Attributes:
+        prepared: its results for all elements of the source, if they were computed beforehand.
     """
+
+    prepared: Block | None = None
 
     def __init__(self, source: Stage, function: BlockFunction, pool: BufferPool):
         super().__init__(source)
@@ -31,13 +36,19 @@ class Predicate(CountingStage):
         if block is None:
             return None
         start = self._position
-        verdict = self.function(block, lambda row: start + row)
+        verdict = self._verdict(block, start)
         self._use(verdict.events)
         keep = verdict.columns[0]
         kept = Block([c[: verdict.n] for c in block.columns], verdict.n)
         out = kept if keep.all() else self._selected(kept, keep)
         out.error = verdict.error
         return out
+
+    def _verdict(self, block: Block, start: int) -> Block:
+        if self.prepared is None:
+            return self.function(block, lambda row: start + row)
+        verdict = self.prepared.slice(start, start + block.n)
+        return Block(verdict.columns, verdict.n, block.error)
 
     def _selected(self, block: Block, keep: np.ndarray) -> Block:
         index = np.flatnonzero(keep)

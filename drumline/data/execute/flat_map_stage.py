@@ -11,6 +11,9 @@ from drumline.data.execute.stage import Stage, State
 from drumline.data.rows import stack
 from drumline.data.spec import ElementSpec
 
+_PATIENCE = 0.008
+"""Seconds after which no further datasets are joined: opening them together takes some."""
+
 
 class FlatMapStage(Stage):
     """Goes through the dataset of each outer element; short ones are joined to one block."""
@@ -31,7 +34,7 @@ class FlatMapStage(Stage):
         self._inner: Opened | None = None
 
     def next(self, limit: int) -> Block | None:
-        return joined_runs(self._peek, self._use, limit, self._spec)
+        return joined_runs(self._peek, self._use, limit, self._spec, _PATIENCE)
 
     def _use(self, positions: int) -> None:
         if self._inner is not None:
@@ -41,6 +44,8 @@ class FlatMapStage(Stage):
         """What comes next, of as many datasets as are empty; an error if none can be opened."""
         while True:
             if self._inner is None:
+                if self.eager:
+                    self._openings.gather(limit)
                 opened = self._openings.next()
                 if opened is None:
                     return None

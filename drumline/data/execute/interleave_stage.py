@@ -70,20 +70,38 @@ class InterleaveStage(Stage):
         return None
 
     def _open(self, limit: int) -> Exception | None:
-        """Fills the slot that is visited; once no dataset is left, removes the empty slots."""
+        """Fills the slot that is visited; once no dataset is left, removes the empty slots.
+
+        Slots that are empty as well are filled too, as far as no other can come before.
+        """
+        visits = limit // self._cycle.length
+        if self.eager:
+            self._openings.gather(limit)
         opened = self._openings.next()
         if isinstance(opened, Exception):
             return opened
         if opened is not None:
-            self._slots[self._cycle.slot] = opened
+            first = self._cycle.slot
+            self._slots[first] = opened
+            for slot in range(first + 1, first + min(self._empty_after(first), visits - 1) + 1):
+                following = self._openings.next_opened() if self.eager else None
+                if following is None:
+                    return None
+                self._slots[slot] = following
             if self._slots[-1] is not None:
-                self._extend(limit // self._cycle.length)
+                self._extend(visits)
             return None
         before = sum(slot is not None for slot in self._slots[: self._cycle.slot])
         self._slots = [slot for slot in self._slots if slot is not None]
         self._cycle.slots = len(self._slots)
         self._cycle.slot = before % max(1, len(self._slots))
         return None
+
+    def _empty_after(self, slot: int) -> int:
+        """How many slots right behind one are empty."""
+        following = self._slots[slot + 1 :]
+        taken = (i for i, opened in enumerate(following) if opened is not None)
+        return next(taken, len(following))
 
     def _extend(self, datasets: int) -> None:
         """Goes on to slots that were never visited; as the cycle does not return before it comes

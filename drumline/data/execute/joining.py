@@ -9,7 +9,6 @@ from drumline.data.execute.block import Block, concat
 from drumline.data.rows import stack
 from drumline.data.spec import ElementSpec
 
-_PATIENCE = 0.002
 _LARGE = 1 << 16
 _MANY = 512
 
@@ -19,6 +18,7 @@ def joined_runs(
     use: Callable[[int], None],
     limit: int,
     spec: ElementSpec,
+    patience: float = 0.002,
 ) -> Block | None:
     """Up to ``limit`` positions of short runs, for as long as that takes little time.
 
@@ -28,13 +28,14 @@ def joined_runs(
         use: marks so many positions of it as used.
         limit: how many positions are wanted.
         spec: of the elements.
+        patience: how many seconds it may take, about.
 
     Returns:
         ``None`` at the end.
     """
     parts: list[Block] = []
     rows = 0
-    deadline = time.perf_counter() + _PATIENCE
+    deadline = time.perf_counter() + patience
     while rows < limit:
         part = peek(limit - rows)
         if part is None or (parts and part.n and not parts[-1].same_shapes(part)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from drumline.data.execute.prefetch_stage import PrefetchStage
 from drumline.data.execute.ramp import TARGET_BYTES
 from drumline.data.execute.reading import Reading
 from drumline.data.execute.stage import Stage, StartsEarly, State
+from drumline.data.execute.together import prepare, short_length
 from drumline.data.plan.node import Node
 from drumline.data.spec import ElementSpec
 
@@ -23,6 +25,9 @@ Open = Callable[[Node, Sequence[int], list[bool] | None], tuple[Stage, list[bool
 and takes these to start it once more."""
 
 _MOST_AT_ONCE = 64
+
+_PATIENCE = 0.005
+"""Seconds in which datasets are opened together: the first element should not wait for more."""
 
 _MANY = 1024
 _NBYTES = 1 << 20
@@ -120,15 +125,42 @@ class Openings:
         assert isinstance(opened, Opened)
         return opened
 
-    def _prepare(self) -> None:
-        while len(self._ready) <= self._ahead() and not self.ended:
-            before = (self._number, self._carry.state())
-            item = self._next()
-            if item is None:
-                self.ended = True
+    def gather(self, positions: int) -> None:
+        """Opens as many short datasets as have so many elements together, and computes these.
+
+        To be called where all of them are wanted and may be read ahead.
+        """
+        if self._ready or positions < 2 or self.reading is not None:
+            return
+        short: list[Stage] = []
+        deadline = time.perf_counter() + _PATIENCE
+        while positions > 0 and self._advance():
+            item = self._ready[-1]
+            length = short_length(item.elements.stage) if isinstance(item, Opened) else None
+            if length is None or not isinstance(item, Opened):
                 break
-            self._before.append(before)
-            self._ready.append(item)
+            short.append(item.elements.stage)
+            positions -= length
+            if time.perf_counter() > deadline:
+                break
+        prepare(short)
+
+    def _prepare(self) -> None:
+        while len(self._ready) <= self._ahead() and self._advance():
+            continue
+
+    def _advance(self) -> bool:
+        """Opens one more dataset before it is its turn; false at the end."""
+        if self.ended:
+            return False
+        before = (self._number, self._carry.state())
+        item = self._next()
+        if item is None:
+            self.ended = True
+            return False
+        self._before.append(before)
+        self._ready.append(item)
+        return True
 
     @property
     def exhausted(self) -> bool:

@@ -21,10 +21,14 @@ class WalkStage(Stage):
     """Elements at the positions an order gives, with functions applied to them on the way.
 
     Maps that follow directly are applied to the block while it is in the processor's cache.
+
+    Attributes:
+        prepared: all elements by position, if they were computed beforehand.
     """
 
     ragged: bool | None = None
     varying: bool | None = None
+    prepared: Block | None = None
 
     def __init__(self, indexed: Indexed, order: Order, functions: Sequence[BlockFunction] = ()):
         self.indexed = indexed
@@ -69,6 +73,10 @@ class WalkStage(Stage):
 
     def evaluate(self, index: Index, start: int) -> Block:
         """The elements at ``index``, or those before the first that failed; thread-safe."""
+        if self.prepared is not None:
+            if isinstance(index, range):
+                return self.prepared.slice(index.start, index.stop)
+            return Block([column[index] for column in self.prepared.columns], len(index))
         wanted = len(index)
         for function in self.functions:
             wanted = function.limit(wanted)

@@ -12,6 +12,7 @@ from drumline.data.fingerprint.digest import Digest, put
 from drumline.data.functions.build import BuiltFunction
 from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.dataset_function import DatasetFunction, WindowSize
+from drumline.data.functions.lifted import LiftedFunction
 from drumline.data.functions.recurrence import BuiltRecurrence
 from drumline.data.functions.segmented import SegmentedFunction
 from drumline.data.functions.shape_key import ShapeFunction
@@ -98,7 +99,7 @@ def _drawn(value: DrawnSeed, into: Digest) -> None:
 @put.register(BuiltFunction)
 def _built(value: BuiltFunction, into: Digest) -> None:
     into.write("spec", str(value.spec).encode())
-    if isinstance(value.run, CompiledFunction | SegmentedFunction):
+    if isinstance(value.run, CompiledFunction | SegmentedFunction | LiftedFunction):
         put(value.run.content(), into)
     else:
         put(value.run.user if isinstance(value.run, ShapeFunction) else value.origin, into)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,16 @@ from drumline.data.fingerprint import functions  # noqa: F401 (registers)
 from drumline.data.fingerprint.digest import Digest, put
 from drumline.data.functions.batched_windows import Batched, single_batches
 from drumline.data.functions.call import BlockFunction
+from drumline.data.functions.closures import Closure
 from drumline.data.functions.comparisons import same_in_python
+from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.draws import Draws
 from drumline.data.functions.example import spec_from_example
 from drumline.data.functions.frozen import frozen
+from drumline.data.functions.lifted import LiftedFunction, LiftedValues, with_values
 from drumline.data.functions.python_function import PythonFunction
-from drumline.data.functions.reuse import reused
-from drumline.data.functions.segmented import compiled
+from drumline.data.functions.reuse import Reuse, reuse_in_force
+from drumline.data.functions.segmented import SegmentedFunction, compiled
 from drumline.data.functions.shaped import ShapedFunction
 from drumline.data.functions.trace import NotTraceable, trace
 from drumline.data.functions.user_function import UserFunction
@@ -97,13 +100,91 @@ def build(
     Raises:
         Exception: whatever the function itself raises on the first element.
     """
+    user = UserFunction(function, operation, keyed)
     examples = _Examples(first_element, others)
-    built: BuiltFunction = reused(
-        function,
-        (operation, source, keyed),
-        lambda: _probed(UserFunction(function, operation, keyed), source, examples, may_draw),
-    )
-    return built
+    reuse = reuse_in_force()
+    closure = None if reuse is None else reuse.closure(function)
+    if reuse is None or closure is None:
+        return _probed(user, source, examples, may_draw)
+    return _Nested(reuse, user, source, examples, may_draw, closure).built()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Nested:
+    """A function that another function of the user's may define again for each element.
+
+    What it computes does not depend on which of them came first: whether a value is an argument of
+    the program or a constant in it is decided by the program alone.
+    """
+
+    reuse: Reuse
+    user: UserFunction
+    source: ElementSpec
+    examples: _Examples
+    may_draw: bool
+    closure: Closure
+
+    def built(self) -> BuiltFunction:
+        """The function, with as many of the values it reads as arguments as can be."""
+        every = range(len(self.closure.values))
+        numbers = self.reuse.get(("liftable", self._key(every)), self._liftable) if every else ()
+        if numbers:
+            key = self._key(numbers)
+            lifted = self.reuse.get(key, lambda: self._lifted(numbers, self._plain()))
+            if lifted is not None:
+                return self._with_values(*lifted)
+        made: BuiltFunction = self.reuse.get(self._key(()), self._plain)
+        return made
+
+    def _key(self, lifted: Collection[int]) -> Hashable:
+        others = (self.user.operation, self.source, self.user.keyed)
+        return (self.closure.key(lifted), tuple(lifted), others)
+
+    def _plain(self) -> BuiltFunction:
+        return _probed(self.user, self.source, self.examples, self.may_draw)
+
+    def _liftable(self) -> tuple[int, ...]:
+        """The values that can be arguments together."""
+        plain = self._plain()
+        every = tuple(range(len(self.closure.values)))
+        numbers: tuple[int, ...] = ()
+        lifted: tuple[BuiltFunction, LiftedValues] | None = None
+        for more in (every, *((number,) for number in every if len(every) > 1)):
+            made = self._lifted((*numbers, *more), plain)
+            if made is not None:
+                numbers, lifted = (*numbers, *more), made
+            if numbers == every:
+                break
+        self.reuse.get(self._key(numbers), lambda: lifted or plain)
+        return numbers
+
+    def _lifted(
+        self, numbers: tuple[int, ...], plain: BuiltFunction
+    ) -> tuple[BuiltFunction, LiftedValues] | None:
+        """The function with these values as arguments, if it then has results of the same types."""
+        if not isinstance(plain.run, CompiledFunction | SegmentedFunction):
+            return None
+        for narrow in (False, True):
+            values = LiftedValues(self.closure, numbers, narrow, self._leaves)
+            user = dataclasses.replace(self.user, lifted=values)
+            try:
+                source = with_values(self.source, values.specs())
+                made = _probed_traced(user, source, self.may_draw)
+            except (NotTraceable, ValueError):
+                return None
+            found = (made.spec, made.draws, made.reorderable, type(made.run))
+            if found == (plain.spec, plain.draws, plain.reorderable, type(plain.run)):
+                return dataclasses.replace(made, takes_varying=plain.takes_varying), values
+        return None
+
+    @property
+    def _leaves(self) -> int:
+        return len(self.source.leaves)
+
+    def _with_values(self, made: BuiltFunction, lifted: LiftedValues) -> BuiltFunction:
+        assert isinstance(made.run, CompiledFunction | SegmentedFunction)
+        run = LiftedFunction(made.run, lifted.arrays(self.closure))
+        return dataclasses.replace(made, run=run)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,6 +207,14 @@ def _probed(
         return _built(user, source, examples)
     with Draws(np.zeros(4, np.uint32)) as probe:
         built = _built(user, source, examples)
+    return dataclasses.replace(built, draws=probe.count > 0)
+
+
+def _probed_traced(user: UserFunction, source: ElementSpec, may_draw: bool) -> BuiltFunction:
+    if user.keyed or not may_draw:
+        return _traced(user, source)
+    with Draws(np.zeros(4, np.uint32)) as probe:
+        built = _traced(user, source)
     return dataclasses.replace(built, draws=probe.count > 0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -34,7 +35,6 @@ class DatasetFunction:
         reads_files: whether they are records of files that an element names.
         batched: where it does nothing but batch windows, each leaf of what it makes.
         given: the specs of its argument, where these are known.
-        reuse: functions inside it that were compiled for another element.
     """
 
     function: UserFunction
@@ -44,12 +44,16 @@ class DatasetFunction:
     reads_files: bool
     batched: tuple[Batched, ...] | None = None
     given: tuple[TensorSpec, ...] = ()
-    reuse: Reuse = dataclasses.field(default_factory=Reuse, compare=False, repr=False)
 
     @property
     def label(self) -> str:
         """The function's name."""
         return self.function.name
+
+    @functools.cached_property
+    def reuse(self) -> Reuse:
+        """Functions inside it that were compiled for another element."""
+        return Reuse(self.function.function)
 
     def __call__(self, element: Any, place: Sequence[int]) -> Node:
         """The plan of the dataset made for ``element``.

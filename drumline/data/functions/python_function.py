@@ -48,7 +48,7 @@ class PythonFunction:
         self._limit = 1
         self._pool = BufferPool()
         # A function of windows may call reduce, map and the like of each.
-        self._reuse = Reuse()
+        self._reuse = Reuse(function.function)
 
     @property
     def user(self) -> Callable[..., Any]:

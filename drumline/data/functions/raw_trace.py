@@ -130,8 +130,8 @@ def _traced(function: UserFunction, spec: ElementSpec) -> RawTrace:
     types = [
         jax.ShapeDtypeStruct((), np.uint32)
         if is_symbolic(leaf)
-        else jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
-        for leaf in spec.leaves
+        else jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=i in function.weak)
+        for i, leaf in enumerate(spec.leaves)
     ]
     with (
         keras_writes_held() as written,

@@ -1,54 +1,60 @@
 """Functions known again that a user's function defines anew for each element.
 
 ``interleave(lambda path: TFRecordDataset(path).map(parse))`` gives ``parse`` to a new ``map`` for
-every file. Tracing and compiling it each time would cost far more than reading the file.
+every file, and ``flat_map(lambda x: Dataset.range(9).map(lambda y: y + x))`` another function for
+every ``x``. Tracing and compiling it each time would cost far more than the work itself.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import types
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from contextvars import ContextVar, Token
 from typing import Any
 
-import numpy as np
+from drumline.data.functions.closures import Closure, Closures, Unknown
 
-from drumline.data.functions.frozen import names_in
-
-_PLAIN = (bool, int, str, bytes, type(None))
-_LIBRARIES = ("jax", "jaxlib", "numpy", "ml_dtypes", "drumline", "builtins", "math")
-_MOST_BYTES = 4096
-_DEEPEST = 6
 _MOST_KEPT = 256
-
-
-class _Unknown(Exception):
-    """Something of which it cannot be told whether it is the same, later."""
 
 
 class Reuse:
     """Results kept for functions that are the same.
 
     Two functions are the same if their code is, and all that it can read: closures, defaults and
-    globals are compared by value. One that reads an object whose value cannot be told is never
+    globals are compared by value. One that reads an object whose value cannot be compared is never
     known again.
+
+    Args:
+        outer: the user's function that defines the others.
     """
 
-    def __init__(self) -> None:
-        self._kept: dict[Hashable, Any] = {}
+    def __init__(self, outer: Callable[..., Any]) -> None:
+        self._outer = outer
+        self._closures: Closures | None = None
+        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """What was kept under ``key``, or else what ``make`` makes now."""
-        if key not in self._kept:
-            made = make()
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
-            self._kept[key] = made
-        return self._kept[key]
+        try:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        except KeyError:
+            made = self._kept[key] = make()
+        while len(self._kept) > _MOST_KEPT:
+            self._kept.popitem(last=False)
+        return made
+
+    def closure(self, function: Callable[..., Any]) -> Closure | None:
+        """All that a function reads, taken apart; ``None`` if it cannot be compared."""
+        if self._closures is None:
+            self._closures = Closures(self._outer)
+        try:
+            return self._closures.taken_apart(function)
+        except Unknown:
+            return None
 
     def in_force(self) -> InForce:
-        """Lets ``reused`` look here, in this thread."""
+        """Lets ``reuse_in_force`` find it, in this thread."""
         return InForce(self)
 
 
@@ -70,6 +76,11 @@ class InForce:
 _current: ContextVar[Reuse | None] = ContextVar("drumline_reuse", default=None)
 
 
+def reuse_in_force() -> Reuse | None:
+    """The ``Reuse`` of the user's function that runs in this thread, if one does."""
+    return _current.get()
+
+
 def reused(function: Callable[..., Any], others: Hashable, make: Callable[[], Any]) -> Any:
     """What ``make`` makes of a function, kept in the ``Reuse`` in force, if there is one.
 
@@ -79,72 +90,7 @@ def reused(function: Callable[..., Any], others: Hashable, make: Callable[[], An
         make: makes it.
     """
     reuse = _current.get()
-    if reuse is None:
+    closure = None if reuse is None else reuse.closure(function)
+    if reuse is None or closure is None:
         return make()
-    try:
-        key = (_key(function, 0), others)
-    except _Unknown:
-        return make()
-    return reuse.get(key, make)
-
-
-def _key(value: Any, depth: int) -> Hashable:
-    """Something that is equal for equal values, and holds on to what it compares by identity."""
-    if depth > _DEEPEST:
-        raise _Unknown
-    if isinstance(value, _PLAIN):
-        return (type(value), value)
-    if isinstance(value, float | complex):
-        return (type(value), repr(value))
-    if isinstance(value, np.ndarray | np.generic):
-        return _key_of_array(np.asarray(value))
-    if isinstance(value, types.FunctionType):
-        return _Same(value) if _of_library(value) else _key_of_function(value, depth)
-    if isinstance(value, types.ModuleType | type | np.dtype) or _of_library(value):
-        return _Same(value)
-    if isinstance(value, tuple | list):
-        return (type(value), *(_key(item, depth + 1) for item in value))
-    if isinstance(value, dict):
-        return (type(value), *((_key(k, depth + 1), _key(v, depth + 1)) for k, v in value.items()))
-    raise _Unknown
-
-
-def _key_of_array(array: np.ndarray) -> Hashable:
-    if array.dtype == object or array.nbytes > _MOST_BYTES:
-        raise _Unknown
-    return (np.ndarray, array.dtype.str, array.shape, array.tobytes())
-
-
-def _key_of_function(function: types.FunctionType, depth: int) -> Hashable:
-    names = sorted(set(names_in(function.__code__)) & set(function.__globals__))
-    try:
-        cells = [cell.cell_contents for cell in function.__closure__ or ()]
-    except ValueError:
-        raise _Unknown from None
-    read = [
-        *cells,
-        *(function.__globals__[name] for name in names),
-        *(function.__defaults__ or ()),
-        *(function.__kwdefaults__ or {}).values(),
-    ]
-    return (function.__code__, *(_key(value, depth + 1) for value in read))
-
-
-def _of_library(value: Any) -> bool:
-    """Whether it is a function or class of a library, which does not change."""
-    module = getattr(value, "__module__", None)
-    named = isinstance(getattr(value, "__name__", None), str)
-    return named and isinstance(module, str) and module.split(".")[0] in _LIBRARIES
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Same:
-    """Equal to another of the same object, which stays alive with it."""
-
-    value: Any
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.value is self.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
+    return reuse.get((closure.key(), others), make)

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from drumline.data.functions.draws import Draws, call_without_draws
 from drumline.data.functions.notes import raised_for_good
+
+
+class Lifted(Protocol):
+    """Values of a function's closure that are given with each element instead.
+
+    Attributes:
+        weak: the leaves of what it is called with that are numbers of Python's.
+    """
+
+    @property
+    def weak(self) -> frozenset[int]: ...
+
+    def bound(self, values: Sequence[Any]) -> Callable[..., Any]:
+        """The function with these values."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,11 +32,13 @@ class UserFunction:
     Attributes:
         keyed: whether it draws by ``dl.random``: elements come with the key of their position
             beside them.
+        lifted: the values of its closure that come beside elements (and their keys), if any do.
     """
 
     function: Callable[..., Any]
     operation: str
     keyed: bool = False
+    lifted: Lifted | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.function):
@@ -30,6 +46,10 @@ class UserFunction:
 
     def __call__(self, element: Any) -> Any:
         """Calls it with an element: a plain tuple is spread over the arguments, as in tf.data."""
+        if self.lifted is not None:
+            element, values = element
+            bound = self.lifted.bound(values)
+            return dataclasses.replace(self, function=bound, lifted=None)(element)
         if not self.keyed:
             return call_without_draws(lambda: self._call(element), self.where)
         value, key = element
@@ -50,6 +70,11 @@ class UserFunction:
                     "over them"
                 )
             raise
+
+    @property
+    def weak(self) -> frozenset[int]:
+        """The leaves it is called with that adopt the dtype of what they meet."""
+        return frozenset() if self.lifted is None else self.lifted.weak
 
     @functools.cached_property
     def name(self) -> str:

@@ -1,0 +1,237 @@
+"""Functions inside datasets' functions that read the outer element: one program for all of them."""
+
+import functools
+import itertools
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drumline.data import Dataset
+from drumline.data.functions.closures import Closures
+
+OUTER = {
+    "int64": np.arange(-1, 4),
+    "int32": np.arange(-1, 4, dtype=np.int32),
+    "uint8": np.arange(5, dtype=np.uint8),
+    "float32": np.linspace(-1, 2, 5, dtype=np.float32),
+    "float64": np.linspace(-1, 2, 5),
+    "rows": np.arange(10, dtype=np.float32).reshape(5, 2) / 7,
+    "dict": {"a": np.arange(5), "b": np.linspace(0, 1, 5, dtype=np.float32)},
+}
+INNER = {
+    "range": lambda: Dataset.range(5),
+    "float32": lambda: Dataset.from_tensor_slices(np.linspace(0, 1, 5, dtype=np.float32)),
+    "uint8": lambda: Dataset.from_tensor_slices(np.arange(5, dtype=np.uint8)),
+    "pairs": lambda: Dataset.from_tensor_slices((np.arange(3), np.ones(3, np.float32))).map(
+        lambda i, f: i * f
+    ),
+}
+
+
+def number(x):
+    """A number of an element, whatever its structure is."""
+    return x["a"] if isinstance(x, dict) else x.reshape(-1)[0]
+
+
+def shifted(y, by):
+    return y + by
+
+
+FUNCTIONS = {
+    "plus": lambda x: lambda y: y + number(x),
+    "both": lambda x: lambda y: (y, x),
+    "default": lambda x: lambda y, x=x: y * number(x) + 1,
+    "derived": lambda x: (lambda d: lambda y: y - d)(number(x) * 3),
+    "python": lambda x: (lambda d: lambda y: y * d)(int(number(x))),
+    "float": lambda x: (lambda d: lambda y: jnp.minimum(y, d))(float(number(x))),
+    "partial": lambda x: functools.partial(shifted, by=number(x)),
+    "branch": lambda x: lambda y: y + 1 if number(x) > 1 else y - 1,
+    "array": lambda x: (lambda a: lambda y: y * a)(np.array([number(x), 2])),
+    "tuple": lambda x: (lambda t: lambda y: jnp.where(y > t[0], y, t[1]))((number(x), 7)),
+    "text": lambda x: (lambda s: lambda y: (s, y))(str(number(x)).encode()),
+    "divided": lambda x: lambda y: y / number(x),
+}
+
+
+def leaves(element):
+    parts = element if isinstance(element, tuple) else (element,)
+    for part in parts:
+        yield from part.values() if isinstance(part, dict) else (part,)
+
+
+def same_kinds(found, wanted):
+    assert len(found) == len(wanted)
+    for a, b in zip(found, wanted, strict=True):
+        for x, y in zip(leaves(a), leaves(b), strict=True):
+            assert np.asarray(x).dtype == np.asarray(y).dtype
+            if isinstance(x, bytes):
+                assert x == y
+            else:
+                np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
+
+
+def program(dataset):
+    run = dataset._plan.function.run
+    return id(getattr(run, "compiled", run))
+
+
+def bits(elements):
+    return [[np.asarray(leaf).tobytes() for leaf in leaves(e)] for e in elements]
+
+
+@given(
+    st.sampled_from(sorted(OUTER)),
+    st.sampled_from(sorted(INNER)),
+    st.sampled_from(sorted(FUNCTIONS)),
+    st.sampled_from(["flat_map", "interleave", "parallel"]),
+    st.integers(0, 26),
+)
+def test_elements_are_those_of_constants(outer, inner, function, operation, position):
+    def of(x):
+        return INNER[inner]().map(FUNCTIONS[function](x))
+
+    def make():
+        ds = Dataset.from_tensor_slices(OUTER[outer])
+        if operation == "flat_map":
+            return ds.flat_map(of)
+        return ds.interleave(of, 3, 2, num_parallel_calls=2 if operation == "parallel" else None)
+
+    with np.errstate(all="ignore"):
+        elements = list(make())
+        if operation == "flat_map":
+            # Outside of the function each is compiled by itself, with a constant.
+            few = Dataset.from_tensor_slices(OUTER[outer]).take(2)
+            alone = [e for x in few for e in of(x)]
+            same_kinds(elements[: len(alone)], alone)
+        iterator = iter(make())
+        head = list(itertools.islice(iterator, position))
+        again = iter(make())
+        again.restore(json.loads(json.dumps(iterator.state())))
+        assert bits([*head, *again]) == bits(elements)
+
+
+@given(st.sampled_from(["int64", "int32", "uint8"]), st.integers(0, 30), st.booleans())
+def test_filters_read_the_outer_element(outer, position, mapped):
+    def of(x):
+        ds = Dataset.range(4)
+        return (ds.map(lambda y: y + x) if mapped else ds).filter(lambda y: (y + x) % 3 != 0)
+
+    ds = Dataset.from_tensor_slices(OUTER[outer]).flat_map(of)
+    values = [(int(x), y + int(x) * mapped) for x in OUTER[outer] for y in range(4)]
+    expected = [y for x, y in values if (y + x) % 3]
+    assert [int(v) for v in ds] == expected
+    iterator = iter(ds)
+    head = [int(v) for v in itertools.islice(iterator, position)]
+    again = iter(Dataset.from_tensor_slices(OUTER[outer]).flat_map(of))
+    again.restore(iterator.state())
+    assert head + [int(v) for v in again] == expected
+
+
+def test_one_program_for_all_outer_elements():
+    seen = set()
+
+    def of(x):
+        inner = Dataset.range(3).map(lambda y: y + x)
+        seen.add(program(inner))
+        return inner
+
+    ds = Dataset.range(200).flat_map(of)
+    seen.clear()
+    assert [int(v) for v in ds] == [x + y for x in range(200) for y in range(3)]
+    assert len(seen) == 1
+
+
+def test_a_value_beyond_32_bits_is_exact():
+    ds = Dataset.from_tensor_slices(np.array([1, 2**40, -(2**50)])).flat_map(
+        lambda x: Dataset.range(2).map(lambda y: (y + x, y + int(x)))
+    )
+    expected = [(v, v) for x in (1, 2**40, -(2**50)) for v in (x, x + 1)]
+    assert [(int(a), int(b)) for a, b in ds] == expected
+
+
+def test_errors_stay_in_their_places():
+    def of(x):
+        return Dataset.range(3).map(lambda y: y // x)
+
+    iterator = iter(Dataset.from_tensor_slices(np.array([1, 0, 2])).flat_map(of))
+    found = []
+    while True:
+        try:
+            found.append(int(next(iterator)))
+        except StopIteration:
+            break
+        except ZeroDivisionError:
+            found.append("zero")
+    assert found == [0, 1, 2, "zero", "zero", "zero", 0, 0, 1]
+
+
+def test_windows_of_keys_are_mapped_by_one_program():
+    ds = Dataset.range(40).group_by_window(
+        lambda v: v % 4, lambda key, w: w.map(lambda v: v * 10 + key).batch(5), window_size=5
+    )
+    expected = [
+        [10 * v + k for v in range(k + 20 * i, 40, 4)][:5] for i in (0, 1) for k in range(4)
+    ]
+    assert [batch.tolist() for batch in ds] == expected
+
+
+def test_a_large_table_is_compared_by_its_content():
+    table = np.arange(5000)
+    traced = []
+
+    def of(x):
+        inner = Dataset.range(2).map(lambda y: jnp.asarray(table)[x + y])
+        traced.append(program(inner))
+        return inner
+
+    ds = Dataset.range(30).flat_map(of)
+    traced.clear()
+    assert [int(v) for v in ds] == [x + y for x in range(30) for y in range(2)]
+    assert len(set(traced)) == 1
+    table += 1
+    assert [int(v) for v in ds] == [x + y + 1 for x in range(30) for y in range(2)]
+
+
+def test_draws_beside_values_of_the_outer_element():
+    from drumline import random
+
+    def make():
+        return Dataset.range(6).flat_map(
+            lambda x: Dataset.range(4).map(lambda y: x + random.uniform(()), name="draw")
+        )
+
+    ds = make()
+    elements = [float(v) for v in ds]
+    assert [int(v) for v in elements] == [x for x in range(6) for _ in range(4)]
+    assert len(set(elements)) == 24
+
+
+@pytest.mark.parametrize("count", range(0, 25, 3))
+def test_states_do_not_depend_on_what_was_computed_together(count):
+    def make():
+        return Dataset.range(5).interleave(
+            lambda x: Dataset.range(5).map(lambda y: 10 * x + y).shuffle(3, seed=4), 2, 2
+        )
+
+    whole = [int(v) for v in make()]
+    one_by_one = iter(make())
+    head = [int(next(one_by_one)) for _ in range(count)]
+    again = iter(make())
+    again.restore(one_by_one.state())
+    assert head + [int(v) for v in again] == whole
+
+
+def test_what_a_function_shares_with_others_is_no_argument():
+    shared = 3
+
+    def outer(x):
+        own = x * 2
+        return lambda y: y + own + shared
+
+    closure = Closures(outer).taken_apart(outer(np.int64(4)))
+    assert [int(value.array) for value in closure.values] == [8]
+    assert closure.bound({0: 5})(1) == 9
