@@ -70,7 +70,7 @@ def _values(array: pa.Array, path: str) -> Any:
         return inner.reshape(len(array), kind.list_size, *inner.shape[1:])
     if kinds.is_list(kind) or kinds.is_large_list(kind):
         splits = array.offsets.to_numpy().astype(np.int64)
-        return RaggedArray(_values(array.flatten(), path), splits - splits[0])
+        return _rows_of(_values(array.flatten(), path), splits - splits[0])
     if kinds.is_struct(kind):
         parts = zip(kind, array.flatten(), strict=True)
         return {field.name: _values(part, f"{path}.{field.name}") for field, part in parts}
@@ -81,10 +81,32 @@ def _values(array: pa.Array, path: str) -> Any:
     )
 
 
+def _rows_of(values: Any, splits: np.ndarray) -> Any:
+    """Lists of values; of a list of structs a dict of lists, as TensorFlow Datasets has it."""
+    if isinstance(values, dict):
+        return {name: _rows_of(part, splits) for name, part in values.items()}
+    return RaggedArray(values, splits)
+
+
 def _extension(array: pa.ExtensionArray, path: str) -> Any:
     if isinstance(array, pa.FixedShapeTensorArray):
         return array.to_numpy_ndarray()
+    shape = getattr(array.type, "shape", None)
+    if isinstance(shape, tuple) and all(isinstance(dim, int) for dim in shape[1:]):
+        return _of_shape(array.storage, shape, path)
     return _values(array.storage, path)
+
+
+def _of_shape(storage: pa.Array, shape: tuple[int | None, ...], path: str) -> Any:
+    """Nested lists that all have one shape (Hugging Face's ``Array2D`` and its like)."""
+    rows, flat = len(storage), storage
+    for _ in shape:
+        flat = flat.flatten()
+    values = _values(flat, path)
+    if shape[0] is not None:
+        return values.reshape(rows, *shape)
+    splits = storage.offsets.to_numpy().astype(np.int64)
+    return RaggedArray(values.reshape(-1, *shape[1:]), splits - splits[0])
 
 
 def _is_text(kind: pa.DataType) -> bool:

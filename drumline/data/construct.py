@@ -136,7 +136,7 @@ def generator(
             f"from_generator: expected a callable that returns an iterable, got "
             f"{type(factory).__name__}; pass the generator function itself, not a generator"
         )
-    element = _signed(output_signature, "from_generator")
+    element = signed(output_signature, "from_generator")
     name = getattr(factory, "__qualname__", type(factory).__name__).split("<locals>.")[-1]
     arguments = [as_array(argument) for argument in args]
     if arguments:
@@ -156,7 +156,7 @@ def items(sequence: Sequence[Any], output_signature: Any) -> Items:
         )
     length = len(sequence)
     if output_signature is not None:
-        return Items((), _signed(output_signature, "from_sequence"), sequence, length, kind)
+        return Items((), signed(output_signature, "from_sequence"), sequence, length, kind)
     if not length:
         raise ValueError(f"from_sequence: {kind} is empty: give an output_signature")
     leaves, structure = flatten(sequence[0], is_array_literal)
@@ -164,7 +164,13 @@ def items(sequence: Sequence[Any], output_signature: Any) -> Items:
     return Items((), element, sequence, length, kind)
 
 
-def _signed(output_signature: Any, operation: str) -> ElementSpec:
+def signed(output_signature: Any, operation: str) -> ElementSpec:
+    """The element that a user's ``output_signature`` says.
+
+    Raises:
+        TypeError: it holds something else than ``TensorSpec``.
+        ValueError: it holds nothing.
+    """
     leaves, structure = flatten(output_signature)
     for leaf in leaves:
         if not isinstance(leaf, TensorSpec):

@@ -9,6 +9,7 @@ from drumline.data import construct
 from drumline.data.arrow_columns import arrow_columns
 from drumline.data.files.table_format import table_format
 from drumline.data.files.tables import first_schema
+from drumline.data.huggingface import huggingface, is_huggingface
 from drumline.data.methods.planned import Planned, named
 from drumline.data.methods.reading import files_plan, first_path
 
@@ -25,16 +26,61 @@ class Importing(Planned):
         lengths rows of a ``RaggedArray``, structs dicts.
 
         Args:
-            table: a ``pyarrow.Table`` (as in a Hugging Face dataset's ``data.table``), or anything
-                with ``__arrow_c_stream__``: a data frame of pandas (2.2 or later) or Polars, a
-                DuckDB relation, a ``RecordBatchReader``.
+            table: a ``pyarrow.Table``, or anything with ``__arrow_c_stream__``: a data frame of
+                pandas (2.2 or later) or Polars, a DuckDB relation, a ``RecordBatchReader``. A
+                dataset of Hugging Face is read as by ``from_huggingface``.
             name: shown by ``explain()``.
 
         Raises:
             TypeError: it is no table, or a column's type (a timestamp, a decimal) is none of these.
             ValueError: a column has nulls.
         """
+        if is_huggingface(table):
+            return cls(named(huggingface(table, None, "from_arrow"), name))
         return cls(named(construct.slices(arrow_columns(table)), name))
+
+    @classmethod
+    def from_huggingface(
+        cls, dataset: Any, output_signature: Any = None, name: str | None = None
+    ) -> Self:
+        """Elements are the rows of a dataset of Hugging Face's package ``datasets``.
+
+        Rows are read through the dataset's indices, so that the parts of ``train_test_split``, and
+        what ``select``, ``shuffle`` and ``filter`` leave, are the rows that indexing gives. (The
+        Arrow table below, ``dataset.data.table``, holds all of them.) Elements are dicts of the
+        features' dtypes: strings are ``bytes``, a ``ClassLabel`` int64, ``Array2D`` and lists of
+        one length arrays, lists of various lengths ragged, structs dicts, lists of structs dicts of
+        lists. An ``Image`` is decoded to uint8 (height, width, channels), of the first image's
+        channels: ``datasets.Image(mode="RGB")`` makes all alike. Files that the dataset does not
+        decode (``Image(decode=False)``, ``Audio(decode=False)``) are dicts of ``bytes`` and
+        ``path``, empty where there is none.
+
+        A ``Dataset`` has random access: ``shuffle`` and ``shuffle(GLOBAL)`` permute positions, and
+        restoring takes no time. Up to 64 MB become arrays in memory; more is read a block at a
+        time, by one thread. An ``IterableDataset`` is read as ``from_generator`` reads, from its
+        beginning in each epoch.
+
+        Of a format (``with_format``, ``set_format``) the columns count; the dtypes are the
+        features'. With a transform, or a format with options (``dtype=...``), elements are what
+        indexing gives, as in ``from_sequence``.
+
+        Args:
+            dataset: a ``Dataset`` or ``IterableDataset``; of a ``DatasetDict`` one split.
+            output_signature: a nested structure of ``TensorSpec`` that all rows fit, for instance
+                for the size of images; by default it follows from the features.
+            name: shown by ``explain()``.
+
+        Raises:
+            TypeError: it is no such dataset, or a feature is not decoded to an array (``Audio``,
+                ``Video``); the message says how to give it.
+            ValueError: a column has nulls, or a stream's features are not known.
+
+        Example::
+
+            split = datasets.load_dataset("ag_news", split="train").train_test_split(0.1, seed=1)
+            train = dl.data.Dataset.from_huggingface(split["train"]).shuffle(100_000)
+        """
+        return cls(named(huggingface(dataset, output_signature, "from_huggingface"), name))
 
     @classmethod
     def from_parquet(
@@ -113,11 +159,11 @@ class Importing(Planned):
     ) -> Self:
         """Elements are ``sequence[0]`` to ``sequence[len(sequence) - 1]``, made when asked for.
 
-        Anything with ``len`` and integer indices: lists, map-style datasets of torch, datasets of
-        Hugging Face, Grain's data sources. ``__getitems__`` is used where it is there. As access is
-        random, a ``shuffle`` permutes positions, ``skip`` and ``shard`` read nothing they leave
-        out, and restoring an iterator takes no time. One thread at a time asks the sequence, and
-        it must give the same element for the same index each time.
+        Anything with ``len`` and integer indices: lists, map-style datasets of torch, Grain's data
+        sources (datasets of Hugging Face have ``from_huggingface``). ``__getitems__`` is used where
+        it is there. As access is random, a ``shuffle`` permutes positions, ``skip`` and ``shard``
+        read nothing they leave out, and restoring an iterator takes no time. One thread at a time
+        asks the sequence, and it must give the same element for the same index each time.
 
         Args:
             sequence: as above.
