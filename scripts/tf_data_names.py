@@ -53,9 +53,9 @@ What differs in detail is in [differences.md](differences.md), how pipelines run
 [data_performance.md](data_performance.md).
 
 Beyond tf.data: `state()` and `restore()` of iterators, `explain()`, `profile()`, `index(i)`,
-`shuffle(dl.data.GLOBAL)`, `pack`, `prefetch_to_device` as a method, `from_sequence`, `from_arrow`,
-`from_parquet`, `from_arrow_ipc`, `dl.random`, `dl.RaggedArray`, and `DatasetIteratorSave` and
-`DatasetIteratorRestore` for iterators in Orbax's checkpoints.
+`shuffle(dl.data.GLOBAL)`, `pack`, `prefetch_to_device` as a method, `from_sequence`,
+`from_huggingface`, `from_arrow`, `from_parquet`, `from_arrow_ipc`, `dl.random`, `dl.RaggedArray`,
+and `DatasetIteratorSave` and `DatasetIteratorRestore` for iterators in Orbax's checkpoints.
 """
 
 
