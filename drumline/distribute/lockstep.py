@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from drumline.distribute import replica_context
+from drumline.distribute.linear_meeting import Gathering, Reduction
 from drumline.distribute.merge_call import merging, result_of_replica
 from drumline.distribute.merge_scope import MergeScope
 from drumline.distribute.outputs import joined, require_same_structure
@@ -18,6 +20,7 @@ from drumline.distribute.reducing import require_alike, total
 from drumline.distribute.rendezvous import END, Rendezvous
 from drumline.distribute.replica_context import ReplicaContext, with_axis
 from drumline.distribute.replica_scope import ReplicaScope, has_copies
+from drumline.training.jax_internals import current_trace
 from drumline.training.keras_internals import Variable
 from drumline.training.state_scope import current_values
 
@@ -52,12 +55,20 @@ class LockstepContext(ReplicaContext):
     def all_reduce(self, op: ReduceOp | str, value: Any) -> Any:
         op = ReduceOp.of(op)
         combine = functools.partial(_reduce, self.strategy, op)
-        return self._rendezvous.meet(f"all_reduce({op.name})", value, combine)
+        call = f"all_reduce({op.name})"
+        leaves, tree = jax.tree.flatten(value)
+        if current_trace() is self._rendezvous.trace or not all(map(_is_numeric, leaves)):
+            return self._rendezvous.meet(call, value, combine)
+        return jax.tree.unflatten(tree, Reduction(self._rendezvous, call, combine)(leaves))
 
     def all_gather(self, value: Any, axis: int = 0) -> Any:
         value = jax.tree.map(lambda leaf: with_axis(leaf, axis), value)
-        combine = functools.partial(_gather, axis)
-        return self._rendezvous.meet(f"all_gather(axis={axis})", value, combine)
+        leaves, tree = jax.tree.flatten(value)
+        if current_trace() is self._rendezvous.trace or not all(map(_is_numeric, leaves)):
+            combine = functools.partial(_gather, axis)
+            return self._rendezvous.meet(f"all_gather(axis={axis})", value, combine)
+        gathering = Gathering(self._rendezvous, axis, self._index)
+        return jax.tree.unflatten(tree, gathering(leaves))
 
     def merge_call(
         self,
@@ -125,6 +136,10 @@ def _with_absent(
     """The copies of all replicas: those that took no part keep theirs."""
     (before,) = strategy.known_everywhere(current_values([variable]))
     return jnp.asarray(before).at[jnp.asarray(present)].set(jnp.stack(copies))
+
+
+def _is_numeric(leaf: Any) -> bool:
+    return isinstance(leaf, (jax.Array, np.ndarray, np.generic, bool, int, float, complex))
 
 
 def _union(lists: list[list[Variable]]) -> list[Variable]:

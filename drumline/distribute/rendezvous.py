@@ -94,9 +94,13 @@ class Rendezvous:
 
     Replica 0 runs until it meets the others (`meet`) or ends, then replica 1, and so on; when all
     have come to the meeting its result is made and they go on. So a run is the same every time.
+
+    Attributes:
+        trace: JAX's current one; the replicas share the values of no other.
     """
 
     def __init__(self) -> None:
+        self.trace = current_trace()
         self.abandoned = False
         self.outcome: Any = None
         self._replicas: list[_Replica] = []

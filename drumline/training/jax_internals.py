@@ -239,6 +239,58 @@ def refusing_primitive(name: str, refuse: Callable[[str], None]) -> Primitive:
     return primitive
 
 
+def linear_primitive(
+    name: str,
+    below: Callable[..., list[Any] | None],
+    types: Callable[..., list[Any]],
+    transposed: Callable[..., list[Any]],
+    refuse_staging: Callable[..., None],
+) -> Primitive:
+    """A linear primitive of several floating arrays, computed by Python below all transformations.
+
+    It takes the parameters `meeting`, any object, and `tangents`: False where a user binds it.
+
+    Args:
+        name: of the primitive.
+        below: ``below(trace, arrays, meeting)`` computes it with the values of `trace`; None if
+            they are not the lowest ones.
+        types: ``types(types, meeting)`` are the types of what comes out.
+        transposed: ``transposed(cotangents, meeting)``.
+        refuse_staging: ``refuse_staging(meeting)`` raises, where it would become part of a program.
+    """
+    primitive = _Linear(name, below)
+    primitive.multiple_results = True
+
+    def abstract(*arrays: Any, meeting: Any, tangents: bool) -> list[Any]:
+        if not tangents:
+            refuse_staging(meeting)
+        return types(arrays, meeting)
+
+    def jvp(primals: Any, directions: Any, *, meeting: Any, tangents: bool) -> tuple[Any, Any]:
+        outputs = primitive.bind(*primals, meeting=meeting, tangents=tangents)
+        whole = [ad.instantiate_zeros(direction) for direction in directions]
+        return outputs, primitive.bind(*whole, meeting=meeting, tangents=True)
+
+    def transpose_rule(cotangents: Any, *_: Any, meeting: Any, tangents: bool) -> list[Any]:
+        return transposed([ad.instantiate_zeros(each) for each in cotangents], meeting)
+
+    primitive.def_abstract_eval(abstract)
+    ad.primitive_jvps[primitive] = jvp
+    ad.primitive_transposes[primitive] = transpose_rule
+    return primitive
+
+
+class _Linear(Primitive):
+    def __init__(self, name: str, below: Callable[..., list[Any] | None]) -> None:
+        super().__init__(name)
+        self._below = below
+
+    def bind_with_trace(self, trace: Any, args: Any, *rest: Any) -> Any:
+        """JAX's way to a trace; what comes last are the parameters, in every release."""
+        outputs = self._below(trace, args, rest[-1]["meeting"])
+        return super().bind_with_trace(trace, args, *rest) if outputs is None else outputs
+
+
 def tangent_type(value: Any) -> Any:
     """The type of a tangent of `value`."""
     return core.typeof(value).to_tangent_aval()
