@@ -62,15 +62,18 @@ def stand_in_for_keras() -> None:
     """
     if importlib.util.find_spec("tensorflow") is None:
         keras.callbacks.TensorBoard = KerasTensorBoard
-        replace_method(KERAS_OWN, "set_model", _refuse)
+        replace_method(KERAS_OWN, "set_model", _explained)
 
 
-def _refuse(original: Callable[..., Any]) -> Callable[..., Any]:
+def _explained(original: Callable[..., Any]) -> Callable[..., Any]:
     def set_model(self: keras.callbacks.Callback, model: keras.Model) -> None:
-        raise ImportError(
-            "keras.callbacks.TensorBoard writes its files with TensorFlow, which is not "
-            "installed. Use drumline.keras.callbacks.TensorBoard, or import drumline before "
-            "taking the name from keras.callbacks."
-        )
+        try:
+            original(self, model)
+        except ImportError as error:
+            raise ImportError(
+                "keras.callbacks.TensorBoard writes its files with TensorFlow, which is not "
+                "installed. Use drumline.keras.callbacks.TensorBoard, or import drumline before "
+                "taking the name from keras.callbacks."
+            ) from error
 
     return set_model
