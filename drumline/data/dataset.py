@@ -7,7 +7,7 @@ from typing import Any
 
 from drumline.data.cardinality import INFINITE
 from drumline.data.epochs import Epochs
-from drumline.data.explain import explain
+from drumline.data.explain import Explanation, explain
 from drumline.data.iterator import DatasetIterator
 from drumline.data.methods.batches import Batches
 from drumline.data.methods.bucketing import Bucketing
@@ -118,7 +118,7 @@ class Dataset(
         """The same as ``iter``: leaves are numpy arrays already."""
         return iter(self)
 
-    def explain(self) -> str:
+    def explain(self) -> Explanation:
         """The plan, what the optimizer makes of it, and how each part runs, as text."""
         started = self._ready()
         stage, _ = started.lowered(0, None)

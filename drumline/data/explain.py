@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator, Sequence
 
 from drumline.data.execute.stage import Described, Stage
 from drumline.data.plan.node import Node
 
 
-def explain(plan: Node, optimized: Node, stage: Stage, decisions: Sequence[str]) -> str:
+class Explanation(str):
+    """Text that consoles and notebooks show as it is, line by line."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self)}</pre>"
+
+
+def explain(plan: Node, optimized: Node, stage: Stage, decisions: Sequence[str]) -> Explanation:
     """What was asked for, what the optimizer made of it, and how it runs."""
     parts = [f"plan\n{plan.describe(1, titles=True)}"]
     if optimized is not plan:
@@ -17,7 +30,7 @@ def explain(plan: Node, optimized: Node, stage: Stage, decisions: Sequence[str])
     parts.append(f"memory\n  {_memory(stage)}")
     if decisions:
         parts.append("autotune\n" + "\n".join(f"  {line}" for line in decisions))
-    return "\n".join(parts)
+    return Explanation("\n".join(parts))
 
 
 def _memory(stage: Stage) -> str:

@@ -3,9 +3,44 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Literal, overload
 
+from drumline.data import Dataset
+from drumline.datasets.info import DatasetInfo
 from drumline.datasets.registry import builder
+
+
+@overload
+def load(
+    name: str,
+    *,
+    split: str,
+    data_dir: str | os.PathLike[str] | None = ...,
+    as_supervised: bool = ...,
+    with_info: Literal[False] = ...,
+) -> Dataset: ...
+
+
+@overload
+def load(
+    name: str,
+    *,
+    split: str,
+    data_dir: str | os.PathLike[str] | None = ...,
+    as_supervised: bool = ...,
+    with_info: Literal[True],
+) -> tuple[Dataset, DatasetInfo]: ...
+
+
+@overload
+def load(
+    name: str,
+    *,
+    split: Any = ...,
+    data_dir: str | os.PathLike[str] | None = ...,
+    as_supervised: bool = ...,
+    with_info: bool = ...,
+) -> Any: ...
 
 
 def load(

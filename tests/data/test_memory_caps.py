@@ -134,7 +134,7 @@ def test_a_profile_shows_what_stages_hold_and_may_hold():
         seen, most = held[name]
         assert least <= seen <= most
     assert held["iterator"] == (None, 0)
-    text = str(profile)
+    text = " ".join(str(profile).split())
     assert f"of {held['shuffle'][1] / 1e6:.1f}" in text
     total = sum(most for _, most in held.values())
     assert f"memory: at most {total / 1e6:.1f} MB, " in text

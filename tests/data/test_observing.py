@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import json
 import threading
@@ -20,8 +21,11 @@ from drumline.data import Dataset, Options
 from drumline.data.epochs import Epochs
 from drumline.data.execute.parallel_map_stage import ParallelMapStage
 from drumline.data.experimental import Statistics
+from drumline.data.iterator import DatasetIterator
 from drumline.data.observe.meter import BUCKETS, Meter, bucket, nbytes_of
 from drumline.data.observe.observation import Observation
+from drumline.data.observe.profiling import _worked_meanwhile
+from drumline.data.observe.stations import placed
 from drumline.data.ragged import RaggedArray
 
 SCHEDSTAT = Path("/proc/thread-self/schedstat")
@@ -98,6 +102,64 @@ def test_a_profile_ends_when_asked_and_leaves_the_epochs_alone() -> None:
         dataset.profile(elements=0)
     with pytest.raises(ValueError, match="seconds must be positive"):
         dataset.profile(seconds=0)
+
+
+def test_what_was_made_before_counting_began_is_no_verdict() -> None:
+    slow = Dataset.range(60).map(lambda v: time.sleep(0.001) or int(v)).prefetch(2).profile()
+    assert slow.conclusive and "bottleneck: map (map " in str(slow)
+    text = " ".join(str(dataclasses.replace(slow, conclusive=False)).split())
+    assert "had been made before counting began" in text and ".repeat()" in text
+    assert "of the time" not in text
+
+
+def test_an_epoch_that_waits_in_the_buffer_is_inconclusive() -> None:
+    """The consumer takes its second element when the prefetch thread has made the epoch."""
+    observation = Observation()
+    plan = Dataset.range(64).batch(8).prefetch(64)._plan
+    iterator: Any = DatasetIterator(Epochs(plan, Options(), observation), 0)
+    next(iterator)
+
+    def now() -> dict[int, Any]:
+        return {id(meter): meter.snapshot() for meter in observation.meters.values()}
+
+    (batch,) = [meter for (_, name), meter in observation.meters.items() if name == "batch"]
+    deadline = time.monotonic() + 30
+    while batch.snapshot().elements < 8:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    stages, before = placed(iterator.stage), now()
+    assert len(list(iterator)) == 7
+    assert not _worked_meanwhile(stages, before)
+    assert _worked_meanwhile(stages, {})
+
+
+def test_a_profile_and_a_plan_are_read_as_they_are_shown() -> None:
+    """At a console and in a notebook: text of 80 columns, and a picture."""
+
+    def parse_with_a_long_name(value: Any) -> Any:
+        return np.float32(sum(range(int(value) % 7)))
+
+    dataset = (
+        Dataset.range(4000)
+        .map(parse_with_a_long_name, num_parallel_calls=2)
+        .shuffle(100)
+        .map(lambda x: x * 2)
+        .batch(16)
+        .prefetch(4)
+    )
+    profile = dataset.profile()
+    lines = str(profile).splitlines()
+    assert max(map(len, lines)) <= 80 and len(lines) < 40
+    assert repr(profile) == str(profile)
+    (reason,) = [i for i, line in enumerate(lines) if "runs as Python" in line]
+    number = lines[reason].split()[0]
+    assert sum(number in line for line in lines) in (2, 3), "the stage, the note, the bottleneck"
+    assert "█" in str(profile) or "▏" in str(profile) or profile.seconds == 0
+    shown = profile._repr_html_()
+    assert 'src="data:image/png;base64,iVBOR' in shown and "<pre" in shown
+    plan = dataset.explain()
+    assert repr(plan) == str(plan) == plan and "\n" in repr(plan)
+    assert plan._repr_html_().startswith("<pre>plan\n") and "&lt;lambda&gt;" in plan._repr_html_()
 
 
 def test_what_a_profile_writes(tmp_path: Path) -> None:

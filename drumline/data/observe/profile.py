@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import os
 from collections.abc import Sequence
 
 from drumline._local_path import local_path
 from drumline.data.observe.meter import Counts, Event
-from drumline.data.observe.table import as_text
+from drumline.data.observe.table import as_html, as_text
 from drumline.data.observe.trace import save_events
 
 
@@ -62,9 +63,9 @@ class Station:
     utilization: float
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Profile:
-    """Where a dataset's time went; printing it gives a table.
+    """Where a dataset's time went: a table where it is shown, in a notebook with a picture.
 
     Attributes:
         elements: how many were delivered in the measured time.
@@ -74,7 +75,10 @@ class Profile:
         first_element_seconds: from the start to the first element; compiling included.
         stages: consumers before producers.
         stations: what could work at the same time.
-        bottleneck: the stage that limits the rest; says nothing where no element was delivered.
+        bottleneck: the stage that limits the rest; says nothing where no element was delivered,
+            nor unless ``conclusive``.
+        conclusive: whether the stages worked while was counted: not where most elements had been
+            made ahead when the first one came, as of an epoch that fits the prefetch buffer.
         decisions: what AUTOTUNE changed, in order.
         events: single calls, for ``save_trace``.
     """
@@ -86,6 +90,7 @@ class Profile:
     stages: Sequence[StageProfile]
     stations: Sequence[Station]
     bottleneck: StageProfile
+    conclusive: bool
     decisions: Sequence[str]
     events: Sequence[Event]
 
@@ -96,6 +101,16 @@ class Profile:
 
     def __str__(self) -> str:
         return as_text(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from drumline.data.observe.picture import save_picture
+
+        picture = io.BytesIO()
+        save_picture(self, picture)
+        return as_html(self, picture.getvalue())
 
     def save_png(self, path: str | os.PathLike[str]) -> None:
         """Draws how each stage spent the time, as a PNG."""

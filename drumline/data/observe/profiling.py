@@ -47,6 +47,7 @@ def run_profile(
         stages=report.stages,
         stations=report.stations,
         bottleneck=report.bottleneck(),
+        conclusive=alone or _worked_meanwhile(stages, before),
         decisions=list(decisions),
         events=list(observation.events or ()),
     )
@@ -61,6 +62,18 @@ def _since(stage: Stage, before: dict[int, Counts]) -> Counts:
     meter = stage.meter
     assert isinstance(meter, Meter)
     return meter.snapshot().since(before.get(id(meter), Counts()))
+
+
+def _worked_meanwhile(found: Sequence[Placed], before: dict[int, Counts]) -> bool:
+    """Whether in each thread some stage made most of its elements while was counted."""
+    most: dict[int, float] = {}
+    for item in found:
+        meter = item.stage.meter
+        assert isinstance(meter, Meter)
+        total = meter.snapshot().elements
+        share = _since(item.stage, before).elements / total if total else 1.0
+        most[item.section] = max(most.get(item.section, 0.0), share)
+    return min(most.values(), default=1.0) > 0.5
 
 
 class _Report:

@@ -1,37 +1,73 @@
-"""A profile as a table."""
+"""A profile as a table of 80 columns."""
 
 from __future__ import annotations
 
-import io
+import base64
+import html
+import re
+import textwrap
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
+from rich.cells import cell_len
 
 if TYPE_CHECKING:
     from drumline.data.observe.profile import Profile, StageProfile
 
-_WIDTH = 140
+_WIDTH = 80
+_STAGE = 24
+_BAR = 6
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_CONSUMER = "the consumer's thread"
 
 
 def as_text(profile: Profile) -> str:
-    """The table, and the bottleneck in words."""
-    console = Console(file=io.StringIO(), width=_WIDTH, color_system=None)
-    console.print(_table(profile))
-    console.print(_bottleneck(profile), markup=False)
-    console.print(_memory(profile), markup=False)
-    for decision in profile.decisions:
-        console.print(f"autotune: {decision}", markup=False)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+    """The table, what stages run as, and the bottleneck in words."""
+    notes = [_wrapped(f"[{i}] {_note(stage)}", 4) for i, stage in _noted(profile)]
+    decisions = [_wrapped(f"autotune: {decision}") for decision in profile.decisions]
+    last = [_wrapped(_bottleneck(profile)), _wrapped(_memory(profile)), *decisions]
+    return "\n".join([_wrapped(_title(profile)), "", *_table(profile), *notes, "", *last])
+
+
+def as_html(profile: Profile, picture: bytes) -> str:
+    """The picture, and the table below it, for a notebook."""
+    source = base64.b64encode(picture).decode()
+    table = html.escape(as_text(profile))
+    return (
+        f'<img alt="profile" style="max-width: 100%" src="data:image/png;base64,{source}">'
+        f'<pre style="line-height: 1.2">{table}</pre>'
+    )
+
+
+def label(stage: StageProfile) -> str:
+    """What the stage is in a few words, so that two maps can be told apart."""
+    what = re.split(r" \(|:", stage.how)[0]
+    return what if what.startswith(stage.name) else stage.name
+
+
+def _noted(profile: Profile) -> list[tuple[int, StageProfile]]:
+    """The stages of which there is more to say, by the numbers of their notes."""
+    told = (s for s in profile.stages if s.how != label(s) or _held(s))
+    return list(enumerate(told, start=1))
+
+
+def _note(stage: StageProfile) -> str:
+    held = _held(stage)
+    return f"{stage.how}; holds {held} MB" if held else stage.how
 
 
 def _bottleneck(profile: Profile) -> str:
     if not profile.delivered:
         return "the dataset is empty, which leaves nothing to measure"
+    if not profile.conclusive:
+        return (
+            "bottleneck: not known, since most of what was counted had been made before counting "
+            "began, while the first element was waited for. Measure for longer: "
+            "dataset.repeat().profile(seconds=5), or more elements"
+        )
     slowest, station = profile.bottleneck, profile.stations[profile.bottleneck.station]
+    note = next((f" [{i}]" for i, stage in _noted(profile) if stage is slowest), "")
     return (
-        f"bottleneck: {slowest.name} ({slowest.how}), in {station.name}, busy "
+        f"bottleneck: {slowest.name} ({label(slowest)}){note}, in {station.name}, busy "
         f"{station.utilization:.0%} of the time"
     )
 
@@ -46,36 +82,54 @@ def _title(profile: Profile) -> str:
     return f"{rate}; not counted: the first, {first}" if apart else f"{rate}, the first {first}"
 
 
-def _table(profile: Profile) -> Table:
-    table = Table(title=_title(profile), title_justify="left")
-    table.add_column("stage", overflow="fold", ratio=1)
-    names = ("runs in", "busy", "waited for", "calls", "elements", "el/s", "MB/s", "workers")
-    for name in (*names, "queue", "MB held"):
-        table.add_column(name, justify="left" if name == "runs in" else "right")
-    for stage in profile.stages:
-        table.add_row(*_cells(profile, stage), style="bold" if _is(profile, stage) else None)
-    return table
+def _table(profile: Profile) -> list[str]:
+    noted = {id(stage): i for i, stage in _noted(profile)}
+    columns = {
+        "stage": [_stage(stage, noted.get(id(stage))) for stage in profile.stages],
+        "in": [_place(profile, stage) for stage in profile.stages],
+        "busy s": [_busy(profile, stage) for stage in profile.stages],
+        "wait s": [f"{s.waiting:.3f}" if s.waiting else "" for s in profile.stages],
+        "el/s": [_rate(profile, s.counts.elements, 0) for s in profile.stages],
+        "MB/s": [_rate(profile, s.counts.nbytes / 1e6, 1) for s in profile.stages],
+        "queue": ["" if s.queue_fill is None else f"{s.queue_fill:.0%}" for s in profile.stages],
+    }
+    drawn = [""] * (len(profile.stages) + 1)
+    for name, cells in columns.items():
+        if not any(cells):
+            continue
+        left = name in ("stage", "in", "busy s")
+        width = max(map(cell_len, (name, *cells)))
+        for row, cell in enumerate((name, *cells)):
+            room = " " * (width - cell_len(cell))
+            drawn[row] += (cell + room + "  ") if left else (room + cell + " ")
+    drawn = [line.rstrip() for line in drawn]
+    return [drawn[0], "─" * max(map(cell_len, drawn)), *drawn[1:]]
 
 
-def _is(profile: Profile, stage: StageProfile) -> bool:
-    return stage is profile.bottleneck
+def _stage(stage: StageProfile, note: int | None) -> str:
+    mark = "" if note is None else f" [{note}]"
+    text = " " * min(stage.depth, 10) + label(stage)
+    room = _STAGE - cell_len(mark)
+    return (text if cell_len(text) <= room else text[: room - 1] + "…") + mark
 
 
-def _cells(profile: Profile, stage: StageProfile) -> tuple[str, ...]:
-    counts, seconds = stage.counts, max(profile.seconds, 1e-9)
-    return (
-        "  " * stage.depth + stage.name + f": {stage.how}",
-        profile.stations[stage.station].name,
-        f"{stage.busy:.3f} s",
-        f"{stage.waiting:.3f} s" if stage.waiting else "",
-        str(counts.calls),
-        str(counts.elements),
-        f"{counts.elements / seconds:,.0f}",
-        f"{counts.nbytes / seconds / 1e6:,.1f}",
-        str(stage.workers) if stage.workers else "",
-        "" if stage.queue_fill is None else f"{stage.queue_fill:.0%}",
-        _held(stage),
-    )
+def _place(profile: Profile, stage: StageProfile) -> str:
+    name = profile.stations[stage.station].name
+    return "consumer" if name == _CONSUMER else name.replace(" thread", "")
+
+
+def _busy(profile: Profile, stage: StageProfile) -> str:
+    """The share of the time as a bar, and the seconds."""
+    workers = profile.stations[stage.station].workers
+    share = min(1.0, stage.busy / max(profile.seconds, 1e-9) / max(1, workers))
+    eighths = round(share * _BAR * 8)
+    bar = "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
+    return f"{bar:{_BAR}} {stage.busy:.3f}"
+
+
+def _rate(profile: Profile, amount: float, digits: int) -> str:
+    rate = amount / max(profile.seconds, 1e-9)
+    return "" if not amount else f"{rate:,.{digits}f}" if rate < 1e6 else f"{rate / 1e6:,.1f} M"
 
 
 def _memory(profile: Profile) -> str:
@@ -89,11 +143,15 @@ def _memory(profile: Profile) -> str:
 
 def _held(stage: StageProfile) -> str:
     """The most that was held, and the most that may be."""
-    seen = "" if stage.held_nbytes is None else f"{stage.held_nbytes / 1e6:.1f}"
+    seen = f"{(stage.held_nbytes or 0) / 1e6:.1f}"
     match stage.most_nbytes:
         case 0:
-            return seen
+            return "" if stage.held_nbytes is None else seen
         case None:
-            return f"{seen} (as elements are)".lstrip()
+            return f"{seen} (as elements are)"
         case most:
-            return f"{seen} of {most / 1e6:.1f}".lstrip()
+            return f"{seen} of {most / 1e6:.1f}"
+
+
+def _wrapped(text: str, indent: int = 0) -> str:
+    return textwrap.fill(text, _WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
