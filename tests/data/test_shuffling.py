@@ -3,9 +3,10 @@
 import random
 
 import numpy as np
+import pytest
 from plans import bits
 
-from drumline.data import Dataset
+from drumline.data import UNKNOWN_CARDINALITY, Dataset
 
 
 def values(ds):
@@ -78,3 +79,36 @@ def test_streams_of_varying_shapes_and_strings():
     found = list(Dataset.from_generator(rows, output_signature=spec).shuffle(20, seed=1))
     assert sorted(int(a[0]) for a, _ in found) == list(range(40))
     assert all(a.shape == (a[0] % 3 + 1,) and s == b"s%d" % a[0] for a, s in found)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda: Dataset.range(300),
+        lambda: Dataset.range(300).filter(lambda v: v >= 0),
+        lambda: Dataset.range(300).flat_map(lambda v: Dataset.from_tensors(v)),
+        lambda: Dataset.range(0),
+    ],
+)
+def test_an_unknown_size_is_that_of_all_elements(source):
+    ds = source()
+    everything = ds.shuffle(UNKNOWN_CARDINALITY, seed=3)
+    assert values(everything) == values(ds.shuffle(300, seed=3))
+    assert everything.cardinality() == ds.cardinality()
+    assert "all elements" in everything.explain()
+    iterator = iter(ds.shuffle(UNKNOWN_CARDINALITY, seed=3))
+    first = [int(v) for _, v in zip(range(100), iterator, strict=False)]
+    other = iter(source().shuffle(UNKNOWN_CARDINALITY, seed=3))
+    other.restore(iterator.state())
+    assert first + values(other) == values(source().shuffle(UNKNOWN_CARDINALITY, seed=3))
+
+
+@pytest.mark.parametrize("size", [0, -1, -3])
+def test_sizes_that_are_none(size):
+    with pytest.raises(ValueError, match="buffer_size must be at least 1"):
+        Dataset.range(3).shuffle(size)
+
+
+def test_all_elements_of_what_never_ends():
+    with pytest.raises(ValueError, match="never full"):
+        Dataset.range(3).repeat().shuffle(UNKNOWN_CARDINALITY)

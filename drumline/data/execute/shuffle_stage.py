@@ -16,6 +16,9 @@ from drumline.data.spec import ElementSpec
 
 _CHUNK = 1024
 
+EVERYTHING = 2**62
+"""The size of a buffer for all elements, however many there are."""
+
 
 class ShuffleStage(Stage):
     """The same order as ``Shuffled`` gives over positions, for inputs that must be read in order.
@@ -76,6 +79,8 @@ class ShuffleStage(Stage):
             self._delivered += len(numbers)
 
     def most_nbytes(self) -> int | None:
+        if self.buffer_size == EVERYTHING:
+            return None
         static = all(leaf.nbytes is not None for leaf in self._spec.leaves)
         # What it holds is copied when it grows.
         return 2 * self._most * self._spec.row_nbytes() if static else None
@@ -87,4 +92,5 @@ class ShuffleStage(Stage):
         return [self.source]
 
     def describe(self) -> str:
-        return f"shuffle rows (buffer of {self.buffer_size})"
+        size = "all elements" if self.buffer_size == EVERYTHING else self.buffer_size
+        return f"shuffle rows (buffer of {size})"

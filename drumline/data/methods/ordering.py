@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
+from drumline.data.cardinality import INFINITE, UNKNOWN
 from drumline.data.methods.arguments import count_of, seed_of
 from drumline.data.methods.planned import Planned
 from drumline.data.plan import ordering
@@ -26,8 +27,9 @@ class Ordering(Planned):
 
         Args:
             buffer_size: in elements; one at least as large as the dataset gives a uniform order.
-                ``dl.data.GLOBAL`` permutes all elements of a random-access dataset by a formula,
-                without memory for them.
+                ``dl.data.UNKNOWN_CARDINALITY`` is one that holds all elements: ``cardinality()``
+                may be given as it is. ``dl.data.GLOBAL`` permutes all elements of a random-access
+                dataset by a formula, without memory for them.
             seed: the order depends on it and on the epoch. ``None`` draws one now, from Python's
                 ``random``, which ``keras.utils.set_random_seed`` seeds.
             reshuffle_each_iteration: whether each epoch (and each pass of a ``repeat``) differs.
@@ -36,15 +38,27 @@ class Ordering(Planned):
         Raises:
             TypeError: ``GLOBAL`` and no random access; the message names the operation that
                 prevents it.
+            ValueError: ``buffer_size`` is not positive, or that of all elements of a dataset that
+                never ends.
         """
         everything = buffer_size == ordering.GLOBAL
         if everything and obstacle(self._plan) is not None:
             raise TypeError(f"shuffle(GLOBAL): {no_access(self._plan)}")
-        size = 0 if everything else count_of(buffer_size, "shuffle", "buffer_size", least=1)
+        size = 0 if everything else self._buffer_size(buffer_size)
         drawn = seed_of(seed, "shuffle")
         reshuffle = True if reshuffle_each_iteration is None else bool(reshuffle_each_iteration)
         kind = ordering.GlobalShuffle if everything else ordering.Shuffle
         return self._with(kind((self._plan,), size, drawn, reshuffle), name)
+
+    def _buffer_size(self, buffer_size: int | str) -> int:
+        number = count_of(buffer_size, "shuffle", "buffer_size")
+        if number == UNKNOWN and self._plan.cardinality == INFINITE:
+            raise ValueError(
+                "shuffle: a buffer for all elements of a dataset that never ends is never full; "
+                "give a number, or shuffle before repeat"
+            )
+        least = 1 if number != UNKNOWN else UNKNOWN
+        return count_of(number, "shuffle", "buffer_size", least)
 
     def repeat(self, count: int | None = None, name: str | None = None) -> Self:
         """``count`` passes over the dataset; ``None`` or -1 never ends."""

@@ -14,7 +14,11 @@ SHARD_HINT = -1
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shuffle(Node):
-    """A shuffle buffer; ``seed`` is always set here, drawn when the user gave none."""
+    """A shuffle buffer; ``seed`` is always set here, drawn when the user gave none.
+
+    Attributes:
+        buffer_size: how many elements it holds; ``UNKNOWN`` for all that there are.
+    """
 
     buffer_size: int
     seed: int
@@ -22,7 +26,8 @@ class Shuffle(Node):
     name: ClassVar[str] = "shuffle"
 
     def arguments(self) -> str:
-        return f"{self.buffer_size}, reshuffle_each_iteration={self.reshuffle}"
+        size = "all elements" if self.buffer_size == UNKNOWN else self.buffer_size
+        return f"{size}, reshuffle_each_iteration={self.reshuffle}"
 
 
 GLOBAL: Final = "global"

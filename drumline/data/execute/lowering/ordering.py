@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from drumline._core import mix64
+from drumline.data.cardinality import UNKNOWN
 from drumline.data.execute import transforms
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.lowering.lower import Lowering, fill
@@ -11,7 +12,7 @@ from drumline.data.execute.order import Shuffled
 from drumline.data.execute.repeat_stage import RepeatStage
 from drumline.data.execute.repeated import Repeated
 from drumline.data.execute.shard_stage import ShardStage
-from drumline.data.execute.shuffle_stage import ShuffleStage
+from drumline.data.execute.shuffle_stage import EVERYTHING, ShuffleStage
 from drumline.data.execute.slice_stages import SkipStage, TakeStage
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.walk_stage import WalkStage
@@ -67,10 +68,11 @@ def shuffle(lowering: Lowering, node: ordering.Shuffle, trail: Trail, run: Pass)
         for part in run:
             key = mix64(key, part)
     indexed = _shuffled_input(lowering, node.input, (*trail, 0), run)
+    size = EVERYTHING if node.buffer_size == UNKNOWN else node.buffer_size
     if indexed is not None:
-        return WalkStage(indexed, Shuffled(indexed.length, node.buffer_size, key))
+        return WalkStage(indexed, Shuffled(indexed.length, size, key))
     source = lowering.input(node, trail, run, ragged=True)
-    return ShuffleStage(source, node.buffer_size, key, node.spec, lowering.pool)
+    return ShuffleStage(source, size, key, node.spec, lowering.pool)
 
 
 def _shuffled_input(lowering: Lowering, node: Node, trail: Trail, run: Pass) -> Indexed | None:
