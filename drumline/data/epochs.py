@@ -116,6 +116,11 @@ class Epochs:
         return optimize(resolve_shard_hints(self._placed, 1, 0), rules, threads)
 
 
+def digest_of(plan: Node) -> str:
+    """Tells a plan from those of other operations: what they are, not what functions compute."""
+    return hashlib.sha256(" ".join(map(_identity, plan.walk())).encode()).hexdigest()[:12]
+
+
 def _identity(node: Node) -> str:
     seed = seed_of(node)
     known = "drawn" if isinstance(seed, DrawnSeed) else seed

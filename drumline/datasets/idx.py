@@ -28,7 +28,7 @@ class IdxError(ValueError):
     """A file is not valid IDX; the message names the file, the byte offset and the fault."""
 
 
-def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
+def read_idx(path: str | bytes | os.PathLike[str]) -> np.ndarray:
     """The array in an IDX file, gzipped or not (told by its first bytes, not its name).
 
     Returns:
@@ -40,8 +40,9 @@ def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
             gzip stream is damaged.
         OSError: it cannot be read.
     """
-    with Path(path).open("rb") as raw:
-        return parse_idx(raw, os.fspath(path))
+    name = os.fsdecode(path)
+    with Path(name).open("rb") as raw:
+        return parse_idx(raw, name)
 
 
 def parse_idx(source: BinaryIO | bytes, name: str = "IDX data") -> np.ndarray:

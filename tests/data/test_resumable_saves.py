@@ -171,7 +171,7 @@ def test_what_cannot_be_resumed_is_refused(tmp_path):
         ({"directory": "d", "init_fn": list}, ValueError, "has 'init_fn'; it may have 'directory'"),
         ({"directory": "d", "max_to_keep": 0}, ValueError, "max_to_keep must be a positive"),
         ({"directory": "d", "step_counter": 3}, TypeError, "must be a variable, got int"),
-        ({"directory": "gs://d"}, ValueError, "local directory"),
+        ({"directory": "gs://d"}, ValueError, "local file system"),
     ],
 )
 def test_arguments_are_checked(tmp_path, given, error, message):

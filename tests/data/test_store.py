@@ -3,6 +3,10 @@
 import collections
 import json
 import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -73,8 +77,65 @@ def test_saving_replaces_what_was_saved_and_nothing_else(tmp_path):
     Dataset.range(0).save(path)
     assert list(Dataset.load(path)) == []
     (tmp_path / "mine").mkdir()
-    with pytest.raises(FileExistsError, match="is no stored dataset"):
-        Dataset.range(3).save(tmp_path / "mine")
+    (tmp_path / "mine" / "notes").write_text("keep")
+    (tmp_path / "file").touch()
+    for taken in ("mine", "file"):
+        with pytest.raises(FileExistsError, match="is no stored dataset"):
+            Dataset.range(3).save(tmp_path / taken)
+    assert (tmp_path / "mine" / "notes").read_text() == "keep"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"compression": "GZIP"}, {"checkpoint_args": True}, {"shard_func": lambda v: v % 2}],
+    ids=["plain", "compressed", "resumable", "sharded"],
+)
+@pytest.mark.parametrize("linked", [False, True])
+def test_saving_into_an_empty_directory(tmp_path, linked, arguments):
+    place = Path(tempfile.mkdtemp(dir=tmp_path))
+    path = tmp_path / "link" if linked else place
+    if linked:
+        path.symlink_to(place)
+    if "checkpoint_args" in arguments:
+        arguments = {"checkpoint_args": {"directory": tmp_path / "checkpoints"}}
+    Dataset.range(5).save(path, **arguments)
+    assert sorted(Dataset.load(path)) == [0, 1, 2, 3, 4]
+    assert place.stat().st_mode & 0o777 == 0o700
+    Dataset.range(2).save(path)
+    assert list(Dataset.load(path)) == [0, 1]
+    assert path.is_symlink() == linked
+
+
+def test_a_failed_save_leaves_an_empty_directory(tmp_path):
+    place = tmp_path / "a"
+    place.mkdir()
+    with pytest.raises(KeyError, match="three"):
+        Dataset.range(6).map(fails).save(place)
+    assert os.listdir(tmp_path) == ["a"] and os.listdir(place) == []
+
+
+def test_paths_of_bytes(tmp_path):
+    path = os.fsencode(tmp_path / "a")
+    Dataset.range(3).save(path)
+    assert list(Dataset.load(path)) == [0, 1, 2]
+    assert list(Dataset.range(3).cache(path + b"-cache")) == [0, 1, 2]
+    assert list(Dataset.range(3).snapshot(path + b"-snapshot")) == [0, 1, 2]
+    with dl.io.TFRecordWriter(path + b".tfrecord") as writer:
+        writer.write(b"one")
+    dl.data.experimental.TFRecordWriter(path + b"2.tfrecord").write(
+        Dataset.from_tensor_slices([b"two"])
+    )
+    names = Dataset.from_tensor_slices([path + b".tfrecord", path + b"2.tfrecord"])
+    assert list(dl.data.TFRecordDataset(list(names))) == [b"one", b"two"]
+    with pytest.raises(ValueError, match="gs://bucket"):
+        Dataset.range(3).save(b"gs://bucket/a")
+    assert sorted(os.listdir(tmp_path)) == [
+        "a",
+        "a-cache",
+        "a-snapshot",
+        "a.tfrecord",
+        "a2.tfrecord",
+    ]
 
 
 def fails(i):
@@ -120,7 +181,8 @@ def test_a_cache_of_other_elements_is_refused(tmp_path):
 
 
 def test_a_cache_that_is_filled_twice_at_once(tmp_path):
-    first, second = (iter(Dataset.range(300).cache(tmp_path / "c")) for _ in range(2))
+    cached = Dataset.range(300).cache(tmp_path / "c")
+    first, second = iter(cached), iter(cached.map(lambda v: v))
     assert [next(first), next(second)] == [0, 0]
     assert list(first) == list(second) == list(range(1, 300))
     assert os.listdir(tmp_path) == ["c"]
@@ -128,6 +190,74 @@ def test_a_cache_that_is_filled_twice_at_once(tmp_path):
     next(abandoned)
     del abandoned
     assert os.listdir(tmp_path) == ["c"]
+
+
+def test_two_pipelines_that_fill_one_cache_at_once(tmp_path):
+    first = iter(Dataset.range(6).cache(tmp_path / "c"))
+    next(first)
+    second = Dataset.range(6).map(lambda v: v * 10).cache(tmp_path / "c")
+    with pytest.raises(FileExistsError, match="another pipeline of this process is filling it"):
+        list(second)
+    assert list(first) == [1, 2, 3, 4, 5]
+    assert list(second) == [0, 1, 2, 3, 4, 5]  # A cache that is full is taken, as by tf.data.
+    assert os.listdir(tmp_path) == ["c"]
+
+
+@pytest.mark.parametrize("how", ["abandoned", "closed", "failed"])
+def test_a_pass_that_ended_early_holds_no_cache(tmp_path, how):
+    first = iter(Dataset.range(6).map(fails).cache(tmp_path / "c"))
+    next(first)
+    if how == "abandoned":
+        del first
+    elif how == "closed":
+        first.close()
+    else:
+        with pytest.raises(KeyError):
+            list(first)
+    assert list(Dataset.range(6).cache(tmp_path / "c")) == [0, 1, 2, 3, 4, 5]
+    assert os.listdir(tmp_path) == ["c"]
+
+
+FILLS = """
+import sys
+from drumline.data import Dataset
+path, shard = sys.argv[1], int(sys.argv[2])
+filling = iter(Dataset.range(600).shard(2, shard).cache(path))
+try:
+    next(filling)
+except FileExistsError as error:
+    print(error, flush=True)
+else:
+    print("filling", flush=True)
+    sys.stdin.read()
+    print(len(list(filling)), flush=True)
+"""
+
+
+def test_processes_that_fill_one_cache_at_once(tmp_path):
+    def started(shard):
+        command = [sys.executable, "-c", FILLS, str(tmp_path / "c"), str(shard)]
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=os.getcwd()
+        )
+
+    first = started(0)
+    assert first.stdout.readline() == "filling\n"
+    other, same = started(1), started(0)
+    assert "another process fills it with elements of another pipeline" in other.communicate()[0]
+    assert same.stdout.readline() == "filling\n"
+    assert first.communicate()[0] == "299\n"
+    assert same.communicate()[0] == "299\n"
+    assert list(Dataset.range(600).cache(tmp_path / "c")) == list(range(0, 600, 2))
+
+
+def test_what_a_killed_process_was_filling_holds_no_cache(tmp_path):
+    command = [sys.executable, "-c", FILLS, str(tmp_path / "c"), "1"]
+    killed = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert killed.stdout.readline() == "filling\n"
+    killed.kill()
+    killed.communicate()
+    assert list(Dataset.range(3).cache(tmp_path / "c")) == [0, 1, 2]
 
 
 def test_resuming_in_a_cache_on_disk(tmp_path):

@@ -19,7 +19,9 @@ class DatasetRecordWriter:
         ValueError: the compression is not known.
     """
 
-    def __init__(self, filename: str | os.PathLike[str], compression_type: str | None = None):
+    def __init__(
+        self, filename: str | bytes | os.PathLike[str], compression_type: str | None = None
+    ):
         self._filename = filename
         self._options = TFRecordOptions(compression_type)
 

@@ -52,12 +52,12 @@ class TFRecordWriter:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], options: TFRecordOptions | str | None = None
+        self, path: str | bytes | os.PathLike[str], options: TFRecordOptions | str | None = None
     ) -> None:
         if not isinstance(options, TFRecordOptions):
             options = TFRecordOptions(options)
         level = options.compression_level
-        self._path = os.fspath(path)
+        self._path = os.fsdecode(path)
         self._encoder = RecordEncoder(
             options.compression_type or "", _DEFAULT_LEVEL if level is None else level
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Self
 
+from drumline.data.epochs import digest_of
 from drumline.data.execute.cache_stages import CacheStore
 from drumline.data.methods.arguments import AUTOTUNE, count_of
 from drumline.data.methods.storing import Storing
@@ -17,7 +18,7 @@ from drumline.data.store.specs import spec_to_json
 class Keeping(Storing):
     """Caches and buffers."""
 
-    def cache(self, filename: str | os.PathLike[str] = "", name: str | None = None) -> Self:
+    def cache(self, filename: str | bytes | os.PathLike[str] = "", name: str | None = None) -> Self:
         """Keeps the elements once a pass reached the end, for all later passes.
 
         What it keeps does not depend on when it is filled: a shuffle before a cache has the order
@@ -31,12 +32,14 @@ class Keeping(Storing):
         Raises:
             TypeError: elements hold what no file keeps (datasets, ragged arrays).
             ValueError: the directory was filled with elements of another spec (when iterated).
+            FileExistsError: another pipeline is filling it (when iterated). Several iterators of
+                one dataset may, and processes that have the same operations.
         """
         if not filename:
             return self._with(buffering.Cache((self._plan,), CacheStore()), name)
         spec_to_json(self._plan.spec)
         path = local_path(filename, "cache")
-        store = FileStore(path, self._plan.spec)
+        store = FileStore(path, self._plan.spec, digest_of(self._plan))
         return self._with(buffering.Cache((self._plan,), store, repr(str(path))), name)
 
     def prefetch(self, buffer_size: int | None, name: str | None = None) -> Self:

@@ -20,7 +20,7 @@ from drumline.data.store.saving import local_path, store_elements
 from drumline.data.store.shards import StoredShards, read_shards, same_elements
 from drumline.data.store.snapshot_store import SnapshotStore
 from drumline.data.store.specs import spec_to_json
-from drumline.data.store.unfinished import is_stored
+from drumline.data.store.unfinished import is_empty, is_stored
 from drumline.data.store.writing import elements_writer
 from drumline.data.structure import flatten
 
@@ -32,7 +32,7 @@ class Storing(Planned):
 
     def save(
         self,
-        path: str | os.PathLike[str],
+        path: str | bytes | os.PathLike[str],
         compression: str | None = None,
         shard_func: Callable[..., Any] | None = None,
         checkpoint_args: Mapping[str, Any] | None = None,
@@ -61,15 +61,20 @@ class Storing(Planned):
                 does not return one integer, or a function reads something that cannot be told to be
                 the same in another process.
             ValueError: an argument is none of the above, or checkpoints are of another save.
-            FileExistsError: the path is something else than a stored dataset.
+            FileExistsError: the path is something else than a stored dataset or an empty directory.
             RuntimeError: another process goes on from the same checkpoint.
             OSError: the disk is full, for one; what was stored before stays.
             Exception: what making an element raised; nothing is replaced then.
         """
         packing = checked_compression(compression, "save")
         place = local_path(path, "save")
-        if place.exists() and not is_stored(place):
-            raise FileExistsError(f"save: {str(place)!r} exists and is no stored dataset")
+        if place.exists() and not (is_stored(place) or is_empty(place)):
+            raise FileExistsError(
+                f"save: {str(place)!r} exists and is no stored dataset; give a path where nothing "
+                "is, or an empty directory"
+            )
+        if place.is_symlink():
+            place = place.resolve()  # What it leads to is replaced, not the link.
         sharded, spec = shard_func is not None, self._plan.spec
         plan = with_shards(self._plan, shard_func, "save") if shard_func else self._plan
         if checkpoint_args is None:
@@ -81,7 +86,7 @@ class Storing(Planned):
     @classmethod
     def load(
         cls,
-        path: str | os.PathLike[str],
+        path: str | bytes | os.PathLike[str],
         element_spec: Any = None,
         compression: str | None = None,
         reader_func: Callable[[Self], Self] | None = None,
@@ -125,7 +130,7 @@ class Storing(Planned):
 
     def snapshot(
         self,
-        path: str | os.PathLike[str],
+        path: str | bytes | os.PathLike[str],
         compression: str | None = "AUTO",
         reader_func: Callable[[Self], Self] | None = None,
         shard_func: Callable[..., Any] | None = None,

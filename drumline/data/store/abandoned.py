@@ -24,6 +24,23 @@ def lock_directory(path: Path) -> int:
     return descriptor
 
 
+def is_locked(path: Path) -> bool:
+    """Whether somebody holds the lock of a directory."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:  # It is complete, or was dropped.
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # A file system without locks.
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def delete_abandoned(place: Path, mark: str, complete: str) -> None:
     """Deletes what was to become ``place`` and nobody writes any longer.
 

@@ -52,6 +52,7 @@ class DirectoryWriter:
         spec: of the elements.
         compression: ``"GZIP"``, ``"SNAPPY"`` or ``None``.
         begun: where to write, and go on, instead of in a directory that is made.
+        source: as of an `UnfinishedDirectory`.
 
     Raises:
         TypeError: such elements cannot be stored.
@@ -65,11 +66,12 @@ class DirectoryWriter:
         spec: ElementSpec,
         compression: str | None = None,
         begun: Begun | None = None,
+        source: str = "",
     ):
         self._spec = spec
         self._compression = compression
         self._description = {"version": _PLAIN, **spec_to_json(spec)}
-        self._directory = UnfinishedDirectory(path) if begun is None else begun.directory
+        self._directory = UnfinishedDirectory(path, source) if begun is None else begun.directory
         written = None if begun is None else begun.written
         self.length = 0 if written is None else written["length"]
         self._columns: list[ColumnWriter] = []

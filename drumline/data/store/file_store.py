@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import uuid
+import weakref
 from pathlib import Path
 
 from drumline.data.execute.block import Block
@@ -13,17 +16,26 @@ from drumline.data.store.unfinished import is_stored
 
 
 class FileStore(CacheStore):
-    """What ``cache(filename)`` remembers: also for later processes, and others at the same time."""
+    """What ``cache(filename)`` remembers: also for later processes, and others at the same time.
 
-    def __init__(self, path: Path, spec: ElementSpec):
+    Args:
+        path: of the directory.
+        spec: of the elements.
+        source: tells one pipeline from others, in all processes.
+        key: tells one call of ``cache`` from others, where copies of a dataset share it.
+    """
+
+    def __init__(self, path: Path, spec: ElementSpec, source: str, key: str = ""):
         super().__init__()
         self._path = path
         self._spec = spec
+        self._source = source
+        self._key = key or uuid.uuid4().hex
         self._opened: StoredElements | None = None
 
-    def arguments(self) -> tuple[Path, ElementSpec]:
+    def arguments(self) -> tuple[Path, ElementSpec, str, str]:
         """What makes one of the same directory, in another process perhaps."""
-        return self._path, self._spec
+        return self._path, self._spec, self._source, self._key
 
     @property
     def full(self) -> bool:
@@ -43,7 +55,21 @@ class FileStore(CacheStore):
         return [Block(self._opened.columns, self._opened.length)]
 
     def recorder(self) -> Recorder:
-        return FileRecorder(DirectoryWriter(self._path, self._spec))
+        """What takes the elements of a pass.
+
+        Raises:
+            FileExistsError: another pipeline's pass fills the same directory. Whichever were done
+                first, later passes of the other would read its elements.
+        """
+        with _lock:
+            if any(path == self._path and key != self._key for path, key in _filling.values()):
+                raise FileExistsError(
+                    f"cache({str(self._path)!r}): another pipeline of this process is filling it; "
+                    "end that pass first (close its iterator), or give each a directory of its own"
+                )
+            made = FileRecorder(DirectoryWriter(self._path, self._spec, source=self._source))
+            _filling[made] = (self._path, self._key)
+        return made
 
     def _checked(self, found: StoredElements) -> StoredElements:
         if not same_elements(found.spec, self._spec):
@@ -53,6 +79,9 @@ class FileStore(CacheStore):
                 "another"
             )
         return found
+
+
+_lock = threading.Lock()
 
 
 class FileRecorder(Recorder):
@@ -69,8 +98,14 @@ class FileRecorder(Recorder):
         if self._writer is not None:
             self._writer.finish(replace=False)
             self._writer = None
+        _filling.pop(self, None)
 
     def drop(self) -> None:
         if self._writer is not None:
             self._writer.drop()
             self._writer = None
+        _filling.pop(self, None)
+
+
+_filling: weakref.WeakKeyDictionary[FileRecorder, tuple[Path, str]] = weakref.WeakKeyDictionary()
+"""The directories that passes of this process fill, with the keys of their stores."""

@@ -62,7 +62,7 @@ def blocks_of(
             raise block.error
 
 
-def local_path(path: str | os.PathLike[str], operation: str) -> Path:
+def local_path(path: str | bytes | os.PathLike[str], operation: str) -> Path:
     """The path as given by the user.
 
     Raises:

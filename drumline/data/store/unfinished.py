@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import shutil
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from drumline.data.store.abandoned import delete_abandoned, lock_directory
+from drumline.data.store.abandoned import delete_abandoned, is_locked, lock_directory
 from drumline.data.store.disk_errors import naming
 
 _MARK = ".unfinished-"
@@ -29,19 +30,31 @@ class UnfinishedDirectory:
     Attributes:
         path: where to write meanwhile.
 
+    Args:
+        place: where it will be.
+        source: what makes the elements, if no other may write any to the same place meanwhile.
+
     Raises:
         OSError: it cannot be made.
+        FileExistsError: another process writes elements of another source to the same place.
     """
 
-    def __init__(self, place: Path):
+    def __init__(self, place: Path, source: str = ""):
         self._place = place
         delete_abandoned(place, _MARK, DESCRIPTION)
-        self.path = new_directory(place, _MARK)
+        self.path = new_directory(place, _MARK, source)
         self._unlock = weakref.finalize(self, os.close, lock_directory(self.path))
         self._closers: list[Callable[[], None]] = []
         self._abandoned: weakref.finalize[..., UnfinishedDirectory] = weakref.finalize(
             self, _delete, self.path, self._closers
         )
+        # Looked for once its own is there: of two that begin at once, one at least sees the other.
+        if source and _others_write(place, self.path, source):
+            self.drop()
+            raise FileExistsError(
+                f"cache({str(place)!r}): another process fills it with elements of another "
+                "pipeline; give each a directory of its own (one for each shard, for example)"
+            )
 
     def on_drop(self, close: Callable[[], None]) -> None:
         """Has a file inside closed before it is deleted; ``close`` must not hold on to this."""
@@ -72,6 +85,8 @@ class UnfinishedDirectory:
     def _moved(self) -> bool:
         """Moves it to its place, unless another process was quicker."""
         with contextlib.suppress(OSError):
+            if is_empty(self._place):
+                shutil.copymode(self._place, self.path)
             os.rename(self.path, self._place)
             return True
         if is_stored(self._place):
@@ -85,16 +100,30 @@ class UnfinishedDirectory:
         self._unlock()
 
 
-def new_directory(place: Path, mark: str) -> Path:
-    """Makes a directory beside ``place``, whose name is another each time."""
-    path = place.with_name(f"{place.name}{mark}{uuid.uuid4().hex[:8]}")
+def new_directory(place: Path, mark: str, source: str = "") -> Path:
+    """Makes a directory beside ``place``, whose name is another each time and ends in `source`."""
+    ending = f"-{source}" if source else ""
+    path = place.with_name(f"{place.name}{mark}{uuid.uuid4().hex[:8]}{ending}")
     path.mkdir(parents=True)
     return path
+
+
+def _others_write(place: Path, own: Path, source: str) -> bool:
+    """Whether somebody writes elements of another source that are to be at the same place."""
+    for path in place.parent.glob(f"{glob.escape(place.name + _MARK)}*-*"):
+        if path != own and path.name.rpartition("-")[2] != source and is_locked(path):
+            return True
+    return False
 
 
 def is_stored(path: Path) -> bool:
     """Whether elements are stored there."""
     return (path / DESCRIPTION).is_file()
+
+
+def is_empty(path: Path) -> bool:
+    """Whether it is a directory with nothing in it."""
+    return path.is_dir() and not any(path.iterdir())
 
 
 def _delete(path: Path, closers: list[Callable[[], None]]) -> None:

@@ -12,7 +12,7 @@ from drumline.datasets.folders.labelled_files import Request
 
 
 def audio_dataset_from_directory(
-    directory: str | os.PathLike[str],
+    directory: str | bytes | os.PathLike[str],
     labels: Any = "inferred",
     label_mode: str | None = "int",
     class_names: Sequence[str] | None = None,
@@ -57,7 +57,7 @@ def audio_dataset_from_directory(
     if ragged and output_sequence_length is not None:
         raise ValueError("ragged and output_sequence_length cannot both be given")
     request = Request(
-        os.fspath(directory),
+        os.fsdecode(directory),
         labels,
         label_mode,
         class_names,

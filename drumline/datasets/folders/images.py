@@ -18,7 +18,7 @@ _CHANNELS = {"grayscale": 1, "rgb": 3, "rgba": 4}
 
 
 def image_dataset_from_directory(
-    directory: str | os.PathLike[str],
+    directory: str | bytes | os.PathLike[str],
     labels: Any = "inferred",
     label_mode: str | None = "int",
     class_names: Sequence[str] | None = None,
@@ -77,7 +77,7 @@ def image_dataset_from_directory(
             f"data_format must be 'channels_last' or 'channels_first', got {data_format!r}"
         )
     request = Request(
-        os.fspath(directory),
+        os.fsdecode(directory),
         labels,
         label_mode,
         class_names,

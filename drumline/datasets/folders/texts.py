@@ -11,7 +11,7 @@ from drumline.datasets.folders.labelled_files import Request
 
 
 def text_dataset_from_directory(
-    directory: str | os.PathLike[str],
+    directory: str | bytes | os.PathLike[str],
     labels: Any = "inferred",
     label_mode: str | None = "int",
     class_names: Sequence[str] | None = None,
@@ -51,7 +51,7 @@ def text_dataset_from_directory(
         FileNotFoundError: there is no such folder.
     """
     request = Request(
-        os.fspath(directory),
+        os.fsdecode(directory),
         labels,
         label_mode,
         class_names,

@@ -22,7 +22,7 @@ SAMPLING = ("uniform", "strided", "random")
 
 
 def video_dataset_from_directory(
-    directory: str | os.PathLike[str],
+    directory: str | bytes | os.PathLike[str],
     num_frames: int,
     labels: Any = "inferred",
     label_mode: str | None = "int",
@@ -83,7 +83,7 @@ def video_dataset_from_directory(
     size = size_of(_NAME, both)
     sampled = _sampler(sampling, num_frames, stride, seed)
     request = _Videos(
-        os.fspath(directory),
+        os.fsdecode(directory),
         labels,
         label_mode,
         class_names,
