@@ -72,7 +72,9 @@ def scale_regularization_loss(regularization_loss: Any) -> jax.Array:
 
 def _replicas() -> int:
     context = running_replica()
-    return get_strategy().num_replicas_in_sync if context is None else context.num_replicas_in_sync
+    if context is None:
+        return get_strategy().num_replicas_in_sync
+    return context.num_replicas_taking_part
 
 
 def _require_replica(name: str) -> None:

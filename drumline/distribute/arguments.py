@@ -10,9 +10,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from drumline.distribute.per_replica import PerReplica
+from drumline.distribute.per_replica import MissingValueError, PerReplica
 
 _ARRAYS = (jax.Array, np.ndarray, np.generic)
+_NO_NUMBERS = ("O", "S", "U", "T")  # dtypes of JAX's own, as those of random keys, have no kind
 
 
 class Identity:
@@ -44,6 +45,14 @@ class Form:
     def arrays(self) -> tuple[bool, ...]:
         """For each leaf, whether it is an array."""
         return tuple(kept is _ARRAY for kept in self.fixed)
+
+    @property
+    def numbers(self) -> tuple[tuple[type, object], ...]:
+        """The Python numbers among the leaves, with their types."""
+        kinds = (bool, int, float, complex)
+        return tuple(
+            kept for kept in self.fixed if isinstance(kept, tuple) and issubclass(kept[0], kinds)
+        )
 
     def arguments(self, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """``(args, kwargs)`` again, with these arrays."""
@@ -80,7 +89,7 @@ def take_apart(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Form, li
     arrays: list[Any] = []
     for leaf in leaves:
         if isinstance(leaf, _ARRAYS):
-            if leaf.dtype.kind in "OSUT":
+            if getattr(leaf.dtype, "kind", None) in _NO_NUMBERS:
                 raise TypeError(
                     "A replica's step got an array of strings or objects, which no device can "
                     "hold. Drop it from the batch, or turn it into numbers in the input pipeline."
@@ -111,7 +120,7 @@ def _as_key(leaf: Any) -> Hashable:
 def per_replica_leaves(treedef: Any) -> tuple[bool, ...]:
     """For each leaf of a call's arguments, whether it holds the values of all replicas stacked."""
     tree = jax.tree.unflatten(treedef, range(treedef.num_leaves))
-    nodes = jax.tree.leaves(tree, is_leaf=_is_per_replica)
+    nodes = leaves_per_replica(tree)
     flags: list[bool] = []
     for node in nodes:
         flags += [True] if _is_per_replica(node) else [False]
@@ -124,37 +133,158 @@ def _is_per_replica(node: Any) -> bool:
 
 def is_apart(node: Any) -> bool:
     """Whether `node` is a `PerReplica` whose values are not stacked."""
-    return isinstance(node, PerReplica) and node.stacked is None
+    return isinstance(node, PerReplica) and not node.is_stacked
 
 
 def for_replica(tree: Any, index: int) -> Any:
     """`tree` as the replica `index` sees it: each `PerReplica` is its value there."""
     return jax.tree.map(
-        lambda node: node.values[index] if isinstance(node, PerReplica) else node,
+        lambda node: node.at(index) if isinstance(node, PerReplica) else node,
         tree,
         is_leaf=_is_per_replica,
     )
 
 
-def any_apart(tree: Any) -> bool:
-    """Whether some `PerReplica` of `tree` is kept apart."""
-    found = jax.tree.leaves(tree, is_leaf=_is_per_replica)
-    return any(is_apart(node) for node in found)
+@functools.lru_cache(maxsize=256)
+def is_regular(treedef: Any) -> bool:
+    """Whether each `PerReplica` of a call's arguments has the values of all replicas stacked."""
+    tree = jax.tree.unflatten(treedef, range(treedef.num_leaves))
+    nodes = leaves_per_replica(tree)
+    return not any(_is_irregular(node) for node in nodes)
+
+
+def _is_irregular(node: Any) -> bool:
+    return _is_per_replica(node) and (not node.is_stacked or node.replicas is not None)
+
+
+def normalized(tree: Any, stack: Callable[[Sequence[Any]], Any], replicas: int) -> Any:
+    """A call's arguments ``(args, kwargs)`` with each `PerReplica` stacked where it can be.
+
+    Where all replicas take part, those that had no rows when a value was made are no different
+    from the others any more.
+
+    Raises:
+        MissingValueError: if a replica that has rows lacks a value.
+        ValueError: if no replica has rows.
+    """
+    tree = stack_if_alike(tree, stack, replicas)
+    if len(taking_part(tree, replicas)) < replicas:
+        return tree
+    return jax.tree.map(
+        lambda node: node.of_all() if _is_per_replica(node) else node, tree, is_leaf=_is_per_replica
+    )
 
 
 def stack_if_alike(tree: Any, stack: Callable[[Sequence[Any]], Any], replicas: int) -> Any:
     """`tree` with each `PerReplica` whose values are arrays of one shape and dtype stacked."""
 
     def stacked(node: Any) -> Any:
-        if not is_apart(node) or len(node.values) != replicas:
+        if not is_apart(node) or not all(map(node.knows, range(replicas))):
             return node
-        kinds = {(np.shape(value), _dtype(value)) for value in node.values}
-        if len(kinds) > 1 or not all(isinstance(value, _ARRAYS) for value in node.values):
+        if node.replicas is None and len(node.values) != replicas:
             return node
-        return PerReplica.of_stacked(stack(node.values))
+        values = [node.at(index) for index in range(replicas)]
+        kinds = {(np.shape(value), _dtype(value)) for value in values}
+        if len(kinds) > 1 or not all(isinstance(value, _ARRAYS) for value in values):
+            return node
+        return PerReplica.of_stacked(stack(values), node.replicas)
 
     return jax.tree.map(stacked, tree, is_leaf=_is_per_replica)
 
 
 def _dtype(value: Any) -> Any:
     return getattr(value, "dtype", type(value))
+
+
+def taking_part(tree: Any, replicas: int) -> tuple[int, ...]:
+    """The numbers of the replicas that take part in a call: those that have rows of its batch.
+
+    A replica has none where an argument holds no rows for it and no other that is held apart holds
+    any, or where no argument has a value of it but `PerReplica.carried` ones.
+
+    Args:
+        tree: the call's arguments ``(args, kwargs)``, see `stack_if_alike`.
+        replicas: how many replicas there are.
+
+    Raises:
+        MissingValueError: if one that takes part lacks a value; the message names the argument.
+        ValueError: if none takes part.
+    """
+    named = jax.tree_util.tree_flatten_with_path(tree, is_leaf=_is_per_replica)[0]
+    nodes = [(path, node) for path, node in named if _is_per_replica(node)]
+    found = tuple(index for index in range(replicas) if _takes_part(nodes, index))
+    if not found:
+        raise ValueError("The batch given to `run` is empty: no replica has a row of it.")
+    for path, node in nodes:
+        for index in found:
+            if not node.knows(index):
+                _refuse_missing(path, node, index)
+    return found
+
+
+def _takes_part(nodes: Sequence[tuple[Any, PerReplica]], index: int) -> bool:
+    if not nodes:
+        return True
+    kinds = [(node.is_stacked, _rows_at(node, index)) for _, node in nodes]
+    if any(rows == 0 for _, rows in kinds):
+        return any(rows for stacked, rows in kinds if not stacked)
+    return any(rows for _, rows in kinds)
+
+
+def _rows_at(node: PerReplica, index: int) -> int | None:
+    """How many rows a replica has of `node`, 1 of a scalar; None if it has no value of its own."""
+    own = node.replicas is None or index in node.replicas
+    if node.is_stacked:
+        return 1 if own else None
+    if not node.knows(index) or (node.replicas is None and index >= len(node.values)):
+        return None
+    shape = np.shape(node.at(index))
+    if shape and shape[0] == 0:
+        return 0
+    return (shape[0] if shape else 1) if own else None
+
+
+def followers(tree: Any, present: Sequence[int], replicas: int) -> tuple[list[int], str]:
+    """The replicas that take no part but can compute along, and why the others cannot.
+
+    Args:
+        tree: a call's arguments ``(args, kwargs)``.
+        present: the numbers of those that take part.
+        replicas: how many there are.
+    """
+    nodes = leaves_per_replica(tree)
+    following, unknown = [], ""
+    for index in range(replicas):
+        if index in present:
+            continue
+        if not all(node.knows(index) for node in nodes if _is_per_replica(node)):
+            unknown = "an argument of the step had no value for it"
+        elif all(
+            _rows_at(node, index) == 0 if _is_per_replica(node) else not isinstance(node, _ARRAYS)
+            for node in nodes
+        ):
+            unknown = "the step had nothing but the batch to compute it from"
+        else:
+            following.append(index)
+    return following, unknown
+
+
+def leaves_per_replica(tree: Any) -> list[Any]:
+    """The leaves of `tree`, of which each `PerReplica` is one."""
+    return jax.tree.leaves(tree, is_leaf=_is_per_replica)
+
+
+def _refuse_missing(path: Any, node: PerReplica, index: int) -> None:
+    try:
+        node.at(index)
+    except MissingValueError as error:
+        argument = f"args{jax.tree_util.keystr(path[1:])}"
+        if path[0] == jax.tree_util.SequenceKey(1):
+            argument = f"kwargs{jax.tree_util.keystr(path[1:])}"
+        raise MissingValueError(
+            f"Replica {index} has rows of this batch, but {argument} of `run` is a PerReplica that "
+            f"has no value for it: {error}. It is the result of a step in which replica {index} "
+            "had no rows. If the value is the same on all replicas, pass "
+            "`strategy.experimental_local_results(value)[0]`; else let the batches have a row for "
+            "every replica, `.batch(n, drop_remainder=True)`."
+        ) from None

@@ -101,10 +101,12 @@ class Gathering(LinearMeeting):
         self._axis = axis
         self._index = index
         self._sizes: list[dict[int, int]] = []
+        self._own_shapes: list[tuple[int, ...]] = []
 
     def met(self, arrays: Sequence[Any]) -> list[Any]:
         combine = functools.partial(_gathered, self._axis)
         brought = self._index, list(arrays)
+        self._own_shapes = [jnp.shape(array) for array in arrays]
         gathered, self._sizes = self.rendezvous.meet(self.call, brought, combine)
         return list(gathered)
 
@@ -118,7 +120,11 @@ class Gathering(LinearMeeting):
         sizes_of_all = self._sizes
         summed = Reduction(self.rendezvous, f"the gradient of {self.call}", _summed)
         parts = []
-        for whole, sizes in zip(summed(cotangents), sizes_of_all, strict=True):
+        wholes = summed(cotangents)
+        for whole, sizes, own in zip(wholes, sizes_of_all, self._own_shapes, strict=True):
+            if self._index not in sizes:  # it has no rows, and what it brought was left out
+                parts.append(jnp.zeros(own, whole.dtype))
+                continue
             first = sum(size for index, size in sizes.items() if index < self._index)
             last = first + sizes[self._index]
             parts.append(jax.lax.slice_in_dim(whole, first, last, axis=self._axis))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -11,13 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline.distribute import replica_context
+from drumline.distribute.arguments import followers, for_replica, leaves_per_replica
 from drumline.distribute.linear_meeting import Gathering, Reduction
 from drumline.distribute.merge_call import merging, result_of_replica
 from drumline.distribute.merge_scope import MergeScope
 from drumline.distribute.outputs import joined, require_same_structure
+from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.reduce_op import REPLICA_AXIS, ReduceOp
 from drumline.distribute.reducing import require_alike, total
-from drumline.distribute.rendezvous import END, Rendezvous
+from drumline.distribute.rendezvous import END, CannotFollow, Rendezvous
 from drumline.distribute.replica_context import ReplicaContext, with_axis
 from drumline.distribute.replica_scope import ReplicaScope, has_copies
 from drumline.training.jax_internals import current_trace
@@ -37,16 +41,33 @@ class LockstepContext(ReplicaContext):
         strategy: whose replica it is.
         index: its number.
         rendezvous: where it meets the others.
+        taking_part: how many replicas have rows.
+        follows: whether it has none: it then gets what the others compute together.
 
     Attributes:
         scope: the variables as it sees them.
+        follows: the same.
     """
 
-    def __init__(self, strategy: Strategy, index: int, rendezvous: Rendezvous) -> None:
+    def __init__(
+        self,
+        strategy: Strategy,
+        index: int,
+        rendezvous: Rendezvous,
+        taking_part: int,
+        *,
+        follows: bool = False,
+    ) -> None:
         super().__init__(strategy)
         self._index = index
         self._rendezvous = rendezvous
+        self._taking_part = taking_part
+        self.follows = follows
         self.scope = ReplicaScope(self)
+
+    @property
+    def num_replicas_taking_part(self) -> int:
+        return self._taking_part
 
     @property
     def replica_id_in_sync_group(self) -> int:
@@ -58,7 +79,7 @@ class LockstepContext(ReplicaContext):
         call = f"all_reduce({op.name})"
         leaves, tree = jax.tree.flatten(value)
         if current_trace() is self._rendezvous.trace or not all(map(_is_numeric, leaves)):
-            return self._rendezvous.meet(call, value, combine)
+            return _own(self._rendezvous.meet(call, value, combine))
         return jax.tree.unflatten(tree, Reduction(self._rendezvous, call, combine)(leaves))
 
     def all_gather(self, value: Any, axis: int = 0) -> Any:
@@ -66,7 +87,7 @@ class LockstepContext(ReplicaContext):
         leaves, tree = jax.tree.flatten(value)
         if current_trace() is self._rendezvous.trace or not all(map(_is_numeric, leaves)):
             combine = functools.partial(_gather, axis)
-            return self._rendezvous.meet(f"all_gather(axis={axis})", value, combine)
+            return _own(self._rendezvous.meet(f"all_gather(axis={axis})", value, combine))
         gathering = Gathering(self._rendezvous, axis, self._index)
         return jax.tree.unflatten(tree, gathering(leaves))
 
@@ -86,48 +107,133 @@ class LockstepContext(ReplicaContext):
         call = f"merge_call({getattr(merge_fn, '__name__', merge_fn)})"
         brought = self.scope, (tuple(args), dict(kwargs or {}))
         result, scope = self._rendezvous.meet(call, brought, merge)
+        if self.follows:
+            return self._followed(call, result, scope)
         with self.agreeing():
             for variable in scope.written:
                 self.scope.add_update((variable, scope.value_for(self.scope, variable)))
         return result_of_replica(result, scope.position(self.scope))
 
+    def _followed(self, call: str, result: Any, scope: MergeScope) -> Any:
+        """What a replica without rows gets of a ``merge_call``: what is the same for all."""
+        if any(isinstance(node, PerReplica) for node in leaves_per_replica(result)):
+            raise CannotFollow(f"{call} returns a value for each replica that takes part")
+        with self.agreeing():
+            for variable in scope.written:
+                if not has_copies(variable):
+                    self.scope.add_update((variable, scope.value_of(variable)))
+        return _own(result)
+
+
+@dataclass
+class Outcome:
+    """What a step left.
+
+    Attributes:
+        results: what the replicas that took part returned, by their numbers.
+        carried: what those without rows hold, by their numbers.
+        unknown: why it is not known of the others.
+        variables: the variables that were written.
+        values: what these hold now.
+    """
+
+    results: dict[int, Any]
+    carried: dict[int, Any]
+    unknown: str
+    variables: list[Variable]
+    values: list[Any]
+
 
 def run_in_turn(
-    strategy: Strategy, fn: Callable[..., Any], calls: Mapping[int, Call], *, eager: bool
-) -> tuple[list[Any], list[Variable], list[Any]]:
+    strategy: Strategy, fn: Callable[..., Any], tree: Any, present: Sequence[int], *, eager: bool
+) -> Outcome:
     """Run `fn` for each replica, one after another up to where they meet.
+
+    A replica without rows follows, if the call has more to compute with than the batch: it runs
+    with its empty share, adds nothing to what the others compute together, and gets that. So what
+    is the same on all replicas, as parameters, stays the same on it, and a next step can use it.
 
     Args:
         strategy: whose replicas they are.
         fn: the step.
-        calls: for each replica that takes part, by its number, the arguments.
-        eager: whether variables that the step creates get their values at once.
-
-    Returns:
-        What each replica returned, the variables they wrote, and what these hold now.
+        tree: its arguments ``(args, kwargs)``.
+        present: the numbers of the replicas that take part, see `taking_part`.
+        eager: whether values are concrete: variables that the step creates get theirs at once.
     """
     rendezvous = Rendezvous()
+    following, unknown = followers(tree, present, strategy.num_replicas_in_sync)
+
+    def call_of(index: int) -> Call:
+        call: Call = for_replica(tree, index)
+        # Variables lie on all devices, and an operation takes operands from the same devices.
+        return strategy.place_everywhere(call) if eager else call
 
     def step(context: LockstepContext, call: Call) -> Any:
         args, kwargs = call
         context.scope.creates = eager
         with context.scope, replica_context.enter(context), strategy.scope():
-            result = fn(*args, **kwargs)
+            with _naming_the_axis():
+                result = fn(*args, **kwargs)
             written = rendezvous.meet(END, context.scope.written, _union)
+            if context.follows:
+                return result
             return result, written, context.scope.merged(written)
 
-    steps = [
-        functools.partial(step, LockstepContext(strategy, index, rendezvous), call)
-        for index, call in calls.items()
-    ]
-    results, written, merged = zip(*rendezvous.run(steps), strict=True)
+    def steps(numbers: Sequence[int], *, follows: bool) -> dict[int, Callable[[], Any]]:
+        return {
+            index: functools.partial(
+                step,
+                LockstepContext(strategy, index, rendezvous, len(present), follows=follows),
+                call_of(index),
+            )
+            for index in numbers
+        }
+
+    outcomes, followed = rendezvous.run(
+        steps(present, follows=False), steps(following, follows=True)
+    )
+    results, written, merged = zip(*outcomes, strict=True)
     values = [
-        _with_absent(strategy, variable, tuple(calls), copies)
-        if has_copies(variable)
-        else copies[0]
+        _with_absent(strategy, variable, present, copies) if has_copies(variable) else copies[0]
         for variable, copies in zip(written[0], zip(*merged, strict=True), strict=True)
     ]
-    return list(results), written[0], values
+    carried = {}
+    for index, result in followed.items():
+        if isinstance(result, Exception):
+            unknown = f"on its empty share the step raised {type(result).__name__}: {result}"
+            if isinstance(result, CannotFollow):
+                unknown = str(result)
+        elif not _same_structure(result, results[0]):
+            unknown = "on its empty share the step returned another structure"
+        else:
+            carried[index] = result
+    return Outcome(dict(zip(present, results, strict=True)), carried, unknown, written[0], values)
+
+
+@contextlib.contextmanager
+def _naming_the_axis() -> Iterator[None]:
+    """Say what to do where a step uses the mesh's axis, which a program in turns does not have."""
+    try:
+        yield
+    except NameError as error:
+        if f"axis name: {REPLICA_AXIS}" not in str(error):
+            raise
+        raise NameError(
+            f"The step uses the axis {REPLICA_AXIS!r} by its name, as `jax.lax.psum` does, which "
+            "only a batch that is divided evenly allows; the replicas have shares of different "
+            "sizes, or run eagerly. Use `drumline.distribute.get_replica_context().all_reduce`, "
+            "`.all_gather` and `.replica_id_in_sync_group`, which work for any."
+        ) from error
+
+
+def _own(tree: Any) -> Any:
+    """What all replicas get, as one of them may change it: dicts and lists of its own."""
+    return jax.tree.map(lambda leaf: leaf, tree)
+
+
+def _same_structure(one: Any, other: Any) -> bool:
+    first: Any = jax.tree.structure(one)
+    return bool(first == jax.tree.structure(other))
 
 
 def _with_absent(

@@ -55,7 +55,7 @@ def result_of_replica(result: Any, index: Any) -> Any:
     return jax.tree.map(select, result, is_leaf=lambda node: isinstance(node, PerReplica))
 
 
-@jax.tree_util.register_pytree_node_class
+@jax.tree_util.register_pytree_with_keys_class
 class InProgram(PerReplica):
     """The replicas' values of an array, seen in `merge_call` by the program that all of them run.
 
@@ -63,11 +63,10 @@ class InProgram(PerReplica):
     """
 
     def __init__(self, local: Any, context: ReplicaContext) -> None:
+        super().__init__(())
         self._local = local
         self._context = context
         self._values = None
-        self._stacked = None
-        self.replicas = None
 
     @property
     def local(self) -> Any:
@@ -87,6 +86,9 @@ class InProgram(PerReplica):
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
         return (self._local,), self._context
+
+    def tree_flatten_with_keys(self) -> tuple[tuple[tuple[Any, Any], ...], Any]:
+        return ((jax.tree_util.GetAttrKey("local"), self._local),), self._context
 
     @classmethod
     def tree_unflatten(cls, context: Any, children: Any) -> InProgram:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -62,29 +62,42 @@ def _itself(leaf: Any) -> Any:
     return leaf
 
 
-def joined(name: str, trees: Sequence[Any], replicas: Sequence[int] | None = None) -> Any:
+def joined(
+    name: str,
+    trees: Sequence[Any],
+    replicas: Sequence[int] | None = None,
+    carried: Mapping[int, Any] | None = None,
+    unknown: str = "",
+) -> Any:
     """One tree of those of several replicas; what is no array and the same stays as it is.
 
     Args:
         name: what the trees are, for messages.
         trees: one of each replica.
         replicas: the replicas' numbers, if they are not all of them in order.
+        carried: the trees of others, of the same structure; see `PerReplica`.
+        unknown: why there are no more of those.
 
     Raises:
         RuntimeError: if their structures differ.
     """
     require_same_structure(name, trees)
+    others = carried or {}
 
     def join(*leaves: Any) -> Any:
-        if isinstance(leaves[0], (jax.Array, np.ndarray)):
-            return PerReplica(leaves, replicas)
-        alike = all(leaf is leaves[0] for leaf in leaves) or (
-            isinstance(leaves[0], (str, bytes, bool, int, float, complex))
-            and all(leaf == leaves[0] for leaf in leaves)
+        own, rest = leaves[: len(trees)], leaves[len(trees) :]
+        alike = not isinstance(own[0], (jax.Array, np.ndarray)) and (
+            all(leaf is own[0] for leaf in own)
+            or (
+                isinstance(own[0], (str, bytes, bool, int, float, complex))
+                and all(leaf == own[0] for leaf in own)
+            )
         )
-        return leaves[0] if alike else PerReplica(leaves, replicas)
+        if alike:
+            return own[0]
+        return PerReplica(own, replicas, dict(zip(others, rest, strict=True)), unknown)
 
-    return jax.tree.map(join, *trees)
+    return jax.tree.map(join, *trees, *others.values())
 
 
 def require_same_structure(name: str, trees: Sequence[Any]) -> None:

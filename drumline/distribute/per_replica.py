@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn
 
 import jax
 
@@ -17,65 +17,200 @@ class DistributedValues:
         raise NotImplementedError
 
 
-@jax.tree_util.register_pytree_node_class
+class MissingValueError(ValueError):
+    """A replica that has rows is to use a value that is not known for it."""
+
+
+@jax.tree_util.register_pytree_with_keys_class
 class PerReplica(DistributedValues):
     """One value for each replica, as ``tf.distribute.DistributedValues``.
 
-    A pytree. Values of equal shapes may be kept as one array, stacked along a new first dimension
+    A pytree. Values of equal shapes may be held as one array, stacked along a new first dimension
     that is cut over the replicas' devices; they are taken apart when they are asked for.
+
+    It is no array: ``strategy.experimental_local_results(value)`` gives the values of this
+    process's replicas, ``strategy.reduce`` combines those of all.
 
     Args:
         values: the values, by replica. Arrays lie on their replica's device.
         replicas: the numbers of the replicas that have one; by default all of them, in order.
+        carried: for replicas that are not among them, by number, what they hold nevertheless:
+            the result of a step that they followed without rows. It is seen by the next step that
+            is given this object, and by nobody else.
+        unknown: why the values of all other replicas are not known.
 
     Attributes:
         replicas: the same; None for all of them.
+        carried: the same; empty where the values are stacked, which then has a row for these too.
+        unknown: the same.
     """
 
-    def __init__(self, values: Iterable[Any], replicas: Iterable[int] | None = None) -> None:
+    __array_ufunc__ = None  # numpy leaves operators to this class, which says what to do instead
+
+    def __init__(
+        self,
+        values: Iterable[Any],
+        replicas: Iterable[int] | None = None,
+        carried: Mapping[int, Any] | None = None,
+        unknown: str = "",
+    ) -> None:
         self._values: tuple[Any, ...] | None = tuple(values)
         self._stacked: Any = None
+        self._is_stacked = False
         self.replicas = None if replicas is None else tuple(replicas)
+        self.carried = dict(carried or {})
+        self.unknown = unknown
 
     @classmethod
-    def of_stacked(cls, stacked: Any) -> PerReplica:
-        """The values that `stacked`, of shape ``(replicas, ...)``, holds along its first axis."""
+    def of_stacked(cls, stacked: Any, replicas: Iterable[int] | None = None) -> PerReplica:
+        """The values that `stacked`, of shape ``(replicas, ...)``, holds along its first axis.
+
+        Args:
+            stacked: the values of all replicas.
+            replicas: the numbers of those that had rows; the others' rows are `carried`.
+        """
         made = cls.__new__(cls)
+        PerReplica.__init__(made, (), replicas)
         made._values = None
         made._stacked = stacked
-        made.replicas = None
+        made._is_stacked = True
         return made
 
     @property
+    def is_stacked(self) -> bool:
+        """Whether the values are held as one array."""
+        return self._is_stacked
+
+    @property
     def stacked(self) -> Any:
-        """The values as one array of shape ``(replicas, ...)``; None if they are kept apart."""
+        """The values as one array of shape ``(replicas, ...)``; None if they are held apart."""
         return self._stacked
 
     @property
     def values(self) -> tuple[Any, ...]:
         """The values, by replica. Arrays lie on their replica's device."""
         if self._values is None:
-            self._values = _apart(self._stacked)
+            rows = _rows(self._stacked)
+            numbers = rows if self.replicas is None else self.replicas
+            self._values = tuple(rows[number] for number in numbers if number in rows)
         return self._values
+
+    def knows(self, replica: int) -> bool:
+        """Whether a step on `replica` can be given a value."""
+        if self._is_stacked or self.replicas is None:
+            return True
+        return replica in self.replicas or replica in self.carried
+
+    def at(self, replica: int) -> Any:
+        """The value that a step on `replica` is given.
+
+        Raises:
+            MissingValueError: if it is not known.
+        """
+        if self._is_stacked:
+            traced = isinstance(self._stacked, jax.core.Tracer)
+            return self._stacked[replica] if traced else _rows(self._stacked)[replica]
+        if self.replicas is None:
+            return self.values[replica]
+        if replica in self.replicas:
+            return self.values[self.replicas.index(replica)]
+        if replica in self.carried:
+            return self.carried[replica]
+        raise MissingValueError(
+            f"it has values of the replicas {list(self.replicas)} alone, and none of replica "
+            f"{replica}{': ' + self.unknown if self.unknown else ''}"
+        )
+
+    def of_all(self) -> PerReplica:
+        """The same values, those that are `carried` seen as any other.
+
+        It must be stacked, or know the values of all replicas.
+        """
+        if self._is_stacked:
+            return self if self.replicas is None else PerReplica.of_stacked(self._stacked)
+        if self.replicas is None:
+            return self
+        return PerReplica(map(self.at, range(len(self.replicas) + len(self.carried))))
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
         """Return the children, as JAX's pytree registry asks for them."""
-        if self._stacked is not None:
-            return (self._stacked,), True
-        return self.values, (False, self.replicas)
+        if self._is_stacked:
+            return (self._stacked,), (True, self.replicas)
+        children = (*self.values, *self.carried.values())
+        return children, (False, self.replicas, tuple(self.carried), self.unknown)
+
+    def tree_flatten_with_keys(self) -> tuple[tuple[tuple[Any, Any], ...], Any]:
+        """Return the children with their keys: the replicas' numbers, or ``stacked``."""
+        children, kind = self.tree_flatten()
+        if self._is_stacked:
+            keys: tuple[Any, ...] = (jax.tree_util.GetAttrKey("stacked"),)
+        else:
+            numbers = range(len(self.values)) if self.replicas is None else self.replicas
+            keys = tuple(map(jax.tree_util.SequenceKey, (*numbers, *self.carried)))
+        return tuple(zip(keys, children, strict=True)), kind
 
     @classmethod
     def tree_unflatten(cls, kind: Any, children: Iterable[Any]) -> PerReplica:
-        """Rebuild from the children."""
-        return cls.of_stacked(*children) if kind is True else cls(children, kind[1])
+        """Rebuild from the children, which may be anything."""
+        if kind[0]:
+            (stacked,) = children
+            return cls.of_stacked(stacked, kind[1])
+        _, replicas, numbers, unknown = kind
+        leaves = tuple(children)
+        count = len(leaves) - len(numbers)
+        carried = dict(zip(numbers, leaves[count:], strict=True))
+        return cls(leaves[:count], replicas, carried, unknown)
 
     def __repr__(self) -> str:
-        rows = "\n".join(f"  {index}: {value!r}" for index, value in enumerate(self.values))
+        shown = self.values
+        numbers = range(len(shown)) if self.replicas is None else self.replicas
+        rows = "\n".join(f"  {n}: {value!r}" for n, value in zip(numbers, shown, strict=False))
         return f"PerReplica:{{\n{rows}\n}}"
 
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        _refuse("numpy.asarray")
 
-def _apart(stacked: Any) -> tuple[Any, ...]:
+
+def _refuse(operation: str) -> NoReturn:
+    raise TypeError(
+        f"{operation} got a PerReplica, which holds a value for each replica and is no array. "
+        "Take one of them, `strategy.experimental_local_results(value)[0]`, combine them, "
+        "`strategy.reduce('MEAN', value)`, or compute in the step that `strategy.run` runs."
+    )
+
+
+def _refusing(operation: str) -> Callable[..., NoReturn]:
+    def method(*_: Any) -> NoReturn:
+        _refuse(operation)
+
+    return method
+
+
+_OPERATORS = {
+    **dict.fromkeys(("add", "radd"), "+"),
+    **dict.fromkeys(("sub", "rsub"), "-"),
+    **dict.fromkeys(("mul", "rmul"), "*"),
+    **dict.fromkeys(("truediv", "rtruediv"), "/"),
+    **dict.fromkeys(("floordiv", "rfloordiv"), "//"),
+    **dict.fromkeys(("mod", "rmod"), "%"),
+    **dict.fromkeys(("pow", "rpow"), "**"),
+    **dict.fromkeys(("matmul", "rmatmul"), "@"),
+    **{"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "neg": "-", "abs": "abs"},
+    **{"getitem": "[]", "len": "len", "float": "float", "int": "int"},
+}
+for _name, _shown in _OPERATORS.items():
+    setattr(PerReplica, f"__{_name}__", _refusing(_shown))
+
+
+def _rows(stacked: Any) -> dict[int, Any]:
+    """The rows of an array by their numbers; of an array of several processes, this one's."""
     if isinstance(stacked, jax.core.Tracer) or not isinstance(stacked, jax.Array):
-        return tuple(stacked[index] for index in range(stacked.shape[0]))
-    shards = sorted(stacked.addressable_shards, key=lambda shard: shard.index[0].start or 0)
-    return tuple(row for shard in shards for row in shard.data)
+        return {index: stacked[index] for index in range(stacked.shape[0])}
+    rows: dict[int, Any] = {}
+    for shard in stacked.addressable_shards:
+        first = shard.index[0].start or 0
+        if first in rows:  # the device has a copy of what another one has
+            continue
+        data = shard.data
+        rows.update((first + number, data[number]) for number in range(data.shape[0]))
+    return dict(sorted(rows.items()))

@@ -40,11 +40,12 @@ def _reduce(strategy: Strategy, op: ReduceOp, node: Any, axis: int | None) -> An
     if isinstance(node, InProgram) and axis is None:
         return node.reduced(op)
     if isinstance(node, PerReplica):
-        if node.stacked is None and axis is None:
+        if not node.is_stacked and axis is None:
             require_alike("reduce", node.values)
-        if axis is None and strategy.spans_processes and isinstance(node.stacked, jax.core.Tracer):
+        traced = isinstance(node.stacked, jax.core.Tracer)
+        if axis is None and strategy.spans_processes and traced and node.replicas is None:
             return _meet(strategy, op, node.stacked)
-        return strategy.compute(_reduce_values, (op, axis), _rows(node))
+        return strategy.compute(_reduce_values, (op, axis, _which(node)), _rows(node))
     if axis is not None:
         reduce = jnp.sum if op is ReduceOp.SUM else jnp.mean
         node = reduce(jnp.asarray(node), axis)
@@ -71,11 +72,20 @@ def _meet(strategy: Strategy, op: ReduceOp, stacked: jax.Array) -> Any:
 
 
 def _rows(node: PerReplica) -> Any:
-    return node.values if node.stacked is None else node.stacked
+    return node.stacked if node.is_stacked else node.values
 
 
-def _reduce_values(op: ReduceOp, axis: int | None, rows: Any) -> Any:
-    values = [rows[index] for index in range(len(rows))]
+def _which(node: PerReplica) -> tuple[int, ...] | None:
+    """Which of the stacked rows are of replicas that took part; None for all that there are."""
+    return node.replicas if node.is_stacked else None
+
+
+def _taken(rows: Any, which: tuple[int, ...] | None) -> list[Any]:
+    return [rows[index] for index in (range(len(rows)) if which is None else which)]
+
+
+def _reduce_values(op: ReduceOp, axis: int | None, which: Any, rows: Any) -> Any:
+    values = _taken(rows, which)
     if axis is None:
         require_alike("reduce", values)
         return total(values) if op is ReduceOp.SUM else total(values) / len(values)
@@ -119,12 +129,13 @@ def require_alike(name: str, values: Sequence[Any]) -> None:
 
 
 def _gather(strategy: Strategy, node: Any, axis: int) -> Any:
-    rows: Any = _rows(node) if isinstance(node, PerReplica) else (jnp.asarray(node),)
-    return strategy.compute(_gather_values, (axis,), rows)
+    if not isinstance(node, PerReplica):
+        return strategy.compute(_gather_values, (axis, None), (jnp.asarray(node),))
+    return strategy.compute(_gather_values, (axis, _which(node)), _rows(node))
 
 
-def _gather_values(axis: int, rows: Sequence[Any]) -> Any:
-    values = [rows[index] for index in range(len(rows))]
+def _gather_values(axis: int, which: tuple[int, ...] | None, rows: Sequence[Any]) -> Any:
+    values = _taken(rows, which)
     for value in values:
         _require_axis("gather", value, axis)
     return jnp.concatenate(values, axis)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,9 +36,16 @@ class _Abandoned(BaseException):
     """Unwinds a replica that nobody will meet any more."""
 
 
+class CannotFollow(Exception):
+    """A replica without rows cannot know what it would hold; the message says why."""
+
+
 class _Replica:
-    def __init__(self, rendezvous: Rendezvous, index: int, step: Callable[[], Any]) -> None:
+    def __init__(
+        self, rendezvous: Rendezvous, index: int, step: Callable[[], Any], *, follows: bool
+    ) -> None:
         self.index = index
+        self.follows = follows
         self.meeting: Meeting | None = None
         self.result: Any = None
         self.error: BaseException | None = None
@@ -59,7 +66,7 @@ class _Replica:
                     with under(trace):
                         self.result = context.run(step)
             except BaseException as error:
-                self.error = error
+                self.error = self.error or error
             finally:
                 self.done = True
                 self._back.release()
@@ -95,6 +102,9 @@ class Rendezvous:
     Replica 0 runs until it meets the others (`meet`) or ends, then replica 1, and so on; when all
     have come to the meeting its result is made and they go on. So a run is the same every time.
 
+    A replica that follows gets the results of meetings and adds nothing to them. If it fails, or
+    does not make the others' calls, it is left behind.
+
     Attributes:
         trace: JAX's current one; the replicas share the values of no other.
     """
@@ -106,21 +116,42 @@ class Rendezvous:
         self._replicas: list[_Replica] = []
         self._running: _Replica | None = None
 
-    def run(self, steps: Sequence[Callable[[], Any]]) -> list[Any]:
-        """Run the steps, one for each replica, and return what they return.
+    def run(
+        self, steps: Mapping[int, Callable[[], Any]], following: Mapping[int, Callable[[], Any]]
+    ) -> tuple[list[Any], dict[int, Any]]:
+        """Run the steps of the replicas, by their numbers, and return what they return.
+
+        Args:
+            steps: of the replicas that take part.
+            following: of those that follow, after the others each time.
+
+        Returns:
+            The results of the replicas that take part, in their order, and for each that follows
+            its result, or the exception for which it was left behind.
 
         Raises:
             RuntimeError: if the replicas do not make the same calls.
         """
-        self._replicas = [_Replica(self, index, step) for index, step in enumerate(steps)]
+        self._replicas = [
+            *(_Replica(self, index, step, follows=False) for index, step in steps.items()),
+            *(_Replica(self, index, step, follows=True) for index, step in following.items()),
+        ]
         try:
             while not self._advance():
                 self._meet()
         finally:
             self.abandoned = True
             for replica in self._replicas:
+                if replica.follows and not replica.done and replica.error is None:
+                    replica.error = CannotFollow("without rows it makes more calls than the others")
+            for replica in self._replicas:
                 replica.end()
-        return [replica.result for replica in self._replicas]
+        results = [replica.result for replica in self._replicas if not replica.follows]
+        return results, {
+            replica.index: replica.result if replica.error is None else replica.error
+            for replica in self._replicas
+            if replica.follows
+        }
 
     def meet(self, call: str, value: Any, combine: Combine) -> Any:
         """Called by a replica: bring `value`, wait for all, and return what `combine` made."""
@@ -131,13 +162,18 @@ class Rendezvous:
 
     def _advance(self) -> bool:
         for replica in self._replicas:
+            if replica.done or replica.error is not None:  # it follows, and has ended or is behind
+                continue
             self._running = replica
             replica.resume()
-            if replica.error is not None:
+            if replica.error is not None and not (
+                replica.follows and isinstance(replica.error, Exception)
+            ):
                 raise replica.error
-        ended = [replica for replica in self._replicas if replica.done]
-        if ended and len(ended) < len(self._replicas):
-            waiting = next(replica for replica in self._replicas if not replica.done)
+        leading = [replica for replica in self._replicas if not replica.follows]
+        ended = [replica for replica in leading if replica.done]
+        if ended and len(ended) < len(leading):
+            waiting = next(replica for replica in leading if not replica.done)
             assert waiting.meeting is not None
             raise RuntimeError(
                 f"Replica {ended[0].index} ended its step, but replica {waiting.index} waits for "
@@ -146,20 +182,33 @@ class Rendezvous:
         return bool(ended)
 
     def _meet(self) -> None:
-        meetings = [replica.meeting for replica in self._replicas]
+        leading = [replica for replica in self._replicas if not replica.follows]
+        meetings = [replica.meeting for replica in leading]
         calls = [meeting.call for meeting in meetings if meeting is not None]
-        for index, call in enumerate(calls):
+        for replica, call in zip(leading, calls, strict=True):
             if END in (call, calls[0]) and call != calls[0]:
-                ended, other = (0, index) if calls[0] == END else (index, 0)
+                first, index = leading[0].index, replica.index
+                ended, other = (first, index) if calls[0] == END else (index, first)
+                missed = call if calls[0] == END else calls[0]
                 raise RuntimeError(
                     f"Replica {ended} ended its step, but replica {other} waits for it in "
-                    f"{calls[other]}. All replicas must make the same calls."
+                    f"{missed}. All replicas must make the same calls."
                 )
             if call != calls[0]:
                 raise RuntimeError(
-                    f"Replica 0 called {calls[0]}, but replica {index} called {call}. All replicas "
-                    "must make the same calls, in the same order."
+                    f"Replica {leading[0].index} called {calls[0]}, but replica {replica.index} "
+                    f"called {call}. All replicas must make the same calls, in the same order."
                 )
-        first = meetings[0]
-        assert first is not None
-        self.outcome = first.combine([m.value for m in meetings if m is not None])
+        for replica in self._replicas:
+            if replica.follows and not replica.done and replica.error is None:
+                self._leave_behind_if_elsewhere(replica, calls[0])
+        first_meeting = meetings[0]
+        assert first_meeting is not None
+        self.outcome = first_meeting.combine([m.value for m in meetings if m is not None])
+
+    def _leave_behind_if_elsewhere(self, replica: _Replica, call: str) -> None:
+        own = None if replica.meeting is None else replica.meeting.call
+        if own != call:
+            replica.error = CannotFollow(
+                f"without rows it makes other calls than the others: {own} instead of {call}"
+            )

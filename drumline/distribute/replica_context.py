@@ -42,6 +42,11 @@ class ReplicaContext:
         return self.strategy.num_replicas_in_sync
 
     @property
+    def num_replicas_taking_part(self) -> int:
+        """How many replicas have rows of this step's batch, and so add to sums and means."""
+        return self.strategy.num_replicas_in_sync
+
+    @property
     def replica_id_in_sync_group(self) -> Any:
         """The number of this replica, from 0; an int32 scalar that is traced in a compiled step."""
         return jax.lax.axis_index(self.strategy.mesh.axis_names[0])

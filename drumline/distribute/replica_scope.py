@@ -57,13 +57,10 @@ class ReplicaScope(StateScope):
         value = super().get_current_value(variable)
         if id(variable) in self.state_mapping:
             return value
-        own = variable._value if value is None else value
-        if own is not None and has_copies(variable):
-            copies = self._context.strategy.known_everywhere(own)
+        if has_copies(variable):
+            copies = self._context.strategy.known_everywhere(value)
             return copies[self._context.replica_id_in_sync_group]
-        if own is not None and summed_when_read(variable):
-            return self._counting_from(own)
-        return value
+        return self._counting_from(value) if summed_when_read(variable) else value
 
     def _counting_from(self, value: Any) -> Any:
         first = self._context.replica_id_in_sync_group == 0

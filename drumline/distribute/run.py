@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline import config
 from drumline.distribute import replica_context
-from drumline.distribute.arguments import any_apart, stack_if_alike, take_apart
+from drumline.distribute.arguments import Form, is_regular, normalized, take_apart, taking_part
 from drumline.distribute.compiled_step import CompiledStep
 from drumline.distribute.lockstep import run_in_turn
 from drumline.distribute.made_anew import recognized
@@ -18,17 +18,19 @@ from drumline.distribute.outputs import as_arrays, joined
 from drumline.distribute.program import ReplicaProgram
 from drumline.distribute.replica_context import SingleContext, running_replica
 from drumline.distribute.same_start import start_alike
-from drumline.distribute.uneven_program import UnevenProgram, calls_of, present
+from drumline.distribute.uneven_program import UnevenProgram
 from drumline.training.state_scope import assign_values
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
 
+Numbers = tuple[tuple[type, object], ...]
+
 MOST_PROGRAMS = 256
 """How many compiled steps a strategy keeps."""
 
 MANY_FORMS = 5
-"""From how many forms of one step's arguments on the user is told."""
+"""From how many different Python numbers in one step's arguments on the user is warned."""
 
 
 class Programs:
@@ -37,29 +39,25 @@ class Programs:
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy
         self._programs: OrderedDict[Hashable, CompiledStep] = OrderedDict()
-        self._forms: OrderedDict[Hashable, int] = OrderedDict()
+        self._numbers: OrderedDict[Hashable, dict[Numbers, None]] = OrderedDict()
         self._first: OrderedDict[Hashable, Callable[..., Any]] = OrderedDict()
 
     def run(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run `fn` on every replica; see `Strategy.run`."""
         form, arrays = take_apart(args, kwargs)
+        if not is_regular(form.treedef):
+            args, kwargs = _normalized(self._strategy, args, kwargs)
+            form, arrays = take_apart(args, kwargs)
         key = (fn, form)
         program = self._programs.get(key)
-        known = fn
         if program is None:
             known = self._first_made(fn)
             key = (known, form)
             program = self._programs.get(key)
         if program is None:
-            strategy, replicas = self._strategy, self._strategy.num_replicas_in_sync
-            args, kwargs = stack_if_alike((tuple(args), dict(kwargs)), strategy.stack, replicas)
-            form, arrays = take_apart(args, kwargs)
-            key = (known, form)
-            program = self._programs.get(key)
-        if program is None:
-            kind = UnevenProgram if any_apart((args, kwargs)) else ReplicaProgram
+            kind = ReplicaProgram if is_regular(form.treedef) else UnevenProgram
             program = self._programs[key] = kind(self._strategy, fn, form)
-            self._made(known)
+            self._made(known, form)
         self._programs.move_to_end(key)
         return program(arrays)
 
@@ -74,19 +72,34 @@ class Programs:
             self._first.popitem(last=False)
         return first
 
-    def _made(self, fn: Callable[..., Any]) -> None:
+    def _made(self, fn: Callable[..., Any], form: Form) -> None:
         if len(self._programs) > MOST_PROGRAMS:
             self._programs.popitem(last=False)
-        self._forms[fn] = self._forms.pop(fn, 0) + 1
-        if len(self._forms) > MOST_PROGRAMS:
-            self._forms.popitem(last=False)
-        if self._forms[fn] == MANY_FORMS:
+        numbers = self._numbers[fn] = self._numbers.pop(fn, {})
+        if len(self._numbers) > MOST_PROGRAMS:
+            self._numbers.popitem(last=False)
+        if form.numbers in numbers or len(numbers) == MANY_FORMS:
+            return
+        numbers[form.numbers] = None
+        if len(numbers) == MANY_FORMS:
+            shown = ", ".join(dict.fromkeys(repr(n) for given in numbers for _, n in given))
             warnings.warn(
-                f"`run` has compiled {getattr(fn, '__qualname__', fn)} for {MANY_FORMS} forms of "
-                "its arguments. Python numbers among them are part of the form: pass those that "
-                "change from call to call as arrays, such as np.float32(x).",
+                f"`run` has compiled {getattr(fn, '__qualname__', fn)} for {MANY_FORMS} different "
+                f"Python numbers among its arguments ({shown:.60}). They are constants of a "
+                "compiled step: pass those that change from call to call as arrays, such as "
+                "np.float32(x).",
                 stacklevel=4,
             )
+
+
+def _normalized(
+    strategy: Strategy, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    tree = (tuple(args), dict(kwargs))
+    made: tuple[tuple[Any, ...], dict[str, Any]] = normalized(
+        tree, strategy.stack, strategy.num_replicas_in_sync
+    )
+    return made
 
 
 def run(
@@ -112,16 +125,17 @@ def _run_eagerly(
     strategy: Strategy, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
     take_apart(args, kwargs)
-    args, kwargs = strategy.known_everywhere((tuple(args), dict(kwargs)))
     if strategy.num_replicas_in_sync == 1:
         with replica_context.enter(SingleContext(strategy)), strategy.scope():
             return as_arrays(fn(*args, **kwargs))
-    calls = calls_of((tuple(args), dict(kwargs)), strategy.num_replicas_in_sync)
-    # Variables lie on all devices, and an operation takes operands from the same devices alone.
-    local = {index: strategy.place_everywhere(call) for index, call in calls.items()}
-    outputs, variables, values = run_in_turn(strategy, fn, local, eager=True)
-    assign_values(variables, values)
+    replicas = strategy.num_replicas_in_sync
+    tree = strategy.known_everywhere(_normalized(strategy, args, kwargs))
+    present = taking_part(tree, replicas)
+    outcome = run_in_turn(strategy, fn, tree, present, eager=True)
+    assign_values(outcome.variables, outcome.values)
     if strategy.spans_processes:
-        start_alike(strategy, variables)
-    results = [as_arrays(output) for output in outputs]
-    return joined("the results", results, present(calls, strategy.num_replicas_in_sync))
+        start_alike(strategy, outcome.variables)
+    results = [as_arrays(result) for result in outcome.results.values()]
+    carried = {number: as_arrays(result) for number, result in outcome.carried.items()}
+    numbers = None if len(present) == replicas else present
+    return joined("the results", results, numbers, carried, outcome.unknown)

@@ -192,7 +192,11 @@ class Strategy:
             if isinstance(node, PerReplica):
                 if not _divided(node.stacked):
                     return node
-                return PerReplica(self.compute(_rows_of, (), node.stacked))
+                rows = self.compute(_rows_of, (), node.stacked)
+                if node.replicas is None:
+                    return PerReplica(rows)
+                carried = {n: row for n, row in enumerate(rows) if n not in node.replicas}
+                return PerReplica([rows[n] for n in node.replicas], node.replicas, carried)
             if not _divided(node):
                 return node
             if is_staged(current_trace()):  # for shapes alone: a program is given what it reads
@@ -405,7 +409,7 @@ class Strategy:
         return tuple(for_replica(own, index) for index in range(min(kept)))
 
     def _own_values(self, value: PerReplica) -> tuple[Any, ...]:
-        if not self.spans_processes or value.stacked is not None:
+        if not self.spans_processes or value.is_stacked:
             return value.values
         numbers = range(len(value.values)) if value.replicas is None else value.replicas
         local = set(self.local_replica_ids)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
-import numpy as np
 
-from drumline.distribute.arguments import for_replica, is_apart
+from drumline.distribute.arguments import stack_if_alike, taking_part
 from drumline.distribute.lockstep import run_in_turn
 from drumline.distribute.outputs import joined, unwrap, wrap
-from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.replica_scope import has_copies
 from drumline.distribute.whole_program import WholeProgram
 from drumline.training.bank import Bank
@@ -23,13 +22,12 @@ class UnevenProgram(WholeProgram):
 
     No replica computes with padding, and the sums over the replicas are those of the shares as
     they are. Replicas without a row take no part: they contribute to no sum and no mean, and
-    return nothing. It is meant for the last batch of an epoch.
+    return nothing, but follow (`run_in_turn`). It is meant for the last batch of an epoch.
     """
 
-    _present: tuple[int, ...] | None = None
-
     def place(self, arrays: Sequence[Any]) -> list[Any]:
-        placed: list[Any] = self.strategy.place_everywhere(list(arrays))
+        known = map(self.strategy.known_everywhere, arrays)
+        placed: list[Any] = self.strategy.place_everywhere(list(known))
         return placed
 
     def spanning(self) -> None:
@@ -50,40 +48,48 @@ class UnevenProgram(WholeProgram):
             ),
         )
 
-    def finish(self, outputs: Any) -> Any:
-        results = [unwrap(output, lambda leaf: leaf) for output in outputs]
-        return joined("the results", results, self._present)
+    def finish(self, outputs: _Results) -> Any:
+        results = {n: unwrap(tree, _itself) for n, tree in outputs.results.items()}
+        carried = {n: unwrap(tree, _itself) for n, tree in outputs.carried.items()}
+        replicas = self.strategy.num_replicas_in_sync
+        numbers = None if len(results) == replicas else tuple(results)
+        together = joined("the results", list(results.values()), numbers, carried, outputs.unknown)
+        traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(together))
+        if self.strategy.spans_processes and not traced:
+            return together
+        return stack_if_alike(together, self.strategy.stack, replicas)
 
     def call(self, arrays: Sequence[Any]) -> Any:
-        calls = calls_of(self.form.arguments(arrays), self.strategy.num_replicas_in_sync)
-        self._present = present(calls, self.strategy.num_replicas_in_sync)
-        outputs, variables, values = run_in_turn(self.strategy, self.fn, calls, eager=False)
-        assign_values(variables, values)
-        return [wrap(output, lambda leaf: leaf) for output in outputs]
+        tree = self.form.arguments(arrays)
+        present = taking_part(tree, self.strategy.num_replicas_in_sync)
+        outcome = run_in_turn(self.strategy, self.fn, tree, present, eager=False)
+        assign_values(outcome.variables, outcome.values)
+        return _Results(
+            {number: wrap(tree, _itself) for number, tree in outcome.results.items()},
+            {number: wrap(tree, _itself) for number, tree in outcome.carried.items()},
+            outcome.unknown,
+        )
 
 
-def present(calls: Mapping[int, Any], replicas: int) -> tuple[int, ...] | None:
-    """The numbers of the replicas that take part; None if all do."""
-    return None if len(calls) == replicas else tuple(calls)
-
-
-def calls_of(tree: Any, replicas: int) -> Mapping[int, Any]:
-    """The arguments of each replica that has rows, by its number.
-
-    Raises:
-        ValueError: if none has.
+@jax.tree_util.register_pytree_node_class
+@dataclass
+class _Results:
+    """What the replicas return, on its way out of the program: whose it is depends on the shapes
+    that it was traced for.
     """
-    nodes = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, PerReplica))
-    apart = [node.values for node in nodes if is_apart(node)]
-    present = [
-        index
-        for index in range(replicas)
-        if not apart or any(_has_rows(values[index : index + 1]) for values in apart)
-    ]
-    if not present:
-        raise ValueError("The batch given to `run` is empty: no replica has a row of it.")
-    return {index: for_replica(tree, index) for index in present}
+
+    results: dict[int, Any]
+    carried: dict[int, Any]
+    unknown: str
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], str]:
+        return (self.results, self.carried), self.unknown
+
+    @classmethod
+    def tree_unflatten(cls, unknown: str, children: Sequence[Any]) -> _Results:
+        results, carried = children
+        return cls(results, carried, unknown)
 
 
-def _has_rows(values: Sequence[Any]) -> bool:
-    return any(not np.shape(value) or np.shape(value)[0] > 0 for value in values)
+def _itself(leaf: Any) -> Any:
+    return leaf

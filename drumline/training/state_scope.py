@@ -90,7 +90,7 @@ class StateScope(StatelessScope):
         return _value_in(self, variable)
 
     def get_current_value(self, variable: Variable) -> Any:
-        """Keras asks for the value of `variable`; None stands for the variable's own."""
+        """Keras asks for the value of `variable`; never None, which its losses do not expect."""
         if current_trace() is not self._trace:
             self._read_within.add(id(variable))
         value = self.state_mapping.get(id(variable))
@@ -98,7 +98,9 @@ class StateScope(StatelessScope):
             self._discover(variable)
             if self._outer is not None:
                 value = self._brought_in(variable, self._outer.get_current_value(variable))
-            if value is None and variable._value is None:
+            if value is None:
+                value = variable._value
+            if value is None:
                 value = self.state_mapping[id(variable)] = _stand_in(variable)
         return value
 

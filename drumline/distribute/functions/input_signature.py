@@ -121,7 +121,7 @@ class InputSignature:
                 f"{self._name}: {name} is to be {spec}, got {_described(value)}. Pass what "
                 "iterating over the distributed dataset gives."
             )
-        if value.stacked is not None:
+        if value.is_stacked:
             first, *others = spec.value_specs
             if all(other == first for other in others):
                 self._fits(name, first, value.stacked.shape[1:], value.stacked.dtype)

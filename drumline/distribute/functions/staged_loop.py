@@ -15,6 +15,7 @@ from drumline.distribute.functions.batches import Batches, is_batches
 from drumline.distribute.functions.program import FunctionProgram
 from drumline.distribute.functions.scan_program import ScanProgram
 from drumline.distribute.one_device import default_strategy
+from drumline.distribute.per_replica import PerReplica
 from drumline.training.keras_internals import get_stateless_scope
 from drumline.training.state_scope import StateScope
 
@@ -158,6 +159,7 @@ class _Loop:
 
     def steps(self, state: Sequence[Any], batches: Any) -> list[Any]:
         """As many steps as batches are stacked."""
+        state = _of_all(list(state))  # batches that are stacked have rows for all replicas
         form, arrays = take_apart((self._around, list(state), batches), {})
         key = ("several", self._body.__code__, form)
         around, carried = len(take_apart((self._around,), {})[1]), jax.tree.leaves(state)
@@ -196,8 +198,17 @@ def _as_array(value: Any) -> Any:
     return jnp.asarray(value) if number else value
 
 
+def _of_all(tree: Any) -> Any:
+    """`tree` with each stacked `PerReplica` as one that all replicas took part in."""
+    return jax.tree.map(
+        lambda node: node.of_all() if isinstance(node, PerReplica) and node.is_stacked else node,
+        tree,
+        is_leaf=lambda node: isinstance(node, PerReplica),
+    )
+
+
 def _kind(value: Any) -> Any:
-    leaves, treedef = jax.tree.flatten(value)
+    leaves, treedef = jax.tree.flatten(_of_all(value))
     kinds = [
         f"{leaf.dtype}{list(leaf.shape)}" if isinstance(leaf, jax.Array) else type(leaf).__name__
         for leaf in leaves

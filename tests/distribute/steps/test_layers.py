@@ -87,3 +87,27 @@ def test_gradients_are_left_to_the_user_if_asked() -> None:
     assert float(v.value) == -2.0
     strategy.run(own)
     assert float(v.value) == -3.0
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("rows", [4, 3])
+def test_losses_of_a_regularized_model_that_was_built_before(rows: int, compiled: bool) -> None:
+    strategy = mirrored(2)
+    with strategy.scope():
+        model = keras.Sequential(
+            [keras.Input((1,)), keras.layers.Dense(2, kernel_regularizer=keras.regularizers.L2(3))]
+        )
+        model.layers[0].kernel.assign([[1.0, 2.0]])
+
+    def step(x: Any) -> Any:
+        before = dl.nn.scale_regularization_loss(model.losses)
+        model.layers[0].kernel.assign([[2.0, 2.0]])
+        return before, dl.nn.scale_regularization_loss(model.losses), model(x).sum()
+
+    def run(x: Any) -> Any:
+        return strategy.run(step, args=(x,))
+
+    (x,) = strategy.experimental_distribute_dataset([np.ones((rows, 1), np.float32)])
+    before, after, _ = (dl.function(run) if compiled else run)(x)
+    assert float(strategy.reduce("SUM", before)) == 15
+    assert float(strategy.reduce("SUM", after)) == 24
