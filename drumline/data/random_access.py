@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from drumline.data.cardinality import INFINITE
 from drumline.data.execute.elements import splitter
 from drumline.data.execute.lowering import Lowering
 from drumline.data.plan.buffering import Cache
@@ -16,7 +17,7 @@ from drumline.data.rewrite.shard_hints import resolve_shard_hints
 def obstacle(plan: Node) -> Node | None:
     """The operation on account of which there is no random access; ``None`` if there is."""
     plan = resolve_shard_hints(plan, 1, 0)
-    lowering = Lowering(plan, set())
+    lowering = _lowering(plan)
 
     def visit(node: Node, trail: tuple[int, ...]) -> Node | None:
         if lowering.indexed(node, trail, (0,)) is not None:
@@ -36,10 +37,11 @@ def element_at(plan: Node, position: int, epoch: int) -> Any:
         Exception: what making the element raised.
     """
     plan = resolve_shard_hints(plan, 1, 0)
-    full = {n.store for n in plan.walk() if isinstance(n, Cache) and n.store.full}
-    indexed = Lowering(plan, full).indexed(plan, (), (epoch,))
+    indexed = _lowering(plan).indexed(plan, (), (epoch,))
     if indexed is None:
         raise TypeError(f"index: {no_access(plan)}")
+    if position < 0 and plan.cardinality == INFINITE:
+        raise IndexError(f"index: there is no element {position}, the dataset never ends")
     if not -indexed.length <= position < indexed.length:
         raise IndexError(f"index: there is no element {position}, the dataset has {indexed.length}")
     where = range(indexed.length)[position]
@@ -56,6 +58,12 @@ def no_access(plan: Node) -> str:
     node = obstacle(plan)
     name = "this plan" if node is None else f"{node.name}({node.arguments()})"
     return (
-        f"elements of {name} cannot be reached by position; from_tensor_slices, range, compiled "
-        "maps, zip, enumerate, take, skip, shard, concatenate and shuffle(GLOBAL) over them can"
+        f"elements of {name} cannot be reached by position; those of from_tensor_slices and range "
+        "can, and of compiled maps, zip, enumerate, take, skip, shard, concatenate, batch, repeat, "
+        "shuffle, prefetch, cache and assert_cardinality over them"
     )
+
+
+def _lowering(plan: Node) -> Lowering:
+    full = {node.store for node in plan.walk() if isinstance(node, Cache) and node.store.full}
+    return Lowering(plan, full).by_position()

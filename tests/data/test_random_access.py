@@ -70,8 +70,8 @@ def test_elements_by_position():
     for wrong in (3, -4):
         with pytest.raises(IndexError, match=f"there is no element {wrong}"):
             ds.index(wrong)
-    with pytest.raises(TypeError, match=r"batch\(2"):
-        ds.batch(2).take(1).index(0)
+    with pytest.raises(TypeError, match=r"padded_batch\(2"):
+        ds.padded_batch(2).take(1).index(0)
     with pytest.raises(ZeroDivisionError):
         Dataset.range(3).map(lambda v: 1 // v).index(0)
     cached = Dataset.range(3).filter(lambda v: v > 0).cache()
@@ -83,8 +83,8 @@ def test_elements_by_position():
 
 def test_a_global_shuffle_names_what_prevents_it():
     for ds, name in (
-        (Dataset.range(4).batch(2), "batch"),
-        (Dataset.range(4).repeat(2), "repeat"),
+        (Dataset.range(4).window(2), "window"),
+        (Dataset.range(4).batch(2).unbatch(), "unbatch"),
         (Dataset.zip(Dataset.range(4), Dataset.range(4).filter(lambda v: v > 1)), "filter"),
     ):
         with pytest.raises(TypeError, match=rf"shuffle\(GLOBAL\): elements of {name}"):

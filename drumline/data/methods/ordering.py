@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Self
 
+<<<<<<< HEAD
 from drumline.data.cardinality import INFINITE, UNKNOWN
+=======
+from drumline.data.cardinality import INFINITE
+>>>>>>> a983c2d (data: elements by position through batch, repeat, shuffle, prefetch, cache and assert_cardinality)
 from drumline.data.methods.arguments import count_of, seed_of
 from drumline.data.methods.planned import Planned
 from drumline.data.plan import ordering
@@ -44,6 +48,11 @@ class Ordering(Planned):
         everything = buffer_size == ordering.GLOBAL
         if everything and obstacle(self._plan) is not None:
             raise TypeError(f"shuffle(GLOBAL): {no_access(self._plan)}")
+        if everything and self._plan.cardinality == INFINITE:
+            raise ValueError(
+                "shuffle(GLOBAL): the dataset never ends; take(n) of it, or shuffle it "
+                "before repeat()"
+            )
         size = 0 if everything else self._buffer_size(buffer_size)
         drawn = seed_of(seed, "shuffle")
         reshuffle = True if reshuffle_each_iteration is None else bool(reshuffle_each_iteration)

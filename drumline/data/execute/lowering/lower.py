@@ -10,7 +10,13 @@ from drumline.data.execute.cache_stages import CacheStore
 from drumline.data.execute.dense_stage import DenseStage, may_be_ragged, may_vary
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.lowering.packed_reads import packed_reads
-from drumline.data.execute.lowering.rules import Pass, Trail, random_access, stages
+from drumline.data.execute.lowering.rules import (
+    Pass,
+    Trail,
+    by_position,
+    random_access,
+    stages,
+)
 from drumline.data.execute.order import Sequential
 from drumline.data.execute.ramp import MAX_ELEMENTS
 from drumline.data.execute.runtime import Runtime
@@ -42,6 +48,7 @@ class Lowering:
         self.runtime = runtime if runtime is not None else Runtime()
         self.pool = self.runtime.pool
         self.occurrences = _occurrences(root)
+        self._streams = False
         self.packed = packed_reads(root)
 
     def stage(self, *run: int, ragged: bool = False) -> Stage:
@@ -77,7 +84,17 @@ class Lowering:
     def indexed(self, node: Node, trail: Trail, run: Pass) -> Indexed | None:
         """A node's elements by position, ``None`` if they come in one order only."""
         make = random_access.get(type(node))
-        return None if make is None else make(self, node, trail, run)
+        found = None if make is None else make(self, node, trail, run)
+        if found is None and self._streams:
+            make = by_position.get(type(node))
+            found = None if make is None else make(self, node, trail, run)
+        return found
+
+    def by_position(self) -> Lowering:
+        """The same lowering, in which ``indexed`` also finds elements of operations that stream."""
+        inner = copy.copy(self)
+        inner._streams = True
+        return inner
 
     def indexed_input(self, node: Node, trail: Trail, run: Pass) -> Indexed | None:
         """The only input's elements by position."""

@@ -63,16 +63,27 @@ def shard(lowering: Lowering, node: ordering.Shard, trail: Trail, run: Pass) -> 
 
 @runs_as(ordering.Shuffle)
 def shuffle(lowering: Lowering, node: ordering.Shuffle, trail: Trail, run: Pass) -> Stage:
-    key = mix64(node.seed, lowering.occurrences[trail])
-    if node.reshuffle:
-        for part in run:
-            key = mix64(key, part)
+    key = shuffle_key(lowering, node, trail, run)
     indexed = _shuffled_input(lowering, node.input, (*trail, 0), run)
-    size = EVERYTHING if node.buffer_size == UNKNOWN else node.buffer_size
+    size = buffered(node)
     if indexed is not None:
         return WalkStage(indexed, Shuffled(indexed.length, size, key))
     source = lowering.input(node, trail, run, ragged=True)
     return ShuffleStage(source, size, key, node.spec, lowering.pool)
+
+
+def buffered(node: ordering.Shuffle) -> int:
+    """How many elements the buffer of a shuffle holds."""
+    return EVERYTHING if node.buffer_size == UNKNOWN else node.buffer_size
+
+
+def shuffle_key(lowering: Lowering, node: ordering.Shuffle, trail: Trail, run: Pass) -> int:
+    """What the order of a shuffle follows from."""
+    key = mix64(node.seed, lowering.occurrences[trail])
+    if node.reshuffle:
+        for part in run:
+            key = mix64(key, part)
+    return key
 
 
 def _shuffled_input(lowering: Lowering, node: Node, trail: Trail, run: Pass) -> Indexed | None:

@@ -18,7 +18,7 @@ from drumline.data.plan import ordering, packing, placing
 def permuted(
     lowering: Lowering, node: ordering.GlobalShuffle, trail: Trail, run: Pass
 ) -> Indexed | None:
-    inner = lowering.indexed_input(node, trail, run)
+    inner = lowering.by_position().indexed_input(node, trail, run)
     if inner is None:
         return None
     key = mix64(node.seed, lowering.occurrences[trail])

@@ -28,6 +28,9 @@ random_access: dict[type[Node], AsIndexed] = {}
 """What makes a node's elements at any position, or ``None`` where this one's inputs do not allow
 it; a node of a class that is missing here has no random access."""
 
+by_position: dict[type[Node], AsIndexed] = {}
+"""The same for operations that run as streams where elements are asked for in order."""
+
 
 def runs_as(node: type[Node]) -> Callable[[AsStage], AsStage]:
     """Registers the function that makes the stage of nodes of this class."""
@@ -44,6 +47,16 @@ def indexed_as(node: type[Node]) -> Callable[[AsIndexed], AsIndexed]:
 
     def register(make: AsIndexed) -> AsIndexed:
         random_access[node] = make
+        return make
+
+    return register
+
+
+def positioned_as(node: type[Node]) -> Callable[[AsIndexed], AsIndexed]:
+    """Registers the function that finds elements of nodes of this class, which are streams."""
+
+    def register(make: AsIndexed) -> AsIndexed:
+        by_position[node] = make
         return make
 
     return register
