@@ -10,8 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from drumline.data.dataset_spec import DatasetSpec, merged_element
 from drumline.data.leaves import as_array, is_array_literal, within
-from drumline.data.plan.sources import Generator, Items, Range, Slices
+from drumline.data.methods.planned import Planned
+from drumline.data.plan.node import Node
+from drumline.data.plan.sources import Generator, Items, Range, Slices, SlicesWithDatasets
 from drumline.data.ragged import RaggedArray, objects
 from drumline.data.ragged_spec import spec_of
 from drumline.data.rows import single, spec_of_leaf, specs_of_leaves
@@ -19,30 +22,83 @@ from drumline.data.spec import ElementSpec, TensorSpec, as_dtype
 from drumline.data.structure import LEAF, Structure, flatten
 
 
-def slices(tensors: Any) -> Slices:
+def slices(tensors: Any) -> Slices | SlicesWithDatasets:
     """Rows along the first axis of every leaf."""
-    columns, structure = _columns(tensors, "from_tensor_slices")
+    columns, structure = _columns(tensors, "from_tensor_slices", lists=True)
     paths = structure.paths()
     for path, column in zip(paths, columns, strict=True):
-        if column.ndim == 0:
+        if isinstance(column, Planned):
+            raise ValueError(
+                f"from_tensor_slices: {path or 'it'} is a dataset and cannot be sliced; use "
+                "from_tensors, or give a list of datasets"
+            )
+        if not isinstance(column, _Datasets) and column.ndim == 0:
             raise ValueError(
                 f"from_tensor_slices: {path or 'it'} is a scalar ({column!r:.40}) and cannot be "
                 "sliced; use from_tensors, or give everything a first dimension"
             )
-    spec, columns = ragged_columns(columns)
     lengths = {len(column) for column in columns}
     if len(lengths) > 1:
         found = ", ".join(f"{p}: {len(c)}" for p, c in zip(paths, columns, strict=True))
         raise ValueError(f"from_tensor_slices: first dimensions differ ({found})")
+    if any(isinstance(column, _Datasets) for column in columns):
+        return _with_datasets(columns, structure, lengths.pop(), "from_tensor_slices")
+    spec, columns = ragged_columns(columns)
     return Slices((), ElementSpec(structure, spec), tuple(columns), lengths.pop())
 
 
-def tensors(value: Any) -> Slices:
+def tensors(value: Any) -> Slices | SlicesWithDatasets:
     """One element."""
     columns, structure = _columns(value, "from_tensors")
+    if any(isinstance(column, Planned) for column in columns):
+        rows: list[Any] = []
+        for column in columns:
+            if isinstance(column, Planned):
+                rows.append(_Datasets([column]))
+            else:
+                rows.append((single(column) if isinstance(column, RaggedArray) else column)[None])
+        return _with_datasets(rows, structure, 1, "from_tensors")
     spec = tuple(spec_of_leaf(column, static=True) for column in columns)
     rows = [single(c) if isinstance(c, RaggedArray) else c for c in columns]
     return Slices((), ElementSpec(structure, spec), tuple(row[None] for row in rows), 1)
+
+
+class _Datasets(list[Planned]):
+    """A column of datasets."""
+
+
+def _with_datasets(
+    columns: Sequence[Any], structure: Structure, length: int, operation: str
+) -> SlicesWithDatasets:
+    """Rows of columns, of which some hold datasets."""
+    inputs: list[Node] = []
+    specs: list[TensorSpec] = []
+    made: list[Any] = []
+    for column, path in zip(columns, structure.paths(), strict=True):
+        if not isinstance(column, _Datasets):
+            (spec,), (rows,) = ragged_columns([column])
+            specs.append(spec)
+            made.append(rows)
+            continue
+        specs.append(_spec_of_all(column, f"{operation}: {path}" if path else operation))
+        made.append(np.arange(len(inputs), len(inputs) + len(column)))
+        inputs += [dataset._plan for dataset in column]
+    element = ElementSpec(structure, tuple(specs))
+    return SlicesWithDatasets(tuple(inputs), element, tuple(made), length)
+
+
+def _spec_of_all(datasets: Sequence[Planned], where: str) -> DatasetSpec:
+    found = datasets[0]._plan.spec
+    for i, dataset in enumerate(datasets):
+        merged = merged_element(found, dataset._plan.spec)
+        if merged is None:
+            raise TypeError(
+                f"{where}: datasets of one list must have elements of one structure and dtype; "
+                f"that of dataset {i} is {dataset.element_spec}, those before it have "
+                f"{found.tree()}"
+            )
+        found = merged
+    return DatasetSpec(found)
 
 
 def ragged_columns(columns: list[Any]) -> tuple[tuple[TensorSpec, ...], list[Any]]:
@@ -59,14 +115,22 @@ def ragged_columns(columns: list[Any]) -> tuple[tuple[TensorSpec, ...], list[Any
     return tuple(specs), made
 
 
-def _columns(value: Any, operation: str) -> tuple[list[Any], Any]:
-    leaves, structure = flatten(value, is_array_literal)
+def _columns(value: Any, operation: str, lists: bool = False) -> tuple[list[Any], Any]:
+    """The leaves as columns; datasets stay what they are, ``lists`` of them become columns."""
+
+    def is_leaf(item: Any) -> bool:
+        return is_array_literal(item) or (lists and _are_datasets(item))
+
+    leaves, structure = flatten(value, is_leaf)
     if not leaves:
         raise ValueError(f"{operation}: {value!r:.60} has no arrays in it")
     columns: list[Any] = []
     for path, leaf in zip(structure.paths(), leaves, strict=True):
-        if isinstance(leaf, RaggedArray):
+        if isinstance(leaf, RaggedArray | Planned):
             columns.append(leaf)
+            continue
+        if lists and _are_datasets(leaf):
+            columns.append(_Datasets(leaf))
             continue
         try:
             column = as_array(leaf)
@@ -74,6 +138,12 @@ def _columns(value: Any, operation: str) -> tuple[list[Any], Any]:
         except (TypeError, ValueError) as error:
             raise within(error, f"{operation}: {path}" if path else operation) from error
     return columns, structure
+
+
+def _are_datasets(value: Any) -> bool:
+    return (
+        isinstance(value, list) and bool(value) and all(isinstance(item, Planned) for item in value)
+    )
 
 
 def integers(arguments: tuple[int, ...], output_type: Any) -> Range:

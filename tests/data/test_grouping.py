@@ -184,3 +184,32 @@ def test_ragged_rows_travel_as_blocks_and_states_stay_small():
     again = iter(make())
     again.restore(json.loads(state))
     assert lists(again) == expected[23:]
+
+
+def test_shapes_may_depend_on_the_key():
+    rows = Dataset.range(10).map(lambda v: np.full(int(v), int(v)))
+    ds = rows.group_by_window(
+        lambda row: np.size(row) // 4,
+        lambda key, window: window.padded_batch(4, padded_shapes=[(key + 1) * 10]),
+        window_size=4,
+    )
+    assert ds.element_spec == TensorSpec((None, None), np.int64)
+    assert [batch.shape for batch in ds] == [(4, 10), (4, 20), (2, 30)]
+
+
+def test_a_signature_says_which_shapes_depend_on_the_key():
+    widths = {0: 3, 5: 10}
+
+    def padded(key, window):
+        return window.map(lambda v: np.zeros(widths[int(key)])).batch(4)
+
+    ds = Dataset.range(8)
+    signature = TensorSpec((None, None), np.float64)
+    made = ds.group_by_window(lambda v: v % 2 * 5, padded, 4, output_signature=signature)
+    assert made.element_spec == signature
+    assert [batch.shape for batch in made] == [(4, 3), (4, 10)]
+    with pytest.raises(ValueError, match="output_signature say which dimensions vary"):
+        list(ds.group_by_window(lambda v: v % 2 * 5, padded, 4))
+    wrong = TensorSpec((None, 7), np.float64)
+    with pytest.raises(ValueError, match="output_signature says"):
+        ds.group_by_window(lambda v: v % 2 * 5, padded, 4, output_signature=wrong)

@@ -50,6 +50,12 @@ class DatasetFunction:
         """The function's name."""
         return self.function.name
 
+    @property
+    def _remedy(self) -> str:
+        if self.function.operation != "group_by_window":
+            return ""
+        return ", or output_signature say which dimensions vary, with None"
+
     @functools.cached_property
     def reuse(self) -> Reuse:
         """Functions inside it that were compiled for another element."""
@@ -76,7 +82,7 @@ class DatasetFunction:
                 raise ValueError(
                     f"{self.function.where} returned a dataset of {plan.spec.tree()}; its datasets "
                     f"so far have {self.spec.tree()}: give all of them elements of one structure, "
-                    "dtype and shape (a map inside the function can pad)"
+                    f"dtype and shape (a map inside the function can pad{self._remedy})"
                 )
         except Exception as error:
             at_element(error, place[-1], self.function.where)
@@ -90,6 +96,7 @@ def dataset_function(
     first: Any,
     others: Callable[[], Sequence[Any]],
     spec: ElementSpec | None = None,
+    promised: ElementSpec | None = None,
 ) -> DatasetFunction:
     """Calls ``function`` for the first elements, to see what its datasets look like.
 
@@ -99,8 +106,10 @@ def dataset_function(
         first: the first element of the input.
         others: gives further ones; they show which dimensions vary, if there are any.
         spec: of the input's elements, if they may be windows.
+        promised: of the elements of all datasets, if the user says so; no others are tried then.
 
     Raises:
+        ValueError: the first dataset is not as was promised.
         TypeError: it does not return a dataset.
         Exception: what it raises for the first element.
     """
@@ -113,7 +122,12 @@ def dataset_function(
         except Exception as error:
             at_element(error, 0, user.where)
             raise
-        made = _with_varying(plan.spec, user, others)
+        made = promised or _with_varying(plan.spec, user, others)
+    if merged_element(made, plan.spec) != made:
+        raise ValueError(
+            f"{user.where} returned a dataset of {plan.spec.tree()}, output_signature says "
+            f"{made.tree()}"
+        )
     eager = not any(isinstance(node, Generator) for node in plan.walk())
     reads_files = any(isinstance(node, Files) for node in plan.walk())
     batched = None if spec is None else batched_windows(user, spec, plan)

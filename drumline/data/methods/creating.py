@@ -19,17 +19,19 @@ class Creating(Planned):
         """Elements are the rows of the arrays in ``tensors``, which are not copied.
 
         Args:
-            tensors: a nested structure of arrays (n, ...), or of lists of numbers or strings.
+            tensors: a nested structure of arrays (n, ...), or of lists of numbers, strings or
+                datasets. Elements have a dataset, then, where a list of datasets is.
 
         Raises:
-            ValueError: a leaf is a scalar, or first dimensions differ.
-            TypeError: a leaf is no array of numbers or strings.
+            ValueError: a leaf is a scalar or a dataset, or first dimensions differ.
+            TypeError: a leaf is no array of numbers or strings, or the datasets of a list have
+                elements of different structures or dtypes.
         """
         return cls(named(construct.slices(tensors), name))
 
     @classmethod
     def from_tensors(cls, tensors: Any, name: str | None = None) -> Self:
-        """One element: ``tensors`` itself."""
+        """One element: ``tensors`` itself, in which leaves may be datasets."""
         return cls(named(construct.tensors(tensors), name))
 
     @classmethod

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
 
+from drumline.data.construct import signed
 from drumline.data.dataset_spec import has_datasets
 from drumline.data.epochs import first_block, first_element, first_elements
 from drumline.data.execute.held_rows import held_rows
@@ -17,10 +19,15 @@ from drumline.data.functions.user_function import UserFunction
 from drumline.data.methods.arguments import AUTOTUNE, check_deterministic, count_of
 from drumline.data.methods.planned import Planned
 from drumline.data.plan import nesting
+from drumline.data.plan.node import Node
+from drumline.data.plan.sources import Generator, SlicesWithDatasets
+from drumline.data.spec import ElementSpec
 from drumline.data.wrapping import as_dataset
 
 CYCLE_LENGTH = 16
 """How many datasets ``interleave`` keeps open unless told otherwise."""
+
+_INT64 = range(-(2**63), 2**63)
 
 
 class Nesting(Planned):
@@ -116,11 +123,15 @@ class Nesting(Planned):
         window_size: int | None = None,
         window_size_func: Callable[[Any], Any] | None = None,
         name: str | None = None,
+        output_signature: Any = None,
     ) -> Self:
         """Gathers elements of equal keys and gives every ``window_size`` of them to a function.
 
         A window is made once it is full; at the end of the input those that are not full follow,
         by ascending keys.
+
+        ``reduce_func`` is tried now, with the first element's key and with others near it, to see
+        which dimensions of its datasets depend on the key: those are ``None`` in ``element_spec``.
 
         Args:
             key_func: takes an element, returns one integer. It is compiled as in ``map``.
@@ -128,40 +139,50 @@ class Nesting(Planned):
             window_size: how many elements make a window.
             window_size_func: takes a key and returns that number; called once for each key.
             name: shown by ``explain()``.
+            output_signature: ``TensorSpec`` of each leaf of the elements of all datasets that
+                ``reduce_func`` returns, for one whose keys say too little of the others.
 
         Raises:
-            ValueError: not exactly one of ``window_size`` and ``window_size_func`` is given.
+            ValueError: not exactly one of ``window_size`` and ``window_size_func`` is given, or
+                the first dataset is not as ``output_signature`` says.
             TypeError: ``key_func`` returns something else than an integer, or ``reduce_func``
                 something else than a dataset.
         """
         size = _window_size(window_size, window_size_func)
-        return self._grouped(key_func, reduce_func, size, (), name)
+        spec = None if output_signature is None else signed(output_signature, "group_by_window")
+        return self._grouped(key_func, reduce_func, size, None, name, spec)
 
     def _grouped(
         self,
         key_func: Callable[..., Any],
         reduce_func: Callable[[Any, Any], Any],
         size: WindowSize,
-        other_keys: Sequence[int],
+        other_keys: Sequence[int] | None,
         name: str | None,
+        promised: ElementSpec | None = None,
     ) -> Self:
         """``group_by_window``; keys whose datasets may differ in shape are tried as well."""
         key = self._integer(key_func, "group_by_window")
         first, window = self._first_window(key)
+        if other_keys is None:
+            own = int(first)
+            other_keys = [n for n in (own + 1, own - 1, 0, 1) if n != own and n in _INT64]
         function = dataset_function(
             reduce_func,
             "group_by_window",
             (first, window),
             lambda: [(np.int64(other), window) for other in other_keys],
+            promised=promised,
         )
         return self._with(nesting.GroupByWindow((self._plan,), function, key, size), name)
 
     def _function(self, function: Callable[..., Any], operation: str) -> DatasetFunction:
         plan = self._plan
         first = first_element(plan)
-        return dataset_function(
+        made = dataset_function(
             function, operation, first, lambda: first_elements(plan, 2)[1:], plan.spec
         )
+        return dataclasses.replace(made, eager=made.eager and not _has_generators(plan))
 
     def _integer(self, function: Callable[..., Any], operation: str) -> BuiltFunction:
         """A function from an element to one integer, ready to run."""
@@ -181,6 +202,12 @@ class Nesting(Planned):
         if keys.error is not None:
             raise keys.error
         return np.int64(keys.columns[0][0]), as_dataset(held_rows([block], self._plan.spec))
+
+
+def _has_generators(plan: Node) -> bool:
+    """Whether a dataset among the elements runs a generator, whatever the first of them does."""
+    datasets = (node for node in plan.walk() if isinstance(node, SlicesWithDatasets))
+    return any(isinstance(node, Generator) for made in datasets for node in made.walk())
 
 
 def _window_size(size: int | None, function: Callable[[Any], Any] | None) -> WindowSize:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-<<<<<<< HEAD
 from drumline.data.cardinality import INFINITE, UNKNOWN
-=======
-from drumline.data.cardinality import INFINITE
->>>>>>> a983c2d (data: elements by position through batch, repeat, shuffle, prefetch, cache and assert_cardinality)
 from drumline.data.methods.arguments import count_of, seed_of
 from drumline.data.methods.planned import Planned
 from drumline.data.plan import ordering

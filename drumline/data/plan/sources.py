@@ -56,6 +56,26 @@ class Slices(Specified):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class SlicesWithDatasets(Specified):
+    """Rows of which some leaves are datasets, its inputs.
+
+    Attributes:
+        columns: arrays; of a leaf of datasets int64 (length,), the number of the input of each row.
+    """
+
+    columns: tuple[Any, ...]
+    length: int
+    name: ClassVar[str] = "from_tensor_slices"
+
+    @property
+    def cardinality(self) -> int:
+        return self.length
+
+    def arguments(self) -> str:
+        return f"{self.length} x {self.element.structure}: {len(self.inputs)} datasets"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Generator(Specified):
     """What a Python callable's iterable yields."""
 

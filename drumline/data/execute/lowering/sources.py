@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from drumline.data.dataset_spec import DatasetSpec
 from drumline.data.execute.generator_stage import GeneratorStage
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.items import Items
@@ -11,6 +14,7 @@ from drumline.data.execute.sources import Columns, Integers
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.stored_parts_stage import StoredPartsStage
 from drumline.data.plan import sources
+from drumline.data.wrapping import as_dataset
 
 
 @indexed_as(sources.Range)
@@ -21,6 +25,20 @@ def integers(lowering: Lowering, node: sources.Range, trail: Trail, run: Pass) -
 @indexed_as(sources.Slices)
 def slices(lowering: Lowering, node: sources.Slices, trail: Trail, run: Pass) -> Indexed:
     return Columns(node.columns, node.length, lowering.pool)
+
+
+@indexed_as(sources.SlicesWithDatasets)
+def slices_with_datasets(
+    lowering: Lowering, node: sources.SlicesWithDatasets, trail: Trail, run: Pass
+) -> Indexed:
+    datasets = np.empty(len(node.inputs), object)
+    for i, plan in enumerate(node.inputs):
+        datasets[i] = as_dataset(plan)
+    pairs = zip(node.columns, node.spec.leaves, strict=True)
+    columns = [
+        datasets[column] if isinstance(leaf, DatasetSpec) else column for column, leaf in pairs
+    ]
+    return Columns(columns, node.length, lowering.pool)
 
 
 @indexed_as(sources.Stored)
