@@ -10,8 +10,8 @@ INPUTS := pyproject.toml rust/Cargo.toml rust/Cargo.lock rust/build.rs \
 PYTEST := -m pytest -n 2 --dist loadfile -q
 QUICK := -m "not thorough"
 
-.PHONY: demo test test-thorough test-oldest lint lint-rust test-rust fuzz coverage bench install \
-	install-oldest clean
+.PHONY: demo test test-thorough test-oldest test-newest-python test-newest-essential lint lint-rust \
+	test-rust fuzz coverage bench install install-oldest clean
 
 demo: install
 	$(VENV)/bin/drumline demo
@@ -31,6 +31,21 @@ WITH_OLDEST := $(addprefix tests/,distribute/functions distribute/parameter_serv
 
 test-oldest: $(OLDEST)/.installed
 	HYPOTHESIS_PROFILE=brief $(OLDEST)/bin/python $(PYTEST) $(QUICK) $(WITH_OLDEST)
+
+# What depends most on the version of jax, in a few minutes.
+NEWEST_ESSENTIAL := $(addprefix tests/,test_private_parts.py data/test_dtype_rules.py \
+	data/test_function_tracing.py data/test_fingerprints.py distribute/steps/test_functions.py \
+	keras/test_dataset_input.py training/test_gradient_tape.py training/test_value_and_grad.py)
+NEWEST := $(addprefix tests/,test_private_parts.py data distribute keras lowerings training)
+IN_NEWEST := PATH="$(dir $(CARGO)):$$PATH" HYPOTHESIS_PROFILE=brief $(VENV)/bin/python \
+	scripts/test_newest_python.py
+
+# Debian's newer Python in a folder, with the newest jax and keras; as root.
+test-newest-python: install
+	$(IN_NEWEST) -- $(PYTEST) $(QUICK) $(NEWEST)
+
+test-newest-essential: install
+	$(IN_NEWEST) --or-skip -- $(PYTEST) $(QUICK) $(NEWEST_ESSENTIAL)
 
 lint: install lint-rust
 	$(VENV)/bin/ruff check .
@@ -90,4 +105,4 @@ check-tools:
  install Rust with rustup or your system's packages." >&2; exit 1; }
 
 clean:
-	rm -rf $(VENV) $(OLDEST) rust/target drumline/_core*.so
+	rm -rf --one-file-system $(VENV) $(OLDEST) .newest rust/target drumline/_core*.so

@@ -1,19 +1,71 @@
-"""Whether JAX has started its backends, asked without starting them.
+"""What drumline needs of JAX before anything else: a supported version, not yet started.
 
-JAX offers no public way to ask: every public question about devices starts the backends. This is
-the only place that touches the private one (jax 0.8 to 0.10).
+JAX offers no public way to ask whether its backends have started: every public question about
+devices starts them. Here and in one adapter file per room private parts of JAX are used; each is
+looked up at import, so that a JAX of another version is refused there, with what it lacks.
 """
 
 from __future__ import annotations
 
+import inspect
+import operator
+from typing import Any
+
 import jax
 from jax._src import xla_bridge
 
-if not hasattr(xla_bridge, "backends_are_initialized"):
-    raise ImportError(
-        f"This JAX ({jax.__version__}) lacks what drumline builds on: "
-        "xla_bridge.backends_are_initialized. Install jax>=0.8,<0.11."
+SUPPORTED = "jax>=0.8,<0.13"
+"""The versions of JAX for which the private parts that drumline uses are known."""
+
+
+def unsupported(lacks: str) -> ImportError:
+    """The error for a JAX without something that drumline builds on."""
+    return ImportError(
+        f"This jax ({jax.__version__}) lacks what drumline builds on: {lacks}. Install {SUPPORTED}."
     )
+
+
+def require(owner: Any, *names: str) -> None:
+    """Check that a private module or class of JAX has what is used of it.
+
+    Args:
+        owner: the module or class.
+        names: attributes of it, or of its attributes: ``"trace_ctx.trace"``.
+
+    Raises:
+        ImportError: if it lacks any.
+    """
+    missing = [name for name in names if not _has(owner, name)]
+    if missing:
+        raise unsupported(", ".join(f"{owner.__name__}.{name}" for name in missing))
+
+
+def require_parameters(function: Any, *names: str) -> None:
+    """Check that a private function of JAX takes arguments of these names.
+
+    Raises:
+        ImportError: if it does not.
+    """
+    taken = inspect.signature(function).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
+        return
+    missing = [name for name in names if name not in taken]
+    if missing:
+        raise unsupported(
+            f"{function.__module__}.{function.__qualname__} without the parameters "
+            f"{', '.join(missing)}"
+        )
+
+
+def _has(owner: Any, name: str) -> bool:
+    try:
+        operator.attrgetter(name)(owner)
+    except AttributeError:
+        return False
+    return True
+
+
+require(xla_bridge, "backends_are_initialized")
 
 
 def jax_has_started() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ import jax
 import keras
 import numpy as np
 
-from drumline.data import INFINITE_CARDINALITY, Dataset
+from drumline.data import INFINITE_CARDINALITY, Dataset, TensorSpec
 from drumline.distribute import DistributedDataset, get_strategy, has_strategy
 from drumline.distribute.distributed_dataset_from_function import DistributedDatasetFromFunction
 from drumline.distribute.process_input import global_batches, has_own_steps
@@ -193,9 +194,22 @@ def build_from_spec(build: Callable[..., Any]) -> Callable[..., Any]:
         adapter = getattr(iterator, "data_adapter", None)
         if data_batch is None and isinstance(adapter, DatasetAdapter):
             data_batch = _example_batch(adapter)
-        return build(self, iterator=iterator, data_batch=data_batch)
+        with warnings.catch_warnings():
+            # Of int64 arrays, whose dtype Keras asks jax 0.12 for; only shapes matter here.
+            warnings.filterwarnings("ignore", "Explicitly requested dtype", UserWarning)
+            return build(self, iterator=iterator, data_batch=data_batch)
 
     return build_without_reading
+
+
+def shape_of(leaf: TensorSpec, rows: int) -> jax.ShapeDtypeStruct:
+    """The shape and dtype that a batch of `rows` has as a JAX array.
+
+    With the dtype that JAX gives it: from jax 0.12 on Keras, which asks for that of the
+    specification as it is, would warn at every ``fit`` with int64 labels.
+    """
+    dtype = jax.dtypes.canonicalize_dtype(leaf.dtype)
+    return jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), dtype)
 
 
 def _example_batch(adapter: DatasetAdapter) -> Any:
@@ -204,10 +218,7 @@ def _example_batch(adapter: DatasetAdapter) -> Any:
     if any(leaf.shape is None or not leaf.shape or None in leaf.shape[1:] for leaf in leaves):
         return None
     rows = adapter.batch_size or 2
-    batch = jax.tree.unflatten(
-        treedef,
-        [jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), np.dtype(leaf.dtype)) for leaf in leaves],
-    )
+    batch = jax.tree.unflatten(treedef, [shape_of(leaf, rows) for leaf in leaves])
     if not adapter._class_weight:
         return batch
     x, y, _ = keras.utils.unpack_x_y_sample_weight(batch)

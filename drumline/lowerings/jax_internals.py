@@ -1,4 +1,4 @@
-"""The only place here that touches private parts of JAX (0.8 to 0.10).
+"""The only place here that touches private parts of JAX (0.8 to 0.12).
 
 A lowering rule takes a context, the operands as MLIR values and the primitive's parameters, and
 returns the results as MLIR values. JAX keeps one table of rules for every platform.
@@ -13,12 +13,23 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
-from jax._src import compiler, core
-from jax._src.interpreters import mlir, partial_eval
-from jax._src.lax.convolution import conv_general_dilated_p
-from jax._src.lax.windowed_reductions import select_and_scatter_add_p
 
+from drumline._jax_start import require, unsupported
 from drumline.lowerings.program import Program
+
+try:
+    from jax._src import compiler, core
+    from jax._src.interpreters import mlir, partial_eval
+    from jax._src.lax.convolution import conv_general_dilated_p
+    from jax._src.lax.windowed_reductions import select_and_scatter_add_p
+except ImportError as error:
+    raise unsupported(str(error)) from error
+
+require(compiler, "get_compile_options")
+require(core, "Literal", "Primitive", "ShapedArray", "Var", "new_jaxpr_eqn", "no_effects")
+require(mlir, "_lowerings", "_platform_specific_lowerings", "jaxpr_subcomp")
+require(mlir, "lower_fun", "register_lowering")
+require(partial_eval, "dce_jaxpr")
 
 Rule = Callable[..., Sequence[Any]]
 Override = Callable[[Mapping[str, Any]], Mapping[str, Any]]

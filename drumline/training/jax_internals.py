@@ -1,4 +1,4 @@
-"""What this room uses of JAX that is not public API (jax 0.8 to 0.10)."""
+"""What this room uses of JAX that is not public API (jax 0.8 to 0.12)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
+
+from drumline._jax_start import require, require_parameters, unsupported
 
 try:
     from jax._src import api_util, core, source_info_util
@@ -20,15 +21,29 @@ try:
     from jax._src.interpreters import ad, partial_eval
     from jax._src.lax.lax import copy_p
 except ImportError as error:
-    raise ImportError(
-        f"This jax ({jax.__version__}) lacks what drumline builds on: {error}. "
-        "Install jax>=0.8,<0.11."
-    ) from error
+    raise unsupported(str(error)) from error
+
+require(core, "EvalTrace", "Jaxpr", "Literal", "Primitive", "Trace", "TraceTag", "Tracer", "Var")
+require(core, "new_jaxpr_eqn", "no_effects", "set_current_trace", "take_current_trace", "typeof")
+require(core, "trace_ctx.set_trace", "trace_ctx.trace", "Jaxpr.replace")
+require(ad, "LinearizeTrace", "LinearizeTracer", "UndefinedPrimal", "Zero")
+require(ad, "backward_pass", "primitive_transposes")
+require(lu, "WrappedFun", "transformation2")
+require(partial_eval, "dce_jaxpr", "dce_jaxpr_consts")
+require(partial_eval, *(f"DynamicJaxprTrace.{name}" for name in ("new_arg", "to_jaxpr")))
+require(partial_eval, "DynamicJaxprTrace.to_jaxpr_tracer")
+require(source_info_util, "current", "user_frames")
+require(api_util, "debug_info")
+require(copy_p, "bind")
+
+require_parameters(partial_eval.DynamicJaxprTrace, "auto_dce")
 
 Trace = core.Trace
 Tracer = core.Tracer
 Primitive = core.Primitive
 Jaxpr = core.Jaxpr
+ClosedJaxpr: Any = getattr(core, "ClosedJaxpr", core.Jaxpr)
+"""A program with the values of its constants; since jax 0.12 every program holds them."""
 LinearizeTrace = ad.LinearizeTrace
 LinearizeTracer = ad.LinearizeTracer
 WrappedFun = lu.WrappedFun
@@ -133,7 +148,11 @@ class TangentProgram:
         """The program so far, with the given tangents as outputs, and its constants."""
         here = source_info_util.current()
         tracers = [self._trace.to_jaxpr_tracer(output, here) for output in outputs]
-        return self._trace.to_jaxpr(tracers, self._debug_info.with_unknown_names(), here)
+        names = self._debug_info.with_unknown_names()
+        program, consts = self._trace.to_jaxpr(tracers, names, here)
+        if ClosedJaxpr is Jaxpr:  # constants without values would count as inputs
+            program = program.with_consts(consts)
+        return program, consts
 
 
 def _recorded_block() -> None:
@@ -205,7 +224,7 @@ def constants_within(params: dict[str, Any]) -> Iterator[Any]:
     """The constants of all programs among a primitive's parameters."""
     for param in params.values():
         for each in param if isinstance(param, (tuple, list)) else (param,):
-            if isinstance(each, core.ClosedJaxpr):
+            if isinstance(each, ClosedJaxpr):
                 yield from each.consts
                 yield from _literals(each.jaxpr)
             elif isinstance(each, core.Jaxpr):
@@ -331,11 +350,11 @@ def without_dead_code(jaxpr: Jaxpr) -> tuple[Jaxpr, list[bool]]:
 
 def opened(program: Any) -> tuple[Jaxpr, Sequence[Any]]:
     """A program of an equation's parameters, and its constants."""
-    if isinstance(program, core.ClosedJaxpr):
+    if isinstance(program, ClosedJaxpr):
         return program.jaxpr, program.consts
     return program, ()
 
 
 def is_program(param: Any) -> bool:
     """Whether a parameter of an equation is a program."""
-    return isinstance(param, (core.ClosedJaxpr, core.Jaxpr))
+    return isinstance(param, (ClosedJaxpr, Jaxpr))

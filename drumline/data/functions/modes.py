@@ -14,6 +14,10 @@ from jax._src import config as jax_config
 from jax._src import core as jax_core
 
 from drumline._backend import cpu_device
+from drumline._jax_start import require
+
+require(jax_config, "explicit_x64_dtypes")
+require(jax_core, "trace_state_clean")
 
 WIDE = frozenset(np.dtype(t) for t in ("int64", "uint64", "float64", "complex128"))
 """Types that JAX narrows by default."""

@@ -127,10 +127,14 @@ def _traced(function: UserFunction, spec: ElementSpec) -> RawTrace:
         structures.append(structure)
         return _outputs(leaves, found)
 
+    # The types that arrays of the element have in this mode: since jax 0.12 a specification is
+    # taken as it is, and an int64 one would make float64 of `x / 2` where 64-bit types are off.
     types = [
         jax.ShapeDtypeStruct((), np.uint32)
         if is_symbolic(leaf)
-        else jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=i in function.weak)
+        else jax.ShapeDtypeStruct(
+            leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype), weak_type=i in function.weak
+        )
         for i, leaf in enumerate(spec.leaves)
     ]
     with (

@@ -1,4 +1,4 @@
-"""What this room uses of JAX that is not public API (jax 0.8 to 0.10)."""
+"""What this room uses of JAX that is not public API (jax 0.8 to 0.12)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,24 @@ from typing import Any
 import jax
 import jaxlib
 
+from drumline._jax_start import require, require_parameters, unsupported
+
 try:
     from jax._src import compilation_cache, compiler, distributed, xla_bridge
     from jax._src.lru_cache import LRUCache
     from jaxlib import _jax
 except ImportError as error:
-    raise ImportError(
-        f"This jax ({jax.__version__}) lacks what drumline builds on: {error}. "
-        "Install jax>=0.8,<0.11."
-    ) from error
+    raise unsupported(str(error)) from error
+
+require(compilation_cache, "get_file_cache", "put_executable_and_time", "reset_cache")
+require(compiler, "_cache_write")
+require(distributed, "global_state")
+for _name in ("client", "service", "coordinator_address", "process_id", "num_processes"):
+    require(distributed, f"global_state.{_name}")
+require(_jax, "get_distributed_runtime_client", "get_distributed_runtime_service")
+require(_jax, "make_gloo_tcp_collectives")
+require(xla_bridge, "_backend_factories", "make_cpu_client")
+require(LRUCache, "put")
 
 _state = distributed.global_state
 _SERVICE_OPTION = "recoverable: " in str(_jax.get_distributed_runtime_service.__doc__)
@@ -129,7 +138,7 @@ def _write_compiled(
     module_name: str,
     backend: Any,
     executable: Any,
-    host_callbacks: Sequence[Any],
+    host_callbacks: Sequence[Any] = (),  # given until jax 0.10
 ) -> None:
     if host_callbacks:
         return
@@ -167,14 +176,13 @@ class _AtomicCache(LRUCache):
         os.replace(part.name, entry)
 
 
-def _require(function: Any, *names: str) -> None:
-    missing = set(names) - set(inspect.signature(function).parameters)
-    if missing:
-        raise ImportError(
-            f"This jax ({jax.__version__}) is not one drumline knows: {function.__name__} lacks "
-            f"{sorted(missing)}. Install jax>=0.8,<0.11."
-        )
+def _without_defaults(function: Any) -> list[str]:
+    taken = inspect.signature(function).parameters.items()
+    return [name for name, parameter in taken if parameter.default is parameter.empty]
 
 
-_require(compiler._cache_write, *inspect.signature(_write_compiled).parameters)
-_require(xla_bridge.make_cpu_client, "collectives")
+_called_with = set(inspect.signature(compiler._cache_write).parameters)
+require_parameters(compiler._cache_write, *_without_defaults(_write_compiled))
+if _unknown := _called_with - set(inspect.signature(_write_compiled).parameters):
+    raise unsupported(f"compiler._cache_write without the parameters {sorted(_unknown)}")
+require_parameters(xla_bridge.make_cpu_client, "collectives")

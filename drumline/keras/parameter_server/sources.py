@@ -8,13 +8,13 @@ from typing import Any
 
 import jax
 import keras
-import numpy as np
 
 from drumline.data import INFINITE_CARDINALITY, Dataset
 from drumline.distribute import InputContext
 from drumline.distribute.parameter_server.coordinator import ClusterCoordinator
 from drumline.keras import private
 from drumline.keras.class_weights import require_targets_alone
+from drumline.keras.data_adapter import shape_of
 from drumline.keras.parameter_server.dataset_creator import DatasetCreator
 from drumline.keras.parameter_server.steps import Steps
 
@@ -119,11 +119,7 @@ class DrawnSource:
         leaves, treedef = jax.tree.flatten(self._dataset.element_spec)
         if any(leaf.shape is None or not leaf.shape or None in leaf.shape[1:] for leaf in leaves):
             return next(iter(self._dataset_fn(self._context)))
-        shapes = [
-            jax.ShapeDtypeStruct((leaf.shape[0] or 2, *leaf.shape[1:]), np.dtype(leaf.dtype))
-            for leaf in leaves
-        ]
-        return jax.tree.unflatten(treedef, shapes)
+        return jax.tree.unflatten(treedef, [shape_of(leaf, leaf.shape[0] or 2) for leaf in leaves])
 
     def restart(self) -> None:
         """Go through every worker's dataset from its start."""
