@@ -27,7 +27,7 @@ require(core, "EvalTrace", "Jaxpr", "Literal", "Primitive", "Trace", "TraceTag",
 require(core, "new_jaxpr_eqn", "no_effects", "set_current_trace", "take_current_trace", "typeof")
 require(core, "trace_ctx.set_trace", "trace_ctx.trace", "Jaxpr.replace")
 require(ad, "LinearizeTrace", "LinearizeTracer", "UndefinedPrimal", "Zero")
-require(ad, "backward_pass", "primitive_transposes")
+require(ad, "backward_pass", "instantiate_zeros", "primitive_jvps", "primitive_transposes")
 require(lu, "WrappedFun", "transformation2")
 require(partial_eval, "dce_jaxpr", "dce_jaxpr_consts")
 require(partial_eval, *(f"DynamicJaxprTrace.{name}" for name in ("new_arg", "to_jaxpr")))
