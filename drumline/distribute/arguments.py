@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import operator
+import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -267,6 +269,38 @@ def followers(tree: Any, present: Sequence[int], replicas: int) -> tuple[list[in
         else:
             following.append(index)
     return following, unknown
+
+
+def called(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What `fn` returns, called with arguments that were made for this call.
+
+    Raises:
+        RuntimeError: if it changed an object of flax.nnx that it was given and does not return:
+            the caller's object would stay as it was.
+    """
+    nnx = sys.modules.get("flax.nnx")
+    if nnx is None:
+        return fn(*args, **kwargs)
+
+    def is_object(node: Any) -> bool:
+        return isinstance(node, nnx.Pytree)
+
+    given = [node for node in jax.tree.leaves((args, kwargs), is_leaf=is_object) if is_object(node)]
+    before = [jax.tree.leaves(node) for node in given]
+    result = fn(*args, **kwargs)
+    returned = {id(node) for node in jax.tree.leaves(result, is_leaf=is_object)} if given else ()
+    for node, leaves in zip(given, before, strict=True):
+        after = jax.tree.leaves(node)
+        same = len(leaves) == len(after) and all(map(operator.is_, leaves, after))
+        if not same and id(node) not in returned:
+            raise RuntimeError(
+                f"The step changed an argument, an nnx.{type(node).__name__}, which a compiled "
+                "step has a copy of: the caller's would stay as it is. Return it from the step and "
+                "go on with what `run` returns, or take it apart with `graph, state = "
+                "nnx.split(...)`, pass `state`, and in the step merge, update and return "
+                "`nnx.state(...)`."
+            )
+    return result
 
 
 def leaves_per_replica(tree: Any) -> list[Any]:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline.distribute import replica_context
-from drumline.distribute.arguments import followers, for_replica, leaves_per_replica
+from drumline.distribute.arguments import called, followers, for_replica, leaves_per_replica
 from drumline.distribute.linear_meeting import Gathering, Reduction
 from drumline.distribute.merge_call import merging, result_of_replica
 from drumline.distribute.merge_scope import MergeScope
@@ -173,7 +173,7 @@ def run_in_turn(
         context.scope.creates = eager
         with context.scope, replica_context.enter(context), strategy.scope():
             with _naming_the_axis():
-                result = fn(*args, **kwargs)
+                result = called(fn, args, kwargs)
             written = rendezvous.meet(END, context.scope.written, _union)
             if context.follows:
                 return result

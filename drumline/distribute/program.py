@@ -10,7 +10,7 @@ import jax
 from jax.sharding import PartitionSpec
 
 from drumline.distribute import replica_context
-from drumline.distribute.arguments import per_replica_leaves
+from drumline.distribute.arguments import called, per_replica_leaves
 from drumline.distribute.compiled_step import CompiledStep
 from drumline.distribute.cross_device_ops.channels import numbering
 from drumline.distribute.outputs import unwrap, wrap
@@ -91,7 +91,7 @@ class ReplicaProgram(CompiledStep):
         local = [array[0] if cut else array for array, cut in zip(arrays, self._cut, strict=True)]
         args, kwargs = _opened(self.form.arguments(local))
         with scope, replica_context.enter(context), self.strategy.scope():
-            return wrap(self.fn(*args, **kwargs), _itself if self._alone else _as_row)
+            return wrap(called(self.fn, args, kwargs), _itself if self._alone else _as_row)
 
     @functools.cached_property
     def _cut(self) -> list[bool]:

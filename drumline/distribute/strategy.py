@@ -362,7 +362,7 @@ class Strategy:
 
     def _joined(self, *rows: Any) -> PerReplica:
         """The values of this process's replicas, and those that the other processes have."""
-        arrays = [np.asarray(row) for row in rows]
+        arrays = [row if isinstance(row, jax.Array) else np.asarray(row) for row in rows]
         return PerReplica.of_stacked(across_processes.joined_rows(arrays, self._mesh))
 
     def experimental_run_v2(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.distribute.across_processes import on_this_process
 from drumline.distribute.adoption import owner_of
+from drumline.distribute.arguments import called
 from drumline.distribute.cross_device_ops.channels import numbering
 from drumline.distribute.functions.placement import brought_together, require_one_place
 from drumline.distribute.in_flight import InFlight
@@ -46,4 +47,4 @@ class FunctionProgram(WholeProgram):
     def call(self, arrays: Sequence[Any]) -> Any:
         args, kwargs = self.form.arguments(arrays)
         with numbering():
-            return wrap(self.fn(*args, **kwargs), lambda leaf: leaf)
+            return wrap(called(self.fn, args, kwargs), lambda leaf: leaf)
