@@ -5,6 +5,7 @@ from collections import OrderedDict, namedtuple
 import numpy as np
 import pytest
 
+import drumline as dl
 from drumline.data import Dataset, TensorSpec
 
 Point = namedtuple("Point", ["x", "y"])
@@ -138,3 +139,33 @@ def test_leaves_are_read_only():
             with pytest.raises(ValueError, match="read-only"):
                 leaf[0] = 1
     source[0] = 1
+
+
+def test_a_list_that_a_map_returns_is_a_tuple():
+    ds = Dataset.range(3)
+    assert list(ds.map(lambda x: [x, x + 1]).map(lambda a, b: a + b)) == [1, 3, 5]
+    in_python = ds.map(lambda x: [np.asarray(x), int(x) + 1])
+    assert list(in_python.map(lambda a, b: a + b)) == [1, 3, 5]
+    assert [type(element) for element in in_python] == [tuple] * 3
+    pair = (dl.TensorSpec((), np.int32),) * 2
+    assert ds.map(lambda x: [1, 2]).element_spec == pair
+    assert ds.map(lambda x: [x]).element_spec == (dl.TensorSpec((), np.int64),)
+    nested = ds.map(lambda x: {"a": [x, x]}).element_spec
+    assert isinstance(nested["a"], list)
+
+
+def test_a_list_that_a_map_of_lists_returns_stays_one():
+    rows = [np.arange(3), np.arange(3.0)]
+    ds = Dataset.from_tensor_slices(rows)
+    assert isinstance(ds.map(lambda x: x).element_spec, list)
+    assert isinstance(ds.filter(lambda x: dl.random.bernoulli(0.5)).element_spec, list)
+    assert isinstance(ds.map(lambda x: [x[1], x[0], x[0]]).element_spec, list)
+
+
+def test_lists_in_scan_and_reduce():
+    ds = Dataset.range(4)
+    zero = np.int64(0)
+    assert list(ds.scan(zero, lambda s, x: [s + x, s])) == [0, 0, 1, 3]
+    assert list(ds.scan(zero, lambda s, x: [s + int(x), s])) == [0, 0, 1, 3]
+    assert ds.reduce((zero, zero), lambda s, x: [s[0] + x, s[1] + 1]) == (6, 4)
+    assert ds.reduce((zero, zero), lambda s, x: [s[0] + int(x), s[1] + 1]) == (6, 4)

@@ -59,13 +59,13 @@ def drawn(draw: Callable[[Any], Any], seed: int | None) -> Any:
     draws = _current.get()
     if isinstance(draws, str):
         raise RuntimeError(
-            f"dl.random cannot draw in {draws}, at least not there for the first time: draw in a "
-            "map before it, and for every element"
+            f"dl.random cannot draw in {draws} where it did not draw for the first element: draw "
+            "for every element, or in a map before it"
         )
     if draws is None:
         if modes.is_tracing():
             raise RuntimeError(
-                "dl.random draws in functions given to Dataset.map and filter, or outside of "
+                "dl.random draws in functions given to Dataset.map and the like, or outside of "
                 "traces; in jax.jit, scan and the like, use jax.random with a key of "
                 "dl.random.split()"
             )

@@ -48,7 +48,7 @@ class Recurrence(Protocol):
         """How it runs, for ``explain()``."""
 
 
-Origin = tuple[Callable[..., Any], str, Sequence[np.ndarray], ElementSpec, ElementSpec]
+Origin = tuple[Callable[..., Any], str, Sequence[np.ndarray], ElementSpec, ElementSpec, bool]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +74,8 @@ class BuiltRecurrence:
 
 def recurrence_again(origin: Origin) -> BuiltRecurrence:
     """The function of another process, where it could be compiled."""
-    return build_recurrence(*origin, not_here)
+    function, operation, initial, state, source, keyed = origin
+    return build_recurrence(function, operation, initial, state, source, not_here, keyed)
 
 
 def build_recurrence(
@@ -84,6 +85,7 @@ def build_recurrence(
     state: ElementSpec,
     source: ElementSpec,
     first_element: Callable[[], Any],
+    keyed: bool = False,
 ) -> BuiltRecurrence:
     """Traces ``function(state, element)``, or arranges for it to run as Python.
 
@@ -95,12 +97,13 @@ def build_recurrence(
         state: their spec.
         source: the spec of the elements.
         first_element: returns one, in case the function cannot be traced.
+        keyed: whether elements have a random key beside them, by which the function draws.
 
     Raises:
         TypeError: the new state has another structure or other dtypes than the initial one.
         Exception: what the function itself raises on the first element.
     """
-    user = UserFunction(function, operation)
+    user = UserFunction(function, operation, keyed)
     held = dataclasses.replace(user, function=frozen(function))
     both = ElementSpec(
         tuple_of([state.structure, source.structure]), (*state.leaves, *source.leaves)
@@ -109,7 +112,9 @@ def build_recurrence(
         _check_traceable(both, state)
         with same_in_python(user):
             spec, program = reused(
-                function, (operation, state, source), lambda: _compiled(user, both, state, source)
+                function,
+                (operation, state, source, keyed),
+                lambda: _compiled(user, both, state, source),
             )
         return BuiltRecurrence(
             state,
@@ -117,7 +122,7 @@ def build_recurrence(
             lambda: CompiledRecurrence(program, list(initial)),
             is_python=False,
             user=held,
-            origin=(held.function, operation, list(initial), state, source),
+            origin=(held.function, operation, list(initial), state, source, keyed),
         )
     except NotTraceable as reason:
         result = _example(user, both, initial, first_element())

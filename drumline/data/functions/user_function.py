@@ -25,6 +25,9 @@ class Lifted(Protocol):
         """The function with these values."""
 
 
+_WITH_STATE = ("scan", "reduce")
+
+
 @dataclasses.dataclass(frozen=True)
 class UserFunction:
     """A user's function and the operation it was given to (``"map"`` or ``"filter"``).
@@ -52,14 +55,18 @@ class UserFunction:
             return dataclasses.replace(self, function=bound, lifted=None)(element)
         if not self.keyed:
             return call_without_draws(lambda: self._call(element), self.where)
-        value, key = element
+        if self.operation in _WITH_STATE:
+            state, (value, key) = element
+            value = (state, value)
+        else:
+            value, key = element
         with Draws(key):
             return self._call(value)
 
     def _call(self, element: Any) -> Any:
         arguments = element if type(element) is tuple else (element,)
         try:
-            return self.function(*arguments)
+            result = self.function(*arguments)
         except StopIteration as stop:
             raise raised_for_good(stop) from stop
         except TypeError as error:
@@ -70,6 +77,22 @@ class UserFunction:
                     "over them"
                 )
             raise
+        return tuple(result) if self._is_tuple(result, element, arguments) else result
+
+    def _is_tuple(self, result: Any, element: Any, arguments: tuple[Any, ...]) -> bool:
+        """Whether a list that was returned means a tuple, as it does for ``tf.data``.
+
+        What was made of elements that are lists stays one: it is how these people write columns.
+        So does a list that was handed on.
+        """
+        if type(result) is not list:
+            return False
+        if self.operation == "map":
+            return type(element) is not list and all(result is not given for given in arguments)
+        # The new state and the result; or the new state in the structure of the old one.
+        return self.operation == "scan" or (
+            self.operation == "reduce" and type(element[0]) is tuple
+        )
 
     @property
     def weak(self) -> frozenset[int]:

@@ -9,10 +9,9 @@ from typing import Any, Self
 import numpy as np
 
 from drumline.data.cardinality import INFINITE
-from drumline.data.epochs import first_element
-from drumline.data.functions.build import build
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.iterator import DatasetIterator
+from drumline.data.methods.drawing import build_over, without_key
 from drumline.data.methods.planned import Planned
 from drumline.data.plan import checking
 from drumline.data.spec import TensorSpec
@@ -27,14 +26,14 @@ class Checking(Planned):
         Raises:
             TypeError: it does not return one bool.
         """
-        plan = self._plan
-        built = build(predicate, "take_while", plan.spec, lambda: first_element(plan))
+        plan, built = build_over(self._plan, predicate, "take_while")
         label = UserFunction(predicate, "take_while").name
         if built.spec.leaves != (TensorSpec((), np.bool_),) or built.spec.structure.kind != "leaf":
             raise TypeError(
                 f"take_while({label}) must return one bool, it returns {built.spec.tree()}"
             )
-        return self._with(checking.TakeWhile((plan,), built, label), name)
+        taken: Any = self._with(checking.TakeWhile((plan,), built, label), name)
+        return taken if plan is self._plan else taken.map(without_key)
 
     def unique(self, name: str | None = None) -> Self:
         """Leaves out elements that came before.

@@ -17,6 +17,7 @@ from drumline.data.functions.dataset_function import DatasetFunction, WindowSize
 from drumline.data.functions.shape_key import by_shape_alone
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.methods.arguments import AUTOTUNE, check_deterministic, count_of
+from drumline.data.methods.drawing import without_key
 from drumline.data.methods.planned import Planned
 from drumline.data.plan import nesting
 from drumline.data.plan.node import Node
@@ -163,6 +164,21 @@ class Nesting(Planned):
     ) -> Self:
         """``group_by_window``; keys whose datasets may differ in shape are tried as well."""
         key = self._integer(key_func, "group_by_window")
+        if key.draws:
+            # Keys are drawn in a map; windows are of the elements without them.
+            paired: Any = self
+            spread = self._plan.spec.structure.kind == "tuple"
+            paired = paired.map(_with_key(key_func, spread))
+            reduce = UserFunction(reduce_func, "group_by_window")
+            made: Self = paired._grouped(
+                _key_of,
+                lambda k, w: reduce((k, w.map(without_key))),
+                size,
+                other_keys,
+                name,
+                promised,
+            )
+            return made
         first, window = self._first_window(key)
         if other_keys is None:
             own = int(first)
@@ -189,7 +205,9 @@ class Nesting(Planned):
         plan = self._plan
         user = UserFunction(function, operation)
         found = None if has_datasets(plan.spec) else by_shape_alone(user, plan.spec)
-        built = found or build(function, operation, plan.spec, lambda: first_element(plan))
+        built = found or build(
+            function, operation, plan.spec, lambda: first_element(plan), may_draw=True
+        )
         leaves = built.spec.leaves
         if len(leaves) != 1 or leaves[0].shape or leaves[0].dtype.kind not in "iu":
             raise TypeError(f"{user.where} must return one integer, not {built.spec.tree()}")
@@ -208,6 +226,17 @@ def _has_generators(plan: Node) -> bool:
     """Whether a dataset among the elements runs a generator, whatever the first of them does."""
     datasets = (node for node in plan.walk() if isinstance(node, SlicesWithDatasets))
     return any(isinstance(node, Generator) for made in datasets for node in made.walk())
+
+
+def _with_key(key_func: Callable[..., Any], spread: bool) -> Callable[..., Any]:
+    def with_key(*arguments: Any) -> tuple[Any, Any]:
+        return arguments if spread else arguments[0], key_func(*arguments)
+
+    return with_key
+
+
+def _key_of(element: Any, key: Any) -> Any:
+    return key
 
 
 def _window_size(size: int | None, function: Callable[[Any], Any] | None) -> WindowSize:

@@ -12,11 +12,15 @@ import numpy as np
 
 from drumline.data.cardinality import INFINITE
 from drumline.data.epochs import first_element
+from drumline.data.functions.draws import Draws
 from drumline.data.functions.recurrence import BuiltRecurrence, build_recurrence
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.leaves import as_array, is_array_literal
 from drumline.data.methods.checking import Checking
 from drumline.data.plan import recurring
+from drumline.data.plan.node import Node
+from drumline.data.plan.random_keys import RandomKeys
+from drumline.data.seeds import draw_seed
 from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.data.structure import flatten
 
@@ -41,11 +45,11 @@ class Recurring(Checking):
         Raises:
             TypeError: the new state has others.
         """
-        initial, state, built = self._recurrence(initial_state, scan_func, "scan")
+        plan, initial, _, built = self._recurrence(initial_state, scan_func, "scan")
         label = UserFunction(scan_func, "scan").name
         texts = [f"{leaf.dtype}{leaf.tolist()}" for leaf in initial]
-        digest = hashlib.sha256(f"{state.structure}{texts}".encode()).hexdigest()[:8]
-        return self._with(recurring.Scan((self._plan,), built, label, digest), name)
+        digest = hashlib.sha256(f"{built.state.structure}{texts}".encode()).hexdigest()[:8]
+        return self._with(recurring.Scan((plan,), built, label, digest), name)
 
     def reduce(
         self, initial_state: Any, reduce_func: Callable[..., Any], name: str | None = None
@@ -67,9 +71,9 @@ class Recurring(Checking):
         """
         if self._plan.cardinality == INFINITE:
             raise ValueError("reduce never ends over an infinite dataset; take(n) of it first")
-        _, state, built = self._recurrence(initial_state, reduce_func, "reduce")
+        plan, _, state, built = self._recurrence(initial_state, reduce_func, "reduce")
         run = built.start()
-        iterator = iter(self)
+        iterator = iter(self if plan is self._plan else self._with(plan, None))
         position = 0
         try:
             for block in iterator.blocks(run.block_length):
@@ -84,7 +88,8 @@ class Recurring(Checking):
 
     def _recurrence(
         self, initial_state: Any, function: Callable[..., Any], operation: str
-    ) -> tuple[list[np.ndarray], ElementSpec, BuiltRecurrence]:
+    ) -> tuple[Node, list[np.ndarray], ElementSpec, BuiltRecurrence]:
+        """What it runs over, the initial state with its spec, and the function."""
         leaves, structure = flatten(initial_state, is_array_literal)
         if not leaves:
             raise ValueError(
@@ -92,8 +97,15 @@ class Recurring(Checking):
             )
         initial = [np.array(as_array(leaf)) for leaf in leaves]
         state = ElementSpec(structure, tuple(TensorSpec(x.shape, x.dtype) for x in initial))
-        plan = self._plan
-        built = build_recurrence(
-            function, operation, initial, state, plan.spec, lambda: first_element(plan)
-        )
-        return initial, state, built
+
+        def built_over(plan: Node, keyed: bool) -> BuiltRecurrence:
+            return build_recurrence(
+                function, operation, initial, state, plan.spec, lambda: first_element(plan), keyed
+            )
+
+        with Draws(np.zeros(4, np.uint32)) as probe:
+            built = built_over(self._plan, keyed=False)
+        if not probe.count:
+            return self._plan, initial, state, built
+        with_keys = RandomKeys((self._plan,), draw_seed())
+        return with_keys, initial, state, built_over(with_keys, keyed=True)
