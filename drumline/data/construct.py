@@ -42,7 +42,7 @@ def slices(tensors: Any) -> Slices | SlicesWithDatasets:
         found = ", ".join(f"{p}: {len(c)}" for p, c in zip(paths, columns, strict=True))
         raise ValueError(f"from_tensor_slices: first dimensions differ ({found})")
     if any(isinstance(column, _Datasets) for column in columns):
-        return _with_datasets(columns, structure, lengths.pop(), "from_tensor_slices")
+        return _with_datasets(columns, None, structure, lengths.pop())
     spec, columns = ragged_columns(columns)
     return Slices((), ElementSpec(structure, spec), tuple(columns), lengths.pop())
 
@@ -57,7 +57,7 @@ def tensors(value: Any) -> Slices | SlicesWithDatasets:
                 rows.append(_Datasets([column]))
             else:
                 rows.append((single(column) if isinstance(column, RaggedArray) else column)[None])
-        return _with_datasets(rows, structure, 1, "from_tensors")
+        return _with_datasets(rows, [spec_of_leaf(c, static=True) for c in columns], structure, 1)
     spec = tuple(spec_of_leaf(column, static=True) for column in columns)
     rows = [single(c) if isinstance(c, RaggedArray) else c for c in columns]
     return Slices((), ElementSpec(structure, spec), tuple(row[None] for row in rows), 1)
@@ -68,30 +68,35 @@ class _Datasets(list[Planned]):
 
 
 def _with_datasets(
-    columns: Sequence[Any], structure: Structure, length: int, operation: str
+    columns: Sequence[Any], specs: Sequence[TensorSpec] | None, structure: Structure, length: int
 ) -> SlicesWithDatasets:
-    """Rows of columns, of which some hold datasets."""
+    """Rows of columns, of which some hold datasets; ``specs`` of the rows, if they are known."""
     inputs: list[Node] = []
-    specs: list[TensorSpec] = []
+    found: list[TensorSpec] = []
     made: list[Any] = []
-    for column, path in zip(columns, structure.paths(), strict=True):
-        if not isinstance(column, _Datasets):
+    for i, (column, path) in enumerate(zip(columns, structure.paths(), strict=True)):
+        if isinstance(column, _Datasets):
+            found.append(_spec_of_all(column, path))
+            made.append(np.arange(len(inputs), len(inputs) + len(column)))
+            inputs += [dataset._plan for dataset in column]
+        elif specs is not None:
+            found.append(specs[i])
+            made.append(column)
+        else:
             (spec,), (rows,) = ragged_columns([column])
-            specs.append(spec)
+            found.append(spec)
             made.append(rows)
-            continue
-        specs.append(_spec_of_all(column, f"{operation}: {path}" if path else operation))
-        made.append(np.arange(len(inputs), len(inputs) + len(column)))
-        inputs += [dataset._plan for dataset in column]
-    element = ElementSpec(structure, tuple(specs))
-    return SlicesWithDatasets(tuple(inputs), element, tuple(made), length)
+    return SlicesWithDatasets(
+        tuple(inputs), ElementSpec(structure, tuple(found)), tuple(made), length
+    )
 
 
-def _spec_of_all(datasets: Sequence[Planned], where: str) -> DatasetSpec:
+def _spec_of_all(datasets: Sequence[Planned], path: str) -> DatasetSpec:
     found = datasets[0]._plan.spec
     for i, dataset in enumerate(datasets):
         merged = merged_element(found, dataset._plan.spec)
         if merged is None:
+            where = f"from_tensor_slices: {path}" if path else "from_tensor_slices"
             raise TypeError(
                 f"{where}: datasets of one list must have elements of one structure and dtype; "
                 f"that of dataset {i} is {dataset.element_spec}, those before it have "

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from drumline.data import Dataset, DatasetSpec, TensorSpec
+from drumline.data import Dataset, DatasetSpec, RaggedArray, TensorSpec
 
 INT = DatasetSpec(TensorSpec((), np.int64))
 
@@ -51,6 +51,16 @@ def test_specs_of_a_list_are_merged():
     ds = Dataset.from_tensor_slices(ragged)
     assert ds.element_spec == DatasetSpec(TensorSpec((None,), np.float64))
     assert [v.shape for v in ds.flat_map(lambda d: d)] == [(2,), (3,)]
+
+
+def test_ragged_arrays_stand_beside_datasets():
+    rows = RaggedArray.from_rows([[1, 2], [3]])
+    whole = Dataset.from_tensors((rows, Dataset.range(2)))
+    assert whole.element_spec[0] == Dataset.from_tensors(rows).element_spec
+    ((found, inner),) = whole
+    assert [row.tolist() for row in found] == [[1, 2], [3]] and ints(inner) == [0, 1]
+    sliced = Dataset.from_tensor_slices((rows, [Dataset.range(2), Dataset.range(1)]))
+    assert [(row.tolist(), ints(d)) for row, d in sliced] == [([1, 2], [0, 1]), ([3], [0])]
 
 
 def test_what_is_no_slice_or_does_not_agree_is_refused():
