@@ -213,3 +213,59 @@ def test_a_signature_says_which_shapes_depend_on_the_key():
     wrong = TensorSpec((None, 7), np.float64)
     with pytest.raises(ValueError, match="output_signature says"):
         ds.group_by_window(lambda v: v % 2 * 5, padded, 4, output_signature=wrong)
+
+
+def group_calls(function, size=3):
+    """The elements of windows, and how often the function was called for them."""
+    calls = []
+
+    def counted(key, window):
+        calls.append(key)
+        return function(key, window)
+
+    ds = Dataset.range(24).group_by_window(lambda v: v % 4, counted, size)
+    del calls[:]
+    return [batch.tolist() for batch in ds], len(calls)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("drop", [False, True])
+def test_windows_that_are_only_batched_are_those_of_calls(size, drop):
+    def batched(key, window):
+        return window.batch(size, drop_remainder=drop)
+
+    # One that notes its calls is not taken for one that does nothing else.
+    expected, calls = group_calls(batched)
+    assert calls == 8
+    ds = Dataset.range(24).group_by_window(lambda v: v % 4, batched, 3)
+    assert [batch.tolist() for batch in ds] == expected
+    for count in range(0, len(expected) + 1, 3):
+        iterator = iter(ds)
+        head = [next(iterator).tolist() for _ in range(count)]
+        state = json.loads(json.dumps(iterator.state()))
+        again = iter(Dataset.range(24).group_by_window(lambda v: v % 4, batched, 3))
+        again.restore(state)
+        assert head + [batch.tolist() for batch in again] == expected
+
+
+def test_a_function_that_only_batches_is_not_called_for_each_window(monkeypatch):
+    ds = Dataset.range(24).group_by_window(lambda v: v % 4, lambda key, w: w.batch(3), 3)
+    monkeypatch.setattr(type(ds._plan.function), "__call__", None)
+    assert len(list(ds)) == 8
+
+
+def test_functions_that_use_the_key_or_change_are_called():
+    sizes = iter([3, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1])
+    changing = Dataset.range(24).group_by_window(
+        lambda v: v % 4, lambda key, w: w.batch(next(sizes)), 3, output_signature=spec_of_batches()
+    )
+    assert [len(batch) for batch in changing][-1] == 1
+    by_key = Dataset.range(24).group_by_window(
+        lambda v: v % 4, lambda key, w: w.batch(int(key) + 1), 3, output_signature=spec_of_batches()
+    )
+    found = [batch.tolist() for batch in by_key]
+    assert [len(batch) for batch in found[:8]] == [1, 1, 1, 2, 1, 3, 3, 1]
+
+
+def spec_of_batches():
+    return TensorSpec((None,), np.int64)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from drumline.data.execute.block import Block
+from drumline.data.execute.block import Block, concat
+from drumline.data.execute.cache_stages import ReplayStage
 from drumline.data.execute.carry import Carry
 from drumline.data.execute.groups import (
     Keyed,
@@ -56,6 +57,11 @@ class GroupStage(Stage):
         self._open = open_
         self._run = tuple(run)
         self._carry = Carry(source)
+        batched = node.function.batched
+        self._batched = None if batched is None else batched[0]
+        if self._batched is not None:
+            self._most = self._batched.size or 0
+            self._least = self._most if self._batched.drop_remainder else 1
         self._waiting = Waiting()
         self._sizes: dict[int, int] = {}
         self._block: Keyed | None = None
@@ -170,11 +176,30 @@ class GroupStage(Stage):
     def _opened(
         self, key: int, number: int, parts: list[Part], caches: list[bool] | None
     ) -> _Window:
+        batch = self._batch(parts)
+        if batch is not None:
+            return _Window(key, number, parts, Carry(ReplayStage([batch])), [])
         rows = held_rows([part.rows for part in parts], self.node.input.spec)
         place = (*self._run, number)
         plan = self.node.function((np.int64(key), as_dataset(rows)), place)
         stage, served = self._open(plan, place, caches)
         return _Window(key, number, parts, Carry(stage), served)
+
+    def _batch(self, parts: list[Part]) -> Block | None:
+        """What the function makes of a window, if it is known to be one batch of it."""
+        if self._batched is None:
+            return None
+        n = sum(part.rows.n for part in parts)
+        if n > self._most or n < self._least:
+            return None
+        first = parts[0].rows
+        if len(parts) > 1:
+            if not all(first.same_shapes(part.rows) for part in parts[1:]):
+                return None
+            first = concat([part.rows for part in parts])
+        if not all(isinstance(column, np.ndarray) for column in first.columns):
+            return None
+        return Block([column[None] for column in first.columns], 1)
 
     def state(self) -> State:
         waiting: dict[int, list[Places]] = {key: list(parts) for key, parts in self._waiting}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import dis
 import functools
 import random
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
 
 from drumline.data.dataset_spec import DatasetSpec
+from drumline.data.functions.closures import Closures, Unknown
 from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.methods.planned import Planned
@@ -98,6 +101,41 @@ def single_batches(
     return _twice(lambda: _single_batches(_called(user, windows), results))
 
 
+def batched_group(user: UserFunction, element: ElementSpec, made: Node) -> Batched | None:
+    """How a function of a key and a window does nothing but batch the window, whatever the key is.
+
+    Args:
+        user: the function.
+        element: the spec of the window's elements.
+        made: what it made of the first window.
+    """
+    if type(made) is not Batch or not _ignores_key(user.function):
+        return None
+    before = _read_by(user)
+    found = _twice(lambda: _batches_of(_called_with(user, (np.int64(0), _unknown(element, 0)))))
+    if found is None or len(found) != 1 or before is None or _read_by(user) != before:
+        return None
+    return found[0]
+
+
+def _ignores_key(function: Any) -> bool:
+    """Whether a function's code never mentions its first argument."""
+    code = getattr(function, "__code__", None)
+    if not isinstance(function, types.FunctionType) or code is None or code.co_argcount != 2:
+        return False
+    name = code.co_varnames[0]
+    used = (instruction.argval for instruction in dis.get_instructions(code))
+    return not any(value == name or (type(value) is tuple and name in value) for value in used)
+
+
+def _read_by(user: UserFunction) -> Hashable:
+    """What a function reads, as it is now; ``None`` if that cannot be told, as of an iterator."""
+    try:
+        return Closures(user.function).taken_apart(user.function).key()
+    except Unknown:
+        return None
+
+
 def _twice(call: Callable[[], tuple[Batched, ...]]) -> tuple[Batched, ...] | None:
     try:
         first, second = call(), call()
@@ -108,14 +146,22 @@ def _twice(call: Callable[[], tuple[Batched, ...]]) -> tuple[Batched, ...] | Non
 
 def _called(user: UserFunction, windows: ElementSpec) -> Any:
     unknown = [
-        _datasets_of_unknown()(_Unknown((), leaf.element, i))
+        _unknown(leaf.element, i)
         for i, leaf in enumerate(windows.leaves)
         if isinstance(leaf, DatasetSpec)
     ]
+    return _called_with(user, windows.structure.unflatten(unknown))
+
+
+def _unknown(element: ElementSpec, leaf: int) -> Planned:
+    return _datasets_of_unknown()(_Unknown((), element, leaf))
+
+
+def _called_with(user: UserFunction, argument: Any) -> Any:
     with random_states_kept(), SeedsFor(0, (0,)) as seeds:
         before = _random_states()
         try:
-            result = user(windows.structure.unflatten(unknown))
+            result = user(argument)
         except Exception as error:
             # It did not fail with real windows: what looking into one raised came of it, perhaps
             # within an error of its own.

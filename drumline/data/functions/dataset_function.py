@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from drumline.data.dataset_spec import merged_element
-from drumline.data.functions.batched_windows import Batched, batched_windows
+from drumline.data.functions.batched_windows import Batched, batched_group, batched_windows
 from drumline.data.functions.integer_division import integer_division_raises
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.purity import random_states_kept
@@ -97,6 +97,7 @@ def dataset_function(
     others: Callable[[], Sequence[Any]],
     spec: ElementSpec | None = None,
     promised: ElementSpec | None = None,
+    grouped: ElementSpec | None = None,
 ) -> DatasetFunction:
     """Calls ``function`` for the first elements, to see what its datasets look like.
 
@@ -107,6 +108,7 @@ def dataset_function(
         others: gives further ones; they show which dimensions vary, if there are any.
         spec: of the input's elements, if they may be windows.
         promised: of the elements of all datasets, if the user says so; no others are tried then.
+        grouped: of the elements of a window, if it takes a key and a window.
 
     Raises:
         ValueError: the first dataset is not as was promised.
@@ -131,6 +133,8 @@ def dataset_function(
     eager = not any(isinstance(node, Generator) for node in plan.walk())
     reads_files = any(isinstance(node, Files) for node in plan.walk())
     batched = None if spec is None else batched_windows(user, spec, plan)
+    if grouped is not None and (found := batched_group(user, grouped, plan)) is not None:
+        batched = (found,)
     seed = draw_seed() if seeds.drawn else None
     return DatasetFunction(user, made, seed, eager, reads_files, batched, given)
 

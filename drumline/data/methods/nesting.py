@@ -189,6 +189,7 @@ class Nesting(Planned):
             (first, window),
             lambda: [(np.int64(other), window) for other in other_keys],
             promised=promised,
+            grouped=self._plan.spec,
         )
         return self._with(nesting.GroupByWindow((self._plan,), function, key, size), name)
 
