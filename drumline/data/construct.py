@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import operator
@@ -236,7 +237,27 @@ def items(sequence: Sequence[Any], output_signature: Any) -> Items:
         raise ValueError(f"from_sequence: {kind} is empty: give an output_signature")
     leaves, structure = flatten(sequence[0], is_array_literal)
     element = specs_of_leaves(leaves, structure, True, f"from_sequence: item 0 of {kind}")
+    if isinstance(sequence, list | tuple):
+        element = _of_all(sequence, element)
     return Items((), element, sequence, length, kind)
+
+
+def _of_all(items: Sequence[Any], first: ElementSpec) -> ElementSpec:
+    """The spec without the dimensions in which items differ, as ``from_list`` has it.
+
+    An item that differs in other ways raises when its turn has come.
+    """
+    specs = list(first.leaves)
+    for item in items:
+        leaves, structure = flatten(item, is_array_literal)
+        if structure != first.structure:
+            continue
+        for i, leaf in enumerate(leaves):
+            if isinstance(leaf, np.ndarray) and specs[i].accepts(leaf.shape, leaf.dtype):
+                continue
+            with contextlib.suppress(TypeError, ValueError):
+                specs[i] = specs[i].merged(spec_of_leaf(leaf, static=True)) or specs[i]
+    return first.with_leaves(specs)
 
 
 def signed(output_signature: Any, operation: str) -> ElementSpec:

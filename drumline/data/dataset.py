@@ -82,8 +82,8 @@ class Dataset(
         return Dataset(self._plan, self._options.merged(options))
 
     def options(self) -> Options:
-        """The options in force."""
-        return self._options
+        """The options in force; a copy that cannot be changed (``with_options`` gives others)."""
+        return self._options.frozen()
 
     @property
     def has_batches(self) -> bool:

@@ -1,5 +1,6 @@
 """Datasets over what other libraries hold: Arrow tables, and anything with a length and indices."""
 
+import collections
 import json
 
 import numpy as np
@@ -164,9 +165,14 @@ def test_an_item_that_fails_is_named_and_the_others_come():
 
 def test_items_of_other_shapes_need_a_signature():
     lists = [[1.0], [1.0, 2.0], [3.0, 4.0], [5.0]]
+
+    class Lazy(collections.UserList):
+        """Of which no item is asked for before its turn."""
+
     with pytest.raises(ValueError, match=r"shape \(2,\), the first element's spec says"):
-        list(Dataset.from_sequence(lists))
-    ragged = Dataset.from_sequence(lists, TensorSpec((None,), np.float32))
+        list(Dataset.from_sequence(Lazy(lists)))
+    ragged = Dataset.from_sequence(Lazy(lists), TensorSpec((None,), np.float32))
+    assert Dataset.from_sequence(lists).element_spec == ragged.element_spec
     assert [row.tolist() for row in ragged] == lists
     assert [b.tolist() for b in ragged.padded_batch(2)] == [[[1, 0], [1, 2]], [[3, 4], [5, 0]]]
 
@@ -188,3 +194,27 @@ def test_refusals():
         Dataset.from_sequence([1], 3)
     empty = Dataset.from_sequence([], dl.TensorSpec((), np.int32))
     assert list(empty) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "shapes"),
+    [  # As tf.data's from_list.
+        ([[[1]], [[2, 3]]], (1, None)),
+        ([[1, 2], [3]], (None,)),
+        ([np.zeros((2, 3)), np.zeros((4, 3))], (None, 3)),
+        ((1, 2), ()),
+    ],
+)
+def test_lists_whose_items_differ_in_shape(rows, shapes):
+    ds = Dataset.from_sequence(rows)
+    assert ds.element_spec.shape == shapes
+    assert [x.tolist() for x in ds] == [np.asarray(row).tolist() for row in rows]
+
+
+def test_items_that_differ_otherwise_raise_in_their_turn():
+    iterator = iter(Dataset.from_sequence([[1], [2, 3], [[4]], 5.0, (1, 2), [6]]))
+    assert [next(iterator).tolist() for _ in range(2)] == [[1], [2, 3]]
+    for _ in range(3):
+        with pytest.raises((TypeError, ValueError)):
+            next(iterator)
+    assert next(iterator).tolist() == [6]

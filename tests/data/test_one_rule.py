@@ -3,6 +3,7 @@
 import warnings
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -262,3 +263,62 @@ def test_what_the_user_asked_numpy_for_holds_for_floats(setting, capsys):
     assert bool(caught) == (setting == "warn")
     assert bool(heard) == (setting in ("call", "log"))
     assert bool(capsys.readouterr().out) == (setting == "print")
+
+
+def looked_at(function):
+    def called(*arguments):
+        str(int(np.asarray(arguments[-1])))
+        return function(*arguments)
+
+    return called
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda ds, f: ds.map(looked_at(f)),
+        lambda ds, f: ds.map(looked_at(f), num_parallel_calls=2),
+        lambda ds, f: ds.flat_map(lambda v: Dataset.from_tensors(f(v))),
+        lambda ds, f: ds.scan(np.int64(0), looked_at(lambda s, v: (s, f(v)))),
+        lambda ds, f: ds.group_by_window(
+            lambda v: v, lambda k, _: Dataset.from_tensors(f(k)), window_size=1
+        ),
+    ],
+)
+def test_jax_keeps_64_bits_in_functions_that_run_as_python(made):
+    big = 2**40
+    found = made(Dataset.range(big, big + 2), lambda v: jnp.asarray(v) + 1)
+    assert found.element_spec.dtype == np.int64
+    assert [int(v) for v in found] == [big + 1, big + 2]
+
+
+def test_jax_computes_in_32_bits_beside_64_bit_columns():
+    images = np.full((2, 4), 51, np.uint8)
+    source = Dataset.from_tensor_slices((images, np.arange(2) + 2**40))
+    found = source.map(looked_at(lambda x, i: (jnp.asarray(x) / 255, jnp.asarray(i) * 2)))
+    assert [leaf.dtype for leaf in found.element_spec] == ["float32", "int64"]
+    assert [int(i) for _, i in found] == [2**41, 2**41 + 2]
+
+
+def test_states_whose_shape_changes():
+    ds = Dataset.range(3)
+    deeper = ds.scan(np.float32(1), lambda s, v: (s[None] if s.ndim == 0 else s, v))
+    assert list(deeper) == [0, 1, 2]
+    assert ds.reduce(np.float32(1), lambda s, v: s[None]).tolist() == [[[1.0]]]
+
+    def build():
+        start = np.zeros(1, np.int64)
+        return Dataset.range(2**40, 2**40 + 3).scan(
+            start, lambda s, v: (jnp.concatenate([s, v[None]]), s)
+        )
+
+    assert build().element_spec == dl.TensorSpec((None,), np.int64)
+    whole = [s.tolist() for s in build()]
+    assert whole == [[0], [0, 2**40], [0, 2**40, 2**40 + 1]]
+    iterator = iter(build())
+    next(iterator)
+    again = iter(build())
+    again.restore(iterator.state())
+    assert [s.tolist() for s in again] == whole[1:]
+    with pytest.raises(TypeError, match="makes leaf 0 of the state"):
+        ds.scan(np.float32(1), lambda s, v: (np.float64(1)[None], v))

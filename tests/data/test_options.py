@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 from typing import Any
 
 import pytest
@@ -113,3 +114,20 @@ def test_what_is_refused() -> None:
         options.experimental_distribute.num_devices = 2  # type: ignore[attr-defined]
     with pytest.raises(TypeError, match="takes dl.data.Options, got dict"):
         Dataset.range(3).with_options({})  # type: ignore[arg-type]
+
+
+def test_the_options_of_a_dataset_cannot_be_changed():
+    dataset = Dataset.range(3).with_options(threads(3))
+    found = dataset.options()
+    with pytest.raises(ValueError, match="has no effect.*with_options"):
+        found.deterministic = True
+    with pytest.raises(ValueError, match="has no effect"):
+        found.threading.private_threadpool_size = 1
+    assert dataset.options() == found == threads(3)
+    again = Dataset.range(3).with_options(found)
+    assert again.options().threading.private_threadpool_size == 3
+    assert pickle.loads(pickle.dumps(again)).options() == found
+    given = threads(2)
+    kept = dataset.with_options(given)
+    given.threading.private_threadpool_size = 1
+    assert kept.options().threading.private_threadpool_size == 2

@@ -152,8 +152,9 @@ def test_rebatch():
     assert ds.rebatch(4, drop_remainder=True).element_spec.shape == (4,)
     even = Dataset.range(12).batch(4, drop_remainder=True)
     assert even.rebatch([5, 2]).cardinality() == len(list(even.rebatch([5, 2]))) == 3
-    with pytest.raises(ValueError, match="at least 1"):
-        ds.rebatch([2, 0])
+    for none, message in [(0, "at least 1"), ([0], "at least 1"), ([0, 0], "never end")]:
+        with pytest.raises(ValueError, match=message):
+            ds.rebatch(none)
     whole = [b.tolist() for b in ds.rebatch([2, 3])]
     for stop in range(4):
         iterator = iter(ds.rebatch([2, 3]))
@@ -162,6 +163,68 @@ def test_rebatch():
         again = iter(ds.rebatch([2, 3]))
         again.restore(json.loads(json.dumps(iterator.state())))
         assert [b.tolist() for b in again] == whole[stop:]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "drop", "expected"),
+    [  # As tf.data's.
+        ([0, 1], False, [[], [0], [], [1], [], [2], [], [3], [], [4], []]),
+        ([0, 1], True, [[], [0], [], [1], [], [2], [], [3], [], [4], []]),
+        ([2, 0, 2], False, [[0, 1], [], [2, 3], [4]]),
+        ([2, 0], True, [[0, 1], [], [2, 3], []]),
+        ([0, 2], False, [[], [0, 1], [], [2, 3], [], [4]]),
+        ([3, 0, 0, 2], False, [[0, 1, 2], [], [], [3, 4]]),
+    ],
+)
+def test_batches_without_rows(sizes, drop, expected):
+    rows = Dataset.range(5).map(lambda v: {"x": v, "y": np.ones((2,), np.float32)})
+
+    def build():
+        return rows.batch(4).rebatch(sizes, drop_remainder=drop)
+
+    assert [b["x"].tolist() for b in build()] == expected
+    assert all(b["y"].shape == (len(b["x"]), 2) for b in build())
+    assert all(b["x"].dtype == np.int64 and b["y"].dtype == np.float32 for b in build())
+    known = Dataset.range(5).batch(5, drop_remainder=True).rebatch(sizes, drop_remainder=drop)
+    assert known.cardinality() == len(list(known)) == len(expected)
+    for stop in range(len(expected) + 1):
+        iterator = iter(build())
+        for _ in range(stop):
+            next(iterator)
+        again = iter(build())
+        again.restore(json.loads(json.dumps(iterator.state())))
+        assert [b["x"].tolist() for b in again] == expected[stop:]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "drop", "expected"),
+    [  # As tf.data's.
+        (2, False, 2),
+        ([2, 2], False, 2),
+        (4, False, 4),
+        (3, False, None),
+        (8, False, None),
+        ([1, 2], False, None),
+        (3, True, 3),
+        ([1, 3], True, None),
+    ],
+)
+def test_rebatch_knows_sizes_that_divide_the_batches(sizes, drop, expected):
+    ds = Dataset.range(8).batch(4, drop_remainder=True).rebatch(sizes, drop_remainder=drop)
+    assert ds.element_spec.shape == (expected,)
+    assert expected is None or {len(b) for b in ds} == {expected}
+    varying = Dataset.range(8).batch(4).rebatch(sizes)
+    assert varying.element_spec.shape == (None,)
+
+
+def test_padding_values_of_none_for_a_part_of_the_structure():
+    ds = Dataset.range(1, 3).map(lambda v: (np.ones(1, np.int64), {"s": v, "t": (v, v)}))
+    padded = ds.padded_batch(2, ((3,), {"s": (), "t": ((), ())}), padding_values=(-1, None))
+    ((x, rest),) = padded
+    assert x.tolist() == [[1, -1, -1]] * 2
+    assert rest["s"].tolist() == rest["t"][1].tolist() == [1, 2]
+    with pytest.raises(ValueError, match="a shape has an integer or None for each dimension"):
+        ds.map(lambda x, _: x).padded_batch(2, padded_shapes=[[[4]]])
 
 
 operations = st.sampled_from(

@@ -150,7 +150,7 @@ def test_threads_are_the_default_and_in_order_maps_stay_here() -> None:
     assert {int(pid) for _, pid in parallel} == {os.getpid()}
     assert "in 2 worker processes, in order" in in_processes(parallel).explain()
     with pytest.raises(ValueError, match="python_workers must be 'threads' or 'processes'"):
-        in_processes(mapped).options().python_workers = "forks"
+        Options().python_workers = "forks"
 
 
 ORPHAN = """

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from drumline.data.dataset_spec import merged_element
+from drumline.data.functions.as_python import as_python
 from drumline.data.functions.batched_windows import Batched, batched_group, batched_windows
-from drumline.data.functions.integer_division import integer_division_raises
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.reuse import Reuse
@@ -75,7 +75,7 @@ class DatasetFunction:
             with (
                 SeedsFor(self.seed or 0, place),
                 self.reuse.in_force(),
-                integer_division_raises(self.given),
+                as_python(self.given),
             ):
                 plan = _plan_of(self.function(element), self.function)
             if plan.spec != self.spec and merged_element(self.spec, plan.spec) != self.spec:
@@ -118,7 +118,7 @@ def dataset_function(
     user = UserFunction(function, operation)
     seeds = SeedsFor(0, (0,))
     given = () if spec is None else spec.leaves
-    with random_states_kept(), seeds, integer_division_raises(given):
+    with random_states_kept(), seeds, as_python(given):
         try:
             plan = _plan_of(user(first), user)
         except Exception as error:
@@ -182,7 +182,7 @@ class WindowSize:
         if isinstance(self.size, int):
             number = self.size
         else:
-            with integer_division_raises(()):
+            with as_python(()):
                 number = operator.index(UserFunction(self.size, "group_by_window")(key))
         if number < 1:
             raise ValueError(

@@ -13,8 +13,8 @@ import warnings
 from typing import Any
 
 from drumline.data.functions import modes
+from drumline.data.functions.as_python import as_python
 from drumline.data.functions.choice import kind_of
-from drumline.data.functions.integer_division import integer_division_raises
 from drumline.data.functions.keras_state import keras_writes_held
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.purity import random_states_kept
@@ -41,7 +41,7 @@ def spec_from_example(
     """
     with random_states_kept():
         try:
-            with integer_division_raises(source.leaves):
+            with as_python(source.leaves):
                 found = _spec_of(user(element), user, static)
         except Exception as error:
             at_element(error, 0, user.where)

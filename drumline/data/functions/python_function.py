@@ -11,8 +11,8 @@ import numpy as np
 from drumline.data.execute.block import Block
 from drumline.data.execute.elements import splitter
 from drumline.data.execute.pool import BufferPool
+from drumline.data.functions.as_python import as_python
 from drumline.data.functions.call import Position
-from drumline.data.functions.integer_division import integer_division_raises
 from drumline.data.functions.notes import at_element, with_strings
 from drumline.data.functions.reuse import Reuse
 from drumline.data.functions.user_function import UserFunction
@@ -74,7 +74,7 @@ class PythonFunction:
         elements = self._split(block.columns)
         columns: list[np.ndarray] = []
         done, error = 0, block.error
-        with integer_division_raises(self._source.leaves):
+        with as_python(self._source.leaves):
             for outcome in map(self._outcome, elements):
                 if isinstance(outcome, Exception):
                     error = at_element(outcome, position(done), self._function.where)

@@ -9,14 +9,21 @@ import numpy as np
 
 from drumline.data.execute.block import Block
 from drumline.data.execute.elements import splitter
+from drumline.data.functions.as_python import as_python
 from drumline.data.functions.call import Position
-from drumline.data.functions.integer_division import integer_division_raises
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.rows import conform, owned, stack
-from drumline.data.spec import ElementSpec
+from drumline.data.spec import ElementSpec, TensorSpec
 
 _PROMISE = "the initial state"
+
+
+class AnyShape(TensorSpec):
+    """Of a state whose rank changes; it is no part of an element."""
+
+    def accepts(self, shape: Sequence[int], dtype: np.dtype) -> bool:
+        return dtype == self.dtype
 
 
 class PythonRecurrence:
@@ -49,7 +56,7 @@ class PythonRecurrence:
             column.flags.writeable = False
         rows: list[list[np.ndarray]] = []
         error = block.error
-        with integer_division_raises(self._numbers):
+        with as_python(self._numbers):
             for row, element in enumerate(self._split(block.columns)):
                 try:
                     rows.append(self._step(element))

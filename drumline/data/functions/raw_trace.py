@@ -13,7 +13,7 @@ import numpy as np
 from jax.extend import core as jex
 
 from drumline.data.functions import purity
-from drumline.data.functions.integer_division import integer_division_raises
+from drumline.data.functions.as_python import integer_division_raises
 from drumline.data.functions.keras_state import keras_writes_held
 from drumline.data.functions.routes import Constant
 from drumline.data.functions.user_function import UserFunction

@@ -16,7 +16,7 @@ from drumline.data.functions.comparisons import same_in_python
 from drumline.data.functions.compiled_recurrence import CompiledRecurrence, compiled_program
 from drumline.data.functions.example import spec_from_example
 from drumline.data.functions.frozen import frozen
-from drumline.data.functions.python_recurrence import PythonRecurrence
+from drumline.data.functions.python_recurrence import AnyShape, PythonRecurrence
 from drumline.data.functions.reuse import reused
 from drumline.data.functions.trace import NotTraceable, trace
 from drumline.data.functions.user_function import UserFunction
@@ -128,7 +128,10 @@ def build_recurrence(
         result = _example(user, both, initial, first_element())
         after, spec = _parted(result, state, user)
         merged = state.with_leaves(
-            [a.merged(b) or a for a, b in zip(state.leaves, after.leaves, strict=True)]
+            [
+                a.merged(b) or AnyShape(a.shape, a.dtype)
+                for a, b in zip(state.leaves, after.leaves, strict=True)
+            ]
         )
         why = str(reason)
         return BuiltRecurrence(
@@ -194,7 +197,7 @@ def _parted(
             f"{state.structure}"
         )
     for i, (new, old) in enumerate(zip(after.leaves, state.leaves, strict=True)):
-        if new.dtype != old.dtype or len(new.shape) != len(old.shape):
+        if new.dtype != old.dtype:
             raise TypeError(
                 f"{user.where} makes leaf {i} of the state {new}, the initial state has {old}; "
                 f"give an initial state of that type, such as np.{new.dtype}(...)"

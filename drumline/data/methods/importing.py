@@ -167,8 +167,9 @@ class Importing(Planned):
 
         Args:
             sequence: as above.
-            output_signature: a nested structure of ``TensorSpec``; by default that of the first
-                item, which then must fit all others.
+            output_signature: a nested structure of ``TensorSpec``; by default that of all
+                items of a list or tuple, with ``None`` where their shapes differ, and else that of
+                the first item, which then must fit all others.
             name: shown by ``explain()``.
 
         Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -38,7 +39,8 @@ class Padding(Batches):
             padded_shapes: a shape for each leaf, in the structure of the elements; ``None`` or -1
                 in it is as long as the longest of the batch. By default the shapes of the spec.
             padding_values: what to fill up with: a number or string for all leaves, or one for each
-                in their structure, where ``None`` is 0, false or ``b""``.
+                in their structure, where ``None`` is 0, false or ``b""`` for a leaf, or for all
+                leaves of a part of the structure.
             drop_remainder: whether a last, shorter batch is left out.
             name: shown by ``explain()``.
 
@@ -89,19 +91,29 @@ class Padding(Batches):
         """Takes batches apart and makes batches of other sizes of their rows.
 
         Args:
-            batch_size: how many rows make one; several numbers take turns.
+            batch_size: how many rows make one; several numbers take turns, and 0 among them makes
+                a batch without rows.
             drop_remainder: whether a last, shorter batch is left out.
             name: shown by ``explain()``.
 
         Raises:
-            ValueError: a size is not positive, or elements cannot be taken apart (see ``unbatch``).
+            ValueError: a size is negative, none is positive, or elements cannot be taken apart (see
+                ``unbatch``).
         """
         sizes = [batch_size] if np.ndim(batch_size) == 0 else list(batch_size)
         if not sizes:
             raise ValueError("rebatch: batch_size must be a number, or at least one in a list")
-        counts = tuple(count_of(size, "rebatch", "batch_size", least=1) for size in sizes)
+        least = 0 if len(sizes) > 1 else 1
+        counts = tuple(count_of(size, "rebatch", "batch_size", least) for size in sizes)
+        if not any(counts):
+            raise ValueError(
+                f"rebatch: batches of {list(counts)} rows never end; one must have some"
+            )
         rows = self._rows("rebatch")
-        return rows._with(padding.Rebatch((rows._plan,), counts, bool(drop_remainder)), name)
+        known = {leaf.shape[0] for leaf in self._plan.spec.leaves} - {None}
+        each = known.pop() if known else None
+        plan = padding.Rebatch((rows._plan,), counts, bool(drop_remainder), each)
+        return rows._with(plan, name)
 
 
 def check_arrays(leaves: Sequence[TensorSpec], operation: str) -> None:
@@ -140,6 +152,8 @@ def _is_scalar(value: Any) -> bool:
 
 def per_leaf(structure: Structure, value: Any, leaf: Callable[[Any], Any], what: str) -> list[Any]:
     """A value for each leaf of ``structure``, out of the same structure of values."""
+    if value is None and what == "padding_values":
+        return [None] * structure.num_leaves
     if structure.kind == LEAF:
         return [leaf(value)]
     keyed = structure.kind == "dict"
@@ -163,7 +177,13 @@ def shape_of(value: Any) -> Shape:
     """
     if not isinstance(value, tuple | list | np.ndarray):
         raise ValueError(f"padded_batch: a shape is a tuple or a list, not {value!r:.60}")
-    return tuple(None if dim is None or int(dim) == -1 else int(dim) for dim in value)
+    try:
+        dims = [None if dim is None else operator.index(dim) for dim in value]
+    except TypeError:
+        raise ValueError(
+            f"padded_batch: a shape has an integer or None for each dimension, not {value!r:.60}"
+        ) from None
+    return tuple(None if dim == -1 else dim for dim in dims)
 
 
 def _check_shape(leaf: TensorSpec, shape: Shape, i: int) -> None:

@@ -40,7 +40,23 @@ class Group:
                 raise TypeError(str(made._unknown(name)))
         return made
 
+    def frozen(self) -> Self:
+        """A copy that cannot be changed."""
+        made = type(self)().merged(self)
+        for field in dataclasses.fields(made):  # type: ignore[arg-type]
+            value = getattr(made, field.name)
+            if isinstance(value, Group):
+                object.__setattr__(made, field.name, value.frozen())
+        vars(made)["_frozen"] = True
+        return made
+
     def __setattr__(self, name: str, value: Any) -> None:
+        if vars(self).get("_frozen"):
+            raise ValueError(
+                f"{type(self).__name__}.{name}: changing what Dataset.options() returns has no "
+                "effect; set options of a new dl.data.Options() and give it to "
+                "Dataset.with_options"
+            )
         if name in self.settled:
             return self._agree(name, value)
         if name not in self._names():

@@ -61,17 +61,23 @@ class RaggedBatch(Batch):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rebatch(Node):
-    """Rows, whose batches were taken apart, in batches of other sizes, which take turns."""
+    """Rows, whose batches were taken apart, in batches of other sizes, which take turns.
+
+    Attributes:
+        rows: how many each of the batches had that were taken apart, if that is known.
+    """
 
     sizes: tuple[int, ...]
     drop_remainder: bool
+    rows: int | None = None
     name: ClassVar[str] = "rebatch"
 
     @property
     def spec(self) -> ElementSpec:
         inner = self.input.spec
-        same = self.drop_remainder and len(set(self.sizes)) == 1
-        size = self.sizes[0] if same else None
+        size = self.sizes[0] if len(set(self.sizes)) == 1 else None
+        if size is not None and not self.drop_remainder and (self.rows is None or self.rows % size):
+            size = None
         return inner.with_leaves([leaf.batched(size) for leaf in inner.leaves])
 
     @property
@@ -82,10 +88,13 @@ class Rebatch(Node):
         whole, rest = divmod(inner, sum(self.sizes))
         count = whole * len(self.sizes)
         for size in self.sizes:
-            if rest <= 0 or (rest < size and self.drop_remainder):
+            # A batch of no rows comes as long as none has found the end.
+            if size and (rest <= 0 or (rest < size and self.drop_remainder)):
                 break
             count += 1
             rest -= size
+            if rest < 0:
+                break
         return count
 
     def arguments(self) -> str:

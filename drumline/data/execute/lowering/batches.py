@@ -48,4 +48,4 @@ def rebatch(lowering: Lowering, node: padding.Rebatch, trail: Trail, run: Pass) 
     if len(set(node.sizes)) == 1:
         _gather(lowering, source, node.sizes[0])
         return BatchStage(source, node.sizes[0], node.drop_remainder, lowering.pool, node.name)
-    return RebatchStage(source, node.sizes, node.drop_remainder, lowering.pool)
+    return RebatchStage(source, node.sizes, node.drop_remainder, lowering.pool, node.input.spec)

@@ -1,23 +1,44 @@
-"""Integer division by zero in functions that run as Python.
+"""What holds while a function of the user's runs as Python: no number gets another without a word.
 
 numpy gives 0 for ``5 // np.int64(0)`` and ``5 % np.int64(0)``, with a warning. TensorFlow, Python
 and compiled functions raise. Floats are divided as IEEE 754 has it everywhere: inf or nan.
+
+``jax.numpy`` makes int32 of int64, and another number of one that does not fit, unless 64-bit types
+are enabled.
 """
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
+import jax
 import numpy as np
 
+from drumline.data.functions.modes import WIDE
 from drumline.data.spec import STRING, TensorSpec
 
 _OF_INTEGERS = ("remainder", "fmod")
 """What divides by zero for integers alone: of floats numpy says that the value is invalid."""
 
 _OF_BOTH = ("floor_divide", "divmod")
+
+
+@contextlib.contextmanager
+def as_python(leaves: Collection[TensorSpec]) -> Iterator[None]:
+    """Around calls of a function.
+
+    Args:
+        leaves: of its argument; none where they are not known.
+    """
+    wide = not leaves or any(leaf.dtype in WIDE for leaf in leaves)
+    with (
+        integer_division_raises(leaves),
+        jax.enable_x64(True) if wide else contextlib.nullcontext(),
+    ):
+        yield
 
 
 def integer_division_raises(leaves: Iterable[TensorSpec]) -> np.errstate:
