@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 import keras
 
-from drumline.distribute import get_strategy, in_cross_replica_context
-from drumline.distribute.replica_context import running_replica
+from drumline.distribute import get_replica_context, get_strategy, in_cross_replica_context
 
 
 def compute_average_loss(
@@ -71,7 +70,7 @@ def scale_regularization_loss(regularization_loss: Any) -> jax.Array:
 
 
 def _replicas() -> int:
-    context = running_replica()
+    context = get_replica_context()
     if context is None:
         return get_strategy().num_replicas_in_sync
     return context.num_replicas_taking_part

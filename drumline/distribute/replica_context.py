@@ -19,6 +19,11 @@ _current: contextvars.ContextVar[ReplicaContext | None] = contextvars.ContextVar
 )
 
 
+_of_whole_batch: contextvars.ContextVar[ReplicaContext | None] = contextvars.ContextVar(
+    "drumline_whole_batch_context", default=None
+)
+
+
 class ReplicaContext:
     """One replica's view of its step, as ``tf.distribute.ReplicaContext``.
 
@@ -141,6 +146,29 @@ class SingleContext(ReplicaContext):
         return jax.tree.map(lambda leaf: with_axis(leaf, axis), value)
 
 
+class WholeBatchContext(SingleContext):
+    """The context of code that is given the global batch: there is nobody else to meet.
+
+    Several devices may compute it. What is read and written is as in cross-replica context.
+    """
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        return 1
+
+    def merge_call(
+        self,
+        merge_fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        token = _of_whole_batch.set(None)
+        try:
+            return merge_fn(self.strategy, *args, **(kwargs or {}))
+        finally:
+            _of_whole_batch.reset(token)
+
+
 def with_axis(leaf: Any, axis: int) -> Any:
     """`leaf`, which must have a dimension to gather along.
 
@@ -161,7 +189,7 @@ def get_replica_context() -> ReplicaContext | None:
     As in ``tf.distribute``, code outside of every scope is in replica context: that of the one
     replica of the default strategy.
     """
-    context = _current.get()
+    context = _current.get() or _of_whole_batch.get()
     if context is not None or in_cross_replica_context():
         return context
     from drumline.distribute.one_device import default_strategy
@@ -178,7 +206,21 @@ def in_cross_replica_context() -> bool:
     """Whether the calling code sees all replicas: in a strategy's scope, outside of its steps."""
     from drumline.distribute import scope
 
-    return _current.get() is None and scope.has_strategy()
+    apart = _current.get() is None and _of_whole_batch.get() is None
+    return apart and scope.has_strategy()
+
+
+@contextlib.contextmanager
+def whole_batch(strategy: Strategy) -> Iterator[None]:
+    """Within the block `get_replica_context` gives a context that reduces over nobody.
+
+    For code that may also run in a replica's step, and is now given the global batch.
+    """
+    token = _of_whole_batch.set(WholeBatchContext(strategy))
+    try:
+        yield
+    finally:
+        _of_whole_batch.reset(token)
 
 
 @contextlib.contextmanager

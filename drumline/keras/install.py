@@ -17,6 +17,7 @@ from drumline.keras import (
     private,
     seeds,
     server_variables,
+    synchronized,
     trainer,
     unbatched,
     whole_batch,
@@ -53,8 +54,14 @@ def install() -> None:
     replace_method(private.data_adapters, "get_data_adapter", data_adapter.adapt_datasets)
     replace_method(keras.random.SeedGenerator, "next", seeds.differ_by_replica)
     replace_method(keras.Layer, "add_loss", whole_batch.refuse_added_losses)
+    replace_method(keras.layers.RNN, "call", whole_batch.refuse_shares_of_state)
+    replace_method(keras.Layer, "__call__", whole_batch.with_a_context)
     replace_method(keras.layers.Normalization, "adapt", adapting.of_moments)
     replace_method(keras.layers.Discretization, "adapt", adapting.of_quantiles)
+    normalization = keras.layers.BatchNormalization
+    replace_method(normalization, "__init__", synchronized.take_synchronized)
+    replace_method(normalization, "_moments", synchronized.of_masked)
+    replace_method(private.backend_nn, "moments", synchronized.over_all_replicas)
     for optimizer in private.OPTIMIZERS:
         replace_method(optimizer, "apply", optimizers.sum_over_replicas)
     replace_method(private.BaseOptimizer, "apply_gradients", optimizers.aggregate_if_asked)

@@ -33,7 +33,8 @@ def averaged_gradients(model: keras.Model, trace: ReplicaTrace) -> Iterator[None
         optimizer_variables: Any, grads: Sequence[Any], trainable_variables: Any
     ) -> Any:
         variables = model.optimizer._trainable_variables
-        grads = _reduce(trace.context, ReduceOp.MEAN, grads, variables)
+        if len(grads) == len(variables):  # else Keras refuses: the model was changed
+            grads = _reduce(trace.context, ReduceOp.MEAN, grads, variables)
         with trace.context.agreeing():
             return apply(optimizer_variables, grads, trainable_variables)
 
@@ -50,20 +51,23 @@ def sum_over_replicas(apply: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def apply_summed(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
-        variables = self._trainable_variables if trainable_variables is None else None
-        variables = list(trainable_variables if variables is None else variables)
+        grads = list(grads)
+        given = self._trainable_variables if trainable_variables is None else trainable_variables
+        variables = list(given)
+        if len(variables) != len(grads):
+            return apply(self, grads, trainable_variables)  # Keras refuses it
         taker = taker_of_updates()
         if taker is not None:
-            taker(self, list(grads), variables)
+            taker(self, grads, variables)
             return None
         update = functools.partial(_apply, functools.partial(apply, self), self)
         context = running_replica()
         if context is None or context.agreed:
-            return update(list(grads), variables)
+            return update(grads, variables)
         if _aggregates.get():
-            grads = _reduce(context, ReduceOp.SUM, list(grads), variables)
+            grads = _reduce(context, ReduceOp.SUM, grads, variables)
         with context.agreeing():
-            return update(list(grads), variables)
+            return update(grads, variables)
 
     return apply_summed
 

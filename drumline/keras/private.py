@@ -15,6 +15,7 @@ from drumline.training.keras_internals import load, refuse
 _NAMES = {
     "keras.src.backend": ["StatelessScope", "get_keras_mask", "set_keras_mask"],
     "keras.src.backend.jax.core": ["Variable"],
+    "keras.src.backend.jax.nn": ["moments"],
     "keras.src.backend.jax.trainer": ["JAXEpochIterator", "JAXTrainer"],
     "keras.src.distribution.distribution_lib": ["distribution"],
     "keras.src.optimizers.base_optimizer": ["BaseOptimizer"],
@@ -43,10 +44,11 @@ _METHODS = {
     "JAXEpochIterator": ["_get_iterator", "_interrupted_warning"],
     "Variable": ["_direct_assign"],
     "BaseOptimizer": ["apply", "apply_gradients", "stateless_apply"],
+    "BatchNormalization": ["_moments"],
 }
 
 
-_found = load(_NAMES)
+_found = {**load(_NAMES), "BatchNormalization": keras.layers.BatchNormalization}
 refuse(
     [
         f"{owner}.{method}"
@@ -71,6 +73,7 @@ pythonify_logs = _found["pythonify_logs"]
 raise_unsupported_arg = _found["raise_unsupported_arg"]
 train_validation_split = _found["train_validation_split"]
 keras_distribution = _found["distribution"]
+backend_nn = importlib.import_module("keras.src.backend.jax.nn")
 data_adapters = importlib.import_module("keras.src.trainers.data_adapters")
 
 OPTIMIZERS: list[Any] = [BaseOptimizer, keras.optimizers.LossScaleOptimizer]

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from drumline.distribute import Strategy, get_strategy, has_strategy
+from drumline.distribute.replica_context import whole_batch
 from drumline.keras.batches import moved_whole, place_ahead
 from drumline.keras.in_flight import one_in_flight
 from drumline.keras.input_in_step import in_step
@@ -76,7 +77,8 @@ def step_on_moved_batches(make_function: Callable[..., Any]) -> Callable[..., An
             return make_function(self, step_function, *args, **kwargs)
 
         def step(state: Any, batch: Any) -> Any:
-            return step_function(state, moved_whole(batch, strategy))
+            with whole_batch(strategy):
+                return step_function(state, moved_whole(batch, strategy))
 
         return make_function(self, step, *args, **kwargs)
 

@@ -10,6 +10,7 @@ from jax.sharding import Sharding
 
 from drumline.distribute import Strategy
 from drumline.distribute.across_processes import on_this_process
+from drumline.distribute.replica_context import whole_batch
 from drumline.keras.batches import splits_evenly
 
 
@@ -33,7 +34,8 @@ class WholeStep:
 
         def compiled(name: str, placed: Sharding, batch: Sharding, outputs: Any) -> Any:
             def whole_step(state: Any, batch: Any) -> Any:
-                return step(state, batch)
+                with whole_batch(strategy):
+                    return step(state, batch)
 
             whole_step.__name__ = name
             return jax.jit(

@@ -21,6 +21,7 @@ MEMBER = "tests.distribute.multi_worker.trainings:member"
 ALL = [
     "fit",
     "distilled",
+    "synchronized",
     "fit_drawn",
     "loop",
     "run_alone",
@@ -83,10 +84,15 @@ def test_same_numbers_as_one_process(
             assert_close(facts[training], expected)
 
 
-def test_batches_that_lie_on_devices(clusters: dict[str, list[dict[str, Any]]]) -> None:
-    expected = json.loads(json.dumps(trainings.distilled(MirroredStrategy(["cpu:0"]))))
+@pytest.mark.parametrize("training", ["distilled", "synchronized"])
+def test_same_numbers_as_one_device(
+    clusters: dict[str, list[dict[str, Any]]], training: str
+) -> None:
+    """Batches that lie on devices, and statistics over the global batch."""
+    strategy = MirroredStrategy(["cpu:0"])
+    expected = json.loads(json.dumps(getattr(trainings, training)(strategy)))
     for facts in clusters["2x2"]:
-        assert_close(facts["distilled"], expected)
+        assert_close(facts[training], expected)
 
 
 def test_run_without_function(clusters: dict[str, list[dict[str, Any]]]) -> None:

@@ -97,6 +97,34 @@ def distilled(strategy: dl.distribute.Strategy) -> dict[str, Any]:
     return {**found, "fit": list(map(float, history["loss"]))}
 
 
+def synchronized(strategy: dl.distribute.Strategy) -> dict[str, Any]:
+    """`fit`, and a loop of one's own, of a model that is normalized over the global batch."""
+    with strategy.scope():
+        draw = keras.initializers.GlorotUniform(seed=3)
+        model = keras.Sequential(
+            [
+                keras.Input((6,)),
+                keras.layers.BatchNormalization(synchronized=True, momentum=0.5),
+                keras.layers.Dense(1, kernel_initializer=draw),
+            ]
+        )
+        model.compile("sgd", "mse")
+    losses = model.fit(in_order(), verbose=0).history["loss"]
+
+    def step(batch: Any) -> None:
+        x, y = batch
+        with dl.GradientTape() as tape:
+            errors = (model(x, training=True) - y)[:, 0] ** 2
+            loss = dl.nn.compute_average_loss(errors, global_batch_size=BATCH)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        model.optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+
+    for batch in strategy.experimental_distribute_dataset(in_order().skip(3)):
+        strategy.run(step, args=(batch,))
+    weights = np.concatenate([weight.ravel() for weight in model.get_weights()])
+    return {"losses": list(map(float, losses)), "weights": weights.tolist()}
+
+
 def fit_drawn(strategy: dl.distribute.Strategy) -> dict[str, Any]:
     """What the processes draw for themselves: weights, the dataset's order, Keras's own order."""
     model = build(strategy, same_start=False)
