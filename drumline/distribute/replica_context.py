@@ -156,6 +156,10 @@ class WholeBatchContext(SingleContext):
     def num_replicas_in_sync(self) -> int:
         return 1
 
+    @property
+    def num_replicas_taking_part(self) -> int:
+        return 1
+
     def merge_call(
         self,
         merge_fn: Callable[..., Any],

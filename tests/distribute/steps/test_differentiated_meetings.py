@@ -94,6 +94,29 @@ def _run(step: Any, rows: int) -> Any:
     return strategy.experimental_local_results(strategy.run(step, args=(batch,)))
 
 
+@pytest.mark.parametrize("mean", [_by_sums, _by_rows])
+def test_a_replica_without_rows_has_the_gradients_too(mean: Any) -> None:
+    """What a step returned of the last batch of an epoch is given back in the next one."""
+    strategy = MirroredStrategy(["cpu:0", "cpu:1"])
+    data = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+
+    def step(weights: Any, x: Any) -> Any:
+        gradient = jax.grad(lambda w: _loss(mean, w, x))(weights)
+        return weights - 0.01 * get_replica_context().all_reduce("SUM", gradient)
+
+    weights: Any = jnp.asarray(WEIGHTS)
+    expected = jnp.asarray(WEIGHTS)
+    dataset = dl.data.Dataset.from_tensor_slices(data).batch(4)
+    for _ in range(2):
+        for batch in strategy.experimental_distribute_dataset(dataset):
+            weights = strategy.run(step, args=(weights, batch))
+        for x in dataset:
+            slope = jax.grad(lambda w, x=x: _loss(lambda h: h.mean(0), w, x))(expected)
+            expected = expected - 0.01 * slope
+    for found in strategy.experimental_local_results(weights):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 def test_second_derivatives_and_means() -> None:
     def step(x: Any) -> Any:
         def loss(w: Any) -> Any:
