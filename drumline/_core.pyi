@@ -67,6 +67,7 @@ from drumline._core_xla import share_summing_memory as share_summing_memory
 from drumline._core_xla import summing_limits as summing_limits
 from drumline._core_xla import summing_memory_bytes as summing_memory_bytes
 from drumline._core_xla import vector_instructions as vector_instructions
+from drumline._core_xla import want_results_at as want_results_at
 from drumline._core_xla import xla_handlers as xla_handlers
 
 def gather_rows(

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 def keep_large_buffers(library: str) -> int:
     """Keep the large buffers that a loaded library frees, and give it those first.
 
@@ -54,3 +56,20 @@ def share_summing_memory(
 
 def vector_instructions() -> str:
     """What these use on this processor: ``"avx512"``, ``"avx2"`` or ``"portable"``."""
+
+def want_results_at(places: list[np.ndarray]) -> None:
+    """Have the calling thread's next results of these sizes lie in these arrays.
+
+    The next allocations of just these sizes that a library behind ``keep_large_buffers`` makes in
+    this thread are given the places, the first of a size first, instead of memory of their own.
+    Look where each result lies: a place may have been used for something else, or not at all, as
+    where it is no multiple of 64 bytes, is smaller than 16 KiB or no allocations are routed. It
+    must not be used again before XLA is done. An empty list ends it.
+
+    Args:
+        places: uint8 (bytes,), contiguous and writable.
+
+    Raises:
+        TypeError: one is no such array.
+        ValueError: one is read-only or not contiguous.
+    """

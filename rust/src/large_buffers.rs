@@ -7,16 +7,18 @@
 //! functions that keep freed buffers for a while and ask for huge pages.
 //!
 //! Every buffer is glibc's, so memory that crosses to code whose calls are not routed is freed
-//! as ever.
+//! as ever; but for what a caller has placed itself (`placed`), which it keeps.
 
 #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
 mod elf;
 #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
 mod kept;
+#[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
+mod placed;
 
 #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
 mod routed {
-    use super::{elf, kept};
+    use super::{elf, kept, placed};
     use libc::{c_int, c_void, size_t};
 
     pub fn install(library: &str) -> usize {
@@ -34,7 +36,8 @@ mod routed {
         alignment: size_t,
         size: size_t,
     ) -> c_int {
-        if let Some(buffer) = kept::take(alignment, size) {
+        if let Some(buffer) = placed::take(alignment, size).or_else(|| kept::take(alignment, size))
+        {
             *out = buffer;
             return 0;
         }
@@ -49,7 +52,8 @@ mod routed {
     }
 
     unsafe extern "C" fn aligned_alloc(alignment: size_t, size: size_t) -> *mut c_void {
-        if let Some(buffer) = kept::take(alignment, size) {
+        if let Some(buffer) = placed::take(alignment, size).or_else(|| kept::take(alignment, size))
+        {
             return buffer;
         }
         let mut buffer = libc::aligned_alloc(alignment, size);
@@ -61,7 +65,9 @@ mod routed {
     }
 
     unsafe extern "C" fn malloc(size: size_t) -> *mut c_void {
-        if let Some(buffer) = kept::take(2 * size_of::<usize>(), size) {
+        let alignment = 2 * size_of::<usize>();
+        if let Some(buffer) = placed::take(alignment, size).or_else(|| kept::take(alignment, size))
+        {
             return buffer;
         }
         let mut buffer = libc::malloc(size);
@@ -73,7 +79,8 @@ mod routed {
     }
 
     unsafe extern "C" fn free(buffer: *mut c_void) {
-        if !kept::keep(buffer) {
+        // First: what is behind a place is none of the allocator's notes on a buffer.
+        if !placed::free(buffer) && !kept::keep(buffer) {
             libc::free(buffer);
         }
     }
@@ -92,6 +99,22 @@ pub fn install(library: &str) -> usize {
 pub fn install(_library: &str) -> usize {
     0
 }
+
+/// Has the next allocations of this thread that are of these sizes lie at these addresses, if the
+/// library that asks is one whose allocations are routed; replaces what was wanted before.
+///
+/// The memory must be writable, and stay so until the library has freed what it was given.
+#[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
+pub fn want_results_at(places: &[(usize, usize)]) {
+    placed::want(
+        places
+            .iter()
+            .map(|&(address, bytes)| placed::Place { address, bytes }),
+    );
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64")))]
+pub fn want_results_at(_places: &[(usize, usize)]) {}
 
 #[cfg(all(
     test,

@@ -97,13 +97,13 @@ def test_map_vectorization(
     name: str, block: int, single: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[tuple[int, int]] = []
-    run = CompiledFunction._run
+    run = CompiledFunction.__call__
 
     def noted(self: CompiledFunction, rows: Any, position: Any) -> Any:
         calls.append((rows.n, self.block_length))
         return run(self, rows, position)
 
-    monkeypatch.setattr(CompiledFunction, "_run", noted)
+    monkeypatch.setattr(CompiledFunction, "__call__", noted)
     one_by_one = without(plan(name), "map_vectorization")
     assert f"compiled for blocks of {block} (" in plan(name).explain()
     assert "one element at a time" not in plan(name).explain()

@@ -27,6 +27,12 @@ class Indexed(Described):
         """
         raise NotImplementedError
 
+    def limit(self, wanted: int) -> int:
+        """How many elements to ask for at once when ``wanted`` are needed."""
+        return min(
+            (p.limit(wanted) for p in self.parts() if isinstance(p, Indexed)), default=wanted
+        )
+
     def parts(self) -> Sequence[Described]:
         """What this is made of."""
         return []

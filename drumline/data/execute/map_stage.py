@@ -5,7 +5,7 @@ from __future__ import annotations
 from drumline.data.execute.block import Block
 from drumline.data.execute.carrying import CountingStage
 from drumline.data.execute.stage import Stage
-from drumline.data.functions.call import BlockFunction
+from drumline.data.functions.call import BlockFunction, Gathering
 
 _IN_TURN = (
     "; one by one in the thread that asks: python_workers='processes' needs num_parallel_calls"
@@ -24,6 +24,8 @@ class MapStage(CountingStage):
     def __init__(self, source: Stage, function: BlockFunction, processes: bool = False):
         super().__init__(source)
         self._processes = processes
+        self._gathering = function if isinstance(function, Gathering) else None
+        self._at_once = 0
         self.function = function
         self.ragged = function.ragged
         self.varying = function.varying
@@ -33,7 +35,8 @@ class MapStage(CountingStage):
         return max(self.source.granule, self.function.block_length)
 
     def next(self, limit: int) -> Block | None:
-        limit = self.function.limit(min(limit, self.granule) if self.granule > 1 else limit)
+        most = max(self.granule, self._at_once)
+        limit = self.function.limit(min(limit, most) if self.granule > 1 else limit)
         block = self._carry.peek(limit)
         if block is None:
             return None
@@ -41,6 +44,10 @@ class MapStage(CountingStage):
         out = self.function(block, lambda row: start + row)
         self._use(out.events)
         return out
+
+    def gathered(self, size: int) -> None:
+        if self._gathering is not None:
+            self._at_once = self._gathering.at_once(size)
 
     def expect(self, positions: int) -> None:
         self.source.expect(positions)

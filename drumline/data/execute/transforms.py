@@ -71,6 +71,9 @@ class Mapped(Indexed):
         block = self.inner.rows(index[: self.function.limit(len(index))])
         return self.function(block, lambda row: int(index[row]))
 
+    def limit(self, wanted: int) -> int:
+        return self.function.limit(self.inner.limit(wanted))
+
     def parts(self) -> Sequence[Described]:
         return [self.inner]
 

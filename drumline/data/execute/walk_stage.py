@@ -14,6 +14,7 @@ from drumline.data.execute.order import Index, Order, joined
 from drumline.data.execute.promise import Promise
 from drumline.data.execute.stage import Described, Stage, State
 from drumline.data.execute.workers import Workers
+from drumline.data.functions.block_length import gathered_rows
 from drumline.data.functions.call import BlockFunction
 
 
@@ -22,7 +23,14 @@ class WalkStage(Stage):
 
     Maps that follow directly are applied to the block while it is in the processor's cache.
 
+    Args:
+        indexed: the dataset.
+        order: in which it is visited.
+        functions: what is applied.
+        row_nbytes: estimated bytes of an element on its way.
+
     Attributes:
+        at_once: how many elements to compute at once.
         prepared: all elements by position, if they were computed beforehand.
     """
 
@@ -30,20 +38,28 @@ class WalkStage(Stage):
     varying: bool | None = None
     prepared: Block | None = None
 
-    def __init__(self, indexed: Indexed, order: Order, functions: Sequence[BlockFunction] = ()):
+    def __init__(
+        self,
+        indexed: Indexed,
+        order: Order,
+        functions: Sequence[BlockFunction] = (),
+        row_nbytes: int = 1,
+    ):
         self.indexed = indexed
         self.order = order
         self.functions = list(functions)
+        self._row_nbytes = row_nbytes
         self.granule = indexed.granule
         for function in self.functions:
             self.granule = function.limit(max(self.granule, function.block_length))
             if function.ragged is not None:
                 self.ragged, self.varying = function.ragged, function.varying
+        self.at_once = self.granule
         self._again: Index = range(0)
 
-    def then(self, function: BlockFunction) -> WalkStage:
-        """The walk with one more function at its end."""
-        return WalkStage(self.indexed, self.order, [*self.functions, function])
+    def then(self, function: BlockFunction, row_nbytes: int) -> WalkStage:
+        """The walk with one more function at its end, whose results take so many bytes."""
+        return WalkStage(self.indexed, self.order, [*self.functions, function], row_nbytes)
 
     @property
     def computes(self) -> bool:
@@ -51,12 +67,20 @@ class WalkStage(Stage):
         return self.granule > 1
 
     def next(self, limit: int) -> Block | None:
-        index, start = self.take(min(limit, self.granule) if self.granule > 1 else limit)
+        index, start = self.take(min(limit, self.at_once) if self.granule > 1 else limit)
         if not len(index):
             return None
         block = self.evaluate(index, start)
         self.put_back(index[block.events :])
         return block
+
+    def gathered(self, size: int) -> None:
+        if self.granule == 1:
+            return
+        rows = gathered_rows(size, self.granule, self._row_nbytes)
+        whole = all(function.limit(rows) == rows for function in self.functions)
+        if whole and self.indexed.limit(rows) == rows:
+            self.at_once = rows
 
     def take(self, limit: int) -> tuple[Index, int]:
         """Up to ``limit`` of the next positions, and how many were taken before them."""
@@ -119,6 +143,7 @@ class ParallelWalkStage(Stage):
         self._most_nbytes = most_nbytes
         self.pool = pool
         self.granule = walk.granule
+        self._row_nbytes = row_nbytes
         self._block_nbytes = walk.granule * row_nbytes
         self._ahead: deque[tuple[Index, int, Promise[Block]]] = deque()
         self._current: Block | None = None
@@ -131,6 +156,10 @@ class ParallelWalkStage(Stage):
     @property
     def workers(self) -> int:  # type: ignore[override]
         return self.pool.width
+
+    def gathered(self, size: int) -> None:
+        self.walk.gathered(size)
+        self._block_nbytes = self.walk.at_once * self._row_nbytes
 
     def next(self, limit: int) -> Block | None:
         if self._current is None:
@@ -152,7 +181,7 @@ class ParallelWalkStage(Stage):
             self._started = True
             return self.walk.next(limit)
         while len(self._ahead) <= self._most_ahead():
-            index, start = self.walk.take(self.granule)
+            index, start = self.walk.take(self.walk.at_once)
             if not len(index):
                 break
             self._submit(index, start)

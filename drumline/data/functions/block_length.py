@@ -37,6 +37,29 @@ def block_length(leaves: Iterable[TensorSpec], jaxpr: jex.Jaxpr) -> int:
     return min(_power_of_two(longest), _power_of_two(TARGET_BYTES / max(1, nbytes)))
 
 
+MOST_GATHERED_BYTES = 64 << 20
+"""A batch of this size and more is put together from blocks: several of it would fill memory."""
+
+_PADDED = 1.125
+_MOST_BATCHES = 16
+
+
+def gathered_rows(size: int, length: int, row_nbytes: int) -> int:
+    """How many rows to compute at once where they are put together by ``size``.
+
+    Whole batches, which then need not be copied together, if they are nearly whole blocks of
+    ``length`` rows and not too large; else a block.
+    """
+    for batches in range(1, _MOST_BATCHES + 1):
+        rows = batches * size
+        if batches > 1 and rows * row_nbytes > 4 * TARGET_BYTES:
+            break
+        padded = -(-rows // length) * length
+        if padded * row_nbytes <= MOST_GATHERED_BYTES and padded <= _PADDED * rows:
+            return rows
+    return length
+
+
 def _power_of_two(limit: float) -> int:
     return 1 << max(0, int(math.log2(max(1.0, limit))))
 

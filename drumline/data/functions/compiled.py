@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import jax
 import numpy as np
 from jax.extend import core as jex
 
+from drumline._core import want_results_at
 from drumline.data.execute.block import Block
-from drumline.data.execute.pool import BufferPool
+from drumline.data.execute.pool import ALIGNMENT, BufferPool
 from drumline.data.functions import modes
 from drumline.data.functions.any_length import same_at_any_length
-from drumline.data.functions.block_length import block_length
+from drumline.data.functions.block_length import block_length, gathered_rows
 from drumline.data.functions.call import Position
 from drumline.data.functions.fingerprint import content
 from drumline.data.functions.guards import Guards, as_traced, guarded, row_error
 from drumline.data.functions.notes import at_element
 from drumline.data.functions.one_by_one import OneByOne
-from drumline.data.functions.routes import Computed, Constant, Passed
+from drumline.data.functions.routes import Computed, Constant, Passed, Route
 from drumline.data.functions.trace import Trace
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.spec import ElementSpec
+
+Key = tuple[bool, int]
+"""Of a result: whether the program with 64-bit types computes it, and which of its outputs."""
+
+_WORTH_ALIGNING = 1 << 14
+"""JAX copies smaller inputs as quickly."""
 
 
 class CompiledFunction:
@@ -48,6 +55,7 @@ class CompiledFunction:
         leaves = [*spec.leaves, *trace.spec.leaves]
         lengths = (block_length(leaves, program.jaxpr) for program in programs)
         self.block_length = min(most, min(lengths, default=1024))
+        self._row_nbytes = max(1, sum(leaf.nbytes or 0 for leaf in leaves))
         self._programs = [
             _Program(trace, wide, self.block_length)
             for wide, program in ((False, trace.narrow), (True, trace.wide))
@@ -70,90 +78,75 @@ class CompiledFunction:
     def limit(self, wanted: int) -> int:
         return wanted
 
+    def at_once(self, size: int) -> int:
+        """Whole numbers of ``size`` rows, which then need not be copied, if memory allows."""
+        return gathered_rows(size, self.block_length, self._row_nbytes)
+
     def __call__(self, block: Block, position: Position) -> Block:
-        out = (
-            self._run(block, position)
-            if block.n <= self.block_length
-            else self._pieces(block, position)
-        )
-        if out.error is None:
-            out.error = block.error
-        return out
-
-    def _pieces(self, block: Block, position: Position) -> Block:
-        columns = [
-            self._pool.empty((block.n, *route.shape), route.dtype)
-            if isinstance(route, Computed)
-            else None
-            for route in self._trace.routes
-        ]
-        n, error = 0, None
-        for start in range(0, block.n, self.block_length):
-            made, error = self._piece(block, start, position, columns)
-            n += made
-            if error is not None:
-                break
-        return Block(
-            [self._whole(i, column, block, n) for i, column in enumerate(columns)], n, error
-        )
-
-    def _piece(
-        self, block: Block, start: int, position: Position, columns: Sequence[np.ndarray | None]
-    ) -> tuple[int, Exception | None]:
-        """Results of some rows, copied while they are in the cache, and their memory free again."""
-        rows = block.slice(start, min(start + self.block_length, block.n))
-        part = self._run(rows, partial(_moved, position, start))
-        for column, made in zip(columns, part.columns, strict=True):
-            if column is not None:
-                column[start : start + part.n] = made
-        return part.n, part.error
-
-    def _whole(self, leaf: int, column: np.ndarray | None, block: Block, n: int) -> np.ndarray:
-        if column is None:
-            return self._column(leaf, Block(block.columns, n), {})
-        column.flags.writeable = False
-        return column[:n]
-
-    def _run(self, block: Block, position: Position) -> Block:
-        n = block.n
-        results: dict[tuple[bool, int], np.ndarray] = {}
-        failed = np.zeros(n, np.int32)
+        n, failure = block.n, None
+        results = self._memory(n)
         if n and self._programs:
-            inputs = [self._padded(block.columns[i], n) for i in self._trace.inputs]
+            n, failure = self._compute(block, results)
+        columns = [self._column(route, block, results, n) for route in self._trace.routes]
+        if failure is None:
+            return Block(columns, n, block.error)
+        return Block(columns, n, at_element(failure, position(n), self._function.where))
+
+    def _memory(self, n: int) -> dict[Key, np.ndarray]:
+        """Where results go: recycled memory for all rows, and for those that the last is padded by.
+
+        Of few rows of a block there is only memory for these.
+        """
+        length = self.block_length
+        over = n % length
+        rows = n - over + length if 4 * over > length else n
+        return {
+            (route.wide, route.output): self._pool.empty((rows, *route.shape), route.dtype)
+            for route in self._trace.routes
+            if isinstance(route, Computed)
+        }
+
+    def _compute(
+        self, block: Block, results: dict[Key, np.ndarray]
+    ) -> tuple[int, Exception | None]:
+        """How many rows were computed before the first that failed, and its error."""
+        length = self.block_length
+        for start in range(0, block.n, length):
+            stop = min(start + length, block.n)
+            inputs = [self._padded(block.columns[i], start, stop) for i in self._trace.inputs]
+            failed = np.zeros(stop - start, np.int32)
             for program in self._programs:
-                failed = np.maximum(failed, program(inputs, results)[:n])
-        columns = [self._column(i, block, results) for i in range(len(self._trace.routes))]
-        if failed.any():
-            row = int(np.argmax(failed != 0))
-            error = row_error(self._guards(), int(failed[row]))
-            at_element(error, position(row), self._function.where)
-            return Block([column[:row] for column in columns], row, error)
-        return Block(columns, n)
+                failed = np.maximum(failed, program(inputs, results, start)[: stop - start])
+            if failed.any():
+                row = int(np.argmax(failed != 0))
+                return start + row, row_error(self._guards(), int(failed[row]))
+        return block.n, None
 
     def _guards(self) -> Guards:
         return next(program.guards for program in self._programs if program.guards.messages)
 
-    def _padded(self, column: np.ndarray, n: int) -> np.ndarray:
-        if n == self.block_length:
-            return column
+    def _padded(self, column: np.ndarray, start: int, stop: int) -> np.ndarray:
+        """Rows of a column, filled up to a block, where XLA can read them in place."""
+        rows = column[start:stop]
+        whole = len(rows) == self.block_length
+        if whole and (rows.nbytes < _WORTH_ALIGNING or _is_aligned(rows)):
+            return rows
         out = self._pool.empty((self.block_length, *column.shape[1:]), column.dtype)
-        out[:n] = column
-        out[n:] = column[0]
+        out[: len(rows)] = rows
+        if not whole:
+            out[len(rows) :] = rows[0]
         return out
 
     def _column(
-        self, leaf: int, block: Block, results: dict[tuple[bool, int], np.ndarray]
+        self, route: Route, block: Block, results: dict[Key, np.ndarray], n: int
     ) -> np.ndarray:
-        route = self._trace.routes[leaf]
         if isinstance(route, Passed):
-            return block.columns[route.leaf][: block.n]
+            return block.columns[route.leaf][:n]
         if isinstance(route, Constant):
-            return np.broadcast_to(route.value, (block.n, *route.value.shape))
-        if block.n == 0:
-            return np.empty((0, *route.shape), route.dtype)
-        rows = results[(route.wide, route.output)][: block.n]
-        # A view of few rows would keep a whole block's memory.
-        return rows.copy() if 4 * block.n <= self.block_length else rows
+            return np.broadcast_to(route.value, (n, *route.value.shape))
+        column = results[route.wide, route.output][:n]
+        column.flags.writeable = False
+        return column
 
     def how(self) -> str:
         """How it runs, without its name."""
@@ -172,10 +165,6 @@ def _programs(trace: Trace) -> list[jex.ClosedJaxpr]:
     return [program for program in (trace.narrow, trace.wide) if program is not None]
 
 
-def _moved(position: Position, start: int, row: int) -> int:
-    return position(start + row)
-
-
 class _Program:
     """One compiled program: from whole input columns to the outputs that routes refer to."""
 
@@ -185,6 +174,7 @@ class _Program:
         closed = trace.wide if wide else trace.narrow
         assert closed is not None
         self._mode = modes.wide if wide else modes.narrow
+        self._length = length
         self._outputs = sorted(
             {
                 (r.output, r.dtype)
@@ -195,15 +185,65 @@ class _Program:
         )
         run = _with_outputs(closed, self._outputs, self.guards)
         self._compiled = jax.jit(jax.vmap(run, axis_size=length))
+        self._device: jax.Device | None = modes.calling_thread()
+        self._has_run = False
 
     def __call__(
-        self, inputs: Sequence[np.ndarray], results: dict[tuple[bool, int], np.ndarray]
+        self, inputs: Sequence[np.ndarray], results: dict[Key, np.ndarray], start: int
     ) -> np.ndarray:
-        with self._mode():
-            outputs, failed = self._compiled(*inputs)
-        for (output, _), value in zip(self._outputs, outputs, strict=True):
-            results[(self.wide, output)] = np.asarray(value)
-        return np.asarray(failed)
+        """Puts the results for a block into rows ``start`` and following, as far as these go.
+
+        Returns:
+            Which check failed, int32, for each row.
+        """
+        whole = [results[self.wide, output] for output, _ in self._outputs]
+        rows = [column[start : start + self._length] for column in whole]
+        fits = all(len(part) == self._length for part in rows)
+        places = [part.reshape(-1).view(np.uint8) for part in rows] if fits else []
+        values, failed = self._run(inputs, places)
+        found, wanted = [*map(_address, values)], [*map(_address, places)]
+        if found == wanted:
+            return failed
+        if not set(wanted).isdisjoint(found):
+            # Some lie in each other's place: nothing is written before all is read.
+            values = [np.array(value) for value in values]
+        for part, value in zip(rows, values, strict=True):
+            part[...] = value[: len(part)]
+        return failed
+
+    def _run(
+        self, inputs: Sequence[np.ndarray], places: list[np.ndarray]
+    ) -> tuple[list[np.ndarray], np.ndarray]:
+        try:
+            with self._mode(self._device):
+                want_results_at(places)
+                try:
+                    outputs, failed = self._compiled(*inputs)
+                finally:
+                    want_results_at([])
+            found = [np.asarray(value) for value in outputs], np.asarray(failed)
+        except BaseException as error:
+            # It may not be over, if an interrupt came: nobody else must get this memory.
+            _abandoned.extend(places)
+            if self._has_run or self._device is None or not isinstance(error, Exception):
+                raise
+            # A constant that lies on a device, for example: the program cannot have another.
+            self._device = None
+            return self._run(inputs, [])
+        self._has_run = True
+        return found
+
+
+_abandoned: list[np.ndarray] = []
+
+
+def _is_aligned(array: np.ndarray) -> bool:
+    return _address(array) % ALIGNMENT == 0 and array.flags.c_contiguous
+
+
+def _address(array: np.ndarray) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 def _with_outputs(

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from jax._src import config as jax_config
 from jax._src import core as jax_core
+from jaxlib import xla_client
 
 from drumline._backend import cpu_device
 from drumline._jax_start import require
@@ -36,12 +37,25 @@ def _explicit_allowed() -> contextlib.AbstractContextManager[object]:
     return jax_config.explicit_x64_dtypes(mode.ALLOW if mode is not None else "allow")
 
 
+@functools.cache
+def calling_thread() -> jax.Device:
+    """A CPU device whose programs run in the thread that calls them.
+
+    On JAX's own CPU devices a thread of XLA's runs them while the caller goes on, which costs two
+    changes of threads for a call that waits for its results. Whether they do is set for a whole
+    process, and so the user's to say; this device belongs to a client of its own.
+    """
+    client: Any = xla_client.make_cpu_client(asynchronous=False, num_devices=1)
+    device: jax.Device = client.devices()[0]
+    return device
+
+
 @contextlib.contextmanager
-def _mode(x64: bool) -> Iterator[None]:
+def _mode(x64: bool, device: jax.Device | None) -> Iterator[None]:
     with (
         jax.enable_x64(x64),
         _explicit_allowed(),
-        jax.default_device(_device()),
+        jax.default_device(_device() if device is None else device),
         jax.numpy_dtype_promotion("standard"),
         jax.numpy_rank_promotion("allow"),
         jax.disable_jit(False),
@@ -50,14 +64,18 @@ def _mode(x64: bool) -> Iterator[None]:
         yield
 
 
-def narrow() -> contextlib.AbstractContextManager[None]:
-    """JAX's default: 32-bit types, but a 64-bit type that is asked for by name is given."""
-    return _mode(False)
+def narrow(device: jax.Device | None = None) -> contextlib.AbstractContextManager[None]:
+    """JAX's default: 32-bit types, but a 64-bit type that is asked for by name is given.
+
+    Args:
+        device: where programs run; ``None`` for the process's first CPU device.
+    """
+    return _mode(False, device)
 
 
-def wide() -> contextlib.AbstractContextManager[None]:
-    """64-bit types enabled, for what is computed from 64-bit columns."""
-    return _mode(True)
+def wide(device: jax.Device | None = None) -> contextlib.AbstractContextManager[None]:
+    """64-bit types enabled, for what is computed from 64-bit columns; as ``narrow``."""
+    return _mode(True, device)
 
 
 @contextlib.contextmanager
@@ -69,7 +87,7 @@ def arrays_of_jax(x64: bool) -> Iterator[None]:
     """
     token = _of_jax.set(True)
     try:
-        with _mode(x64):
+        with _mode(x64, None):
             yield
     finally:
         _of_jax.reset(token)

@@ -1,7 +1,10 @@
 //! What Python needs to hand functions to XLA.
 
 use crate::convolution::instructions::Instructions;
+use crate::large_buffers;
 use crate::xla::HANDLERS;
+use numpy::ndarray::Ix1;
+use numpy::{PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 /// Addresses of the functions that XLA's CPU backend can call, by name.
@@ -15,4 +18,26 @@ pub fn xla_handlers() -> Vec<(&'static str, usize)> {
 #[pyfunction]
 pub fn vector_instructions() -> &'static str {
     Instructions::detect().name()
+}
+
+/// Have the next results of this thread's that are of these sizes lie in these arrays.
+#[pyfunction]
+pub fn want_results_at(places: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+    let mut wanted = Vec::with_capacity(places.len());
+    for place in &places {
+        let place = super::contiguous::<u8, Ix1>(place, "places", "list of 1-dimensional uint8")?;
+        // Nobody else may write it now; that nobody does later is for the caller to see to.
+        place
+            .try_readwrite()
+            .map_err(|error| super::borrow_error("a place", error))?;
+        wanted.push((place.data() as usize, place.len()));
+    }
+    large_buffers::want_results_at(&wanted);
+    Ok(())
+}
+
+/// Forget the places that nothing was allocated at.
+#[pyfunction]
+pub fn forget_wanted_results() {
+    large_buffers::want_results_at(&[]);
 }

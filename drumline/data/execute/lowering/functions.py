@@ -44,11 +44,11 @@ def mapped(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: Pass
 def map_stage(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: Pass) -> Stage:
     source = own_input(lowering, node, trail, run)
     function = _applied(lowering, node)
+    row_nbytes = node.input.spec.row_nbytes() + node.spec.row_nbytes()
     if node.function.reorderable and isinstance(source, WalkStage | ParallelWalkStage):
         walk = source if isinstance(source, WalkStage) else source.walk
         source.close()
-        return lowering.shared(walk.then(function), node)
-    row_nbytes = node.input.spec.row_nbytes() + node.spec.row_nbytes()
+        return lowering.shared(walk.then(function, row_nbytes), node)
     memory = (row_nbytes, lowering.runtime.nbytes // 2)
     each = _tasks_each(lowering, node)
     leaves = (*node.input.spec.leaves, *node.spec.leaves)

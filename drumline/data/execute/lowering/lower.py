@@ -133,7 +133,9 @@ class Lowering:
     def _stage(self, node: Node, trail: Trail, run: Pass) -> Stage:
         indexed = self.indexed(node, trail, run)
         if indexed is not None:
-            stage = self.shared(WalkStage(indexed, Sequential(indexed.length)), node)
+            order = Sequential(indexed.length)
+            walk = WalkStage(indexed, order, row_nbytes=node.spec.row_nbytes())
+            stage = self.shared(walk, node)
         else:
             stage = stages[type(node)](self, node, trail, run)
         return self.runtime.made(stage, node.name, trail)

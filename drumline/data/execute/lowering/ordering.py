@@ -67,7 +67,8 @@ def shuffle(lowering: Lowering, node: ordering.Shuffle, trail: Trail, run: Pass)
     indexed = _shuffled_input(lowering, node.input, (*trail, 0), run)
     size = buffered(node)
     if indexed is not None:
-        return WalkStage(indexed, Shuffled(indexed.length, size, key))
+        order = Shuffled(indexed.length, size, key)
+        return WalkStage(indexed, order, row_nbytes=node.spec.row_nbytes())
     source = lowering.input(node, trail, run, ragged=True)
     return ShuffleStage(source, size, key, node.spec, lowering.pool)
 
