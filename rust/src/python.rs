@@ -43,7 +43,6 @@ mod xla;
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(xla::want_results_at, module)?)?;
-    module.add_function(wrap_pyfunction!(xla::forget_wanted_results, module)?)?;
     module.add_function(wrap_pyfunction!(keep_large_buffers, module)?)?;
     module.add_function(wrap_pyfunction!(xla::xla_handlers, module)?)?;
     module.add_function(wrap_pyfunction!(xla::vector_instructions, module)?)?;

@@ -38,10 +38,9 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 pub fn want(places: impl Iterator<Item = Place>) {
     WANTED.with_borrow_mut(|wanted| {
         wanted.clear();
-        wanted
-            .extend(places.filter(|place| {
-                place.bytes >= SMALLEST && place.address % ALIGNMENT == 0
-            }));
+        wanted.extend(
+            places.filter(|place| place.bytes >= SMALLEST && place.address % ALIGNMENT == 0),
+        );
     });
 }
 

@@ -35,9 +35,3 @@ pub fn want_results_at(places: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
     large_buffers::want_results_at(&wanted);
     Ok(())
 }
-
-/// Forget the places that nothing was allocated at.
-#[pyfunction]
-pub fn forget_wanted_results() {
-    large_buffers::want_results_at(&[]);
-}
