@@ -10,7 +10,7 @@ INPUTS := pyproject.toml rust/Cargo.toml rust/Cargo.lock rust/build.rs \
 PYTEST := -m pytest -n 2 --dist loadfile -q
 QUICK := -m "not thorough"
 
-.PHONY: demo test test-thorough test-oldest test-newest-python test-newest-essential lint lint-rust \
+.PHONY: demo test test-thorough test-keras test-oldest test-newest-python test-newest-essential lint lint-rust \
 	test-rust fuzz coverage bench install install-oldest clean
 
 demo: install
@@ -21,6 +21,12 @@ test: install
 
 test-thorough: install
 	$(VENV)/bin/python $(PYTEST) -m thorough
+	$(MAKE) test-keras
+
+# Keras's own tests; KERAS_SHARE=10 runs every tenth, KERAS_PARTS="layers/rnn models" some.
+KERAS_SHARE ?= 1
+test-keras: install
+	$(VENV)/bin/python -m tests.keras_suite.run -n 2 --share $(KERAS_SHARE) $(KERAS_PARTS)
 
 # What depends most on the versions of jax and keras, without what takes longest.
 WITH_OLDEST := $(addprefix tests/,distribute/functions distribute/parameter_server/programs \
