@@ -111,7 +111,9 @@ def test_moments_of_any_layer(far: Any, train: Train) -> None:
             return (x - mean) / ops.sqrt(variance + 1e-3)
 
     def build() -> keras.Model:
-        return _model(Standardized())
+        normalization = keras.layers.BatchNormalization(momentum=0.6)
+        normalization.synchronized = True
+        return _model(Standardized(), normalization)
 
     train(build, 2, *far, epochs=1).assert_same(train(build, 0, *far, epochs=1), tolerance=5e-5)
 
