@@ -235,3 +235,42 @@ def test_what_a_function_shares_with_others_is_no_argument():
     closure = Closures(outer).taken_apart(outer(np.int64(4)))
     assert [int(value.array) for value in closure.values] == [8]
     assert closure.bound({0: 5})(1) == 9
+
+
+def test_an_array_of_the_outer_element_is_indexed_by_inner_ones():
+    rows = np.arange(24).reshape(4, 6) * 1.5
+    found = []
+
+    def of(row):
+        inner = Dataset.range(0, 5, 2).map(lambda start: row[start + np.arange(2)])
+        found.append(inner._plan.function.is_python)
+        return inner
+
+    ds = Dataset.from_tensor_slices(rows).interleave(of, 2)
+    found.clear()
+    expected = [rows[i + j, s : s + 2].tolist() for i in (0, 2) for s in (0, 2, 4) for j in (0, 1)]
+    elements = list(ds)
+    assert [e.tolist() for e in elements] == expected and elements[0].dtype == rows.dtype
+    # Outside of the function numpy's array is a constant, which no traced number can index.
+    assert found == [False] * 4
+    outside = Dataset.from_tensor_slices(rows).flat_map(
+        lambda row: Dataset.range(3).map(lambda start: row[start + np.arange(5)])
+    )
+    iterator = iter(outside)
+    next(iterator)
+    next(iterator)
+    with pytest.raises(IndexError):
+        next(iterator)
+
+
+def test_outer_functions_are_called_about_as_far_as_elements_are_asked_for():
+    calls = []
+
+    def of(x):
+        calls.append(int(x))
+        return Dataset.range(3).map(lambda y: y + x)
+
+    ds = Dataset.range(1000).flat_map(of)
+    calls.clear()
+    assert [int(v) for v in ds.take(10)] == [x + y for x in range(4) for y in range(3)][:10]
+    assert len(calls) <= 10

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from drumline.data.execute.prefetch_stage import PrefetchStage
 from drumline.data.execute.ramp import TARGET_BYTES
 from drumline.data.execute.reading import Reading
 from drumline.data.execute.stage import Stage, StartsEarly, State
-from drumline.data.execute.together import prepare, short_length
+from drumline.data.execute.together import computes, prepare, short_length
 from drumline.data.plan.node import Node
 from drumline.data.spec import ElementSpec
 
@@ -25,9 +24,6 @@ Open = Callable[[Node, Sequence[int], list[bool] | None], tuple[Stage, list[bool
 and takes these to start it once more."""
 
 _MOST_AT_ONCE = 64
-
-_PATIENCE = 0.005
-"""Seconds in which datasets are opened together: the first element should not wait for more."""
 
 _MANY = 1024
 _NBYTES = 1 << 20
@@ -106,6 +102,7 @@ class Openings:
         self._items: deque[Any] = deque()
         self._number = 0
         self._want = 1
+        self._together = 1
 
     def next(self) -> Opened | Exception | None:
         """The next dataset, or the error in its place; ``None`` at the end."""
@@ -128,22 +125,24 @@ class Openings:
     def gather(self, positions: int) -> None:
         """Opens as many short datasets as have so many elements together, and computes these.
 
-        To be called where all of them are wanted and may be read ahead.
+        To be called where their elements may be read ahead. Where they share a program, which
+        costs as much for few elements as for many, it goes on to twice as many datasets as the
+        time before.
         """
-        if self._ready or positions < 2 or self.reading is not None:
+        if self._ready or self.reading is not None:
             return
         short: list[Stage] = []
-        deadline = time.perf_counter() + _PATIENCE
-        while positions > 0 and self._advance():
+        while len(short) < _MOST_AT_ONCE and self._advance():
             item = self._ready[-1]
             length = short_length(item.elements.stage) if isinstance(item, Opened) else None
             if length is None or not isinstance(item, Opened):
                 break
             short.append(item.elements.stage)
             positions -= length
-            if time.perf_counter() > deadline:
+            if positions <= 0 and (len(short) >= self._together or not computes(short[-1])):
                 break
         prepare(short)
+        self._together = min(2 * self._together, _MOST_AT_ONCE)
 
     def _prepare(self) -> None:
         while len(self._ready) <= self._ahead() and self._advance():

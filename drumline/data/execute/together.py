@@ -30,6 +30,12 @@ def short_length(stage: Stage) -> int | None:
     return None if walk is None or walk.indexed.length > SHORT else walk.indexed.length
 
 
+def computes(stage: Stage) -> bool:
+    """Whether a function is called for the elements that a stage reads."""
+    walk, predicate = _parts(stage)
+    return predicate is not None or (walk is not None and _maps(walk))
+
+
 def prepare(stages: Sequence[Stage]) -> None:
     """Computes elements of fresh stages together, where neighbours run the same functions."""
     parts = [_parts(stage) for stage in stages]
@@ -38,7 +44,7 @@ def prepare(stages: Sequence[Stage]) -> None:
         return
     walks = [walk for walk, _ in found]
     predicates = [predicate for _, predicate in found if predicate is not None]
-    if not (_computes(walks[0]) or predicates):
+    if not (_maps(walks[0]) or predicates):
         return
     rows = _elements(walks)
     if rows is None:
@@ -63,7 +69,7 @@ def _parts(stage: Stage) -> tuple[WalkStage | None, Predicate | None]:
     return stage, predicate
 
 
-def _computes(walk: WalkStage) -> bool:
+def _maps(walk: WalkStage) -> bool:
     return bool(walk.functions) or isinstance(walk.indexed, Mapped)
 
 

@@ -162,7 +162,8 @@ class _Nested:
         self, numbers: tuple[int, ...], plain: BuiltFunction
     ) -> tuple[BuiltFunction, LiftedValues] | None:
         """The function with these values as arguments, if it then has results of the same types."""
-        if not isinstance(plain.run, CompiledFunction | SegmentedFunction):
+        # With an array of numpy's as a constant, what indexes it by an element runs as Python.
+        if not isinstance(plain.run, CompiledFunction | SegmentedFunction | PythonFunction):
             return None
         for narrow in (False, True):
             values = LiftedValues(self.closure, numbers, narrow, self._leaves)
@@ -172,8 +173,9 @@ class _Nested:
                 made = _probed_traced(user, source, self.may_draw)
             except (NotTraceable, ValueError):
                 return None
-            found = (made.spec, made.draws, made.reorderable, type(made.run))
-            if found == (plain.spec, plain.draws, plain.reorderable, type(plain.run)):
+            if not made.reorderable or (made.spec, made.draws) != (plain.spec, plain.draws):
+                continue
+            if plain.is_python or (plain.reorderable and type(made.run) is type(plain.run)):
                 return dataclasses.replace(made, takes_varying=plain.takes_varying), values
         return None
 
