@@ -84,3 +84,25 @@ def test_so_many_batches_are_made_ahead(calls, ahead):
         assert made.acquire(timeout=30)
     # One more may be under way, which waits for room.
     assert sum(made.acquire(timeout=0.1) for _ in range(3)) <= (2 if ahead else 0)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda ds: ds.shuffle(), r"^Dataset\.shuffle\(\) missing 1 required"),
+        (lambda ds: ds.map(len, batched=True), r"^Dataset\.map\(\) got an unexpected keyword"),
+        (lambda ds: ds.rebatch(), r"^Dataset\.rebatch\(\) missing"),
+        (lambda ds: Dataset.from_generator(), r"^Dataset\.from_generator\(\) missing"),
+        (lambda ds: Dataset.zip(bad=1), r"^Dataset\.zip\(\) got an unexpected"),
+    ],
+)
+def test_wrong_calls_are_of_dataset(call, message):
+    with pytest.raises(TypeError, match=message):
+        call(Dataset.range(3))
+
+
+def test_every_public_method_is_named_after_dataset():
+    methods = {name: getattr(Dataset, name) for name in dir(Dataset) if not name.startswith("_")}
+    named = {name: getattr(method, "__qualname__", None) for name, method in methods.items()}
+    assert len(named) > 60
+    assert {n: q for n, q in named.items() if q not in (None, f"Dataset.{n}")} == {}

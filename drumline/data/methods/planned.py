@@ -15,6 +15,15 @@ from drumline.data.plan.placing import PrefetchToDevice
 class Planned:
     """Holds an immutable plan; methods return another object over a larger plan."""
 
+    def __init_subclass__(cls, **given: Any) -> None:
+        """Methods are of ``Dataset`` to who reads what Python says of a call that is wrong."""
+        super().__init_subclass__(**given)
+        for name, value in vars(cls).items():
+            function = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+            function = function.fget if isinstance(function, property) else function
+            if getattr(function, "__qualname__", "") == f"{cls.__qualname__}.{name}":
+                function.__qualname__ = f"Dataset.{name}"
+
     def __init__(self, plan: Node, options: Options | None = None):
         if any(isinstance(part, PrefetchToDevice) for part in plan.inputs):
             raise ValueError(
