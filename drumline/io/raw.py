@@ -32,7 +32,8 @@ def decode_raw(
         fixed_length: strings are cut, or filled up with zero bytes, to so many bytes.
 
     Returns:
-        An array of one more dimension than `input_bytes`.
+        An array of one more dimension than `input_bytes`. In a function given to ``map`` its length
+        is known with ``fixed_length``, or after ``.reshape(28, 28, 1)`` and the like.
 
     Raises:
         TypeError: `out_type` is no type of numbers, or `input_bytes` are no strings.

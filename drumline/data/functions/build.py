@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any
 
@@ -257,6 +258,8 @@ def _run(user: UserFunction, source: ElementSpec, examples: _Examples) -> BuiltF
         with same_in_python(user):
             return _traced(user, source)
     except NotTraceable as reason:
+        if reason.remedy:
+            warnings.warn(f"{user.where} runs as Python, which is slow: {reason}", stacklevel=2)
         spec = reason.spec
         if spec is None:
             static = all(leaf.is_static for leaf in source.leaves) and not reason.varying

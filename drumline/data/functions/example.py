@@ -21,7 +21,7 @@ from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.leaves import is_array_literal
 from drumline.data.rows import specs_of_leaves
-from drumline.data.spec import STRING, ElementSpec, TensorSpec
+from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.data.structure import flatten
 
 
@@ -53,9 +53,7 @@ def spec_from_example(
             raise
         if not any(leaf.dtype in modes.WIDE for leaf in found.leaves):
             return found
-        if not all(leaf.dtype == STRING for leaf in source.leaves):
-            return _narrowed(found, user, source, element)
-        return found
+        return _narrowed(found, user, source, element)
 
 
 def _spec_of(result: Any, user: UserFunction, static: bool) -> ElementSpec:

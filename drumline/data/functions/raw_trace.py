@@ -31,6 +31,7 @@ class NotTraceable(Exception):
         spec: what the function returns, where a trace could still tell.
         native: whether it calls native operations, as far as known.
         varying: whether results of these vary in shape.
+        remedy: what to change about it; empty where there is nothing simple.
     """
 
     def __init__(
@@ -39,11 +40,13 @@ class NotTraceable(Exception):
         spec: ElementSpec | None = None,
         native: bool = False,
         varying: bool = False,
+        remedy: str = "",
     ):
         super().__init__(reason)
         self.spec = spec
         self.native = native
         self.varying = varying
+        self.remedy = remedy
 
 
 @dataclasses.dataclass
@@ -146,7 +149,8 @@ def _traced(function: UserFunction, spec: ElementSpec) -> RawTrace:
             jaxpr = jax.make_jaxpr(program)(*types)
         except Exception as error:
             varying = getattr(error, "varying", False) or not _static(recorded)
-            raise NotTraceable(_reason(error), varying=varying) from error
+            remedy = getattr(error, "remedy", "")
+            raise NotTraceable(_reason(error), varying=varying, remedy=remedy) from error
     if structures[0].num_leaves == 0:
         raise ValueError(f"{function.where} returned nothing; it must return the new element")
     return RawTrace(jaxpr, found, structures[0], written[0] if written else None)
@@ -172,7 +176,10 @@ def _outputs(leaves: list[Any], found: list[Constant | int]) -> list[Any]:
 
 def _reason(error: Exception) -> str:
     if Symbol.__name__ in str(error):
-        return "it gives JAX a string, or an array whose shape varies between elements"
+        return (
+            "it gives JAX a string, or an array whose shape varies between elements "
+            "(x.reshape(...) gives one a fixed shape)"
+        )
     if isinstance(error, ValueNeedsPython):
         return str(error)
     text = str(error).strip().splitlines()

@@ -19,8 +19,11 @@ class Planned:
         """Methods are of ``Dataset`` to who reads what Python says of a call that is wrong."""
         super().__init_subclass__(**given)
         for name, value in vars(cls).items():
-            function = value.__func__ if isinstance(value, classmethod | staticmethod) else value
-            function = function.fget if isinstance(function, property) else function
+            function: Any = value
+            if isinstance(value, classmethod | staticmethod):
+                function = value.__func__
+            elif isinstance(value, property):
+                function = value.fget
             if getattr(function, "__qualname__", "") == f"{cls.__qualname__}.{name}":
                 function.__qualname__ = f"Dataset.{name}"
 

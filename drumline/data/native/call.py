@@ -95,7 +95,7 @@ def record(operation: NativeOperation, arguments: Sequence[Any]) -> Any:
         types=tuple(_type(leaf) for leaf in results.leaves),
     )
     leaves = [
-        Symbol(leaf, tracer) if is_symbolic(leaf) else tracer
+        Symbol(leaf, tracer, operation.name) if is_symbolic(leaf) else tracer
         for leaf, tracer in zip(results.leaves, made, strict=True)
     ]
     return results.structure.unflatten(leaves)

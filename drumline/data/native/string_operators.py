@@ -13,6 +13,7 @@ import numpy as np
 from drumline.data.native.call import record
 from drumline.data.native.comparing import Equal
 from drumline.data.native.indexing import Index, static_parts
+from drumline.data.native.reshaping import reshaped
 from drumline.data.native.symbol import Symbol
 
 _texts: ContextVar[list[str] | None] = ContextVar("drumline_texts", default=None)
@@ -34,7 +35,10 @@ def indexed(symbol: Symbol, key: Any) -> Any:
 
 
 def called(function: Any, *arguments: Any, **named: Any) -> Any:
-    """What one of numpy's functions makes of strings, or ``None`` if it needs Python for it."""
+    """What one of numpy's functions makes of a symbol, or ``None`` if it needs Python for it."""
+    if function is np.reshape and isinstance(arguments[0], Symbol):
+        shape = inspect.signature(np.reshape).bind(*arguments, **named).arguments
+        return reshaped(arguments[0], (shape.get("shape", ()),), shape.get("order") or "C")
     if function is not np.expand_dims:
         return None
     bound = inspect.signature(np.expand_dims).bind(*arguments, **named).arguments

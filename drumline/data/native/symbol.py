@@ -15,32 +15,38 @@ class ValueNeedsPython(TypeError):
 
     Args:
         varying: whether it makes arrays whose shapes vary between elements.
+        remedy: what to change about the function, so that it does not need to.
     """
 
-    def __init__(self, reason: str, varying: bool = False):
-        super().__init__(reason)
+    def __init__(self, reason: str, varying: bool = False, remedy: str = ""):
+        super().__init__(f"{reason}; {remedy}" if remedy else reason)
         self.varying = varying
+        self.remedy = remedy
 
 
 class Symbol:
     """Stands for such a value while tracing: for native operations, or to be handed on.
 
-    Strings are compared by ``==`` and ``!=``, and arrays of them indexed, by native operations.
+    Strings are compared by ``==`` and ``!=``, and arrays of them indexed, by native operations;
+    ``reshape`` to a fixed shape makes a tracer of what varies in shape.
 
     Attributes:
         spec: of the value.
         handle: a tracer that stands for it in the program; it holds no number of the value.
+        maker: the name of the native operation that makes it; empty for a leaf of the element.
     """
 
-    __slots__ = ("handle", "spec")
+    __slots__ = ("handle", "maker", "spec")
     # numpy's arrays then leave comparisons with a symbol to the symbol.
     __array_ufunc__ = None
     spec: TensorSpec
     handle: Any
+    maker: str
 
-    def __init__(self, spec: TensorSpec, handle: Any):
+    def __init__(self, spec: TensorSpec, handle: Any, maker: str = ""):
         object.__setattr__(self, "spec", spec)
         object.__setattr__(self, "handle", handle)
+        object.__setattr__(self, "maker", maker)
 
     @property
     def shape(self) -> tuple[int | None, ...]:
@@ -60,9 +66,23 @@ class Symbol:
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         if self.spec.is_string:
             raise ValueNeedsPython("the function computes with a string")
-        raise ValueNeedsPython(
+        reason = (
             f"the function computes with an array whose shape varies between elements ({self.spec})"
         )
+        remedy = ""
+        if self.maker == "io.decode_raw":
+            remedy = (
+                "where all strings have one length, give decode_raw fixed_length=, or "
+                ".reshape(...) right behind it, and the function is compiled"
+            )
+        raise ValueNeedsPython(reason, remedy=remedy)
+
+    def reshape(self, *shape: Any, order: str = "C") -> Any:
+        """Its values in a fixed shape, as a tracer."""
+        from drumline.data.native.reshaping import reshaped
+
+        made = reshaped(self, shape, order)
+        return self._refuse() if made is None else made
 
     def __eq__(self, other: object) -> Any:
         return self._compared(other, negated=False)
