@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import keras
 import numpy as np
 
@@ -13,7 +14,7 @@ from drumline.distribute.exchange import first_process
 from drumline.distribute.same_start import forget_start, start_alike
 from drumline.keras.ownership import strategy_of
 from drumline.keras.parameter_server.backups import restored_by_servers, saved_by_servers
-from drumline.keras.patching import replace_method
+from drumline.keras.patching import replace_method, shadowed
 
 _LOGS = ("on_train_begin", "on_train_end", "on_epoch_begin", "on_epoch_end")
 _BOARD = (*_LOGS, "on_train_batch_begin", "on_train_batch_end", "on_test_begin", "on_test_end")
@@ -39,6 +40,9 @@ def write_from_the_chief(*boards: type[keras.callbacks.Callback]) -> None:
     replace_method(keras.callbacks.BackupAndRestore, "on_train_begin", _restored_alike)
     for board in boards:
         replace_method(board, "set_model", _opened_on_the_chief)
+    orbax_checkpoint = getattr(keras.callbacks, "OrbaxCheckpoint", None)  # since Keras 3.13
+    if orbax_checkpoint is not None:
+        replace_method(orbax_checkpoint, "_save_checkpoint", _of_all_processes)
     for owner, names in ((keras.callbacks.CSVLogger, _LOGS), *((b, _BOARD) for b in boards)):
         for name in names:
             if name in vars(owner):
@@ -53,6 +57,28 @@ def _on_the_chief(method: Callable[..., Any]) -> Callable[..., Any]:
         return None
 
     return only_on_the_chief
+
+
+def _of_all_processes(save: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `OrbaxCheckpoint._save_checkpoint`, which all processes call together.
+
+    Orbax refuses arrays of one process's devices; as copies on the devices of all, one copy is
+    written.
+    """
+
+    def save_arrays_of_all(self: keras.callbacks.Callback, *args: Any, **kwargs: Any) -> Any:
+        strategy = _spanning(self.model)
+        if strategy is None:
+            return save(self, *args, **kwargs)
+        get_state_tree = self.model.get_state_tree
+
+        def of_all(*args: Any, **kwargs: Any) -> Any:
+            return jax.tree.map(strategy.for_program, get_state_tree(*args, **kwargs))
+
+        with shadowed(self.model, "get_state_tree", of_all):
+            return save(self, *args, **kwargs)
+
+    return save_arrays_of_all
 
 
 def _opened_on_the_chief(set_model: Callable[..., Any]) -> Callable[..., Any]:
