@@ -141,11 +141,11 @@ class Run:
             self._silent += 1
             self._changed.notify_all()
 
-    def wait_for(self, *names: str) -> None:
-        """Wait until these members have ended."""
+    def wait_for(self, *names: str, seconds: float = _LIMIT_SECONDS) -> None:
+        """Wait until these members have ended, for at most so many seconds."""
         with self._changed:
             self._changed.wait_for(
-                lambda: self._have_ended(names) or self._zygotes_have_ended(), _LIMIT_SECONDS
+                lambda: self._have_ended(names) or self._zygotes_have_ended(), seconds
             )
         assert self._have_ended(names), {
             name: self.log(name)[-3000:] for name in names if name not in self._ends
