@@ -41,6 +41,7 @@ from drumline.distribute.replica_context import (
     get_replica_context,
     in_cross_replica_context,
 )
+from drumline.distribute.run import RunOptions
 from drumline.distribute.scope import get_strategy, has_strategy
 from drumline.distribute.strategy import Strategy
 from drumline.distribute.variable import (
@@ -74,6 +75,7 @@ __all__ = [
     "ReductionToOneDevice",
     "ReplicaContext",
     "RingAllReduce",
+    "RunOptions",
     "Server",
     "ShardedVariable",
     "Strategy",

@@ -7,7 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 
+from drumline.data.narrowing import (
+    any_wide,
+    in_32_bits,
+    in_64_bits,
+    keeping_64_bits,
+    require_fits,
+)
 from drumline.distribute.across_processes import on_this_process
 from drumline.distribute.arguments import Form
 from drumline.distribute.in_flight import InFlight
@@ -20,12 +28,37 @@ from drumline.training.keras_internals import Variable, get_stateless_scope
 from drumline.training.state_scope import (
     NewVariables,
     StateScope,
+    WideVariables,
     assign_values,
     current_values,
+    keeps_64_bits,
+    refusing_wide,
 )
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
+
+
+def representable(
+    fn: Callable[..., Any], arrays: Sequence[Any], *, keep_64_bits: bool
+) -> Sequence[Any]:
+    """The arrays of a step's arguments, those of numpy's 64-bit numbers in 64 bits or checked.
+
+    Raises:
+        OverflowError: if an integer does not fit, see `require_fits`.
+    """
+    if keep_64_bits:
+        kept: Sequence[Any] = in_64_bits(list(arrays))
+        return kept
+    for array in arrays:
+        if isinstance(array, (np.ndarray, np.generic)):
+            require_fits(
+                array,
+                f"An argument of {getattr(fn, '__qualname__', fn)}",
+                "pass `options=dl.distribute.RunOptions(keep_64_bits=True)` to `strategy.run`, or "
+                "compile with `dl.function(keep_64_bits=True)`",
+            )
+    return arrays
 
 
 class CompiledStep:
@@ -39,12 +72,23 @@ class CompiledStep:
         strategy: whose replicas run.
         fn: the step.
         form: its arguments but for their arrays.
+        keep_64_bits: whether numpy's 64-bit numbers among the arrays stay such. Else integers that
+            do not fit into 32 bits are refused.
 
     Attributes:
         taking_part: the strategies whose steps became part of this one.
     """
 
-    def __init__(self, strategy: Strategy, fn: Callable[..., Any], form: Form) -> None:
+    def __init__(
+        self,
+        strategy: Strategy,
+        fn: Callable[..., Any],
+        form: Form,
+        *,
+        keep_64_bits: bool = False,
+    ) -> None:
+        self._keep_64_bits = keep_64_bits
+        self._reads_64_bits = False
         self.strategy = strategy
         self.fn = fn
         self.form = form
@@ -57,7 +101,28 @@ class CompiledStep:
         self._compiled: NumberedPrograms | None = None
 
     def __call__(self, arrays: Sequence[Any]) -> Any:
-        """Run the step on the arrays of its arguments, and return what the replicas return."""
+        """Run the step on the arrays of its arguments, and return what the replicas return.
+
+        Raises:
+            OverflowError: if an integer does not fit, see `require_fits`.
+        """
+        arrays = representable(self.fn, arrays, keep_64_bits=self._keep_64_bits)
+        if self._reads_64_bits or any_wide(arrays):
+            return self._run_in_64_bits(arrays)
+        try:
+            with refusing_wide(True):
+                return self._run_traced(arrays)
+        except WideVariables:
+            return self._run_in_64_bits(arrays)
+
+    def _run_in_64_bits(self, arrays: Sequence[Any]) -> Any:
+        self._reads_64_bits = True
+        if not jax.config.read("jax_enable_x64"):  # what was not to be kept is as in other steps
+            arrays = [in_32_bits(array) for array in arrays]
+        with keeping_64_bits(), refusing_wide(False):
+            return self._run_traced(arrays)
+
+    def _run_traced(self, arrays: Sequence[Any]) -> Any:
         if self._compiled is None:
             self._compile(arrays)
         try:
@@ -167,6 +232,8 @@ class CompiledStep:
         for variable in used:
             if id(variable) not in known:
                 self.strategy.adopt_variable(variable)
+        if not self._reads_64_bits and any(map(keeps_64_bits, used)):
+            raise WideVariables()
         self._bank = None
         self.taking_part = scope.taking_part
         self._guards = self.in_flight()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from drumline.data.narrowing import keeping_64_bits
 from drumline.distribute import across_processes
 from drumline.distribute.distributed_iterator import DistributedIterator
 from drumline.distribute.input_options import InputOptions, InputReplicationMode
@@ -69,8 +70,9 @@ class DistributedDataset:
         The first dimension is None unless all batches have the same number of rows, which divides.
         """
         spec = self.dataset.element_spec  # type: ignore[attr-defined]
-        fetch = self._options.experimental_fetch_to_device
-        return on_replicas(spec, self._replicas, self._share, on_devices=fetch)
+        options = self._options
+        narrow = options.experimental_fetch_to_device and not options.keep_64_bits
+        return on_replicas(spec, self._replicas, self._share, narrow=narrow)
 
     @property
     def _replicas(self) -> int:
@@ -81,7 +83,12 @@ class DistributedDataset:
 
     def _distribute(self, batch: Any) -> Any:
         if isinstance(batch, Step):
-            return placed_step(self.strategy, batch)
+            return placed_step(self.strategy, batch, self._options)
+        batch = self._options.to_place(batch)
+        with keeping_64_bits(self._options.keep_64_bits):
+            return self._divided(batch)
+
+    def _divided(self, batch: Any) -> Any:
         replicas = self.strategy.num_replicas_in_sync
         if replicas == 1:
             return jax.device_put(batch, self.strategy.replica_devices[0])
@@ -99,14 +106,18 @@ class DistributedDataset:
 
     def _on_host(self, batch: Any) -> Any:
         if isinstance(batch, Step):
-            return placed_step(self.strategy, batch)
+            return placed_step(self.strategy, batch, self._options)
         if self._replicas == 1:
             return batch
         pieces = shares(_rows(batch), self._replicas)
         return jax.tree.map(lambda leaf: PerReplica([leaf[piece] for piece in pieces]), batch)
 
     def _distribute_many(self, batches: Sequence[Any]) -> Any:
-        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *batches)
+        stacked = self._options.to_place(jax.tree.map(lambda *leaves: np.stack(leaves), *batches))
+        with keeping_64_bits(self._options.keep_64_bits):
+            return self._divided_many(stacked)
+
+    def _divided_many(self, stacked: Any) -> Any:
         replicas = self.strategy.num_replicas_in_sync
         if replicas == 1:
             return jax.device_put(stacked, self.strategy.replica_devices[0])

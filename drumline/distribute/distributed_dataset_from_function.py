@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from drumline.data import INFINITE_CARDINALITY
+from drumline.data.narrowing import keeping_64_bits
 from drumline.distribute.distributed_iterator import DistributedIterator
 from drumline.distribute.input import InputContext
 from drumline.distribute.input_options import InputOptions, InputReplicationMode
@@ -96,9 +97,10 @@ class DistributedDatasetFromFunction:
         """
         spec = self._datasets[0].element_spec  # type: ignore[attr-defined]
         replicas = self.strategy.num_replicas_in_sync
-        fetch = self._options.experimental_fetch_to_device
+        options = self._options
+        narrow = options.experimental_fetch_to_device and not options.keep_64_bits
         full = not self.strategy.spans_processes and self._always_full()
-        return on_replicas(spec, replicas, lambda r: r if full else None, on_devices=fetch)
+        return on_replicas(spec, replicas, lambda r: r if full else None, narrow=narrow)
 
     def _always_full(self) -> bool:
         numbers = {int(dataset.cardinality()) for dataset in self._datasets}  # type: ignore[attr-defined]
@@ -117,8 +119,14 @@ class DistributedDatasetFromFunction:
 
     def _distribute(self, batches: Any) -> Any:
         if isinstance(batches, Step):
-            return placed_step(self.strategy, batches)
+            return placed_step(self.strategy, batches, self._options)
         fetch = self._options.experimental_fetch_to_device
+        if fetch:
+            batches = self._options.to_place(batches)
+        with keeping_64_bits(self._options.keep_64_bits):
+            return self._placed(batches, fetch)
+
+    def _placed(self, batches: Any, fetch: bool) -> Any:
         if self.strategy.num_replicas_in_sync == 1:
             (batch,) = batches
             return jax.device_put(batch, self.strategy.replica_devices[0]) if fetch else batch

@@ -6,6 +6,8 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
+from drumline.data.narrowing import in_64_bits, require_all_fit
+
 
 class InputReplicationMode(enum.Enum):
     """How many pipelines a function makes, as ``tf.distribute.InputReplicationMode``.
@@ -30,6 +32,9 @@ class InputOptions:
         experimental_place_dataset_on_device: must be False; pipelines run on the host.
         experimental_per_replica_buffer_size: how many batches are on a replica's device at most
             before they are used; a copy runs while the step before is computed. At least 1.
+        keep_64_bits: whether 64-bit columns keep their bits on the devices, and in the steps that
+            are given them. By default they become 32-bit ones, as everywhere in JAX, and a batch
+            with an integer that does not fit raises `OverflowError`.
 
     Raises:
         NotImplementedError: for `experimental_place_dataset_on_device`.
@@ -41,6 +46,7 @@ class InputOptions:
     experimental_replication_mode: InputReplicationMode = InputReplicationMode.PER_WORKER
     experimental_place_dataset_on_device: bool = False
     experimental_per_replica_buffer_size: int = 1
+    keep_64_bits: bool = False
 
     def __post_init__(self) -> None:
         if self.experimental_place_dataset_on_device:
@@ -69,6 +75,21 @@ class InputOptions:
                 "devices, which experimental_fetch_to_device=False forbids. Call `.prefetch(n)` "
                 "on the dataset to keep them on the host."
             )
+
+    def to_place(self, batch: Any) -> Any:
+        """A batch whose arrays can be copied to devices as they are.
+
+        Raises:
+            OverflowError: if an integer does not fit into 32 bits, which are not kept.
+        """
+        if self.keep_64_bits:
+            return in_64_bits(batch)
+        require_all_fit(
+            batch,
+            "A batch",
+            "distribute the dataset with `options=dl.distribute.InputOptions(keep_64_bits=True)`",
+        )
+        return batch
 
     @classmethod
     def of(cls, options: Any) -> InputOptions:

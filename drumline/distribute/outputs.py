@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from drumline.data.narrowing import require_fits
 from drumline.distribute.arguments import Identity
 from drumline.distribute.per_replica import PerReplica
 from drumline.training.keras_internals import Variable
@@ -38,6 +39,7 @@ def wrap(tree: Any, change: Callable[[Any], Any]) -> Any:
         if isinstance(leaf, Variable):
             leaf = leaf.value
         if isinstance(leaf, (jax.Array, np.ndarray, np.generic, bool, int, float, complex)):
+            require_fits(leaf, "A result of the step", "return an array of JAX's")
             return change(jnp.asarray(leaf))
         return Kept(leaf)
 

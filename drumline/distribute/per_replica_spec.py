@@ -40,7 +40,7 @@ def on_replicas(
     replicas: int,
     first_dimension: Callable[[int | None], int | None],
     *,
-    on_devices: bool,
+    narrow: bool,
 ) -> Any:
     """The specification of a dataset's elements as the replicas get them.
 
@@ -48,16 +48,15 @@ def on_replicas(
         tree: a pytree of `TensorSpec`.
         replicas: how many replicas there are; one gets plain values.
         first_dimension: gives a replica's first dimension, from that of an element.
-        on_devices: whether they are brought to devices, where JAX narrows 64-bit types unless told
-            otherwise.
+        narrow: whether they are brought to devices in the types that JAX has by default.
 
     Returns:
         A pytree of `PerReplicaSpec`, or of `TensorSpec` for one replica.
     """
 
     def spec_of(leaf: TensorSpec) -> Any:
-        narrow = on_devices and not leaf.is_string
-        dtype = jax.dtypes.canonicalize_dtype(leaf.dtype) if narrow else leaf.dtype
+        narrowed = narrow and not leaf.is_string
+        dtype = jax.dtypes.canonicalize_dtype(leaf.dtype) if narrowed else leaf.dtype
         shape = leaf.shape
         if shape and replicas > 1:
             shape = (first_dimension(shape[0]), *shape[1:])

@@ -10,6 +10,7 @@ import numpy as np
 
 from drumline.data import Dataset
 from drumline.data.experimental import AutoShardPolicy
+from drumline.data.narrowing import keeping_64_bits
 from drumline.data.sharing import (
     divides_by_file,
     file_share,
@@ -22,6 +23,7 @@ from drumline.data.sharing import (
 )
 from drumline.distribute import across_processes
 from drumline.distribute.exchange import first_process
+from drumline.distribute.input_options import InputOptions
 from drumline.distribute.own_steps import OwnSteps, Step
 from drumline.distribute.parts import Parts
 from drumline.distribute.per_replica import PerReplica
@@ -91,17 +93,19 @@ def agree_on_files(dataset: Dataset, policy: AutoShardPolicy, strategy: Strategy
         )
 
 
-def placed_step(strategy: Strategy, step: Step) -> Any:
+def placed_step(strategy: Strategy, step: Step, options: InputOptions) -> Any:
     """The `PerReplica` values of a step's batches, on the devices of the replicas."""
     device = strategy.local_replica_devices[0]
-    if step.of_all:
+    batches = options.to_place(step.batches)
+    with keeping_64_bits(options.keep_64_bits):
+        if step.of_all:
+            return jax.tree.map(
+                lambda *leaves: PerReplica(jax.device_put(list(leaves), device)), *batches
+            )
         return jax.tree.map(
-            lambda *leaves: PerReplica(jax.device_put(list(leaves), device)), *step.batches
+            lambda *rows: PerReplica.of_stacked(across_processes.joined_rows(rows, strategy.mesh)),
+            *batches,
         )
-    return jax.tree.map(
-        lambda *rows: PerReplica.of_stacked(across_processes.joined_rows(rows, strategy.mesh)),
-        *step.batches,
-    )
 
 
 def global_batches(

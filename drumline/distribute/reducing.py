@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
+from drumline.data.narrowing import require_fits
 from drumline.distribute.cross_device_ops.channels import continued, numbering
 from drumline.distribute.merge_call import InProgram
 from drumline.distribute.per_replica import PerReplica
@@ -47,6 +48,7 @@ def _reduce(strategy: Strategy, op: ReduceOp, node: Any, axis: int | None) -> An
             return _meet(strategy, op, node.stacked)
         return strategy.compute(_reduce_values, (op, axis, _which(node)), _rows(node))
     if axis is not None:
+        require_fits(node, f"strategy.reduce({op.name})", "reduce it with numpy")
         reduce = jnp.sum if op is ReduceOp.SUM else jnp.mean
         node = reduce(jnp.asarray(node), axis)
     if op is ReduceOp.SUM and strategy.num_replicas_in_sync > 1:
@@ -130,6 +132,7 @@ def require_alike(name: str, values: Sequence[Any]) -> None:
 
 def _gather(strategy: Strategy, node: Any, axis: int) -> Any:
     if not isinstance(node, PerReplica):
+        require_fits(node, "strategy.gather", "it is there already")
         return strategy.compute(_gather_values, (axis, None), (jnp.asarray(node),))
     return strategy.compute(_gather_values, (axis, _which(node)), _rows(node))
 

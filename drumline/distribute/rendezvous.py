@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from drumline.data.narrowing import bits_of_this_thread
 from drumline.training.jax_internals import current_trace, under
 from drumline.training.keras_internals import thread_state
 
@@ -57,13 +58,14 @@ class _Replica:
         state = dict(thread_state())
         trace = current_trace()
         context = contextvars.copy_context()
+        same_bits = bits_of_this_thread()
 
         def run() -> None:
             self._baton.acquire()
             thread_state().update(state)
             try:
                 if not rendezvous.abandoned:
-                    with under(trace):
+                    with same_bits(), under(trace):
                         self.result = context.run(step)
             except BaseException as error:
                 self.error = self.error or error

@@ -5,12 +5,14 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from drumline import config
+from drumline.data.narrowing import any_wide, in_64_bits, keeping_64_bits
 from drumline.distribute import replica_context
 from drumline.distribute.arguments import Form, is_regular, normalized, take_apart, taking_part
-from drumline.distribute.compiled_step import CompiledStep
+from drumline.distribute.compiled_step import CompiledStep, representable
 from drumline.distribute.lockstep import run_in_turn
 from drumline.distribute.made_anew import recognized
 from drumline.distribute.merge_call import merging_replica
@@ -33,6 +35,19 @@ MANY_FORMS = 5
 """From how many different Python numbers in one step's arguments on the user is warned."""
 
 
+@dataclass(frozen=True)
+class RunOptions:
+    """How `Strategy.run` runs a step, in the place of ``tf.distribute.RunOptions``.
+
+    Attributes:
+        keep_64_bits: whether 64-bit numbers in numpy's arrays among the arguments keep their bits,
+            in the step too. By default they become 32-bit ones, as everywhere in JAX, and integers
+            that do not fit are refused.
+    """
+
+    keep_64_bits: bool = False
+
+
 class Programs:
     """The compiled steps of a strategy, the longest unused forgotten first."""
 
@@ -42,21 +57,31 @@ class Programs:
         self._numbers: OrderedDict[Hashable, dict[Numbers, None]] = OrderedDict()
         self._first: OrderedDict[Hashable, Callable[..., Any]] = OrderedDict()
 
-    def run(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def run(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: RunOptions,
+    ) -> Any:
         """Run `fn` on every replica; see `Strategy.run`."""
+        if options.keep_64_bits:
+            args, kwargs = in_64_bits((tuple(args), dict(kwargs)))
         form, arrays = take_apart(args, kwargs)
         if not is_regular(form.treedef):
             args, kwargs = _normalized(self._strategy, args, kwargs)
             form, arrays = take_apart(args, kwargs)
-        key = (fn, form)
+        key = (fn, form, options)
         program = self._programs.get(key)
         if program is None:
             known = self._first_made(fn)
-            key = (known, form)
+            key = (known, form, options)
             program = self._programs.get(key)
         if program is None:
             kind = ReplicaProgram if is_regular(form.treedef) else UnevenProgram
-            program = self._programs[key] = kind(self._strategy, fn, form)
+            program = self._programs[key] = kind(
+                self._strategy, fn, form, keep_64_bits=options.keep_64_bits
+            )
             self._made(known, form)
         self._programs.move_to_end(key)
         return program(arrays)
@@ -103,7 +128,11 @@ def _normalized(
 
 
 def run(
-    strategy: Strategy, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    strategy: Strategy,
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    options: RunOptions | None = None,
 ) -> Any:
     """Run `fn` on every replica of `strategy`; see `Strategy.run`."""
     if running_replica() is not None or merging_replica() is not None:
@@ -117,14 +146,26 @@ def run(
             "Write `args=(value,)`."
         )
     if config.functions_run_eagerly():
-        return _run_eagerly(strategy, fn, args, kwargs)
-    return strategy.programs.run(fn, args, kwargs)
+        return _run_eagerly(strategy, fn, args, kwargs, options or RunOptions())
+    return strategy.programs.run(fn, args, kwargs, options or RunOptions())
 
 
 def _run_eagerly(
+    strategy: Strategy,
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    options: RunOptions,
+) -> Any:
+    form, arrays = take_apart(args, kwargs)
+    arrays = list(representable(fn, arrays, keep_64_bits=options.keep_64_bits))
+    with keeping_64_bits(any_wide(arrays)):
+        return _each_in_turn(strategy, fn, *form.arguments(arrays))
+
+
+def _each_in_turn(
     strategy: Strategy, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
-    take_apart(args, kwargs)
     if strategy.num_replicas_in_sync == 1:
         with replica_context.enter(SingleContext(strategy)), strategy.scope():
             return as_arrays(fn(*args, **kwargs))

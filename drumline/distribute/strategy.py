@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
+from drumline.data.narrowing import any_wide, keeping_64_bits, require_all_fit, require_fits
 from drumline.distribute import across_processes, scope
 from drumline.distribute.adoption import adopt
 from drumline.distribute.arguments import for_replica
@@ -32,9 +33,11 @@ from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.reduce_op import REPLICA_AXIS, ReduceOp
 from drumline.distribute.reducing import gather_tree, reduce_tree
 from drumline.distribute.replica_context import running_replica
-from drumline.distribute.run import Programs, run
+from drumline.distribute.run import Programs, RunOptions, run
 from drumline.distribute.variable import Variable
 from drumline.training.jax_internals import current_trace, is_staged
+
+_KEEP = "give an array of JAX's that has them, made under `jax.enable_x64(True)`"
 
 
 class Strategy:
@@ -170,6 +173,7 @@ class Strategy:
             ValueError: if it is divided between processes.
         """
         value = across_processes.on_this_process(value)
+        require_fits(value, "An array that goes to the devices", _KEEP)
         sharding = self.variable_sharding
         if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
             if value.sharding == sharding and value.committed:
@@ -233,6 +237,7 @@ class Strategy:
         fn: Callable[..., Any],
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
+        options: RunOptions | None = None,
     ) -> Any:
         """Run `fn` once on each replica, as ``tf.distribute.Strategy.run``.
 
@@ -246,18 +251,21 @@ class Strategy:
                 and all get the same of anything else. Python numbers are constants of the
                 compiled step; pass what changes as arrays.
             kwargs: named arguments.
+            options: whether 64-bit numbers are kept.
 
         Returns:
             What `fn` returns, any pytree, with a `PerReplica` for every array; with one replica
             the arrays themselves.
 
         Raises:
+            OverflowError: if numpy's 64-bit integers among the arguments do not fit into 32 bits,
+                and `options` does not say that they are kept.
             RuntimeError: inside a replica's step, or if a variable belongs to another strategy.
             TypeError: if an argument is a dataset.
             ValueError: if a step of several replicas writes a `Variable` without aggregation, or
                 creates variables when it is traced again.
         """
-        return run(self, fn, args, kwargs or {})
+        return run(self, fn, args, kwargs or {}, options)
 
     def reduce(self, reduce_op: ReduceOp | str, value: Any, axis: int | None = None) -> Any:
         """Combine the replicas' values, as ``tf.distribute.Strategy.reduce``.
@@ -299,6 +307,12 @@ class Strategy:
         """
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(operand)):
             return fn(*options, operand)
+        if any_wide(jax.tree.leaves(operand)):
+            with keeping_64_bits():
+                return self._compute(fn, options, operand)
+        return self._compute(fn, options, operand)
+
+    def _compute(self, fn: Callable[..., Any], options: tuple[Any, ...], operand: Any) -> Any:
         if isinstance(operand, tuple):
             operand = self.place_everywhere(operand)
         self.in_flight.wait()
@@ -310,6 +324,7 @@ class Strategy:
 
     def stack(self, values: Sequence[Any]) -> Any:
         """One array ``(replicas, ...)`` of arrays of one shape, each on its replica's device."""
+        require_all_fit(values, "A replica's value", _KEEP)
         if any(isinstance(value, jax.core.Tracer) for value in values):
             return jax.numpy.stack(values)
         if self.num_replicas_in_sync == 1:
@@ -327,6 +342,7 @@ class Strategy:
             raise ValueError(
                 f"Got {len(values)} values for {self.num_replicas_in_sync} replicas of {self!r}."
             )
+        require_all_fit(values, "A replica's value", _KEEP)
         placed = [
             jax.tree.map(functools.partial(_placed, device), value)
             for value, device in zip(values, self.replica_devices, strict=True)
@@ -362,6 +378,7 @@ class Strategy:
 
     def _joined(self, *rows: Any) -> PerReplica:
         """The values of this process's replicas, and those that the other processes have."""
+        require_all_fit(rows, "A replica's value", _KEEP)
         arrays = [row if isinstance(row, jax.Array) else np.asarray(row) for row in rows]
         return PerReplica.of_stacked(across_processes.joined_rows(arrays, self._mesh))
 
@@ -370,9 +387,10 @@ class Strategy:
         fn: Callable[..., Any],
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
+        options: RunOptions | None = None,
     ) -> Any:
         """The older name of `run`."""
-        return self.run(fn, args, kwargs)
+        return self.run(fn, args, kwargs, options)
 
     def experimental_distribute_dataset(
         self, dataset: Iterable[Any], options: InputOptions | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from typing import Any
 
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
+from drumline.data.narrowing import in_64_bits, is_wide, keeping_64_bits, require_fits
 from drumline.distribute.adoption import owner_of
 from drumline.distribute.merge_call import in_program_merge
 from drumline.distribute.merging import first_replicas
@@ -50,13 +52,22 @@ class Variable(keras.Variable):
     Args:
         initial_value: an array, a number, or a function without arguments that gives one.
         trainable: whether `GradientTape` watches it; by default True, but False with ``ON_READ``.
-        dtype: by default that of `initial_value`.
+        dtype: by default that of `initial_value`, in 32 bits. A type of 64 bits that is given by
+            name (``"int64"``, ``"uint64"``, ``"float64"``) is kept, whatever JAX's default. In
+            steps that use the variable JAX's 64-bit types are on; what is computed with its value
+            elsewhere has 32 bits, and JAX warns of it.
         name: by default made up.
         synchronization: a `VariableSynchronization` or its name in any case.
         aggregation: a `VariableAggregation` or its name in any case.
 
     Raises:
+        OverflowError: if the initial value has 64-bit integers that do not fit into 32 bits, and
+            `dtype` does not say that they are kept; so does `assign`.
         ValueError: for an unknown synchronization or aggregation, or a trainable ``ON_READ``.
+
+    Example:
+        >>> int(Variable(2**40, dtype="int64").value)
+        1099511627776
     """
 
     def __init__(
@@ -78,18 +89,32 @@ class Variable(keras.Variable):
             )
         self._replicas = get_strategy().num_replicas_in_sync if on_read and has_strategy() else 1
         # At once, also in a trace: the initial value outlives it.
-        with jax.ensure_compile_time_eval():
-            value = initial_value() if callable(initial_value) else initial_value
-            array = keras.ops.convert_to_tensor(value, dtype=dtype)
-        super().__init__(
-            lambda shape, dtype: jnp.asarray(array, dtype),
-            shape=tuple(array.shape),
-            dtype=keras.backend.standardize_dtype(array.dtype),
-            trainable=not on_read if trainable is None else trainable,
-            aggregation=how.value,
-            synchronization=when.value,
-            name=name,
-        )
+        self._keeps_64_bits = dtype is not None and _names_64_bits(dtype)
+        with self._in_its_bits():
+            with jax.ensure_compile_time_eval():
+                value = initial_value() if callable(initial_value) else initial_value
+                if self._keeps_64_bits:
+                    value = _of_64_bits(value, dtype)
+                else:
+                    _require_fits(value, "The initial value of a variable", dtype)
+                array = keras.ops.convert_to_tensor(value, dtype=dtype)
+            super().__init__(
+                lambda shape, dtype: jnp.asarray(array, dtype),
+                shape=tuple(array.shape),
+                dtype=keras.backend.standardize_dtype(array.dtype),
+                trainable=not on_read if trainable is None else trainable,
+                aggregation=how.value,
+                synchronization=when.value,
+                name=name,
+            )
+
+    @property
+    def keeps_64_bits(self) -> bool:
+        """Whether its numbers have 64 bits although JAX's have 32 by default."""
+        return self._keeps_64_bits
+
+    def _in_its_bits(self) -> contextlib.AbstractContextManager[None]:
+        return keeping_64_bits(self._keeps_64_bits)
 
     @property
     def has_copies(self) -> bool:
@@ -104,6 +129,10 @@ class Variable(keras.Variable):
         """
         if not self.has_copies or running_replica() is not None:
             return super().value
+        with self._in_its_bits():
+            return self._aggregate_of_copies()
+
+    def _aggregate_of_copies(self) -> Any:
         copies = self._all_copies()
         owner = owner_of(self)
         if owner is not None and owner.spans_processes and in_program_merge() is None:
@@ -136,15 +165,18 @@ class Variable(keras.Variable):
         Raises:
             ValueError: in a step of several replicas, if the variable has no aggregation.
         """
-        return self._write(self._meet(value, "assign"))
+        with self._in_its_bits():
+            return self._write(self._meet(value, "assign"))
 
     def assign_add(self, value: Any) -> Any:
         """Add to the value; in a replica's step the sum or mean of what the replicas add."""
-        return self._write(self.value + self._meet(value, "assign_add"))
+        with self._in_its_bits():
+            return self._write(self.value + self._meet(value, "assign_add"))
 
     def assign_sub(self, value: Any) -> Any:
         """Subtract from the value, as `assign_add` adds."""
-        return self._write(self.value - self._meet(value, "assign_sub"))
+        with self._in_its_bits():
+            return self._write(self.value - self._meet(value, "assign_sub"))
 
     def _write(self, value: Any) -> Any:
         if not self.has_copies or running_replica() is not None:
@@ -176,6 +208,10 @@ class Variable(keras.Variable):
 
     def _meet(self, value: Any, method: str) -> Any:
         """What is written on all replicas alike, from what this replica writes."""
+        if self._keeps_64_bits:
+            value = _of_64_bits(value, self._dtype)
+        else:
+            _require_fits(value, f"What `{method}` writes to variable {self.path!r}", self.dtype)
         context = running_replica()
         if context is None or context.agreed or context.num_replicas_in_sync == 1:
             return value
@@ -193,6 +229,25 @@ class Variable(keras.Variable):
             return first_replicas(context, value)
         met = context.all_reduce(ReduceOp.of(self._aggregation), value)
         return met if jnp.issubdtype(self.dtype, jnp.inexact) else met.astype(self.dtype)
+
+
+def _names_64_bits(dtype: Any) -> bool:
+    named = keras.backend.standardize_dtype(dtype)
+    return named in ("int64", "uint64", "float64", "complex128") and is_wide(np.dtype(named))
+
+
+def _of_64_bits(value: Any, dtype: Any) -> Any:
+    """Numbers of Python's or numpy's as an array of JAX's, which would narrow them by itself."""
+    if not isinstance(value, (int, float, complex, list, tuple, np.ndarray, np.generic)):
+        return value
+    return in_64_bits(np.asarray(value, keras.backend.standardize_dtype(dtype)))
+
+
+def _require_fits(value: Any, what: str, dtype: Any) -> None:
+    given = None if dtype is None else keras.backend.standardize_dtype(dtype)
+    integer = given in ("int32", "uint32", "int16", "uint16", "int8", "uint8")
+    if dtype is None or integer:
+        require_fits(value, what, 'make the variable with `dtype="int64"` (or "uint64")', given)
 
 
 def _aggregate(aggregation: str, path: str, copies: Any) -> Any:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -24,6 +25,33 @@ class NewVariables(BaseException):
     Raised while tracing and caught by whoever asked for the trace, which then starts again. Not an
     ``Exception``, so that no handler of the user's swallows it on its way.
     """
+
+
+class WideVariables(BaseException):
+    """The function used a variable of 64-bit numbers and was not traced for such.
+
+    Raised while tracing within `refusing_wide`, and caught as `NewVariables` is.
+    """
+
+
+_refusing_wide: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "drumline_refusing_wide", default=False
+)
+
+
+@contextlib.contextmanager
+def refusing_wide(refuse: bool) -> Iterator[None]:
+    """Within the block a scope raises `WideVariables` where a variable keeps 64 bits, or not."""
+    token = _refusing_wide.set(refuse)
+    try:
+        yield
+    finally:
+        _refusing_wide.reset(token)
+
+
+def keeps_64_bits(variable: Variable) -> bool:
+    """Whether `variable` holds numbers of 64 bits that JAX would narrow by default."""
+    return bool(getattr(variable, "keeps_64_bits", False))
 
 
 class StateScope(StatelessScope):
@@ -125,6 +153,8 @@ class StateScope(StatelessScope):
     def _discover(self, variable: Variable) -> None:
         if id(variable) in self._known:
             return
+        if keeps_64_bits(variable) and _refusing_wide.get():
+            raise WideVariables()
         if self._sealed:
             raise NewVariables()
         self._known[id(variable)] = variable

@@ -10,6 +10,7 @@ import numpy as np
 
 from drumline.data.execute.block import Block
 from drumline.data.execute.stage import Stage, State
+from drumline.data.narrowing import require_fits
 from drumline.data.ragged import objects
 
 
@@ -30,6 +31,8 @@ class DeviceStage(Stage):
 
     def _placed(self, column: np.ndarray) -> np.ndarray:
         column.flags.writeable = False
+        for row in column:
+            require_fits(row, "An element of prefetch_to_device", "switch on `jax_enable_x64`")
         return objects([jax.device_put(np.asarray(row), self.device) for row in column])
 
     def state(self) -> State:

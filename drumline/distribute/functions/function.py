@@ -25,7 +25,10 @@ MOST_PROGRAMS = 64
 
 
 def function(
-    func: Callable[..., Any] | None = None, input_signature: Sequence[Any] | None = None
+    func: Callable[..., Any] | None = None,
+    input_signature: Sequence[Any] | None = None,
+    *,
+    keep_64_bits: bool = False,
 ) -> Any:
     """Compile `func`, as ``tf.function``; a decorator.
 
@@ -49,6 +52,9 @@ def function(
             checked against it, compiled or not. Python numbers become arrays of the given dtype,
             so that another number does not compile anew. A dimension of None accepts any size;
             each size that occurs is compiled once, since a compiled program has fixed shapes.
+        keep_64_bits: whether 64-bit numbers in numpy's arrays among the arguments, and in the
+            batches that it loops over, keep their bits. By default they become 32-bit ones, as
+            everywhere in JAX, and integers that do not fit are refused.
 
     Returns:
         A `Function`.
@@ -56,10 +62,13 @@ def function(
     Raises:
         TypeError: if `input_signature` does not suit the function; and from a call that does not
             fit it.
+        OverflowError: from a call with integers that do not fit.
     """
     if func is None:
-        return functools.partial(function, input_signature=input_signature)
-    return Function(func, input_signature)
+        return functools.partial(
+            function, input_signature=input_signature, keep_64_bits=keep_64_bits
+        )
+    return Function(func, input_signature, keep_64_bits=keep_64_bits)
 
 
 class Function:
@@ -68,6 +77,7 @@ class Function:
     Args:
         python_function: the function.
         input_signature: what it is called with; see `function`.
+        keep_64_bits: see `function`.
 
     Attributes:
         python_function: the function.
@@ -77,12 +87,15 @@ class Function:
         self,
         python_function: Callable[..., Any],
         input_signature: Sequence[Any] | None = None,
+        *,
+        keep_64_bits: bool = False,
     ) -> None:
+        self._keep_64_bits = keep_64_bits
         self.python_function = python_function
         self._specs = input_signature
         self._signatures: dict[int, InputSignature] = {}
         name = getattr(python_function, "__qualname__", repr(python_function))
-        self._with_loops = with_loops(python_function, Loops(name))
+        self._with_loops = with_loops(python_function, Loops(name, keep_64_bits=keep_64_bits))
         self._over_data = False
         self._programs: OrderedDict[Hashable, FunctionProgram] = OrderedDict()
         functools.update_wrapper(self, python_function)
@@ -122,7 +135,9 @@ class Function:
         form, arrays = take_apart(args, kwargs)
         program = self._programs.get(form)
         if program is None:
-            program = FunctionProgram(default_strategy(), self._with_loops, form)
+            program = FunctionProgram(
+                default_strategy(), self._with_loops, form, keep_64_bits=self._keep_64_bits
+            )
             self._programs[form] = program
             if len(self._programs) > MOST_PROGRAMS:
                 self._programs.popitem(last=False)

@@ -25,10 +25,19 @@ class ScanProgram(FunctionProgram):
         form: the form of its arguments for one batch.
         around: how many arrays come before those that are carried.
         carried: how many arrays are carried.
+        keep_64_bits: see `CompiledStep`.
     """
 
-    def __init__(self, fn: Callable[..., Any], form: Form, around: int, carried: int) -> None:
-        super().__init__(default_strategy(), fn, form)
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        form: Form,
+        around: int,
+        carried: int,
+        *,
+        keep_64_bits: bool = False,
+    ) -> None:
+        super().__init__(default_strategy(), fn, form, keep_64_bits=keep_64_bits)
         self._first = around
         self._last = around + carried
 

@@ -37,12 +37,14 @@ class Loops:
 
     Args:
         name: the function's, for messages.
+        keep_64_bits: whether its batches' 64-bit numbers keep their bits.
     """
 
     unset = _Unset()
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, keep_64_bits: bool = False) -> None:
         self._name = name
+        self._keep_64_bits = keep_64_bits
         self._programs: dict[Hashable, Any] = {}
         self._told: set[str] = set()
 
@@ -84,7 +86,8 @@ class Loops:
         first = batches.first()
         if first is None:
             return values
-        loop = _Loop(self._programs, body, names, [value is self.unset for value in values])
+        fresh = [value is self.unset for value in values]
+        loop = _Loop(self._programs, body, names, fresh, keep_64_bits=self._keep_64_bits)
         try:
             state = loop.step([_as_array(value) for value in values], batches.place(first))
         except (
@@ -118,6 +121,7 @@ class _Loop:
         names: the names it assigns.
         fresh: for each name, whether it has no value before the loop; it then has none at the
             start of any step.
+        keep_64_bits: see `Loops`.
     """
 
     def __init__(
@@ -126,7 +130,10 @@ class _Loop:
         body: Callable[..., Any],
         names: Sequence[str],
         fresh: Sequence[bool],
+        *,
+        keep_64_bits: bool,
     ) -> None:
+        self._keep_64_bits = keep_64_bits
         self._programs = programs
         self._body = body
         self._names = names
@@ -142,7 +149,9 @@ class _Loop:
         form, arrays = take_apart((self._around, given, batch), {})
         key = (self._body.__code__, form)
         if key not in self._programs:
-            self._programs[key] = FunctionProgram(default_strategy(), self._call, form)
+            self._programs[key] = FunctionProgram(
+                default_strategy(), self._call, form, keep_64_bits=self._keep_64_bits
+            )
         return list(self._programs[key](arrays))
 
     def checked_step(self, state: Sequence[Any], batch: Any) -> list[Any]:
@@ -164,7 +173,9 @@ class _Loop:
         key = ("several", self._body.__code__, form)
         around, carried = len(take_apart((self._around,), {})[1]), jax.tree.leaves(state)
         if key not in self._programs:
-            self._programs[key] = ScanProgram(self._call, form, around, len(carried))
+            self._programs[key] = ScanProgram(
+                self._call, form, around, len(carried), keep_64_bits=self._keep_64_bits
+            )
         leaves = self._programs[key](arrays)
         return list(jax.tree.unflatten(jax.tree.structure(state), leaves))
 

@@ -34,6 +34,7 @@ from drumline.distribute.parameter_server.server_variable import move_to_servers
 from drumline.distribute.parameter_server.servers import Servers, rows_of
 from drumline.distribute.parameter_server.whole_process import collect_only_what_is_new
 from drumline.distribute.replica_context import SingleContext
+from drumline.distribute.run import RunOptions
 from drumline.distribute.strategy import Strategy
 
 _log = logging.getLogger("drumline")
@@ -189,10 +190,12 @@ class ParameterServerStrategy(Strategy):
         fn: Callable[..., Any],
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
+        options: RunOptions | None = None,
     ) -> Any:
         """Run `fn` on the worker, inside a function that `ClusterCoordinator.schedule` was given.
 
         Raises:
+            NotImplementedError: for options that keep 64 bits: workers compute in 32.
             RuntimeError: anywhere else.
         """
         if not being_scheduled():
@@ -200,6 +203,11 @@ class ParameterServerStrategy(Strategy):
                 "strategy.run of a ParameterServerStrategy works inside a function that is given "
                 "to `ClusterCoordinator.schedule`: steps run on workers. Call the function itself "
                 "to run it here, on the chief, with values read from the servers."
+            )
+        if options is not None and options.keep_64_bits:
+            raise NotImplementedError(
+                "RunOptions(keep_64_bits=True): the workers of a ParameterServerStrategy compute "
+                "with 32 bits. Leave it out, and give them numbers that fit."
             )
         with replica_context.enter(SingleContext(self)):
             return fn(*args, **(kwargs or {}))

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
+from drumline.data.narrowing import in_64_bits
 from drumline.training.checkpoint.building import after_build
 from drumline.training.checkpoint.kept import keeper_of
 from drumline.training.checkpoint.parts import Parts, parts_of
@@ -23,6 +24,7 @@ from drumline.training.checkpoint.snapshot import (
 )
 from drumline.training.checkpoint.values_elsewhere import ValuesElsewhere
 from drumline.training.keras_internals import Variable
+from drumline.training.state_scope import keeps_64_bits
 
 _log = logging.getLogger("drumline")
 
@@ -194,10 +196,14 @@ def _give(variable: Variable, array: np.ndarray) -> None:
     value = np.array(array)
     # A trace in progress may have made it: it gets its first value afterwards.
     if keeper_of(variable) is None and variable._value is None:
-        variable._initializer = lambda shape, dtype=None: jnp.asarray(value)
+        variable._initializer = lambda shape, dtype=None: _as_held(variable, value)
         return
     with jax.ensure_compile_time_eval():
-        variable._direct_assign(jnp.array(value))
+        variable._direct_assign(_as_held(variable, value))
+
+
+def _as_held(variable: Variable, value: np.ndarray) -> Any:
+    return in_64_bits(value) if keeps_64_bits(variable) else jnp.array(value)
 
 
 def some(names: list[str]) -> str:
