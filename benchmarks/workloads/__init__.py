@@ -16,6 +16,7 @@ from benchmarks.workloads import (
     jpeg_images,
     launch,
     map_batch,
+    map_sizes,
     multi_worker_step,
     nested_datasets,
     padded_batch,
@@ -43,6 +44,7 @@ WORKLOADS: dict[str, Workload] = {
     for workload in (
         shuffle_batch.WORKLOAD,
         map_batch.WORKLOAD,
+        *map_sizes.WORKLOADS,
         range_filter.WORKLOAD,
         padded_batch.WORKLOAD,
         sample_shuffled.WORKLOAD,
