@@ -182,6 +182,7 @@ def test_a_program_that_cannot_run_in_the_calling_thread_runs_elsewhere():
         (32, 4, 752_640, 32),  # a batch of photographs
         (64, 64, 61_440, 64),
         (256, 512, 4860, 512),  # two batches fill a block
+        (256, 512, 3888, 1024),  # two blocks are one task
         (50, 128, 24_576, 250),  # five fill two, nearly
         (3, 1, 1 << 20, 3),
         (100, 1, 1 << 20, 1),  # a batch is too large

@@ -54,7 +54,7 @@ def test_a_prefetch_holds_no_more_than_its_size():
 def test_short_blocks_are_padded_with_a_row_the_function_can_handle():
     ds = Dataset.from_tensor_slices(np.array([7.0, 8.0], np.float32)).map(lambda v: v + 1)
     (node,) = [n for n in ds._plan.walk() if n.name == "map"]
-    padded = node.function.run._padded(np.array([7.0, 8.0], np.float32), 0, 2)
+    padded = node.function.run._padded(np.array([7.0, 8.0], np.float32), slice(0, 2))
     assert len(padded) == node.function.run.block_length
     assert padded[:3].tolist() == [7.0, 8.0, 7.0]
     assert (padded[2:] == 7.0).all()

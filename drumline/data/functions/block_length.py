@@ -42,22 +42,26 @@ MOST_GATHERED_BYTES = 64 << 20
 
 _PADDED = 1.125
 _MOST_BATCHES = 16
+_MOST_TASK_BYTES = 16 << 20
 
 
 def gathered_rows(size: int, length: int, row_nbytes: int) -> int:
     """How many rows to compute at once where they are put together by ``size``.
 
     Whole batches, which then need not be copied together, if they are nearly whole blocks of
-    ``length`` rows and not too large; else a block.
+    ``length`` rows and not too large; else a block. Several are one task if they are small.
     """
+    found = None
     for batches in range(1, _MOST_BATCHES + 1):
         rows = batches * size
-        if batches > 1 and rows * row_nbytes > 4 * TARGET_BYTES:
-            break
         padded = -(-rows // length) * length
-        if padded * row_nbytes <= MOST_GATHERED_BYTES and padded <= _PADDED * rows:
-            return rows
-    return length
+        if padded > _PADDED * rows:
+            continue
+        most = TARGET_BYTES if found is not None else _MOST_TASK_BYTES
+        if padded * row_nbytes > (MOST_GATHERED_BYTES if batches == 1 else most):
+            break
+        found = rows
+    return found or length
 
 
 def _power_of_two(limit: float) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -110,27 +111,33 @@ class CompiledFunction:
         self, block: Block, results: dict[Key, np.ndarray]
     ) -> tuple[int, Exception | None]:
         """How many rows were computed before the first that failed, and its error."""
-        length = self.block_length
-        for start in range(0, block.n, length):
-            stop = min(start + length, block.n)
-            inputs = [self._padded(block.columns[i], start, stop) for i in self._trace.inputs]
-            failed = np.zeros(stop - start, np.int32)
-            for program in self._programs:
-                failed = np.maximum(failed, program(inputs, results, start)[: stop - start])
-            if failed.any():
-                row = int(np.argmax(failed != 0))
-                return start + row, row_error(self._guards(), int(failed[row]))
-        return block.n, None
+        failed = np.zeros(block.n, np.int32)
+        for program in self._programs:
+            with program.mode():
+                for start in range(0, block.n, self.block_length):
+                    rows = slice(start, min(start + self.block_length, block.n))
+                    inputs = [
+                        self._padded(block.columns[i], rows, used)
+                        for i, used in zip(self._trace.inputs, program.uses, strict=True)
+                    ]
+                    flags = program(inputs, results, start)[: rows.stop - start]
+                    np.maximum(failed[rows], flags, out=failed[rows])
+        if not failed.any():
+            return block.n, None
+        row = int(np.argmax(failed != 0))
+        return row, row_error(self._guards(), int(failed[row]))
 
     def _guards(self) -> Guards:
         return next(program.guards for program in self._programs if program.guards.messages)
 
-    def _padded(self, column: np.ndarray, start: int, stop: int) -> np.ndarray:
+    def _padded(self, column: np.ndarray, which: slice, used: bool = True) -> np.ndarray:
         """Rows of a column, filled up to a block, where XLA can read them in place."""
-        rows = column[start:stop]
+        rows = column[which]
         whole = len(rows) == self.block_length
-        if whole and (rows.nbytes < _WORTH_ALIGNING or _is_aligned(rows)):
+        if whole and (not used or rows.nbytes < _WORTH_ALIGNING or _is_aligned(rows)):
             return rows
+        if not used:
+            return np.broadcast_to(rows[:1], (self.block_length, *rows.shape[1:]))
         out = self._pool.empty((self.block_length, *column.shape[1:]), column.dtype)
         out[: len(rows)] = rows
         if not whole:
@@ -185,8 +192,16 @@ class _Program:
         )
         run = _with_outputs(closed, self._outputs, self.guards)
         self._compiled = jax.jit(jax.vmap(run, axis_size=length))
+        # JAX copies none to the device that is not used.
+        used = {var for eqn in closed.jaxpr.eqns for var in eqn.invars if isinstance(var, jex.Var)}
+        used.update(var for var in closed.jaxpr.outvars if isinstance(var, jex.Var))
+        self.uses = [var in used for var in closed.jaxpr.invars]
         self._device: jax.Device | None = modes.calling_thread()
         self._has_run = False
+
+    def mode(self) -> contextlib.AbstractContextManager[None]:
+        """In which it is called."""
+        return self._mode(self._device)
 
     def __call__(
         self, inputs: Sequence[np.ndarray], results: dict[Key, np.ndarray], start: int
@@ -215,12 +230,11 @@ class _Program:
         self, inputs: Sequence[np.ndarray], places: list[np.ndarray]
     ) -> tuple[list[np.ndarray], np.ndarray]:
         try:
-            with self._mode(self._device):
-                want_results_at(places)
-                try:
-                    outputs, failed = self._compiled(*inputs)
-                finally:
-                    want_results_at([])
+            want_results_at(places)
+            try:
+                outputs, failed = self._compiled(*inputs)
+            finally:
+                want_results_at([])
             found = [np.asarray(value) for value in outputs], np.asarray(failed)
         except BaseException as error:
             # It may not be over, if an interrupt came: nobody else must get this memory.
@@ -229,7 +243,8 @@ class _Program:
                 raise
             # A constant that lies on a device, for example: the program cannot have another.
             self._device = None
-            return self._run(inputs, [])
+            with self.mode():
+                return self._run(inputs, [])
         self._has_run = True
         return found
 
