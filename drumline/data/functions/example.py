@@ -51,7 +51,8 @@ def spec_from_example(
                     "operators ([], ==, !=)"
                 )
             raise
-        if not any(leaf.dtype in modes.WIDE for leaf in found.leaves):
+        arrays = any(type(leaf) is TensorSpec for leaf in source.leaves)
+        if not arrays or not any(leaf.dtype in modes.WIDE for leaf in found.leaves):
             return found
         return _narrowed(found, user, source, element)
 
