@@ -274,3 +274,25 @@ def test_outer_functions_are_called_about_as_far_as_elements_are_asked_for():
     calls.clear()
     assert [int(v) for v in ds.take(10)] == [x + y for x in range(4) for y in range(3)][:10]
     assert len(calls) <= 10
+
+
+def test_an_array_that_is_filled_again_is_read_as_it_was():
+    shared = np.zeros(2, np.int64)
+
+    def of(x):
+        own = shared
+        own[:] = (x, x * 10)
+        return Dataset.range(3).map(lambda y: own.sum() + y)
+
+    def of_an_element(x):
+        own = shared
+        own[:] = (x, x * 10)
+        return Dataset.range(3).map(lambda y: own[y % 2] + y)
+
+    numbers = range(20)
+    assert [int(v) for v in Dataset.range(20).flat_map(of)] == [
+        11 * x + y for x in numbers for y in range(3)
+    ]
+    assert [int(v) for v in Dataset.range(20).flat_map(of_an_element)] == [
+        (x, 10 * x)[y % 2] + y for x in numbers for y in range(3)
+    ]

@@ -58,9 +58,18 @@ class LiftedValues:
         return tuple(TensorSpec(leaf.shape, self._dtype(leaf.dtype)) for leaf in found)
 
     def arrays(self, closure: Closure) -> tuple[np.ndarray, ...]:
-        """The values of an equal function's closure."""
-        arrays = (closure.values[number].array for number in self.numbers)
-        return tuple(array.astype(self._dtype(array.dtype), copy=False) for array in arrays)
+        """The values of an equal function's closure, as they are now.
+
+        The user may fill an array again for the next outer element, before these are used.
+        """
+        arrays = (closure.values[number] for number in self.numbers)
+        return tuple(
+            value.array.astype(
+                self._dtype(value.array.dtype),
+                copy=isinstance(value.given, np.ndarray) and value.given.flags.writeable,
+            )
+            for value in arrays
+        )
 
     def _dtype(self, dtype: np.dtype) -> np.dtype:
         return _NARROW.get(dtype, dtype) if self.narrow else dtype

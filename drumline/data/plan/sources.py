@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
@@ -12,6 +13,12 @@ from drumline.data.cardinality import UNKNOWN
 from drumline.data.plan.node import Node, Specified
 from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.data.structure import LEAF_STRUCTURE
+
+
+@functools.lru_cache
+def _scalar(dtype: np.dtype) -> ElementSpec:
+    """The spec of numbers of a dtype; functions make many ranges."""
+    return ElementSpec(LEAF_STRUCTURE, (TensorSpec((), dtype),))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -26,7 +33,7 @@ class Range(Node):
 
     @property
     def spec(self) -> ElementSpec:
-        return ElementSpec(LEAF_STRUCTURE, (TensorSpec((), self.dtype),))
+        return _scalar(self.dtype)
 
     @property
     def cardinality(self) -> int:
