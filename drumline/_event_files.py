@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
+from typing import Any
 
 from tensorboardX import SummaryWriter
 
+from drumline._forks import never_freed, tell_in_child
 from drumline._local_path import local_path
 
 _opened = itertools.count()
@@ -23,4 +25,19 @@ def summary_writer(directory: str | os.PathLike[str]) -> SummaryWriter:
     TensorFlow's names (`create_file_writer`: "<seconds>.<host>.<pid>.<unique id>.v2").
     """
     plain = local_path(directory, "TensorBoard's event files", "an event file")
-    return SummaryWriter(plain, filename_suffix=f".{os.getpid()}.{next(_opened)}.v2")
+    writer = SummaryWriter(plain, filename_suffix=f".{os.getpid()}.{next(_opened)}.v2")
+    tell_in_child(_Events(writer.file_writer.event_writer))
+    return writer
+
+
+class _Events:
+    """What writes a file's events, in a thread that a forked child lacks and would wait for."""
+
+    def __init__(self, events: Any) -> None:
+        self._events = events
+        events.drumline = self  # lives as long as they do
+
+    def forked(self) -> None:
+        """See `Forked`: the child has nothing to write there."""
+        self._events._closed = True
+        never_freed(self._events)

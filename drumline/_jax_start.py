@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import inspect
 import operator
+import os
 from typing import Any
 
 import jax
 from jax._src import xla_bridge
+from jax._src.interpreters import mlir
+
+from drumline._forks import never_freed
 
 SUPPORTED = "jax>=0.8,<0.13"
 """The versions of JAX for which the private parts that drumline uses are known."""
@@ -65,9 +69,18 @@ def _has(owner: Any, name: str) -> bool:
     return True
 
 
-require(xla_bridge, "backends_are_initialized")
+require(xla_bridge, "_backends", "backends_are_initialized")
 
 
 def jax_has_started() -> bool:
     """Whether this process has initialised JAX's backends, after which devices are fixed."""
     return bool(xla_bridge.backends_are_initialized())
+
+
+def _keep_threads() -> None:
+    """Let a forked child end: what has threads in JAX joins them when it is freed, and crashes."""
+    for thing in (getattr(mlir, "global_thread_pool", None), *xla_bridge._backends.values()):
+        never_freed(thing)
+
+
+os.register_at_fork(after_in_child=_keep_threads)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from drumline._core import Items
+from drumline._forks import never_freed, tell_in_child
 from drumline.data.epochs import Epochs
 from drumline.data.execute.block import Block
 from drumline.data.execute.elements import splitter
@@ -22,12 +23,21 @@ T = TypeVar("T")
 _END = object()
 
 
+class _ParentsStage(Stage):
+    """Stands for the stages of the process that a child was forked from, until it has its own."""
+
+    def close(self) -> None:
+        """They are not this process's to close, and their locks may be held for good."""
+
+
 class DatasetIterator(Items, Generic[T]):
     """Iterates over one epoch of a dataset; ``state`` and ``restore`` make it resumable.
 
     Leaves are numpy arrays (read-only, valid as long as they are referenced), numpy scalars, or
     ``bytes``.
     """
+
+    _stage: Stage
 
     def __init__(
         self,
@@ -41,6 +51,15 @@ class DatasetIterator(Items, Generic[T]):
         # Where to go on after an interrupt, which left the stages amid what they did.
         self._torn: State | None = None
         self._begin(epoch, None)
+        tell_in_child(self)
+
+    def forked(self) -> None:
+        """Lets a child go on from here with stages of its own: these have its parent's threads."""
+        self._torn = self._torn or self._position()
+        self._at_hand, self._count = iter(()), 0
+        never_freed(self._stage)
+        self._stage = _ParentsStage()
+        self._lock = threading.RLock()
 
     def _begin(self, epoch: int, form: Any) -> None:
         self._epoch = epoch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -96,3 +97,6 @@ def _content(path: bytes) -> bytes | Exception:
 @functools.cache
 def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_AT_ONCE, "drumline-read-file")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)  # a child has none of these threads

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -45,3 +46,6 @@ def _copy(
 @functools.cache
 def _threads(number: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(number, "drumline-copy")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)  # a child has none of these threads

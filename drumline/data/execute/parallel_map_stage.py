@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import time
-import weakref
 from collections import deque
 from collections.abc import Sequence
 
+from drumline._forks import finalize
 from drumline.data.execute.block import Block
 from drumline.data.execute.block_size import UNBOUNDED, estimated_nbytes
 from drumline.data.execute.columns import concatenated
@@ -106,7 +106,7 @@ class ParallelMapStage(Stage):
         self._most_rows = max(self.granule, TARGET_BYTES // row_nbytes)
         self._ended = False
         self._gathered = 1
-        self._finalizer = weakref.finalize(self, pool.close)
+        self._finalizer = finalize(self, pool.close)
         self._finalizer.atexit = False
 
     def count_from(self, position: int) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
+from drumline._forks import tell_in_child
 from drumline.data.execute.leaving import waited_for
 
 
@@ -30,6 +31,14 @@ class PooledThreads:
         self._ended = False
         self._lock = threading.Lock()
         waited_for(self)
+        tell_in_child(self)
+
+    def forked(self) -> None:
+        """Lets a child begin threads of its own; what waits here is done by its parent's."""
+        self._tasks = SimpleQueue()
+        self._threads = []
+        self._idle = self._waiting = 0
+        self._lock = threading.Lock()
 
     def submit(self, fn: Callable[[], None], /) -> None:
         """Has ``fn()`` called by a thread; it must not raise.

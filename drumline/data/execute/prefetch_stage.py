@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Sequence
 
+from drumline._forks import finalize
 from drumline.data.autotune.rooms import AutomaticRoom
 from drumline.data.execute.block import Block
 from drumline.data.execute.block_size import UNBOUNDED, estimated_nbytes
@@ -66,7 +66,7 @@ class PrefetchStage(StartsEarly):
         self._current_state: State = {}
         self._used = 0
         # The thread refers to the producer only, so that a dropped iterator stops it.
-        self._finalizer = weakref.finalize(self, self._producer.stop)
+        self._finalizer = finalize(self, self._producer.stop)
         self._finalizer.atexit = False
 
     @property

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import functools
-import weakref
 from typing import Any
 
+from drumline._forks import finalize
 from drumline.data.autotune.memory import default_budget
 from drumline.data.autotune.model import Budget
 from drumline.data.autotune.number import AUTOTUNE
@@ -60,7 +60,7 @@ class Runtime:
         size = self.options.threading.private_threadpool_size
         self._private = PooledThreads(size, _THREADS) if size else None
         if self._private is not None:
-            weakref.finalize(self, self._private.shutdown).atexit = False
+            finalize(self, self._private.shutdown).atexit = False
 
     @property
     def tuned(self) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-import weakref
 from collections import deque
 from collections.abc import Sequence
 
+from drumline._forks import finalize
 from drumline.data.execute.block import Block
 from drumline.data.execute.block_size import UNBOUNDED, estimated_nbytes
 from drumline.data.execute.indexed import Indexed
@@ -150,7 +150,7 @@ class ParallelWalkStage(Stage):
         self._position = 0
         self._used = 0
         self._started = False
-        self._finalizer = weakref.finalize(self, pool.close)
+        self._finalizer = finalize(self, pool.close)
         self._finalizer.atexit = False
 
     @property

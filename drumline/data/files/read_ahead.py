@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from drumline._forks import finalize
 from drumline.data.files.remote_reads import RemoteReads, asked_again, remote_reads
 
 
@@ -43,7 +43,7 @@ class ReadAhead:
         self._fetched = memoryview(b"")
         self._pool = ThreadPoolExecutor(self._reads.at_once, "drumline-read")
         self._under_way: deque[Future[bytes]] = deque()
-        self._stop = weakref.finalize(self, self._pool.shutdown, False, cancel_futures=True)
+        self._stop = finalize(self, self._pool.shutdown, False, cancel_futures=True)
 
     def read(self, size: int) -> bytes:
         """The next bytes, at most ``size``; none at the end."""

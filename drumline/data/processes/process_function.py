@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-import weakref
 
+from drumline._forks import finalize, tell_in_child
 from drumline.data.execute.block import Block
 from drumline.data.execute.leaving import told_to_leave
 from drumline.data.functions.call import Position
@@ -38,7 +38,7 @@ class ProcessFunction:
         self._where = function.where
         payload = dumps(function.arguments(), function.user, function.where)
         self._processes = _Processes(payload)
-        self._finalizer = weakref.finalize(self, self._processes.stop)
+        self._finalizer = finalize(self, self._processes.stop)
         self._finalizer.atexit = False
 
     def limit(self, wanted: int) -> int:
@@ -99,6 +99,12 @@ class _Processes:
         self._stopped = False
         self._lock = threading.Lock()
         told_to_leave(self)
+        tell_in_child(self)
+
+    def forked(self) -> None:
+        """Lets a child begin with processes of its own: these have one parent each."""
+        self._lock = threading.Lock()
+        self._idle, self._all = [], []
 
     @property
     def pids(self) -> list[int]:

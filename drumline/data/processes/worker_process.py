@@ -11,6 +11,7 @@ import threading
 
 import numpy as np
 
+from drumline._forks import never_freed, tell_in_child
 from drumline.data.execute.block import Block
 from drumline.data.processes.channel import Channel
 from drumline.data.processes.shared_buffer import SharedBuffer
@@ -60,7 +61,15 @@ class WorkerProcess:
         theirs.close()
         os.close(read)
         self._channel = Channel(ours)
+        tell_in_child(self)
         self._load(payload)
+
+    def forked(self) -> None:
+        """Lets a child not hold on to the process, which ends when this one does."""
+        never_freed(self._process)  # which would warn that it still runs
+        if not self._stopped:
+            os.close(self._life)
+            self._channel.close()
 
     def _load(self, payload: bytes) -> None:
         try:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import weakref
 from collections import deque
 
+from drumline._forks import finalize
 from drumline.data.execute.block import Block
 from drumline.data.execute.stage import StartsEarly, State
 from drumline.data.service.remote_run import RemoteRun
@@ -39,7 +39,7 @@ class RemoteStage(StartsEarly):
         self._seconds = 0.0
         self._entered = False
         # The session refers to the run only, so that a dropped iterator ends it.
-        self._finalizer = weakref.finalize(self, session.drop, run)
+        self._finalizer = finalize(self, session.drop, run)
 
     def start(self) -> None:
         if not self._entered:

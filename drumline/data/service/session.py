@@ -7,11 +7,11 @@ import functools
 import itertools
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
+from drumline._forks import finalize
 from drumline.data.service.cluster import Cluster, Service, Worker
 
 _SPLITS_AT_ONCE = 2
@@ -76,7 +76,7 @@ class Session:
     @functools.cached_property
     def _cluster(self) -> Cluster:
         cluster = self._service.connect()
-        self.stop = weakref.finalize(self, cluster.stop)
+        self.stop = finalize(self, cluster.stop)
         return cluster
 
     def connect(self) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 
+from drumline._forks import finalize
 from drumline.data.store.abandoned import delete_abandoned
 from drumline.data.store.unfinished import DESCRIPTION, UnfinishedDirectory, new_directory
 
@@ -33,9 +33,9 @@ class KeptDirectory(UnfinishedDirectory):
             delete_abandoned(place, _MARK, DESCRIPTION)
             path = new_directory(place, _MARK)
         self.path = path
-        self._unlock = weakref.finalize(self, os.close, _locked(path))
+        self._lock(_locked(path))
         self._closers: list[Callable[[], None]] = []
-        self._abandoned = weakref.finalize(self, _close, self._closers)
+        self._abandoned = finalize(self, _close, self._closers)
 
 
 def begun(place: Path, name: str) -> Path | None:

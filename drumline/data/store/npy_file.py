@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.lib import format as npy
 
+from drumline._forks import keep_in_child
 from drumline.data.store.disk_errors import naming
 
 
@@ -41,6 +42,7 @@ class NpyFile:
         self._row = row
         self.rows = 0 if rows is None else rows
         self._file = open(path, "xb" if rows is None else "r+b")  # noqa: SIM115
+        keep_in_child(self)  # its buffer is this process's to write
         self._write_header()
         self._start = self._file.tell()
         if rows is not None:

@@ -8,11 +8,11 @@ import json
 import os
 import shutil
 import uuid
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from drumline._forks import finalize, tell_in_child
 from drumline.data.store.abandoned import delete_abandoned, is_locked, lock_directory
 from drumline.data.store.disk_errors import naming
 
@@ -43,11 +43,9 @@ class UnfinishedDirectory:
         self._place = place
         delete_abandoned(place, _MARK, DESCRIPTION)
         self.path = new_directory(place, _MARK, source)
-        self._unlock = weakref.finalize(self, os.close, lock_directory(self.path))
+        self._lock(lock_directory(self.path))
         self._closers: list[Callable[[], None]] = []
-        self._abandoned: weakref.finalize[..., UnfinishedDirectory] = weakref.finalize(
-            self, _delete, self.path, self._closers
-        )
+        self._abandoned = finalize(self, _delete, self.path, self._closers)
         # Looked for once its own is there: of two that begin at once, one at least sees the other.
         if source and _others_write(place, self.path, source):
             self.drop()
@@ -55,6 +53,17 @@ class UnfinishedDirectory:
                 f"cache({str(place)!r}): another process fills it with elements of another "
                 "pipeline; give each a directory of its own (one for each shard, for example)"
             )
+
+    def _lock(self, descriptor: int) -> None:
+        """Holds the lock, by which others know that this process writes here, until it is freed."""
+        self._descriptor = descriptor
+        self._unlock = finalize(self, os.close, descriptor)
+        tell_in_child(self)
+
+    def forked(self) -> None:
+        """Lets a child not go on holding the lock, when the process that writes has ended."""
+        if self._unlock.detach():
+            os.close(self._descriptor)
 
     def on_drop(self, close: Callable[[], None]) -> None:
         """Has a file inside closed before it is deleted; ``close`` must not hold on to this."""

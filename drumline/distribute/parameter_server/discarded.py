@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import collections
-import weakref
 from typing import Any
+
+from drumline._forks import finalize
 
 
 class Discarded:
@@ -19,7 +20,7 @@ class Discarded:
 
     def watch(self, thing: Any, name: Any) -> None:
         """Note `name` when `thing` dies."""
-        weakref.finalize(thing, self._names.append, name).atexit = False
+        finalize(thing, self._names.append, name).atexit = False
 
     def take(self) -> list[Any]:
         """The names that were noted, each once."""

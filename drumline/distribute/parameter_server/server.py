@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -61,6 +62,7 @@ class Server:
         del config
         spec = ClusterSpec(server_or_cluster_def)
         self.address = spec.task_address(job_name, task_index)
+        self._process = os.getpid()
         self._changed = threading.Condition()
         self._finished = False
         self._chief_lane: int | None = None
@@ -123,7 +125,9 @@ class Server:
         self.close()
 
     def close(self) -> None:
-        """Stop listening, and let go of what was kept."""
+        """Stop listening, and let go of what was kept. In a forked child nothing is done."""
+        if os.getpid() != self._process:
+            return
         self._end()
         if self._transport is not None:
             self._transport.close()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import collections
 import logging
 import math
+import os
 import secrets
 import threading
 import weakref
@@ -16,6 +16,7 @@ import jax
 import keras
 import numpy as np
 
+from drumline._forks import at_exit
 from drumline.distribute import replica_context
 from drumline.distribute.adoption import owner_of, set_owner
 from drumline.distribute.cluster_resolver import ClusterResolver, TFConfigClusterResolver
@@ -105,7 +106,8 @@ class ParameterServerStrategy(Strategy):
         self._tables: set[str] = set()
         self._discarded = Discarded()
         self.coordinator: Any = None
-        atexit.register(_close_if_alive, weakref.ref(self))
+        self._process = os.getpid()
+        at_exit(_close_if_alive, weakref.ref(self))
         self.keeper = ServersKeeper(self.servers, self.rules, self._settle)
 
     @property
@@ -219,8 +221,10 @@ class ParameterServerStrategy(Strategy):
     def close(self) -> None:
         """Let workers and parameter servers end; the variables cannot be used any more.
 
-        It is done at the end of the program, if not before.
+        It is done at the end of the program, if not before. A forked child does nothing.
         """
+        if os.getpid() != self._process:
+            return
         if self.coordinator is not None:
             self.coordinator.stop_workers()
         self.servers.finish()

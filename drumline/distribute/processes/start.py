@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import dataclasses
 import functools
-import os
 from collections.abc import Iterator
 
 import jax
 
+from drumline._forks import at_exit
 from drumline._jax_start import jax_has_started
 from drumline.distribute.processes import (
     addresses,
@@ -101,7 +100,7 @@ def start(
     monitor = Monitor(membership, lines, ending, watchdog_of_steps)
     ending.install()
     monitor.start()
-    atexit.register(_leave, os.getpid(), monitor, ending)
+    at_exit(_leave, monitor, ending)
     jax.devices()
     _running = _Running(group, watchdog_of_steps, membership)
     save_together(OneWriter(group, membership.coordination))
@@ -189,9 +188,7 @@ def _join(group: ProcessGroup, meeting: Meeting, heartbeat: int, initialization:
     return Membership(group, Coordination(client, group), meeting.processes, heartbeat)
 
 
-def _leave(pid: int, monitor: Monitor, ending: Ending) -> None:
-    if os.getpid() != pid:  # a forked child that ends
-        return
+def _leave(monitor: Monitor, ending: Ending) -> None:
     ending.finish_computations()
     monitor.stop()
     ending.leave()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import weakref
 from typing import Any
 
 import jax
@@ -12,6 +11,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
+from drumline._forks import finalize
 from drumline.data.narrowing import in_64_bits
 from drumline.training.checkpoint.building import after_build
 from drumline.training.checkpoint.kept import keeper_of
@@ -75,7 +75,7 @@ class Restoration:
         self.missing: list[str] = []
         self._waiting: set[int] = set()
         self._optimizers: set[str] = set()
-        weakref.finalize(self, self.leftover.report)
+        finalize(self, self.leftover.report)
 
     def restore(self, objects: dict[str, Any]) -> None:
         """Give what exists below `objects` its values: all of it or, on an error, none.

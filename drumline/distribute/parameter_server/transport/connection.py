@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -10,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from drumline.distribute.parameter_server.transport import registry
-from drumline.distribute.parameter_server.transport.errors import CallTimeoutError
+from drumline.distribute.parameter_server.transport.errors import (
+    CallTimeoutError,
+    TransportError,
+)
 from drumline.distribute.parameter_server.transport.message import Form, Message, Request
 from drumline.distribute.parameter_server.transport.server import HEARTBEAT_SECONDS
 from drumline.distribute.parameter_server.transport.tls import ClientTls, client_tls
@@ -58,6 +62,7 @@ class Connection:
         most_bytes: int = _MOST_BYTES,
     ) -> None:
         self.address = address
+        self._process = os.getpid()
         self._timeout_seconds = timeout_seconds
         self._link: FlightLink | LocalLink
         server = registry.find(address)
@@ -90,7 +95,7 @@ class Connection:
             PeerUnavailableError: if the server was found gone already.
             TypeError: if the header or an array cannot be sent.
         """
-        return self._link.submit_many([(op, header, arrays)])[0]
+        return self.submit_many([(op, header, arrays)])[0]
 
     def submit_many(self, requests: Sequence[Request]) -> list[Future[Message]]:
         """Send several requests at once, small ones in one frame; see `submit`.
@@ -99,7 +104,15 @@ class Connection:
 
         Args:
             requests: operation, header and arrays of each.
+
+        Raises:
+            TransportError: in a forked child of the process that made the connection.
         """
+        if os.getpid() != self._process:
+            raise TransportError(
+                f"The connection to {self.address} was made before this process was forked. "
+                f"Make connections after the fork."
+            )
         return self._link.submit_many(requests)
 
     def call(
@@ -140,8 +153,12 @@ class Connection:
         return self._link.empties(forms)
 
     def close(self) -> None:
-        """End the connection. Requests without a reply fail with a `PeerUnavailableError`."""
-        self._link.close()
+        """End the connection. Requests without a reply fail with a `PeerUnavailableError`.
+
+        In a forked child nothing is done: the connection is its parent's.
+        """
+        if os.getpid() == self._process:
+            self._link.close()
 
     def __enter__(self) -> Connection:
         return self

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from drumline._forks import keep_in_child
 from drumline.distribute.parameter_server.transport.codec import Encoded
 from drumline.distribute.parameter_server.transport.errors import (
     AuthenticationError,
@@ -33,6 +34,12 @@ _CLIENT_OPTIONS = [
 
 def connect(address: str, tls: ClientTls | None) -> fl.FlightClient:
     """A client of the server at `address`; nothing is sent yet."""
+    client = _client(address, tls)
+    keep_in_child(client)  # gRPC's threads, which it waits for as it is freed, are not there
+    return client
+
+
+def _client(address: str, tls: ClientTls | None) -> fl.FlightClient:
     if tls is None:
         return fl.FlightClient(f"grpc://{address}", generic_options=_CLIENT_OPTIONS)
     keys: dict[str, Any] = {"tls_root_certs": tls.authorities.read_bytes()}
@@ -54,6 +61,7 @@ class FrameStream:
         self.lock = threading.Lock()
         self._writer = writer
         self._reader = reader
+        keep_in_child(self)
         writer.begin(SCHEMA)
 
     @classmethod

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -26,7 +25,6 @@ from drumline.distribute.parameter_server.transport.errors import (
     PeerUnavailableError,
     ProtocolError,
     RemoteError,
-    TransportError,
 )
 from drumline.distribute.parameter_server.transport.flight import (
     STREAM_ERRORS,
@@ -66,7 +64,6 @@ class FlightLink:
         self._sender = Sender(opened.requests)
         self._order = threading.Lock()
         self._next_seq = 0
-        self._process = os.getpid()
         self._memory = opened.memory
         self._assembly = Assembly(opened.memory.arrays)
         self.last_heard = watch.now()
@@ -77,11 +74,6 @@ class FlightLink:
 
     def submit_many(self, requests: Sequence[Request]) -> list[Future[Message]]:
         """See `Connection.submit_many`."""
-        if os.getpid() != self._process:
-            raise TransportError(
-                f"The connection to {self._address} was made before this process was forked. "
-                f"Make connections after the fork."
-            )
         ready = [encode(*request, self._memory.put) for request in requests]
         for encoded in ready:
             self._pending.wait_for_room(encoded.nbytes)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.flight as fl
 
+from drumline._forks import keep_in_child
 from drumline.distribute.parameter_server.transport.dropping import drop_connections
 from drumline.distribute.parameter_server.transport.errors import (
     AuthenticationError,
@@ -45,6 +46,7 @@ class FlightService(fl.FlightServerBase):
         super().__init__(
             f"{scheme}://{address}", middleware={"drumline": _Doorkeeper(token)}, **options
         )
+        keep_in_child(self)
         _let_the_process_end(self)
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
+import os
 import threading
 from typing import TYPE_CHECKING
+
+from drumline._forks import at_exit
 
 if TYPE_CHECKING:
     from drumline.distribute.parameter_server.transport.server import TransportServer
@@ -28,13 +30,23 @@ def forget(address: str, server: TransportServer) -> None:
             del _servers[address]
 
 
-@atexit.register
 def _close_all() -> None:
     """A process cannot end while its servers have clients."""
     with _lock:
         servers = list(_servers.values())
     for server in servers:
         server.close(_SECONDS_AT_EXIT)
+
+
+def _forget_all() -> None:
+    """A forked child reaches its parent's servers by the network, as everybody else does."""
+    global _lock
+    _lock = threading.Lock()
+    _servers.clear()
+
+
+at_exit(_close_all)
+os.register_at_fork(after_in_child=_forget_all)
 
 
 def find(address: str) -> TransportServer | None:

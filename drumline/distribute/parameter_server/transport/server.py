@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -59,6 +60,7 @@ class TransportServer:
         self._links: set[LocalLink] = set()
         self._next_number = 0
         self._closed = False
+        self._process = os.getpid()
 
     @property
     def address(self) -> str:
@@ -94,7 +96,11 @@ class TransportServer:
 
         Args:
             seconds: how long to wait for each of these.
+
+        In a forked child nothing is done: the server is its parent's.
         """
+        if os.getpid() != self._process:
+            return
         from drumline.distribute.parameter_server.transport.flight_server import end_service
 
         with self._lock:

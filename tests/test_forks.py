@@ -1,0 +1,182 @@
+"""Children that are forked while drumline works: they end, and their parent's work is untouched."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+TRANSPORT = Path(__file__).parent / "distribute" / "parameter_server" / "transport"
+
+FORK = """
+import gc, os, signal, sys, warnings
+warnings.simplefilter("ignore")  # JAX's, that it does not like forks
+
+def child(work=lambda: None):
+    "The exit status of a forked child that does some work and ends as programs do."
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)  # if it hangs, it ends by this
+        work()
+        gc.collect()
+        sys.exit(7)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+"""
+
+CONNECTIONS = """
+import subprocess
+sys.path[:0] = [{transport!r}]
+import peer_process
+peer_process.import_without_jax()
+from drumline.distribute.parameter_server.transport import Connection, TransportServer
+
+def echo(connection):
+    return connection.submit("echo", dict(a=1), []).result(60).header["a"]
+
+command = [sys.executable, peer_process.__file__, "serve", "127.0.0.1:0", "token"]
+peer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+address = peer.stdout.readline().strip()
+open_ones = []
+for what in {made}:
+    if what == "server":
+        own = TransportServer("127.0.0.1:0", dict(echo=lambda message: message), token="token")
+        own.start()
+    connection = Connection(
+        own.address if what == "server" else address, token="token", timeout_seconds=60
+    )
+    echo(connection)
+    if what == "closed":
+        connection.close()
+    else:
+        open_ones.append(connection)
+print(child(), *map(echo, open_ones))
+for connection in open_ones:
+    connection.close()
+peer.stdin.close()
+peer.wait()
+"""
+
+DATASETS = """
+import pathlib
+from drumline._event_files import summary_writer
+from drumline.data import Dataset, Options
+
+def plus_one(x):
+    return int(x) + 1 if os.getpid() else None
+
+folder = pathlib.Path({folder!r})
+events = summary_writer(folder / "events")
+events.add_scalar("loss", 1.0, 1)
+numbers = Dataset.range(40)
+threads = numbers.map(plus_one, num_parallel_calls=2).batch(2).prefetch(2)
+options = Options()
+options.python_workers = "processes"
+processes = numbers.map(plus_one, num_parallel_calls=2).with_options(options)
+cached = numbers.cache(str(folder / "cache"))
+large = Dataset.from_tensor_slices(__import__("numpy").zeros((64, 1 << 16), "uint8")).shuffle(64)
+iterators = [iter(each) for each in (threads, processes, cached, large)]
+first = [next(each) for each in iterators]
+
+def work():
+    # An iterator goes on in the child where it stood, by threads of the child's own.
+    assert [x.tolist() for x in iterators[0]][0] == [3, 4]
+    assert next(iter(processes)) == next(iterators[1]) - 1 == 1
+    assert next(iter(large)).shape == (1 << 16,)
+
+print(child(), child(work))
+rest = [list(each) for each in iterators]
+print(rest[0][0].tolist(), len(rest[0]), [int(x) for x in rest[1]] == list(range(2, 41)))
+print([int(x) for x in numbers.cache(str(folder / "cache"))] == list(range(40)), len(rest[3]))
+events.close()
+"""
+
+INTERRUPTED_SAVE = """
+import pathlib
+import numpy as np
+from drumline.data import Dataset
+statuses = []
+
+def elements():
+    for i in range(3000):  # less than a buffer of Python's is written when the child is forked
+        if i == 2500:
+            statuses.append(child())
+        yield np.int64(i)
+
+numbers = Dataset.from_generator(elements, output_types=np.int64, output_shapes=())
+place = {folder!r} + "/saved"
+numbers.save(place)
+print(statuses, [int(x) for x in Dataset.load(place)] == list(range(3000)))
+"""
+
+CHIEF = """
+import drumline as dl
+from tests.distribute.parameter_server.clusters import in_process
+
+with in_process(workers=1, ps=1) as strategy:  # a child that exits leaves this block, too
+    coordinator = dl.distribute.coordinator.ClusterCoordinator(strategy)
+    first = coordinator.schedule(lambda: 2).fetch()
+    print(child(), first, coordinator.schedule(lambda: 3).fetch())
+"""
+
+MULTIPROCESSING = """
+import multiprocessing
+from drumline.data import Dataset
+
+def total(numbers, queue):
+    queue.put(sum(int(x) for x in numbers))
+
+numbers = Dataset.range(100).map(lambda x: int(x) + 1, num_parallel_calls=2).prefetch(2)
+iterator = iter(numbers)
+next(iterator)
+fork = multiprocessing.get_context("fork")
+queue = fork.SimpleQueue()
+for given in (numbers, iterator):
+    process = fork.Process(target=total, args=(given, queue))
+    process.start()
+    print(queue.get())
+    process.join()
+    print(process.exitcode)
+print(sum(int(x) for x in iterator))
+"""
+
+
+def run(program: str) -> list[str]:
+    """The lines that a program prints, which must say nothing on standard error."""
+    root = Path(__file__).parents[1]
+    whole = textwrap.dedent(FORK) + textwrap.dedent(program)
+    environment = {**os.environ, "PYTHONPATH": str(root), "DRUMLINE_SHARED_MEMORY": "0"}
+    ended = subprocess.run(
+        [sys.executable, "-c", whole], capture_output=True, text=True, env=environment
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return ended.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    "made", [["open"], ["closed"], ["closed", "open"], ["open", "server"]], ids="+".join
+)
+def test_a_child_of_a_process_with_connections_ends(made: list[str]) -> None:
+    echoes = ["1"] * (len(made) - made.count("closed"))
+    program = CONNECTIONS.format(transport=str(TRANSPORT), made=made)
+    assert run(program) == [" ".join(["7", *echoes])]
+
+
+def test_a_child_ends_while_datasets_run(tmp_path: Path) -> None:
+    assert run(DATASETS.format(folder=str(tmp_path))) == ["7 7", "[3, 4] 19 True", "True 63"]
+
+
+def test_a_child_neither_deletes_nor_writes_what_its_parent_saves(tmp_path: Path) -> None:
+    assert run(INTERRUPTED_SAVE.format(folder=str(tmp_path))) == ["[7] True"]
+
+
+def test_a_child_of_the_chief_ends_and_the_cluster_stays() -> None:
+    assert run(CHIEF) == ["7 2 3"]
+
+
+def test_children_of_multiprocessing_take_datasets_and_iterators() -> None:
+    assert run(MULTIPROCESSING) == ["5050", "0", "5049", "0", "5049"]
