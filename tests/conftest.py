@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,12 +36,26 @@ settings.register_profile("thorough", settings.get_profile("drumline"), max_exam
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "drumline"))
 
 
+def _give_children_default_signals() -> None:
+    """Let tests send signals to the processes they start, whatever started the tests.
+
+    nohup ignores SIGHUP, a script's ``&`` SIGINT, and what is ignored stays so in all that is
+    started from there. A handler that does nothing keeps the signal from ending this process, and
+    is not inherited: what is started has the default again.
+    """
+    for name in ("SIGINT", "SIGHUP", "SIGTERM", "SIGQUIT"):
+        signum = getattr(signal, name)
+        if signal.getsignal(signum) is signal.SIG_IGN:
+            signal.signal(signum, lambda number, frame: None)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Compile once what many tests of a run compile: that was a third of what they took.
 
     Programs are the same where all that XLA is given is the same. Processes that tests start have
     no such cache; those that tests are about have their own.
     """
+    _give_children_default_signals()
     folder: str | None = getattr(config, "workerinput", {}).get("compiled")
     if folder is None:
         made = tempfile.TemporaryDirectory(prefix="drumline-compiled-")

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,12 @@ def record(kind, message, peer=None):
     path.with_suffix(".part").rename(path)
 def wait_for(name):
     while not (here / name).exists():
+        time.sleep(0.01)
+def wait_for_end_of(name):
+    "Of the process that told its number under that name."
+    wait_for(name)
+    stat = pathlib.Path("/proc", (here / name).read_text(), "stat")
+    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] not in "ZX":
         time.sleep(0.01)
 def tell(name, text=""):
     (here / (name + ".part")).write_text(str(text))
@@ -77,12 +83,14 @@ class Launcher:
             timeout=60,
         )
 
-    def start(self, *options: str, body: str, **popen: Any) -> subprocess.Popen[str]:
-        """Start, with its output in a pipe."""
+    def start(
+        self, *options: str, body: str, started_by: Sequence[str] = (), **popen: Any
+    ) -> subprocess.Popen[str]:
+        """Start, with its output in a pipe; by another command that ends in an ``exec``."""
         popen.setdefault("env", self.environment())
         popen.setdefault("stdout", subprocess.PIPE)
         popen.setdefault("stderr", subprocess.STDOUT)
-        command = self.arguments(*options, body=body)
+        command = [*started_by, *self.arguments(*options, body=body)]
         job = subprocess.Popen(command, cwd=self.directory, text=True, **popen)
         self._started.append(job)
         return job

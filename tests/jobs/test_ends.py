@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
+import codecs
 import os
 import pty
+import select
 import signal
 import time
 from pathlib import Path
@@ -158,39 +159,77 @@ def test_what_processes_leave_behind_is_ended_with_the_job(launcher: Launcher) -
 
 def test_at_a_terminal_there_is_a_line_for_each_process(launcher: Launcher) -> None:
     ours, theirs = pty.openpty()
-    body = "print('step 1\\rstep \\x1b[31m2'); tell(f'{index}'); wait_for('end'); sys.exit(index)"
+    body = "print('step 1\\rstep \\x1b[31m2'); wait_for(f'end-{index}'); sys.exit(index)"
     env = {**launcher.environment(), "TERM": "xterm", "COLUMNS": "100", "LINES": "40"}
     job = launcher.start("--workers", "2", body=body, stdout=theirs, env=env)
     os.close(theirs)
-    launcher.told("0"), launcher.told("1")
+    decoder = codecs.getincrementaldecoder("utf-8")()  # a read may end within a character
     shown = ""
 
-    def see() -> str:
+    def ended() -> bool:
+        """Reads on; whether the launcher has ended, before which its writes must not fail."""
         nonlocal shown
-        with contextlib.suppress(OSError):  # the terminal's other end is closed
-            shown += os.read(ours, 65536).decode()
-        return shown
+        try:
+            if select.select([ours], [], [], 1)[0]:
+                shown += decoder.decode(os.read(ours, 65536))
+        except OSError:
+            return True
+        return False
 
-    wait_until(lambda: see().count("step 2") >= 2)
-    (launcher.directory / "end").touch()
-    wait_until(lambda: "exited with code 1" in see())
-    os.close(ours)
+    def row(name: str, *words: str) -> bool:
+        lines = [line for line in shown.splitlines() if name in line]
+        return any(all(word in line for word in words) for line in lines)
+
+    with os.fdopen(ours, "rb", buffering=0):
+        for index in (0, 1):
+            wait_until(lambda name=f"worker:{index}": row(name, "step 2") or ended())
+        (launcher.directory / "end-0").touch()
+        wait_until(lambda: row("worker:0", "done") or ended())  # a failure would stop it
+        (launcher.directory / "end-1").touch()
+        wait_until(ended)
     assert job.wait(timeout=30) == 1
+    assert "Failed first: worker:1, which exited with code 1" in shown
     assert "last line of its log" in shown and "step 1" not in shown
-    assert "failed (exit 1)" in shown and "done" in shown
+    assert row("worker:1", "failed (exit 1)")
     assert shown.count("\x1b[?25h") >= 1, "the cursor is shown again"
 
 
-@pytest.mark.filterwarnings("ignore:os.fork")  # preexec_fn forks; another test has started JAX
-def test_an_ignored_hangup_stays_ignored(launcher: Launcher) -> None:
-    job = launcher.start(
-        *("--workers", "1"),
-        body="tell('began'); wait_for('end')",
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
-    )
-    launcher.told("began")
-    job.send_signal(signal.SIGHUP)
-    time.sleep(0.1)
+_TELLS_WHAT_IT_IGNORES = """
+names = ("SIGHUP", "SIGINT", "SIGTERM")
+ignored = [name for name in names if signal.getsignal(getattr(signal, name)) is signal.SIG_IGN]
+tell(f"pid-{index}", os.getpid()); tell(f"ignored-{index}", " ".join(ignored)); wait_for("end")
+"""
+
+
+@pytest.mark.parametrize(
+    ("started_by", "signum"),
+    [
+        (["nohup"], signal.SIGHUP),
+        (["sh", "-c", 'trap "" INT; exec "$@"', "sh"], signal.SIGINT),  # as its `&` does
+    ],
+)
+def test_what_its_starter_ignores_stays_ignored(
+    launcher: Launcher, started_by: list[str], signum: signal.Signals
+) -> None:
+    job = launcher.start("--workers", "2", body=_TELLS_WHAT_IT_IGNORES, started_by=started_by)
+    for index in (0, 1):
+        assert launcher.told(f"ignored-{index}") == signum.name
+    pids = [int(launcher.told(f"pid-{index}")) for index in (0, 1)]
+    for pid in (job.pid, *pids):
+        os.kill(pid, signum)
+    # What a process does with a signal it does before anything that comes later.
     (launcher.directory / "end").touch()
-    job.communicate(timeout=30)
-    assert job.returncode == 0
+    output, _ = job.communicate(timeout=30)
+    assert job.returncode == 0, output
+    assert signum.name not in output
+
+
+def test_a_job_in_the_background_is_ended_by_sigterm(launcher: Launcher) -> None:
+    both = ["nohup", "sh", "-c", 'trap "" INT; exec "$@"', "sh"]
+    job = launcher.start("--workers", "2", body=_TELLS_WHAT_IT_IGNORES, started_by=both)
+    pids = [int(launcher.told(f"pid-{index}")) for index in (0, 1)]
+    assert launcher.told("ignored-0") == "SIGHUP SIGINT"
+    job.terminate()
+    output, _ = job.communicate(timeout=30)
+    assert job.returncode == 143, output
+    assert not any(map(alive, pids))

@@ -23,13 +23,12 @@ def test_a_native_abort_of_its_peers_does_not_hide_an_exception(launcher: Launch
         body="""
 if index == 1:
     record("exception", "ValueError: bad luck")
-    tell("raised"); wait_for("aborted-0"); wait_for("aborted-2")
-    time.sleep(0.3)
+    tell("raised"); wait_for_end_of("aborted-0"); wait_for_end_of("aborted-2")
     print("ValueError: bad luck")
     sys.exit(1)
 wait_for("raised")
 print("F0101 coordination agent: distributed service detected fatal errors")
-tell(f"aborted-{index}")
+tell(f"aborted-{index}", os.getpid())
 os.abort()
 """,
     )
@@ -45,7 +44,7 @@ def test_a_killed_process_is_named_before_those_that_lost_it(launcher: Launcher)
         *("--workers", "2"),
         body="""
 if index == 0:
-    wait_for("pid"); time.sleep(0.2)
+    wait_for_end_of("pid")
     record("peer lost", "all-reduce failed", "worker:1")
     sys.exit(1)
 print("the last words")

@@ -15,15 +15,19 @@ names = ["DRUMLINE_FAILURE_DIR", "DRUMLINE_RESTART", "DRUMLINE_CPU_DEVICES"]
 names += ["DRUMLINE_COMPILATION_CACHE", "DRUMLINE_RENDEZVOUS_TOKEN"]
 print("I am", task, index)
 tell(f"{task}-{index}", json.dumps([config, {n: os.environ.get(n) for n in names}]))
+tell(f"pid-{task}-{index}", os.getpid())
+trained = ["worker-0", "worker-1"]
 if task == "ps":
     time.sleep(60)
 elif task == "evaluator":
-    wait_for("chief-0"); wait_for("worker-0"); wait_for("worker-1")
-    time.sleep(0.2)
+    for each in ("chief-0", *trained):
+        wait_for_end_of(f"pid-{each}")
     print("evaluated")
 else:
-    wait_for("ps-0"); wait_for("evaluator-0"); wait_for("worker-0"); wait_for("worker-1")
-    time.sleep(0.2 * (task == "chief"))
+    for each in ("ps-0", "evaluator-0", *trained):
+        wait_for(each)
+    for each in trained * (task == "chief"):
+        wait_for_end_of(f"pid-{each}")
 """
 
 
