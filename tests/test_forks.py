@@ -123,6 +123,21 @@ with in_process(workers=1, ps=1) as strategy:  # a child that exits leaves this 
     print(child(), first, coordinator.schedule(lambda: 3).fetch())
 """
 
+WORKER = """
+import jax
+import drumline as dl
+
+strategy = dl.distribute.MultiWorkerMirroredStrategy()
+
+def step():
+    return dl.distribute.get_replica_context().all_reduce("sum", jax.numpy.ones(()))
+
+found = []
+for _ in range(3):
+    found += [child(), float(strategy.experimental_local_results(strategy.run(step))[0])]
+print("found", *found)
+"""
+
 MULTIPROCESSING = """
 import multiprocessing
 from drumline.data import Dataset
@@ -180,3 +195,19 @@ def test_a_child_of_the_chief_ends_and_the_cluster_stays() -> None:
 
 def test_children_of_multiprocessing_take_datasets_and_iterators() -> None:
     assert run(MULTIPROCESSING) == ["5050", "0", "5049", "0", "5049"]
+
+
+def test_children_of_workers_end_and_the_job_goes_on(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(textwrap.dedent(FORK) + textwrap.dedent(WORKER))
+    launch = [sys.executable, "-m", "drumline_command", "launch", "--workers", "2"]
+    ended = subprocess.run(
+        [*launch, "--prefix-output", "--", sys.executable, str(script)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+    )
+    assert ended.returncode == 0, ended.stdout
+    for worker in ("worker:0", "worker:1"):
+        assert f"[{worker}] found 7 2.0 7 2.0 7 2.0" in ended.stdout

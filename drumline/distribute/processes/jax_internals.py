@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import jaxlib
 
+from drumline._forks import never_freed
 from drumline._jax_start import require, require_parameters, unsupported
 
 try:
@@ -89,6 +90,17 @@ def forget() -> None:
     """Be a process of its own again, as before `connect`."""
     _state.client = _state.service = _state.coordinator_address = None
     _state.process_id, _state.num_processes = 0, 1
+
+
+def _forget_in_child() -> None:
+    """Let a forked child leave the group without a word: freed there, the client would speak on its
+    parent's connection, of which the service then thinks that it is broken, and ends the job."""
+    never_freed(_state.client)
+    never_freed(_state.service)
+    forget()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def live_processes(client: Any, indices: Sequence[int]) -> set[int]:
