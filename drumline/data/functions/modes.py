@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -15,8 +16,11 @@ from jax._src import core as jax_core
 from jaxlib import xla_client
 
 from drumline._backend import cpu_device
-from drumline._jax_start import require
+from drumline._forks import never_freed
+from drumline._jax_start import require, require_parameters
 
+require(xla_client, "make_cpu_client")
+require_parameters(xla_client.make_cpu_client, "asynchronous", "num_devices")
 require(jax_config, "explicit_x64_dtypes")
 require(jax_core, "trace_state_clean")
 
@@ -46,6 +50,7 @@ def calling_thread() -> jax.Device:
     process, and so the user's to say; this device belongs to a client of its own.
     """
     client: Any = xla_client.make_cpu_client(asynchronous=False, num_devices=1)
+    os.register_at_fork(after_in_child=functools.partial(never_freed, client))
     device: jax.Device = client.devices()[0]
     return device
 
