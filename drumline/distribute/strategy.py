@@ -476,7 +476,7 @@ class Strategy:
         if self.num_replicas_in_sync == 1:
             return "nothing to reduce, there is one replica"
         checked = "checked after each step" if self.check_agreement else "not checked"
-        algorithm = type(self.cross_device_ops).__name__
+        algorithm = self.cross_device_ops.describe(ReplicaAxis(REPLICA_AXIS, self.replica_devices))
         return (
             f"by all-reduce ({algorithm}) over mesh axis '{REPLICA_AXIS}'; "
             f"agreement of the replicas: {checked}"

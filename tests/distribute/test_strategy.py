@@ -88,7 +88,7 @@ def test_descriptions() -> None:
         "cpu:0, cpu:2",
         "replica=2",
         "a copy on each of 2 devices",
-        "all-reduce",
+        "by all-reduce (NcclAllReduce, which is XLA's own all-reduce on CPUs) over mesh axis",
         "checked after each step",
     ):
         assert part in text

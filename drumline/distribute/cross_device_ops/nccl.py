@@ -26,6 +26,13 @@ class NcclAllReduce(CrossDeviceOps):
         """Sum by `jax.lax.psum`."""
         return lax.psum(array, axis.name)
 
+    def describe(self, axis: ReplicaAxis) -> str:
+        """What sums on this platform."""
+        platform = axis.devices[0].platform
+        if platform in ("gpu", "cuda", "rocm"):
+            return "NcclAllReduce"
+        return f"NcclAllReduce, which is XLA's own all-reduce on {platform.upper()}s"
+
     def bytes_sent(
         self, array: ArrayLike | jax.ShapeDtypeStruct, axis: ReplicaAxis, replica: int
     ) -> int:

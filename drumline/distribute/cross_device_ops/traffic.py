@@ -16,12 +16,14 @@ from drumline.distribute.cross_device_ops.compiled_text import (
 
 _AROUND_A_RING = {"all-reduce", "all-gather", "reduce-scatter"}
 _COUNTED = _AROUND_A_RING | {"collective-permute", "all-to-all"}
-_ENDS_OF_STARTED = {"async-update", "async-done"}
+_ENDS_OF_STARTED = ("-update", "-done")
 _UNKNOWN = {"send", "recv", "collective-broadcast", "ragged-all-to-all"}
 _PARTITIONS = re.compile(r"\bnum_partitions=(\d+)")
 _PAIRS = re.compile(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}")
 _LISTED = re.compile(r"replica_groups=\{((?:\{[\d,]*\},?)*)\}")
 _COUNTING = re.compile(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
+_MESH = re.compile(r"replica_groups=mesh\[([^\]]*)\] \{([^}]*)\}")
+_AXIS = re.compile(r"'([^']*)'=(\d+)")
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 
 
@@ -74,7 +76,7 @@ class _Count:
         if opcode == "conditional":
             roles = ("branch_computations", "true_computation", "false_computation")
             return self._only_if_silent(found.called(*roles), "a branch of a conditional")
-        if opcode in _ENDS_OF_STARTED:
+        if opcode.endswith(_ENDS_OF_STARTED):  # as of a fusion: what it sends is in its start
             return self._nothing()
         return self._all(found.called("calls", "to_apply"))
 
@@ -123,6 +125,15 @@ class _Count:
                 [int(i) for i in (s or "").split(",") if i] for s in counting.groups()
             )
             return np.arange(math.prod(dims)).reshape(dims).transpose(order or None).reshape(shape)
+        if mesh := _MESH.search(attributes):
+            sizes = {name: int(size) for name, size in _AXIS.findall(mesh[1])}
+            across = [name.strip().strip("'") for name in mesh[2].split(",")]
+            if all(name in sizes for name in across):
+                names = list(sizes)
+                order = [n for n in range(len(names)) if names[n] not in across]
+                order += [names.index(name) for name in across]
+                devices = np.arange(math.prod(sizes.values())).reshape(tuple(sizes.values()))
+                return devices.transpose(order).reshape(-1, math.prod(sizes[n] for n in across))
         raise ValueError(f"Cannot tell the devices of a collective operation from {attributes!r}.")
 
 

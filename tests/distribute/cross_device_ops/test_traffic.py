@@ -142,3 +142,67 @@ def test_operations_of_unknown_size_are_refused():
 def test_text_that_is_no_program():
     with pytest.raises(ValueError, match="no ENTRY computation"):
         bytes_between("module @jit_f {\n}")
+
+
+MESH = """HloModule m, num_partitions=4
+
+%sum (x: f32[], y: f32[]) -> f32[] {
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  ROOT %s = f32[] add(%x, %y)
+}
+
+ENTRY %e (p: f32[8]) -> f32[8] {
+  %p = f32[8]{0} parameter(0)
+  ROOT %r = f32[8]{0} all-reduce(%p), replica_groups=mesh['a0'=2,'a1'=2] {GROUP}, to_apply=%sum
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("group", "pairs"),
+    [
+        ("'a1'", [[0, 1], [2, 3]]),
+        ("'a0'", [[0, 2], [1, 3]]),
+        ("'a0','a1'", [[0, 1, 2, 3]]),
+        ("'a1','a0'", [[0, 2, 1, 3]]),
+    ],
+)
+def test_groups_that_are_written_as_axes_of_a_mesh(group, pairs):
+    expected = np.zeros((4, 4), np.int64)
+    for ring in pairs:
+        expected[ring, np.roll(ring, -1)] = 2 * (len(ring) - 1) * (32 // len(ring))
+    assert bytes_between(MESH.replace("GROUP", group)).tolist() == expected.tolist()
+
+
+def test_axes_that_are_not_understood_are_refused():
+    for group in ("'a0':(1)2", "'other'"):
+        with pytest.raises(ValueError, match="Cannot tell the devices"):
+            bytes_between(MESH.replace("GROUP", group))
+
+
+def test_programs_that_the_compiler_divides():
+    mesh = jax.make_mesh((4,), ("rows",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("rows"))
+    whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    x = jax.ShapeDtypeStruct((8, 4), jnp.float32, sharding=rows)
+    gathered = jax.jit(lambda x: x * 2, out_shardings=whole).lower(x).compile().as_text()
+    assert bytes_between(gathered).tolist() == (3 * 32 * NEXT).tolist()
+
+
+def test_a_gather_within_an_asynchronous_fusion_counts_once():
+    text = """HloModule m, num_partitions=2
+
+%inside (p: f32[4]) -> f32[8] {
+  %p = f32[4]{0} parameter(0)
+  ROOT %g = f32[8]{0} all-gather(%p), replica_groups={{0,1}}, dimensions={0}
+}
+
+ENTRY %e (p: f32[4]) -> f32[8] {
+  %p = f32[4]{0} parameter(0)
+  %s = ((f32[4]{0}), f32[8]{0}, u32[]) fusion-start(%p), kind=kCustom, calls=%inside
+  %u = ((f32[4]{0}), f32[8]{0}, u32[]) fusion-update(%s), kind=kCustom, calls=%inside
+  ROOT %d = f32[8]{0} fusion-done(%u), kind=kCustom, calls=%inside
+}
+"""
+    assert bytes_between(text).tolist() == [[0, 16], [16, 0]]

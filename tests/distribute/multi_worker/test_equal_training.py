@@ -35,6 +35,7 @@ ALL = [
     "orders",
     "uneven",
     "absent",
+    "carried",
     "other_widths",
     "in_the_middle",
     "chief_looks",
@@ -239,6 +240,13 @@ def test_uneven_steps_start_alike_and_use_each_replicas_rows(
     assert first["uneven"] == second["uneven"]
     assert first["absent"]["local"] == [[0, 1, 2, 3]]
     assert second["absent"]["local"] == [[100, 101, 102, 103], [104, 105, 106, 107]]
+
+
+def test_what_steps_return_goes_on_whatever_the_batch(
+    clusters: dict[str, list[dict[str, Any]]],
+) -> None:
+    for facts in clusters["2x2"]:
+        assert facts["carried"] == {"totals": [4, 4, 1] * 2, "own": [18, 18]}
 
 
 def test_batches_of_other_widths_are_refused(clusters: dict[str, list[dict[str, Any]]]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import keras
 import numpy as np
 
@@ -325,6 +326,29 @@ def absent(strategy: dl.distribute.Strategy) -> dict[str, Any]:
         for value in strategy.experimental_local_results(result)
     ]
     return {"local": local}
+
+
+def carried(strategy: dl.distribute.Strategy) -> dict[str, Any]:
+    """Parameters and keys that go into each step and come out, and a last batch of one row."""
+
+    def step(w: Any, key: Any, x: Any) -> Any:
+        context = dl.distribute.get_replica_context()
+        total = context.all_reduce("SUM", jnp.sum(x))
+        return w + total, jax.random.split(key)[0], total
+
+    data = strategy.experimental_distribute_dataset(
+        dl.data.Dataset.from_tensor_slices(np.ones(9, np.float32)).batch(4)
+    )
+    w: Any = jnp.zeros(())
+    key: Any = jax.random.key(1)
+    totals = []
+    for _ in range(2):
+        for x in data:
+            w, key, total = strategy.run(step, args=(w, key, x))
+            totals.append(float(strategy.reduce("MEAN", total)))
+    everyone = strategy.run(lambda w, x: w + 0 * x.sum(), args=(w, next(iter(data))))
+    own = [float(value) for value in strategy.experimental_local_results(everyone)]
+    return {"totals": totals, "own": own}
 
 
 def other_widths(strategy: dl.distribute.Strategy) -> dict[str, Any]:
