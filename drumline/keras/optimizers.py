@@ -127,17 +127,17 @@ def _reduce(
     real = [
         index
         for index, (grad, variable) in enumerate(zip(grads, variables, strict=True))
-        if grad is not None and not _overwrites(variable)
+        if grad is not None and not overwrites(variable)
     ]
     totals = context.all_reduce(op, [jnp.asarray(grads[index]) for index in real])
     for index, total in zip(real, totals, strict=True):
         reduced[index] = total
     for index, (grad, variable) in enumerate(zip(grads, variables, strict=True)):
-        if grad is not None and _overwrites(variable):
+        if grad is not None and overwrites(variable):
             reduced[index] = jnp.max(context.all_gather(jnp.asarray(grad)[None]), 0)
     return reduced
 
 
-def _overwrites(variable: keras.Variable) -> bool:
+def overwrites(variable: keras.Variable) -> bool:
     """Whether the "gradient" is the variable's next value: float8 scales, which take maxima."""
     return bool(getattr(variable, "overwrite_with_gradient", False))

@@ -17,7 +17,7 @@ from drumline.keras.batches import UnevenReporter, splits_evenly
 from drumline.keras.losses import global_loss
 from drumline.keras.metrics import ReplicaMetrics
 from drumline.keras.non_trainables import merge_non_trainables
-from drumline.keras.optimizers import averaged_gradients
+from drumline.keras.optimizers import averaged_gradients, overwrites
 from drumline.keras.overrides import overrides
 from drumline.keras.replica_trace import NeedsWholeBatch, tracing
 from drumline.keras.whole_step import WholeStep
@@ -31,7 +31,8 @@ class TrainStep:
 
     A batch that splits evenly is cut over the replicas and Keras's own step runs on each. A batch
     that does not split, and a step that must see whole batches to give the same numbers (a user's
-    own ``train_step``, losses added on activations), goes through `WholeStep`.
+    own ``train_step``, losses added on activations, float8, whose scales follow the largest
+    gradients of the batch's mean loss), goes through `WholeStep`.
     """
 
     def __init__(self, model: keras.Model, strategy: Strategy) -> None:
@@ -43,7 +44,7 @@ class TrainStep:
         self._per_replica_inside = self._compile(None)
         self._must_see_whole = overrides(
             model, "train_step", "compute_loss_and_updates", "_update_metrics_variables"
-        )
+        ) or any(overwrites(variable) for variable in model.trainable_variables)
 
     def __call__(self, state: Any, batch: Any) -> tuple[Any, Any]:
         """Return the logs and the new state, which lie alike on every replica."""
