@@ -10,6 +10,7 @@ import keras
 import numpy as np
 from keras import layers, ops
 
+from drumline.distribute import get_replica_context
 from tests.models.running import (
     BATCH,
     Case,
@@ -345,6 +346,53 @@ def deep_q(setting: Setting, data: Any) -> Facts:
     return {"losses": np.array(losses), "tested": np.array(tested), **weights_of(network, followed)}
 
 
+def taught_by_batches(setting: Setting, data: Any) -> Facts:
+    """What a teacher says, as arrays of JAX where its model lies, given to `train_on_batch`."""
+    with setting.scope():
+        teacher, student = perceptron(WIDTH, 3), perceptron(WIDTH, 3)
+        student.compile(optimizer(), "mse", metrics=["mae"], **setting.compile)
+    said = []
+    for x, _ in batches(data) * 2:
+        said.append(student.train_on_batch(x, teacher(x)))
+    x, _ = data
+    said.append(student.test_on_batch(x, teacher(x)))
+    predicted = np.asarray(student.predict_on_batch(teacher(x) @ np.ones((3, WIDTH), "f4")))
+    return {"said": np.array(said), "predicted": predicted, **weights_of(student)}
+
+
+def adversarial_arrays(setting: Setting, data: Any) -> Facts:
+    """A GAN whose generator is called, and not asked to predict: its rows stay arrays of JAX."""
+    with setting.scope():
+        generator = perceptron(3, WIDTH, name="generator")
+        discriminator = perceptron(WIDTH, 1, name="discriminator")
+        loss = keras.losses.BinaryCrossentropy(from_logits=True)
+        discriminator.compile(optimizer(), loss, **setting.compile)
+    losses = []
+    for real, noise in batches(data) * 2:
+        rows = ops.concatenate([real, generator(noise)])
+        targets = ops.concatenate([ops.ones((len(real), 1)), ops.zeros((len(real), 1))])
+        losses.append(discriminator.train_on_batch(rows, targets))
+    return {"losses": np.array(losses), **weights_of(discriminator)}
+
+
+class Centred(layers.Layer):
+    """Subtracts the mean over the rows of all replicas, as the guide says to."""
+
+    def call(self, x: Any) -> Any:
+        context = get_replica_context()
+        total, rows = context.all_reduce("SUM", (ops.sum(x, 0), ops.shape(x)[0]))
+        return x - total / ops.cast(rows, x.dtype)
+
+
+def across_rows(setting: Setting, data: Any) -> keras.Model:
+    """A model with a layer that looks across rows."""
+    model = keras.Sequential(
+        [keras.Input((WIDTH,)), layers.Dense(5, activation="tanh"), Centred(), layers.Dense(3)]
+    )
+    model.compile(optimizer(), "mse", metrics=["mae"], **setting.compile)
+    return model
+
+
 # ---- adaptation and quantization
 
 
@@ -447,9 +495,12 @@ TRAININGS = {
     "GAN, two models": Case(adversarial_loop, adversarial_data, quick=("2 replicas",)),
     "distillation": Case(fit_evaluate_predict(distilled), vectors, quick=("2 processes",)),
     "DQN": Case(deep_q, vectors),
+    "a teacher's arrays": Case(taught_by_batches, vectors),
+    "a generator's arrays": Case(adversarial_arrays, adversarial_data),
+    "a layer across rows": Case(fit_evaluate_predict(across_rows), vectors),
     "LoRA": Case(low_rank, numbers, quick=("4 replicas",)),
     "int8": Case(quantized("int8"), numbers, quick=("2 replicas",)),
     "int4": Case(quantized("int4"), numbers),
     "int8 with LoRA": Case(quantized("int8", adapted=True), numbers),
-    "float8": Case(in_float8, vectors),
+    "float8": Case(in_float8, vectors, quick=("2 replicas",)),
 }
