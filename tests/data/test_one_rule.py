@@ -322,3 +322,13 @@ def test_states_whose_shape_changes():
     assert [s.tolist() for s in again] == whole[1:]
     with pytest.raises(TypeError, match="makes leaf 0 of the state"):
         ds.scan(np.float32(1), lambda s, v: (np.float64(1)[None], v))
+
+
+def test_jax_makes_32_bit_floats_in_functions_that_return_datasets():
+    ones = Dataset.range(3).flat_map(lambda i: Dataset.from_tensors(jnp.ones(3)))
+    assert ones.element_spec == dl.TensorSpec((3,), np.float32)
+    windows = Dataset.range(3).group_by_window(
+        lambda v: v, lambda k, w: Dataset.from_tensors((jnp.ones(3), 5)), window_size=1
+    )
+    assert [leaf.dtype for leaf in windows.element_spec] == ["float32", "int32"]
+    assert len(list(ones)) == len(list(windows)) == 3

@@ -27,13 +27,15 @@ _OF_BOTH = ("floor_divide", "divmod")
 
 
 @contextlib.contextmanager
-def as_python(leaves: Collection[TensorSpec]) -> Iterator[None]:
+def as_python(leaves: Collection[TensorSpec], wide: bool | None = None) -> Iterator[None]:
     """Around calls of a function.
 
     Args:
         leaves: of its argument; none where they are not known.
+        wide: whether 64-bit types are enabled; by default where the argument has some.
     """
-    wide = not leaves or any(leaf.dtype in WIDE for leaf in leaves)
+    if wide is None:
+        wide = any(leaf.dtype in WIDE for leaf in leaves)
     with (
         integer_division_raises(leaves),
         jax.enable_x64(True) if wide else contextlib.nullcontext(),

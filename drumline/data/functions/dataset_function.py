@@ -8,6 +8,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from drumline.data.dataset_spec import merged_element
 from drumline.data.functions.as_python import as_python
 from drumline.data.functions.batched_windows import Batched, batched_group, batched_windows
@@ -35,6 +37,7 @@ class DatasetFunction:
         reads_files: whether they are records of files that an element names.
         batched: where it does nothing but batch windows, each leaf of what it makes.
         given: the specs of its argument, where these are known.
+        wide: whether JAX has 64-bit types while it is called, since it would narrow integers.
     """
 
     function: UserFunction
@@ -44,6 +47,7 @@ class DatasetFunction:
     reads_files: bool
     batched: tuple[Batched, ...] | None = None
     given: tuple[TensorSpec, ...] = ()
+    wide: bool = False
 
     @property
     def label(self) -> str:
@@ -75,7 +79,7 @@ class DatasetFunction:
             with (
                 SeedsFor(self.seed or 0, place),
                 self.reuse.in_force(),
-                as_python(self.given),
+                as_python(self.given, self.wide),
             ):
                 plan = _plan_of(self.function(element), self.function)
             if plan.spec != self.spec and merged_element(self.spec, plan.spec) != self.spec:
@@ -118,13 +122,18 @@ def dataset_function(
     user = UserFunction(function, operation)
     seeds = SeedsFor(0, (0,))
     given = () if spec is None else spec.leaves
-    with random_states_kept(), seeds, as_python(given):
+    with random_states_kept(), seeds:
         try:
-            plan = _plan_of(user(first), user)
+            with as_python(given, wide=False):
+                plan = _plan_of(user(first), user)
         except Exception as error:
             at_element(error, 0, user.where)
             raise
-        made = promised or _with_varying(plan.spec, user, others)
+        wide = _narrows_integers(plan, user, first, given)
+        with as_python(given, wide):
+            if wide:
+                plan = _plan_of(user(first), user)
+            made = promised or _with_varying(plan.spec, user, others)
     if merged_element(made, plan.spec) != made:
         raise ValueError(
             f"{user.where} returned a dataset of {plan.spec.tree()}, output_signature says "
@@ -136,7 +145,35 @@ def dataset_function(
     if grouped is not None and (found := batched_group(user, grouped, plan)) is not None:
         batched = (found,)
     seed = draw_seed() if seeds.drawn else None
-    return DatasetFunction(user, made, seed, eager, reads_files, batched, given)
+    return DatasetFunction(user, made, seed, eager, reads_files, batched, given, wide)
+
+
+def _narrows_integers(
+    plan: Node, user: UserFunction, first: Any, given: Sequence[TensorSpec]
+) -> bool:
+    """Whether JAX makes 32-bit integers of 64-bit ones in the function, unless it is kept from it.
+
+    Args:
+        plan: of the dataset made without 64-bit types.
+        user: the function.
+        first: what it was made of.
+        given: the specs of that; none where they are not known.
+    """
+    if given and not any(leaf.dtype in _WIDE_INTEGERS for leaf in given):
+        return False
+    if not any(leaf.dtype in _INTEGERS for leaf in plan.spec.leaves):
+        return False
+    try:
+        with as_python(given, wide=True):
+            other = _plan_of(user(first), user).spec
+    except Exception:
+        return False
+    pairs = zip(plan.spec.leaves, other.leaves, strict=False)
+    return any(a.dtype in _INTEGERS and b.dtype in _WIDE_INTEGERS for a, b in pairs)
+
+
+_INTEGERS = (np.dtype("int32"), np.dtype("uint32"))
+_WIDE_INTEGERS = (np.dtype("int64"), np.dtype("uint64"))
 
 
 def _with_varying(
