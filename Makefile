@@ -23,10 +23,10 @@ test-thorough: install
 	$(VENV)/bin/python $(PYTEST) -m thorough
 	$(MAKE) test-keras
 
-# Keras's own tests; KERAS_SHARE=10 runs every tenth, KERAS_PARTS="layers/rnn models" some.
+# Keras's own tests; KERAS_SHARE=10 runs every tenth, KERAS_ARGS="--way imported models" some.
 KERAS_SHARE ?= 1
 test-keras: install
-	$(VENV)/bin/python -m tests.keras_suite.run -n 2 --share $(KERAS_SHARE) $(KERAS_PARTS)
+	$(VENV)/bin/python -m tests.keras_suite.run -n 2 --share $(KERAS_SHARE) $(KERAS_ARGS)
 
 # What depends most on the versions of jax and keras, without what takes longest.
 WITH_OLDEST := $(addprefix tests/,distribute/functions distribute/parameter_server/programs \

@@ -114,7 +114,7 @@ def _apply(apply: Callable[..., Any], optimizer: Any, grads: list[Any], variable
         [variable.value for variable in own], grads, [variable.value for variable in variables]
     )
     for variable, value in zip([*variables, *own], [*new, *new_own], strict=True):
-        optimizer.assign(variable, value)
+        optimizer.inner_optimizer.assign(variable, value)
 
 
 def _reduce(
