@@ -5,13 +5,14 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(she
 CARGO ?= $(firstword $(shell command -v cargo 2>/dev/null) $(wildcard $(HOME)/.cargo/bin/cargo))
 VENV := .venv
 OLDEST := .venv-oldest
+REFERENCE := .venv-reference
 INPUTS := pyproject.toml rust/Cargo.toml rust/Cargo.lock rust/build.rs \
 	$(wildcard rust/src/*.rs rust/src/*/*.rs rust/src/*/*/*.rs)
 PYTEST := -m pytest -n 2 --dist loadfile -q
 QUICK := -m "not thorough"
 
-.PHONY: demo test test-thorough test-keras test-oldest test-newest-python test-newest-essential lint lint-rust \
-	test-rust fuzz coverage bench install install-oldest clean
+.PHONY: demo test test-thorough test-keras test-oldest test-newest-python test-newest-essential lint \
+	lint-rust test-rust test-reference fuzz coverage bench install install-oldest install-reference clean
 
 demo: install
 	$(VENV)/bin/drumline demo
@@ -19,14 +20,19 @@ demo: install
 test: install
 	$(VENV)/bin/python $(PYTEST) $(QUICK)
 
-test-thorough: install
+test-thorough: install $(REFERENCE)/.installed
 	$(VENV)/bin/python $(PYTEST) -m thorough
+	$(REFERENCE)/bin/python $(PYTEST) -m thorough tests/differential
 	$(MAKE) test-keras
 
 # Keras's own tests; KERAS_SHARE=10 runs every tenth, KERAS_ARGS="--way imported models" some.
 KERAS_SHARE ?= 1
 test-keras: install
 	$(VENV)/bin/python -m tests.keras_suite.run -n 2 --share $(KERAS_SHARE) $(KERAS_ARGS)
+
+# Programs that tf.data runs, too: needs TensorFlow, which has an environment of its own.
+test-reference: $(REFERENCE)/.installed
+	$(REFERENCE)/bin/python $(PYTEST) $(QUICK) tests/differential
 
 # What depends most on the versions of jax and keras, without what takes longest.
 WITH_OLDEST := $(addprefix tests/,distribute/functions distribute/parameter_server/programs \
@@ -88,6 +94,8 @@ install: $(VENV)/.installed
 
 install-oldest: $(OLDEST)/.installed
 
+install-reference: $(REFERENCE)/.installed
+
 $(VENV)/.installed: $(INPUTS) | check-tools
 	$(PYTHON) -m venv $(VENV)
 	PATH="$(dir $(CARGO)):$$PATH" $(VENV)/bin/python -m pip install -q -e '.[dev]'
@@ -103,6 +111,12 @@ $(OLDEST)/.installed: $(INPUTS) constraints/oldest.txt | check-tools
 		-c constraints/oldest.txt -e '.[dev]'
 	touch $@
 
+# What the environment for development has, beside TensorFlow.
+$(REFERENCE)/.installed: $(VENV)/.installed
+	$(PYTHON) -m venv $(REFERENCE)
+	PATH="$(dir $(CARGO)):$$PATH" $(REFERENCE)/bin/python -m pip install -q -e '.[dev,reference]'
+	touch $@
+
 .PHONY: check-tools
 check-tools:
 	@test -n "$(PYTHON)" || { echo "drumline needs Python 3.11 or newer: install one, or name it\
@@ -111,4 +125,4 @@ check-tools:
  install Rust with rustup or your system's packages." >&2; exit 1; }
 
 clean:
-	rm -rf --one-file-system $(VENV) $(OLDEST) .newest rust/target drumline/_core*.so
+	rm -rf --one-file-system $(VENV) $(OLDEST) $(REFERENCE) .newest rust/target drumline/_core*.so

@@ -7,7 +7,9 @@ entry names its row of ``docs/differences.md``.
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -101,8 +103,19 @@ def _compared(program: Program, ours: Outcome, theirs: Outcome) -> list[str]:
     return found
 
 
-@given(program=programs(THEIRS))
-@settings(max_examples=int(os.environ.get("DIFFERENTIAL_EXAMPLES", "150")))
-def test_random_programs(program: Program) -> None:
+def _check(program: Program) -> None:
     found = differences(program)
     assert not found, "\n  ".join(["", str(program), *found])
+
+
+@given(program=programs(THEIRS))
+@settings(max_examples=120)
+def test_random_programs(program: Program) -> None:
+    _check(program)
+
+
+@pytest.mark.thorough
+@given(program=programs(THEIRS))
+@settings(max_examples=1200)
+def test_many_random_programs(program: Program) -> None:
+    _check(program)
