@@ -411,6 +411,8 @@ def _stored(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
     def stored(side: Any, ds: Any) -> Any:
         place = tempfile.mkdtemp(prefix="drumline-differential-")
         if kind == "save":
+            for _ in ds.take(LIMIT):
+                pass  # raises what it raises: TensorFlow's save would wait for ever
             ds.take(LIMIT).save(f"{place}/saved")
             return side.D.load(f"{place}/saved")
         if kind == "snapshot":

@@ -46,6 +46,13 @@ def _no_error_of_ours(ours: Outcome, theirs: Outcome) -> bool:
     return theirs.ending == "error" and all(map(same, ours.elements[:count], theirs.elements))
 
 
+def _equal(ours: Outcome, theirs: Outcome) -> bool:
+    """All but the specs agree."""
+    ends = (ours.ending, len(ours.elements)) == (theirs.ending, len(theirs.elements))
+    known = ours.cardinality == theirs.cardinality or theirs.cardinality == UNKNOWN
+    return ends and known and all(map(same, ours.elements, theirs.elements))
+
+
 DECISIONS = [
     Decision(
         "An element that failed counts as an element for `take` and `skip`; what failed in another "
@@ -57,6 +64,11 @@ DECISIONS = [
         "`zip`: what comes of one dataset after another has ended is not asked for.",
         (".zip(", ".zip of a dict("),
         lambda ours, theirs: ours.ending == "end" and _no_error_of_ours(ours, theirs),
+    ),
+    Decision(
+        "Of a function that runs as Python dimensions are unknown where trying it does not tell.",
+        (".scan(", ".map(", ".flat_map(", ".interleave(", ".group_by_window("),
+        lambda ours, theirs: _equal(ours, theirs) and narrower(theirs.spec, ours.spec),
     ),
     Decision(
         "A function that runs as Python is tried when it is given, and raises there what it raises "
@@ -88,7 +100,9 @@ def _compared(program: Program, ours: Outcome, theirs: Outcome) -> list[str]:
         found.append("our element_spec says less, or something else")
     if any(not described(element, ours.spec) for element in ours.elements):
         found.append("an element is not what our element_spec says")
-    if ours.cardinality != theirs.cardinality and theirs.cardinality != UNKNOWN:
+    # TensorFlow's is not always right: `take(0).repeat().take(5)` is said to have 5 elements.
+    exact = ours.ending == "end" and ours.cardinality == len(ours.elements)
+    if ours.cardinality != theirs.cardinality and theirs.cardinality != UNKNOWN and not exact:
         found.append("cardinality")
     if ours.ending != theirs.ending:
         found.append(f"ours ends by {ours.ending}, theirs by {theirs.ending}")
