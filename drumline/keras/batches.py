@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from drumline.data.narrowing import require_all_fit
 from drumline.distribute import Strategy
 from drumline.distribute.across_processes import cut, on_this_process
 
@@ -43,7 +44,12 @@ def place_ahead(batches: Iterable[Any], strategy: Strategy) -> Iterator[Any]:
 
 
 def place(batch: Any, strategy: Strategy) -> Any:
-    """Return the batch cut over the replicas if it splits evenly, else whole on each of them."""
+    """Return the batch cut over the replicas if it splits evenly, else whole on each of them.
+
+    Raises:
+        OverflowError: if an integer does not fit into 32 bits.
+    """
+    _require_fits(batch)
     if not splits_evenly(batch, strategy.num_replicas_in_sync):
         return jax.device_put(jax.tree.map(on_this_process, batch), strategy.variable_sharding)
     if strategy.spans_processes:
@@ -56,7 +62,11 @@ def moved(batch: Any, strategy: Strategy) -> Any:
 
     What another model returned lies on the devices of that model, and a compiled step refuses an
     array that is committed to other devices than it runs on. All else JAX moves by itself.
+
+    Raises:
+        OverflowError: if an integer does not fit into 32 bits.
     """
+    _require_fits(batch)
     if not any(map(_is_committed, jax.tree.leaves(batch))):
         return batch
     even = splits_evenly(batch, strategy.num_replicas_in_sync)
@@ -68,6 +78,7 @@ def moved(batch: Any, strategy: Strategy) -> Any:
 
 def moved_whole(batch: Any, strategy: Strategy) -> Any:
     """As `moved`, for a step in which every replica computes the whole batch."""
+    _require_fits(batch)
 
     def move(leaf: Any) -> Any:
         if not _is_committed(leaf) or not (leaf.is_fully_addressable or leaf.is_fully_replicated):
@@ -75,6 +86,10 @@ def moved_whole(batch: Any, strategy: Strategy) -> Any:
         return strategy.for_program(strategy.place_variable(leaf))
 
     return jax.tree.map(move, batch)
+
+
+def _require_fits(batch: Any) -> None:
+    require_all_fit(batch, "A batch", "switch on JAX's 64-bit types, `jax_enable_x64`")
 
 
 def _is_committed(leaf: Any) -> bool:

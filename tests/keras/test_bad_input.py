@@ -144,3 +144,22 @@ def test_batches_that_never_split_are_reported(perceptron: Any, images: Any) -> 
         model = perceptron()
     with pytest.warns(UserWarning, match="do not split over 2 replicas"):
         model.fit(*images, batch_size=13, verbose=0)
+
+
+@pytest.mark.parametrize("rows", [8, 7])
+def test_integers_that_do_not_fit_into_32_bits(rows: int) -> None:
+    """They would become other numbers: 2**40 the id 0."""
+    ids = np.full((rows, 1), 2**40, np.int64)
+    with MirroredStrategy(["cpu:0", "cpu:1"]).scope():
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Embedding(4, 2)])
+        model.compile("sgd", "mse")
+    for use in (
+        lambda: model.fit(ids, np.zeros((rows, 1, 2)), batch_size=rows, verbose=0),
+        lambda: model.predict(ids, batch_size=rows, verbose=0),
+        lambda: model.evaluate(ids, np.zeros((rows, 1, 2)), batch_size=rows, verbose=0),
+        lambda: model.fit(
+            Dataset.from_tensor_slices((ids, np.zeros((rows, 1, 2)))).batch(rows), verbose=0
+        ),
+    ):
+        with pytest.raises(OverflowError, match="1099511627776"):
+            use()
