@@ -70,7 +70,16 @@ def classifier(setting: Setting, x: Any) -> keras.Model:
     return model
 
 
-ASKED_OF_FIT = ("class_weight", "validation_data", "validation_split", "validation_freq", "shuffle")
+ASKED_OF_FIT = (
+    "class_weight",
+    "epochs",
+    "initial_epoch",
+    "shuffle",
+    "validation_data",
+    "validation_freq",
+    "validation_split",
+    "validation_steps",
+)
 
 
 def fed(feed: Feed, *, named: bool = False) -> Case:
@@ -82,17 +91,14 @@ def fed(feed: Feed, *, named: bool = False) -> Case:
             model = classifier(setting, halves(x) if named else x)
         make = functools.partial(feed, setting, x, y)
         options = {"epochs": EPOCHS, "verbose": 0, "shuffle": False, **make()}
+        asked = {name: value for name, value in make().items() if name not in ASKED_OF_FIT}
+        steps = asked.pop("steps_per_epoch", None)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Your input ran out of data")  # said of generators
             facts = facts_of(model.fit(**options))
-        asked = {name: value for name, value in make().items() if name not in ASKED_OF_FIT}
-        steps = asked.pop("steps_per_epoch", None)
-        asked.pop("validation_steps", None)
-        asked.pop("initial_epoch", None), asked.pop("epochs", None)
-        facts["evaluated"] = np.array(model.evaluate(**asked, steps=steps, verbose=0))
-        again = make()["x"]
-        batch_size = asked.get("batch_size")
-        facts |= predictions_of(model, again, steps=steps, batch_size=batch_size)
+            facts["evaluated"] = np.array(model.evaluate(**asked, steps=steps, verbose=0))
+            batch_size = asked.get("batch_size")
+            facts |= predictions_of(model, make()["x"], steps=steps, batch_size=batch_size)
         return facts | weights_of(model)
 
     return Case(program, rows, quick=("2 replicas",) if feed in QUICK else ())

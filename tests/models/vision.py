@@ -187,7 +187,6 @@ def segmented(setting: Setting, data: Any) -> keras.Model:
         keras.optimizers.SGD(0.1, momentum=0.9),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         weighted_metrics=["accuracy"],
-        metrics=[keras.metrics.MeanIoU(2, sparse_y_pred=False, name="overlap")],
         **setting.compile,
     )
     return model
