@@ -61,13 +61,14 @@ def test_paths_name_the_replicas(strategy: MirroredStrategy) -> None:
         float,
         int,
         np.asarray,
-        jnp.asarray,
     ],
 )
 def test_it_is_no_array_and_says_what_to_do(strategy: MirroredStrategy, use: Any) -> None:
     for result in results(strategy):
         with pytest.raises(TypeError, match=r"experimental_local_results.*strategy\.reduce"):
             use(result)
+        with pytest.raises(TypeError, match="PerReplica"):
+            jnp.asarray(result)
 
 
 def test_orbax_saves_and_restores_what_run_returned(
