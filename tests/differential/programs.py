@@ -52,7 +52,8 @@ class Function:
                 return part.render(side, element)
             if isinstance(part, dict):
                 return {key: build(item) for key, item in part.items()}
-            return tuple(map(build, part))
+            made = map(build, part)
+            return list(made) if isinstance(part, list) else tuple(made)
 
         return build(self.structure)
 
@@ -63,7 +64,7 @@ class Function:
     def __str__(self) -> str:
         if isinstance(self.structure, dict):
             return "{" + ", ".join(f"{k}: {Function(v)}" for k, v in self.structure.items()) + "}"
-        if isinstance(self.structure, tuple):
+        if isinstance(self.structure, tuple | list):
             return "(" + ", ".join(str(Function(v)) for v in self.structure) + ",)"
         return str(self.structure)
 
@@ -91,11 +92,13 @@ def draw_function(draw: Draw, leaves: Sequence[Leaf], kinds: Sequence[str] = KIN
     def one() -> Expression:
         return draw_expression(draw, draw(st.sampled_from(kinds)), leaves)
 
-    shape = draw(st.sampled_from(["leaf", "leaf", "pair", "dict", "nested", "keep"]))
+    shape = draw(st.sampled_from(["leaf", "leaf", "pair", "dict", "nested", "list", "keep"]))
     if shape == "leaf":
         return Function(one())
     if shape == "pair":
         return Function((one(), one()))
+    if shape == "list":
+        return Function([draw_expression(draw, "int", leaves) for _ in range(2)])
     if shape == "dict":
         return Function({"b": one(), "a": one()})
     if shape == "nested":
@@ -305,6 +308,23 @@ def _scan(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
     )
 
 
+def _reduce(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
+    """What a dataset is reduced to, as a dataset of one element."""
+    inside = [Leaf(("element", *leaf.path), leaf.dtype, leaf.shape) for leaf in leaves]
+    inside.append(Leaf(("state",), "int64", ()))
+    state, start = draw_expression(draw, "int", inside), draw(st.integers(-2, 2))
+
+    def reduced(side: Any, ds: Any) -> Any:
+        return side.D.from_tensors(
+            ds.reduce(
+                side.array(start, "int64"),
+                lambda old, element: state.render(side, {"state": old, "element": element}),
+            )
+        )
+
+    return Step(f".reduce({start}, {state})", reduced)
+
+
 def _group_by_window(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
     key, size = draw_expression(draw, "int", leaves), draw(st.integers(1, 4))
     batched, by_key = draw(st.booleans()), draw(st.booleans())
@@ -485,6 +505,7 @@ STEPS: dict[str, Callable[..., Step]] = {
     "flat_map": _flat_map,
     "interleave": _interleave,
     "scan": _scan,
+    "reduce": _reduce,
     "group_by_window": _group_by_window,
     "window": _window,
     "batch": _batch,
@@ -510,7 +531,7 @@ ALWAYS = ["take", "skip", "repeat", "prefetch", "shard", "enumerate", "apply", "
 OF_TENSORS = [
     *("map", "map", "map", "filter", "take_while", "flat_map", "flat_map", "interleave", "scan"),
     *("group_by_window", "window", "batch", "batch", "bucket", "combined", "combined", "stored"),
-    *("ignore_errors", "random_map"),
+    *("ignore_errors", "random_map", "reduce"),
 ]
 OF_BATCHES = ["unbatch", "unbatch", "rebatch"]
 
