@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import threading
@@ -9,15 +10,16 @@ import time
 import types
 from pathlib import Path
 
-ROOT = Path(__file__).parents[4]
-
 
 def import_without_jax() -> None:
     """The packages above the transport import JAX and Keras, which take seconds."""
+    found = importlib.util.find_spec("drumline")  # the checkout's, or the one that is installed
+    assert found is not None and found.origin is not None
+    packages = Path(found.origin).parents[1]
     above = ("drumline", "drumline.data", "drumline.data.execute", "drumline.distribute")
     for name in (*above, "drumline.distribute.parameter_server"):
         package = types.ModuleType(name)
-        package.__path__ = [str(ROOT / name.replace(".", "/"))]
+        package.__path__ = [str(packages / name.replace(".", "/"))]
         sys.modules[name] = package
 
 
