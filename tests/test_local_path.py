@@ -75,13 +75,6 @@ def test_urls_are_refused(writer: str, url: Any) -> None:
         WRITERS[writer](url)
 
 
-def test_the_launcher_refuses_urls() -> None:
-    arguments = ["launch", "--workers", "1", "--log-dir", "gs://bucket/logs", "true"]
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 2
-    assert "--log-dir: 'gs://bucket/logs' is a URL" in result.output
-
-
 def test_the_demo_refuses_urls() -> None:
     result = CliRunner().invoke(app, ["demo", "--output-dir", "s3://bucket/demo"])
     assert result.exit_code != 0

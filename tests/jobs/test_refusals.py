@@ -19,6 +19,7 @@ _REFUSED: list[tuple[list[str], str]] = [
     (["--workers", "0", "true"], "Invalid value for '--workers'"),
     (["true"], "Missing option '--workers'"),
     (["--workers", "1", "--log-dir", "text.txt/logs", "true"], "cannot be written: Not a"),
+    (["--workers", "1", "--log-dir", "gs://b/logs", "true"], "--log-dir: 'gs://b/logs' is a URL"),
     (["--workers", "1", "--host", "192.0.2.1", "true"], "cannot listen at '192.0.2.1'"),
     (["--workers", "1", "--host", "no host", "true"], "the address 'no host' is unknown"),
     (["--workers", "1", "--nodes", "2", "true"], "--nodes 2 needs --rendezvous"),
