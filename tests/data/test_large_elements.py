@@ -193,3 +193,16 @@ def test_a_program_that_cannot_run_in_the_calling_thread_runs_elsewhere():
 )
 def test_tasks_are_whole_batches_where_that_wastes_little(size, length, nbytes, rows):
     assert gathered_rows(size, length, nbytes) == rows
+
+
+def test_a_program_that_calls_python_runs_on_a_device_of_jax():
+    def doubled(row):
+        spec = jax.ShapeDtypeStruct(row.shape, np.float32)
+        twice = lambda v: np.asarray(v, np.float32) * 2  # noqa: E731
+        return jax.jit(lambda v: jax.pure_callback(twice, spec, v, vmap_method="expand_dims"))(row)
+
+    data = rows(20, (17,))
+    ds = Dataset.from_tensor_slices(data).map(doubled)
+    (program,) = program_of(ds)._programs
+    assert program._device is None
+    np.testing.assert_array_equal(np.concatenate(list(ds.batch(6))), data * np.float32(2))

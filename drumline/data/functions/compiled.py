@@ -16,7 +16,7 @@ from drumline.data.execute.block import Block
 from drumline.data.execute.pool import ALIGNMENT, BufferPool
 from drumline.data.functions import modes
 from drumline.data.functions.any_length import same_at_any_length
-from drumline.data.functions.block_length import block_length, gathered_rows
+from drumline.data.functions.block_length import block_length, gathered_rows, subjaxprs
 from drumline.data.functions.call import Position
 from drumline.data.functions.fingerprint import content
 from drumline.data.functions.guards import Guards, as_traced, guarded, row_error
@@ -196,7 +196,8 @@ class _Program:
         used = {var for eqn in closed.jaxpr.eqns for var in eqn.invars if isinstance(var, jex.Var)}
         used.update(var for var in closed.jaxpr.outvars if isinstance(var, jex.Var))
         self.uses = [var in used for var in closed.jaxpr.invars]
-        self._device: jax.Device | None = modes.calling_thread()
+        # A callback in the thread that calls waits for itself in older releases of JAX.
+        self._device = None if _calls_back(closed.jaxpr) else modes.calling_thread()
         self._has_run = False
 
     def mode(self) -> contextlib.AbstractContextManager[None]:
@@ -250,6 +251,14 @@ class _Program:
 
 
 _abandoned: list[np.ndarray] = []
+
+
+def _calls_back(jaxpr: jex.Jaxpr) -> bool:
+    """Whether a program calls Python, at any depth."""
+    return any(
+        eqn.primitive.name.endswith("callback") or any(map(_calls_back, subjaxprs(eqn.params)))
+        for eqn in jaxpr.eqns
+    )
 
 
 def _is_aligned(array: np.ndarray) -> bool:
