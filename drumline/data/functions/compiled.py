@@ -30,6 +30,9 @@ from drumline.data.spec import ElementSpec
 Key = tuple[bool, int]
 """Of a result: whether the program with 64-bit types computes it, and which of its outputs."""
 
+_MOST_BUFFERS = 8
+"""Of a size, kept for results: about what a pipeline has under way, and no rare peak of it."""
+
 _WORTH_ALIGNING = 1 << 14
 """JAX copies smaller inputs as quickly."""
 
@@ -51,7 +54,7 @@ class CompiledFunction:
         self._function = function
         self._spec = spec
         self._trace = trace
-        self._pool = BufferPool()
+        self._pool = BufferPool(_MOST_BUFFERS)
         programs = _programs(trace)
         leaves = [*spec.leaves, *trace.spec.leaves]
         lengths = (block_length(leaves, program.jaxpr) for program in programs)
@@ -94,13 +97,8 @@ class CompiledFunction:
         return Block(columns, n, at_element(failure, position(n), self._function.where))
 
     def _memory(self, n: int) -> dict[Key, np.ndarray]:
-        """Where results go: recycled memory for all rows, and for those that the last is padded by.
-
-        Of few rows of a block there is only memory for these.
-        """
-        length = self.block_length
-        over = n % length
-        rows = n - over + length if 4 * over > length else n
+        """Where results go: recycled memory of whole blocks, so that its sizes are few."""
+        rows = -(-n // self.block_length) * self.block_length
         return {
             (route.wide, route.output): self._pool.empty((rows, *route.shape), route.dtype)
             for route in self._trace.routes
@@ -152,6 +150,9 @@ class CompiledFunction:
         if isinstance(route, Constant):
             return np.broadcast_to(route.value, (n, *route.value.shape))
         column = results[route.wide, route.output][:n]
+        if 4 * n <= self.block_length:
+            # A view of few rows would keep a whole block's memory.
+            column = column.copy()
         column.flags.writeable = False
         return column
 
