@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
+import keras
 import numpy as np
 
 from drumline.data.narrowing import require_all_fit
 from drumline.distribute import Strategy
 from drumline.distribute.across_processes import cut, on_this_process
+from drumline.keras.ownership import strategy_of
 
 
 def splits_evenly(batch: Any, replicas: int) -> bool:
@@ -86,6 +89,22 @@ def moved_whole(batch: Any, strategy: Strategy) -> Any:
         return strategy.for_program(strategy.place_variable(leaf))
 
     return jax.tree.map(move, batch)
+
+
+def of_integers_that_fit(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``train_on_batch`` and its like, in which Keras narrows a batch before its step has it.
+
+    Raises:
+        OverflowError: if an integer does not fit into 32 bits.
+    """
+
+    @functools.wraps(method)
+    def check_batch(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
+        if strategy_of(self) is not None:
+            _require_fits((args, kwargs))
+        return method(self, *args, **kwargs)
+
+    return check_batch
 
 
 def _require_fits(batch: Any) -> None:

@@ -9,6 +9,7 @@ import keras
 
 from drumline.keras import (
     adapting,
+    batches,
     creation,
     data_adapter,
     optimizers,
@@ -86,4 +87,4 @@ def _of_datasets(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_batches(method: Callable[..., Any]) -> Callable[..., Any]:
-    return ownership.in_own_scope(refuse_on_servers(method))
+    return ownership.in_own_scope(batches.of_integers_that_fit(refuse_on_servers(method)))

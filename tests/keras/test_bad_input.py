@@ -160,6 +160,9 @@ def test_integers_that_do_not_fit_into_32_bits(rows: int) -> None:
         lambda: model.fit(
             Dataset.from_tensor_slices((ids, np.zeros((rows, 1, 2)))).batch(rows), verbose=0
         ),
+        lambda: model.train_on_batch(ids, np.zeros((rows, 1, 2))),
+        lambda: model.test_on_batch(x=ids, y=np.zeros((rows, 1, 2))),
+        lambda: model.predict_on_batch(ids),
     ):
         with pytest.raises(OverflowError, match="1099511627776"):
             use()
