@@ -8,8 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from drumline.data.narrowing import require_fits
 from drumline.distribute.adoption import owner_of
 from drumline.distribute.parameter_server.layout import Layout, Part
+from drumline.distribute.parameter_server.programs.ids_program import REMEDY_64_BITS
 from drumline.distribute.parameter_server.rules import Rules
 from drumline.distribute.parameter_server.servers import Servers
 from drumline.training.checkpoint.kept import Keeper
@@ -50,12 +52,21 @@ class ServerVariable:
 
     @property
     def _value(self) -> jax.Array:
+        value = vars(self)[_SERVERS].read(self.layout)
+        require_fits(value, f"{self._described} on parameter servers", REMEDY_64_BITS)
         with jax.ensure_compile_time_eval():
-            return jnp.asarray(vars(self)[_SERVERS].read(self.layout))
+            return jnp.asarray(value)
 
     @_value.setter
     def _value(self, value: Any) -> None:
+        require_fits(
+            value, f"What is assigned to {self._described}", REMEDY_64_BITS, self.layout.dtype
+        )
         vars(self)[_SERVERS].write(self.layout, np.asarray(value, self.layout.dtype))
+
+    @property
+    def _described(self) -> str:
+        return f"the variable {vars(self).get('_path')!r}"
 
 
 class ShardedVariable(ServerVariable):

@@ -17,6 +17,7 @@ import keras
 import numpy as np
 
 from drumline._forks import at_exit
+from drumline.data.narrowing import require_fits
 from drumline.distribute import replica_context
 from drumline.distribute.adoption import owner_of, set_owner
 from drumline.distribute.cluster_resolver import ClusterResolver, TFConfigClusterResolver
@@ -29,6 +30,7 @@ from drumline.distribute.parameter_server.layout import Layout
 from drumline.distribute.parameter_server.partitioners import Partitioner
 from drumline.distribute.parameter_server.placement import RoundRobin
 from drumline.distribute.parameter_server.programs import export_initializer
+from drumline.distribute.parameter_server.programs.ids_program import REMEDY_64_BITS
 from drumline.distribute.parameter_server.rules import Rules
 from drumline.distribute.parameter_server.scheduled import being_scheduled
 from drumline.distribute.parameter_server.server_variable import move_to_servers
@@ -138,6 +140,8 @@ class ParameterServerStrategy(Strategy):
         size = math.prod(shape) * np.dtype(dtype).itemsize
         value = None
         if not callable(initial):
+            what = f"The initial value of the variable {variable.path!r}"
+            require_fits(initial, what, REMEDY_64_BITS, dtype)
             value = np.asarray(initial, dtype)
         elif size <= INITIAL_VALUE_BYTES:
             value = np.asarray(initial(shape, dtype=dtype))

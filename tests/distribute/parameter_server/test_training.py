@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import drumline as dl
+from drumline.distribute.parameter_server.errors import ClosureError
 from drumline.distribute.parameter_server.partitioners import FixedShardsPartitioner
 from tests.distribute.parameter_server.clusters import in_process
 
@@ -246,6 +247,26 @@ def test_rows_may_depend_on_variables_and_random_draws(two):
     for own, drawn, rows in coordinator.fetch(found):
         np.testing.assert_array_equal(own, np.arange(20.0).reshape(10, 2)[3:6])
         np.testing.assert_array_equal(rows, np.arange(20.0).reshape(10, 2)[drawn])
+
+
+def test_integers_that_do_not_fit_into_32_bits(two):
+    """They would become other numbers: 2**40 the id 0."""
+    strategy, coordinator = two
+    with strategy.scope():
+        table = keras.Variable(np.arange(20.0).reshape(10, 2), name="embeddings")
+        number = dl.Variable(3, dtype="int32")
+        with pytest.raises(OverflowError, match="1099511627776"):
+            dl.Variable(np.int64(2**40), dtype="int32")
+    with pytest.raises(OverflowError, match="1099511627776"):
+        number.assign(np.int64(2**40))
+    steps = [lambda ids: keras.ops.take(table, ids, axis=0), lambda ids: ids + 1]
+    for step in steps:
+        fine = coordinator.schedule(step, (np.array([1, 2]),))
+        coordinator.join()
+        fine.fetch()
+        coordinator.schedule(step, (np.array([1, 2**40]),))
+        with pytest.raises(ClosureError, match="OverflowError: .* 1099511627776"):
+            coordinator.join()
 
 
 def test_gradients_of_rows_that_the_step_does_not_read_and_decay_with_exclusions(two):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from drumline.data.narrowing import require_fits
 from drumline.distribute.parameter_server.programs.exporting import load_program
 from drumline.distribute.parameter_server.programs.ids_bounds import (
     BOUNDED,
@@ -20,6 +21,9 @@ from drumline.distribute.parameter_server.programs.slots import Input
 
 ValueOf = Callable[[Input], Any]
 """Gives the value of a variable or a random generator's state that ids depend on."""
+
+REMEDY_64_BITS = "use a strategy without parameter servers, whose steps have 32 bits"
+"""What `require_fits` says of integers that are too large for steps and variables."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,7 @@ def prepared(array: Any, wanted: Input) -> np.ndarray:
     """An array as a program takes it: with 32 bits where JAX has no more.
 
     Raises:
+        OverflowError: if an integer does not fit into the type that the step takes.
         ValueError: if it has another shape than the step was traced with.
     """
     made: np.ndarray = np.asarray(array)
@@ -124,7 +129,11 @@ def prepared(array: Any, wanted: Input) -> np.ndarray:
             f"Array {wanted.index} of a step's arguments has the shape {made.shape}, and the step "
             f"was traced for {wanted.shape}. Trace it for this shape too."
         )
-    return made if made.dtype == wanted.dtype else made.astype(wanted.dtype)
+    if made.dtype == wanted.dtype:
+        return made
+    what = f"Array {wanted.index} of a step's arguments"
+    require_fits(made, what, REMEDY_64_BITS, to=wanted.dtype)
+    return made.astype(wanted.dtype)
 
 
 def _input(wanted: Input, arguments: Sequence[Any], value_of: ValueOf | None) -> Any:
