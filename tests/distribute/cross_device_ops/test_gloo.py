@@ -62,4 +62,5 @@ def test_doubling_exchanges_with_replicas_ever_farther_apart():
 def test_it_says_what_it_does():
     assert "two replicas exchange" in GlooAllReduce().describe(axis_of(2))
     assert "recursive doubling up to 64 KiB" in GlooAllReduce().describe(axis_of(3))
-    assert NcclAllReduce().describe(axis_of(3)) == "NcclAllReduce"
+    on_cpus = "NcclAllReduce, which is XLA's own all-reduce on CPUs"
+    assert NcclAllReduce().describe(axis_of(3)) == on_cpus

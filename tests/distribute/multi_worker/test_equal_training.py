@@ -205,11 +205,13 @@ def test_one_process_writes_the_checkpoints_that_all_save(
 ) -> None:
     first, second = (facts["checkpoints"] for facts in clusters["2x2"])
     shared = [f"shared/ckpt-{number}" for number in (1, 2, 3, 4)]
-    assert first["written"] == [*shared, "own-0/ckpt-1", "over", "over"]
+    ahead = [f"ahead/ckpt-{number}" for number in (5, 6, 7)]
+    assert first["written"] == [*shared, *ahead, "own-0/ckpt-1", "over", "over"]
     assert second["written"] == ["own-1/ckpt-1"]
     for facts in (first, second):
         assert facts["there"] == [1, 2, 3, 4], "all see a checkpoint when save has returned"
         assert facts["kept"] == ["ckpt-3", "ckpt-4"]
+        assert facts["ahead"] == ["ckpt-7"], "one that is behind leaves the others as they are"
         assert (facts["own"], facts["over"], facts["late"]) == (4, 8, 8)
     assert "No space" in first["fails"]
     assert "worker:0 could not save" in second["fails"] and "No space" in second["fails"]

@@ -524,6 +524,15 @@ def checkpoints(strategy: dl.distribute.Strategy, folder: str) -> dict[str, Any]
             v.assign(np.full(20_000, number))
             path = manager.save()
             there.append(float(_saved(path)[0]))
+            _meet(strategy)
+        ahead = dl.train.CheckpointManager(checkpoint, place / "ahead", max_to_keep=1)
+        if rank == 0:
+            for _ in range(3):
+                ahead.save()
+        _meet(strategy)
+        if rank == 1:
+            for _ in range(3):
+                ahead.save()
         own = dl.train.Checkpoint(v=v).save(place / f"own-{rank}" / "ckpt")
         v.assign(np.full(20_000, 7))
         over = dl.train.Checkpoint(v=v).write(place / "over")
@@ -545,11 +554,17 @@ def checkpoints(strategy: dl.distribute.Strategy, folder: str) -> dict[str, Any]
         "written": written[:number_of_common],
         "there": there,
         "kept": [os.path.basename(path) for path in manager.checkpoints],
+        "ahead": [os.path.basename(path) for path in ahead.checkpoints],
         "own": float(_saved(own)[0]),
         "over": float(_saved(over)[0]),
         "late": float(_saved(late)[0]),
         "fails": fails,
     }
+
+
+def _meet(strategy: dl.distribute.Strategy) -> None:
+    """Wait for all processes, as the steps between two saves do."""
+    strategy.run(lambda: dl.distribute.get_replica_context().all_reduce("SUM", np.float32(1)))
 
 
 def _saved(path: str) -> np.ndarray:
