@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 import jax
+import numpy as np
 
 
 class DistributedValues:
@@ -162,6 +163,9 @@ class PerReplica(DistributedValues):
         return cls(leaves[:count], replicas, carried, unknown)
 
     def __repr__(self) -> str:
+        if self._is_stacked and not isinstance(self._stacked, (jax.Array, np.ndarray)):
+            # Of a tree whose leaves were mapped to something else, such as shapes or None.
+            return f"PerReplica(stacked={self._stacked!r})"
         shown = self.values
         numbers = range(len(shown)) if self.replicas is None else self.replicas
         rows = "\n".join(f"  {n}: {value!r}" for n, value in zip(numbers, shown, strict=False))

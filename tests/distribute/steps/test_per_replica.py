@@ -163,3 +163,9 @@ def test_an_nnx_object_that_a_step_changes_is_returned_or_refused(
     changed, _ = run(lambda model, x: (model, change(model, x)))
     (first, *_) = strategy.experimental_local_results(changed)
     assert first.bias[...].tolist() == [1] and model.bias[...].tolist() == [0]
+
+
+def test_a_tree_of_other_things_is_shown(strategy: MirroredStrategy) -> None:
+    result = strategy.run(lambda value: value, args=(np.ones(2, np.float32),))
+    assert repr(jax.tree.map(lambda leaf: None, result)) == "PerReplica(stacked=None)"
+    assert "ShapeDtypeStruct" in repr(jax.eval_shape(lambda tree: tree, result))
