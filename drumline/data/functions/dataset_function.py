@@ -167,6 +167,7 @@ def _narrows_integers(
         with as_python(given, wide=True):
             other = _plan_of(user(first), user).spec
     except Exception:
+        # It works without 64-bit types alone, as it did when the plan was made.
         return False
     pairs = zip(plan.spec.leaves, other.leaves, strict=False)
     return any(a.dtype in _INTEGERS and b.dtype in _WIDE_INTEGERS for a, b in pairs)
