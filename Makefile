@@ -66,6 +66,7 @@ lint: install lint-rust
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/python scripts/check_file_lengths.py
 	$(VENV)/bin/python scripts/tf_data_names.py --check
+	$(VENV)/bin/python scripts/check_words.py
 
 lint-rust: install
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then \

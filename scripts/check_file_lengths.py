@@ -36,8 +36,7 @@ MERGED = ("drumline", "drumline_command")
 COUNTED = ("benchmarks", "drumline", "drumline_command", "rust/src", "scripts")
 
 # The folder whose entries are the package's public names, and those that hold one declaration a
-# file: nobody reads them from the first to the last, so neither rule on folders or small modules
-# applies.
+# file: they are not read in sequence, so neither rule on folders or small modules applies.
 UNCOUNTED = {"drumline", "drumline/datasets/builders", "benchmarks/workloads"}
 FOLDER_ITSELF = {"__init__.py", "__main__.py", "mod.rs"}
 
@@ -187,7 +186,7 @@ def complaints(root: Path, allowed: Allowed) -> list[str]:
 
 
 def _entries(large: dict[str, int], folder: str) -> str:
-    """Return the number of entries of ``folder``, as far as it is counted."""
+    """Return the number of entries of ``folder``, if it is counted."""
     return str(large.get(folder, f"no more than {MOST_ENTRIES}"))
 
 
