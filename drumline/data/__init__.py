@@ -3,13 +3,13 @@
 from typing import Any
 
 from drumline.data import experimental
+from drumline.data._arguments import AUTOTUNE
 from drumline.data.array_record_dataset import ArrayRecordDataset
 from drumline.data.cardinality import INFINITE as INFINITE_CARDINALITY
 from drumline.data.cardinality import UNKNOWN as UNKNOWN_CARDINALITY
 from drumline.data.dataset import Dataset
 from drumline.data.dataset_spec import DatasetSpec
 from drumline.data.iterator import DatasetIterator
-from drumline.data.methods.arguments import AUTOTUNE
 from drumline.data.options import AutotuneOptions, OptimizationOptions, Options, ThreadingOptions
 from drumline.data.plan.ordering import GLOBAL
 from drumline.data.plan.packing import Packed

@@ -1,4 +1,4 @@
-"""Checks of arguments that many methods take."""
+"""Checks of the arguments that many methods take."""
 
 from __future__ import annotations
 
@@ -6,9 +6,19 @@ import operator
 from typing import Any
 
 from drumline.data.autotune.number import AUTOTUNE
+from drumline.data.cardinality import INFINITE, UNKNOWN
 from drumline.data.seeds import draw_seed
+from drumline.data.spec import ElementSpec
 
-__all__ = ["AUTOTUNE", "check_deterministic", "count_of", "parallel_calls"]
+__all__ = [
+    "AUTOTUNE",
+    "check_deterministic",
+    "check_rows",
+    "count_of",
+    "parallel_calls",
+    "seed_of",
+    "shuffle_buffer",
+]
 
 
 def count_of(value: Any, operation: str, name: str, least: int | None = None) -> int:
@@ -63,3 +73,32 @@ def check_deterministic(value: Any, operation: str) -> None:
     """Rejects what is no bool or ``None``; results come in order either way."""
     if value not in (None, True, False):
         raise TypeError(f"{operation}: deterministic must be a bool or None, got {value!r}")
+
+
+def shuffle_buffer(buffer_size: Any, cardinality: int) -> int:
+    """Return the number of elements that ``shuffle`` is to hold, ``UNKNOWN`` for all.
+
+    Raises:
+        TypeError: if it is no integer.
+        ValueError: if it is not positive, or all of a dataset that never ends.
+    """
+    number = count_of(buffer_size, "shuffle", "buffer_size")
+    if number == UNKNOWN and cardinality == INFINITE:
+        raise ValueError(
+            "shuffle: a buffer for all elements of a dataset that never ends is never full; "
+            "give a number, or shuffle before repeat"
+        )
+    least = 1 if number != UNKNOWN else UNKNOWN
+    return count_of(number, "shuffle", "buffer_size", least)
+
+
+def check_rows(spec: ElementSpec, operation: str) -> None:
+    """Reject elements that cannot be split into rows.
+
+    Raises:
+        ValueError: if a leaf is a scalar, or first dimensions are known to differ.
+    """
+    if any(not leaf.shape for leaf in spec.leaves):
+        raise ValueError(f"{operation}: a leaf has no first dimension: {spec.tree()}")
+    if len({leaf.shape[0] for leaf in spec.leaves} - {None}) > 1:
+        raise ValueError(f"{operation}: first dimensions differ: {spec.tree()}")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
 from drumline.data import construct
+from drumline.data._arguments import AUTOTUNE, count_of
+from drumline.data.base_dataset import BaseDataset, named
 from drumline.data.files.file_format import BYTES, Format
 from drumline.data.files.listing import as_paths
-from drumline.data.methods.arguments import AUTOTUNE, count_of
-from drumline.data.methods.planned import Planned, named
+from drumline.data.files.table_format import table_format
+from drumline.data.files.tables import first_schema
 from drumline.data.options import Options
 from drumline.data.plan.files import Files
 from drumline.data.plan.node import Node
@@ -40,7 +43,7 @@ def files_plan(
         parallel = PARALLEL_READS
     elif parallel is not None:
         parallel = count_of(parallel, operation, "num_parallel_reads", least=1)
-    if isinstance(filenames, Planned):
+    if isinstance(filenames, BaseDataset):
         names, options = _checked(filenames, operation)._plan, filenames._given_options
     else:
         paths = np.array(as_paths(filenames, operation), dtype=object)
@@ -55,7 +58,7 @@ def first_path(operation: str, filenames: Any) -> str:
         TypeError: they are no paths.
         ValueError: there is none.
     """
-    if isinstance(filenames, Planned):
+    if isinstance(filenames, BaseDataset):
         paths: Any = [next(iter(_checked(filenames, operation).take(1)), None)]
     else:
         paths = [*as_paths(filenames, operation)[:1], None]
@@ -64,10 +67,31 @@ def first_path(operation: str, filenames: Any) -> str:
     return os.fsdecode(paths[0])
 
 
+def tables_plan(
+    operation: str,
+    kind: Literal["parquet", "arrow"],
+    filenames: Any,
+    columns: Sequence[str] | None,
+    default_values: Mapping[str, Any] | None,
+    parallel: int | None,
+    name: str | None,
+) -> tuple[Node, Options | None]:
+    """`files_plan` of files that hold tables, whose columns the first file tells.
+
+    Raises:
+        OSError: if the first file cannot be opened.
+        TypeError: if a column's type is none of a dataset, or ``filenames`` are no paths.
+        ValueError: if it is no such file, lacks a column, or a default does not fit its column.
+    """
+    schema = first_schema(kind, first_path(operation, filenames))
+    form = table_format(operation, kind, schema, columns, default_values)
+    return files_plan(operation, filenames, form, parallel, name)
+
+
 def _checked(filenames: Any, operation: str) -> Any:
-    if filenames.element_spec != BYTES.tree():
+    if filenames._plan.spec.tree() != BYTES.tree():
         raise TypeError(
             f"{operation}: a dataset of filenames has one path per element, a scalar of bytes; "
-            f"this one has {filenames.element_spec}"
+            f"this one has {filenames._plan.spec.tree()}"
         )
     return filenames

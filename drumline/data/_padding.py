@@ -1,119 +1,21 @@
-"""Methods that batch elements of different shapes, and batches anew."""
+"""Shapes and padding values: the arguments of methods that pad or pack elements."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from drumline.data.dataset_spec import DatasetSpec
 from drumline.data.leaves import as_array
-from drumline.data.methods.arguments import count_of
-from drumline.data.methods.batches import Batches
-from drumline.data.plan import padding
 from drumline.data.ragged import fill_value
 from drumline.data.ragged_spec import RaggedTensorSpec
 from drumline.data.spec import STRING, ElementSpec, TensorSpec
 from drumline.data.structure import LEAF, Structure
 
 Shape = tuple[int | None, ...]
-
-
-class Padding(Batches):
-    """``padded_batch``, ``ragged_batch`` and ``rebatch``."""
-
-    def padded_batch(
-        self,
-        batch_size: int,
-        padded_shapes: Any = None,
-        padding_values: Any = None,
-        drop_remainder: bool = False,
-        name: str | None = None,
-    ) -> Self:
-        """Fills elements up at the ends of their dimensions and stacks ``batch_size`` of them.
-
-        Args:
-            batch_size: how many elements make one.
-            padded_shapes: a shape for each leaf, in the structure of the elements; ``None`` or -1
-                in it is as long as the longest of the batch. By default the shapes of the spec.
-            padding_values: what to fill up with: a number or string for all leaves, or one for each
-                in their structure, where ``None`` is 0, false or ``b""`` for a leaf, or for all
-                leaves of a part of the structure.
-            drop_remainder: whether a last, shorter batch is left out.
-            name: shown by ``explain()``.
-
-        Raises:
-            ValueError: a shape has another number of dimensions than its leaf, or a known dimension
-                is longer. A longer element raises when its batch is asked for.
-            TypeError: a padding value is not of its leaf's type, or a leaf cannot be filled up.
-        """
-        size = count_of(batch_size, "padded_batch", "batch_size", least=1)
-        spec = self._plan.spec
-        check_arrays(spec.leaves, "padded_batch")
-        shapes = [leaf.shape for leaf in spec.leaves]
-        if padded_shapes is not None:
-            shapes = per_leaf(spec.structure, padded_shapes, shape_of, "padded_shapes")
-        for i, (leaf, shape) in enumerate(zip(spec.leaves, shapes, strict=True)):
-            _check_shape(leaf, shape, i)
-        values = fillers(spec, padding_values, "padded_batch")
-        plan = self._plan
-        made = padding.PaddedBatch(
-            (plan,), size, bool(drop_remainder), tuple(shapes), tuple(values)
-        )
-        return self._with(made, name)
-
-    def ragged_batch(
-        self,
-        batch_size: int,
-        drop_remainder: bool = False,
-        row_splits_dtype: Any = np.int64,
-        name: str | None = None,
-    ) -> Self:
-        """Stacks ``batch_size`` elements; leaves that vary in shape become `RaggedArray`.
-
-        Args:
-            batch_size: how many elements make one.
-            drop_remainder: whether a last, shorter batch is left out.
-            row_splits_dtype: int64; splits have no other type.
-            name: shown by ``explain()``.
-        """
-        size = count_of(batch_size, "ragged_batch", "batch_size", least=1)
-        check_arrays(self._plan.spec.leaves, "ragged_batch")
-        if np.dtype(row_splits_dtype) != np.int64:
-            raise ValueError(f"ragged_batch: row splits are int64, not {row_splits_dtype!r}")
-        return self._with(padding.RaggedBatch((self._plan,), size, bool(drop_remainder)), name)
-
-    def rebatch(
-        self, batch_size: Any, drop_remainder: bool = False, name: str | None = None
-    ) -> Self:
-        """Takes batches apart and makes batches of other sizes of their rows.
-
-        Args:
-            batch_size: how many rows make one; several numbers take turns, and 0 among them makes
-                a batch without rows.
-            drop_remainder: whether a last, shorter batch is left out.
-            name: shown by ``explain()``.
-
-        Raises:
-            ValueError: a size is negative, none is positive, or elements cannot be taken apart (see
-                ``unbatch``).
-        """
-        sizes = [batch_size] if np.ndim(batch_size) == 0 else list(batch_size)
-        if not sizes:
-            raise ValueError("rebatch: batch_size must be a number, or at least one in a list")
-        least = 0 if len(sizes) > 1 else 1
-        counts = tuple(count_of(size, "rebatch", "batch_size", least) for size in sizes)
-        if not any(counts):
-            raise ValueError(
-                f"rebatch: batches of {list(counts)} rows never end; one must have some"
-            )
-        rows = self._rows("rebatch")
-        known = {leaf.shape[0] for leaf in self._plan.spec.leaves} - {None}
-        each = known.pop() if known else None
-        plan = padding.Rebatch((rows._plan,), counts, bool(drop_remainder), each)
-        return rows._with(plan, name)
 
 
 def check_arrays(leaves: Sequence[TensorSpec], operation: str) -> None:
@@ -167,6 +69,20 @@ def per_leaf(structure: Structure, value: Any, leaf: Callable[[Any], Any], what:
         raise ValueError(f"padded_batch: {what} {value!r:.80} has not the structure {structure}")
     pairs = zip(keys, structure.children, strict=True)
     return [item for key, child in pairs for item in per_leaf(child, value[key], leaf, what)]
+
+
+def shapes_of(spec: ElementSpec, padded_shapes: Any) -> tuple[Shape, ...]:
+    """Return the shape that each leaf is padded to; by default that of the spec.
+
+    Raises:
+        ValueError: if the shapes have another structure than the elements, or a leaf does not fit.
+    """
+    shapes = [leaf.shape for leaf in spec.leaves]
+    if padded_shapes is not None:
+        shapes = per_leaf(spec.structure, padded_shapes, shape_of, "padded_shapes")
+    for i, (leaf, shape) in enumerate(zip(spec.leaves, shapes, strict=True)):
+        _check_shape(leaf, shape, i)
+    return tuple(shapes)
 
 
 def shape_of(value: Any) -> Shape:

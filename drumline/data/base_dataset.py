@@ -1,10 +1,10 @@
-"""What every group of methods builds on: a plan, and the options it runs under."""
+"""What modules below ``Dataset`` know of one: a plan, and the options it runs under."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 from drumline.data.options import Options
@@ -12,20 +12,18 @@ from drumline.data.plan.node import Node
 from drumline.data.plan.placing import PrefetchToDevice
 
 
-class Planned:
-    """Holds an immutable plan; methods return another object over a larger plan."""
+class BaseDataset:
+    """An immutable plan with its options; `Dataset` adds the methods.
 
-    def __init_subclass__(cls, **given: Any) -> None:
-        """Methods are of ``Dataset`` to who reads what Python says of a call that is wrong."""
-        super().__init_subclass__(**given)
-        for name, value in vars(cls).items():
-            function: Any = value
-            if isinstance(value, classmethod | staticmethod):
-                function = value.__func__
-            elif isinstance(value, property):
-                function = value.fget
-            if getattr(function, "__qualname__", "") == f"{cls.__qualname__}.{name}":
-                function.__qualname__ = f"Dataset.{name}"
+    The modules that build and run plans import this class, since `Dataset` imports them.
+
+    Args:
+        plan: what the elements are made of.
+        options: those that were set; ``None`` for the defaults.
+
+    Raises:
+        ValueError: if an operation follows ``prefetch_to_device``.
+    """
 
     def __init__(self, plan: Node, options: Options | None = None):
         if any(isinstance(part, PrefetchToDevice) for part in plan.inputs):
@@ -38,26 +36,38 @@ class Planned:
 
     @property
     def _options(self) -> Options:
-        """Made when they are asked for: functions make many datasets whose options nobody reads."""
+        """The options in force, created on first use: most datasets in functions need none."""
         if self._given_options is None:
             self._given_options = Options()
         return self._given_options
-
-    @property
-    def element_spec(self) -> Any:
-        """A ``TensorSpec`` for each leaf, in the structure of the elements."""
-        return self._plan.spec.tree()
 
     def _with(self, plan: Node, name: str | None = None) -> Self:
         return type(self)(named(plan, name), self._given_options)
 
 
-def merged_options(datasets: Iterable[Planned]) -> Options | None:
-    """The options of all, later ones first in force; ``None`` if none has any."""
+def merged_options(datasets: Iterable[BaseDataset]) -> Options | None:
+    """Merge the options of several datasets, later ones first in force.
+
+    Returns:
+        ``None`` if no dataset has any.
+    """
     given = [d._given_options for d in datasets if d._given_options is not None]
     return functools.reduce(Options.merged, given) if given else None
 
 
 def named(plan: Node, name: str | None) -> Node:
-    """The same operation under the name the user gave it, which ``explain()`` shows."""
+    """Return the operation under the name the user gave it, which ``explain()`` shows."""
     return plan if name is None else dataclasses.replace(plan, title=name)
+
+
+def as_dataset(plan: Node) -> Any:
+    """Return a `Dataset` over ``plan``, for modules that cannot import the class."""
+    return _constructor()(plan)
+
+
+@functools.cache
+def _constructor() -> Callable[[Node], Any]:
+    # The class needs the executor, and the executor needs it for datasets inside of datasets.
+    from drumline.data.dataset import Dataset
+
+    return Dataset

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from drumline.data.base_dataset import BaseDataset
 from drumline.data.dataset_spec import DatasetSpec, merged_element
 from drumline.data.leaves import as_array, is_array_literal, within
-from drumline.data.methods.planned import Planned
 from drumline.data.plan.node import Node
 from drumline.data.plan.sources import Generator, Items, Range, Slices, SlicesWithDatasets
 from drumline.data.ragged import RaggedArray, objects
@@ -28,7 +28,7 @@ def slices(tensors: Any) -> Slices | SlicesWithDatasets:
     columns, structure = _columns(tensors, "from_tensor_slices", lists=True)
     paths = structure.paths()
     for path, column in zip(paths, columns, strict=True):
-        if isinstance(column, Planned):
+        if isinstance(column, BaseDataset):
             raise ValueError(
                 f"from_tensor_slices: {path or 'it'} is a dataset and cannot be sliced; use "
                 "from_tensors, or give a list of datasets"
@@ -51,10 +51,10 @@ def slices(tensors: Any) -> Slices | SlicesWithDatasets:
 def tensors(value: Any) -> Slices | SlicesWithDatasets:
     """One element."""
     columns, structure = _columns(value, "from_tensors")
-    if any(isinstance(column, Planned) for column in columns):
+    if any(isinstance(column, BaseDataset) for column in columns):
         rows: list[Any] = []
         for column in columns:
-            if isinstance(column, Planned):
+            if isinstance(column, BaseDataset):
                 rows.append(_Datasets([column]))
             else:
                 rows.append((single(column) if isinstance(column, RaggedArray) else column)[None])
@@ -64,7 +64,7 @@ def tensors(value: Any) -> Slices | SlicesWithDatasets:
     return Slices((), ElementSpec(structure, spec), tuple(row[None] for row in rows), 1)
 
 
-class _Datasets(list[Planned]):
+class _Datasets(list[BaseDataset]):
     """A column of datasets."""
 
 
@@ -92,7 +92,7 @@ def _with_datasets(
     )
 
 
-def _spec_of_all(datasets: Sequence[Planned], path: str) -> DatasetSpec:
+def _spec_of_all(datasets: Sequence[BaseDataset], path: str) -> DatasetSpec:
     found = datasets[0]._plan.spec
     for i, dataset in enumerate(datasets):
         merged = merged_element(found, dataset._plan.spec)
@@ -100,7 +100,7 @@ def _spec_of_all(datasets: Sequence[Planned], path: str) -> DatasetSpec:
             where = f"from_tensor_slices: {path}" if path else "from_tensor_slices"
             raise TypeError(
                 f"{where}: datasets of one list must have elements of one structure and dtype; "
-                f"that of dataset {i} is {dataset.element_spec}, those before it have "
+                f"that of dataset {i} is {dataset._plan.spec.tree()}, those before it have "
                 f"{found.tree()}"
             )
         found = merged
@@ -132,7 +132,7 @@ def _columns(value: Any, operation: str, lists: bool = False) -> tuple[list[Any]
         raise ValueError(f"{operation}: {value!r:.60} has no arrays in it")
     columns: list[Any] = []
     for path, leaf in zip(structure.paths(), leaves, strict=True):
-        if isinstance(leaf, RaggedArray | Planned):
+        if isinstance(leaf, RaggedArray | BaseDataset):
             columns.append(leaf)
             continue
         if lists and _are_datasets(leaf):
@@ -148,7 +148,9 @@ def _columns(value: Any, operation: str, lists: bool = False) -> tuple[list[Any]
 
 def _are_datasets(value: Any) -> bool:
     return (
-        isinstance(value, list) and bool(value) and all(isinstance(item, Planned) for item in value)
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(item, BaseDataset) for item in value)
     )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from drumline.data._file_sources import files_plan
 from drumline.data.dataset import Dataset
 from drumline.data.files.csv_columns import csv_columns
 from drumline.data.files.csv_format import CsvFormat, csv_records
-from drumline.data.methods.reading import files_plan
 from drumline.data.readers import reading_options
 
 

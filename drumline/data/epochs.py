@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from drumline.data.autotune.number import AUTOTUNE
+from drumline.data.base_dataset import as_dataset
 from drumline.data.dataset_spec import DatasetSpec
 from drumline.data.execute.block import Block
 from drumline.data.execute.elements import splitter
@@ -32,7 +33,6 @@ from drumline.data.rows import single
 from drumline.data.seeds import DrawnSeed
 from drumline.data.service.placing import place
 from drumline.data.spec import TensorSpec
-from drumline.data.wrapping import as_dataset
 
 
 class Form(TypedDict):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from drumline.data._arguments import AUTOTUNE, count_of
+from drumline.data._file_sources import files_plan
 from drumline.data.dataset import Dataset
 from drumline.data.files.csv_columns import CsvColumn, csv_columns
 from drumline.data.files.csv_format import CsvFormat, csv_records
 from drumline.data.files.csv_header import CsvFiles
 from drumline.data.files.listing import as_paths, matching
-from drumline.data.methods.arguments import AUTOTUNE, count_of
-from drumline.data.methods.reading import files_plan
 from drumline.data.readers import reading_options
 
 _NAME = "make_csv_dataset"

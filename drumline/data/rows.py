@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from drumline.data.base_dataset import BaseDataset
 from drumline.data.dataset_spec import DatasetSpec, merged_element
 from drumline.data.leaves import as_array, within
-from drumline.data.methods.planned import Planned
 from drumline.data.ragged import RaggedArray
 from drumline.data.ragged_spec import RaggedTensorSpec, spec_of
 from drumline.data.spec import STRING, ElementSpec, TensorSpec
@@ -96,11 +96,11 @@ def _alike(dtype: np.dtype, wanted: np.dtype) -> bool:
 
 
 def _dataset(value: Any, spec: DatasetSpec, place: _Place, promise: str) -> np.ndarray:
-    if not isinstance(value, Planned):
+    if not isinstance(value, BaseDataset):
         found = type(value).__name__
         raise TypeError(f"{_named(place)} is a {found}, {promise} says {spec}")
     if merged_element(spec.element, value._plan.spec) != spec.element:
-        found = f"a dataset of {value.element_spec}"
+        found = f"a dataset of {value._plan.spec.tree()}"
         raise TypeError(f"{_named(place)} is {found}, {promise} says {spec}")
     return single(value)
 
@@ -125,7 +125,7 @@ def spec_of_leaf(value: Any, static: bool) -> TensorSpec:
     Raises:
         TypeError: no column can be made of it.
     """
-    if isinstance(value, Planned):
+    if isinstance(value, BaseDataset):
         return DatasetSpec(value._plan.spec)
     if isinstance(value, RaggedArray):
         return spec_of(value, static)

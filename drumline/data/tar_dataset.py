@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from drumline.data._arguments import count_of
+from drumline.data._file_sources import files_plan, first_path
 from drumline.data.dataset import Dataset
 from drumline.data.files.tar_format import KEY, MOST_BYTES, TarFormat, first_extensions
-from drumline.data.methods.arguments import count_of
-from drumline.data.methods.reading import files_plan, first_path
 
 _COMPRESSIONS = (None, "", "GZIP")
 

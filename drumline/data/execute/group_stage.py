@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from drumline.data.base_dataset import as_dataset
 from drumline.data.execute.block import Block, concat
 from drumline.data.execute.cache_stages import ReplayStage
 from drumline.data.execute.carry import Carry
@@ -25,7 +26,6 @@ from drumline.data.execute.stage import Stage, State
 from drumline.data.functions.notes import at_element
 from drumline.data.plan.nesting import GroupByWindow
 from drumline.data.rows import stack
-from drumline.data.wrapping import as_dataset
 
 _MOST_AT_ONCE = 1024
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from drumline.data.base_dataset import as_dataset
 from drumline.data.execute.block import Block, concat
 from drumline.data.execute.block_size import estimated_nbytes
 from drumline.data.execute.carry import Carry
@@ -18,7 +19,6 @@ from drumline.data.plan.nesting import Window
 from drumline.data.rows import stack
 from drumline.data.spec import ElementSpec
 from drumline.data.structure import LEAF_STRUCTURE
-from drumline.data.wrapping import as_dataset
 
 
 class WindowStage(Stage):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from drumline.data.base_dataset import BaseDataset
 from drumline.data.execute.block import Block
 from drumline.data.files.array_records import ArrayRecords
 from drumline.data.fingerprint import functions  # noqa: F401 (registers)
@@ -17,7 +18,6 @@ from drumline.data.functions.recurrence import BuiltRecurrence
 from drumline.data.functions.segmented import SegmentedFunction
 from drumline.data.functions.shape_key import ShapeFunction
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.methods.planned import Planned
 from drumline.data.plan.buffering import Prefetch
 from drumline.data.plan.checking import IgnoreErrors
 from drumline.data.plan.files import File, Files
@@ -86,8 +86,8 @@ def _field(node: Node, name: str, into: Digest) -> None:
     put(str(value) if name == "form" and isinstance(node, File | Files) else value, into)
 
 
-@put.register(Planned)
-def _dataset(value: Planned, into: Digest) -> None:
+@put.register(BaseDataset)
+def _dataset(value: BaseDataset, into: Digest) -> None:
     put(value._plan, into)
 
 

@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from drumline.data.base_dataset import BaseDataset
 from drumline.data.dataset_spec import DatasetSpec
 from drumline.data.functions.closures import Closures, Unknown
 from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.methods.planned import Planned
 from drumline.data.plan.batching import Batch
 from drumline.data.plan.combining import Zip
 from drumline.data.plan.node import Node, Specified
@@ -153,7 +153,7 @@ def _called(user: UserFunction, windows: ElementSpec) -> Any:
     return _called_with(user, windows.structure.unflatten(unknown))
 
 
-def _unknown(element: ElementSpec, leaf: int) -> Planned:
+def _unknown(element: ElementSpec, leaf: int) -> BaseDataset:
     return _datasets_of_unknown()(_Unknown((), element, leaf))
 
 
@@ -172,7 +172,7 @@ def _called_with(user: UserFunction, argument: Any) -> Any:
 
 
 @functools.cache
-def _datasets_of_unknown() -> type[Planned]:
+def _datasets_of_unknown() -> type[BaseDataset]:
     # The class needs the executor, and the executor needs the plans of functions.
     from drumline.data.dataset import Dataset
 
@@ -190,7 +190,7 @@ def _random_states() -> tuple[Any, ...]:
 
 
 def _batches_of(result: Any) -> tuple[Batched, ...]:
-    if not isinstance(result, Planned):
+    if not isinstance(result, BaseDataset):
         raise _More
     return tuple(_batches(result._plan))
 

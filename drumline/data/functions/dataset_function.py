@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from drumline.data.base_dataset import BaseDataset
 from drumline.data.dataset_spec import merged_element
 from drumline.data.functions.as_python import as_python
 from drumline.data.functions.batched_windows import Batched, batched_group, batched_windows
@@ -17,7 +18,6 @@ from drumline.data.functions.notes import at_element
 from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.reuse import Reuse
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.methods.planned import Planned
 from drumline.data.plan.files import Files
 from drumline.data.plan.node import Node
 from drumline.data.plan.sources import Generator
@@ -193,7 +193,7 @@ def _with_varying(
 
 
 def _plan_of(result: Any, user: UserFunction) -> Node:
-    if not isinstance(result, Planned):
+    if not isinstance(result, BaseDataset):
         raise TypeError(f"{user.where} must return a Dataset, it returned {type(result).__name__}")
     return result._plan
 

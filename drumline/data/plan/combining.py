@@ -9,7 +9,7 @@ import numpy as np
 
 from drumline.data.cardinality import INFINITE, UNKNOWN, is_known
 from drumline.data.plan.node import Node, Specified
-from drumline.data.spec import ElementSpec, TensorSpec
+from drumline.data.spec import ElementSpec, TensorSpec, merge_leaf
 from drumline.data.structure import LEAF_STRUCTURE, Structure, tuple_of
 
 
@@ -81,3 +81,20 @@ def _grafted(outer: Structure, inner: list[Structure]) -> Structure:
         return dataclasses.replace(structure, children=children)
 
     return graft(outer)
+
+
+def concatenated_spec(first: ElementSpec, second: ElementSpec) -> ElementSpec:
+    """Return the narrowest spec of the elements of both.
+
+    Raises:
+        TypeError: if structures, dtypes or ranks differ.
+    """
+    if first.structure == second.structure:
+        leaves = [merge_leaf(a, b) for a, b in zip(first.leaves, second.leaves, strict=True)]
+        found = [leaf for leaf in leaves if leaf is not None]
+        if len(found) == len(leaves):
+            return first.with_leaves(found)
+    raise TypeError(
+        f"concatenate: elements must have the same structure, dtypes and ranks; the first has "
+        f"{first.tree()}, the second {second.tree()}"
+    )

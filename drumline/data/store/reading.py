@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from drumline.data.base_dataset import as_dataset
 from drumline.data.dataset_spec import DatasetSpec
 from drumline.data.execute.held_rows import held_rows
 from drumline.data.functions.dataset_function import DatasetFunction, dataset_function
@@ -14,7 +15,6 @@ from drumline.data.plan.node import Node
 from drumline.data.plan.sources import Slices
 from drumline.data.spec import STRING, ElementSpec
 from drumline.data.structure import LEAF_STRUCTURE
-from drumline.data.wrapping import as_dataset
 
 
 def by_turns(shards: Sequence[Node], spec: ElementSpec) -> Node:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from drumline.data.base_dataset import as_dataset
 from drumline.data.dataset_spec import DatasetSpec
 from drumline.data.execute.generator_stage import GeneratorStage
 from drumline.data.execute.indexed import Indexed
@@ -14,7 +15,6 @@ from drumline.data.execute.sources import Columns, Integers
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.stored_parts_stage import StoredPartsStage
 from drumline.data.plan import sources
-from drumline.data.wrapping import as_dataset
 
 
 @indexed_as(sources.Range)
