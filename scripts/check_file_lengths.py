@@ -2,7 +2,8 @@
 
 Three rules, each with the files or folders that still break it in ``file_lengths.toml``:
 
-* no source file has more than 900 lines;
+* no source file has more than 900 lines; those of the classes that users hold, where every method
+  has its documentation and an example, are counted without their docstrings;
 * a module of fewer than 100 lines that a single module of its own folder imports belongs into
   that module (a package's ``__init__.py`` is no such importer: it lists, and holds no code);
 * a folder has at most 14 entries: modules, and folders of modules. Its ``__init__.py`` or
@@ -29,6 +30,8 @@ MOST_ENTRIES = 14
 ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = {".py", ".pyi", ".rs"}
 ALLOWED = "scripts/file_lengths.toml"
+
+DOCUMENTED = {"drumline/data/dataset.py", "drumline/distribute/strategy.py"}
 
 # Where each rule holds. Tests have as many files a folder as the code has sides to test.
 MEASURED = ("benchmarks", "drumline", "drumline_command", "rust/src", "scripts", "tests")
@@ -84,9 +87,20 @@ def length(path: Path) -> int:
     return len(path.read_text().splitlines())
 
 
+def docstring_lines(path: Path) -> int:
+    """Return how many lines the docstrings of the Python module ``path`` take."""
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    nodes = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, documented))
+    texts = [node.body[0] for node in nodes if ast.get_docstring(node) is not None]
+    return sum((text.end_lineno or text.lineno) - text.lineno + 1 for text in texts)
+
+
 def long_files(root: Path) -> list[str]:
     """Return a sentence for each file with more than `MOST_LINES` lines."""
-    lengths = {name: length(path) for name, path in sources(root, MEASURED).items()}
+    lengths = {
+        name: length(path) - (docstring_lines(path) if name in DOCUMENTED else 0)
+        for name, path in sources(root, MEASURED).items()
+    }
     return [
         f"{name} has {lines} lines; the limit is {MOST_LINES}. Split it by concept."
         for name, lines in lengths.items()

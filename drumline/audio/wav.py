@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from drumline._core import decode_wavs
-from drumline.data._arguments import count_of
+from drumline.data._dataset.arguments import count_of
 from drumline.data.native.apply import apply
 from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.ragged import RaggedArray

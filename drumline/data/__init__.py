@@ -3,7 +3,7 @@
 from typing import Any
 
 from drumline.data import experimental
-from drumline.data._arguments import AUTOTUNE
+from drumline.data._dataset.arguments import AUTOTUNE
 from drumline.data.array_record_dataset import ArrayRecordDataset
 from drumline.data.cardinality import INFINITE as INFINITE_CARDINALITY
 from drumline.data.cardinality import UNKNOWN as UNKNOWN_CARDINALITY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from drumline.data.base_dataset import named
+from drumline.data._dataset.base import named
 from drumline.data.dataset import Dataset
 from drumline.data.files.array_records import ArrayRecords
 from drumline.data.files.listing import as_paths

@@ -2,8 +2,7 @@
 
 Methods check their arguments and return a dataset over a larger plan; nothing runs before a dataset
 is iterated, but for functions, which are traced when they are given. What methods share, and what
-takes long, is in private modules beside this one: ``_arguments``, ``_padding``, ``_nesting``,
-``_function_arguments``, ``_sampling``, ``_file_sources``, ``_storing`` and ``_placement``.
+is long, is in ``drumline.data._dataset``.
 
 The examples take these imports for granted, and run as tests:
 
@@ -24,8 +23,8 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from drumline.data import _nesting, _sampling, _storing, construct
-from drumline.data._arguments import (
+from drumline.data._dataset import sampling, sources, storing
+from drumline.data._dataset.arguments import (
     AUTOTUNE,
     check_deterministic,
     check_rows,
@@ -34,17 +33,24 @@ from drumline.data._arguments import (
     seed_of,
     shuffle_buffer,
 )
-from drumline.data._file_sources import tables_plan
-from drumline.data._function_arguments import (
+from drumline.data._dataset.base import BaseDataset, merged_options, named
+from drumline.data._dataset.files import tables_plan
+from drumline.data._dataset.functions import (
     build_over,
     build_predicate,
     build_recurrence_over,
     without_key,
 )
-from drumline.data._padding import check_arrays, fillers, shapes_of
-from drumline.data._placement import device_of, distribution
+from drumline.data._dataset.nesting import (
+    bucket,
+    build_dataset_function,
+    group,
+    window_size_of,
+)
+from drumline.data._dataset.padding import check_arrays, fillers, shapes_of
+from drumline.data._dataset.placement import device_of, distribution
+from drumline.data._dataset.random_access import element_at, no_access, obstacle
 from drumline.data.arrow_columns import arrow_columns
-from drumline.data.base_dataset import BaseDataset, merged_options, named
 from drumline.data.cardinality import INFINITE
 from drumline.data.epochs import Epochs
 from drumline.data.explain import Explanation, explain
@@ -73,7 +79,6 @@ from drumline.data.plan import (
 )
 from drumline.data.plan.node import Node
 from drumline.data.plan.placing import PrefetchToDevice
-from drumline.data.random_access import element_at, no_access, obstacle
 from drumline.data.service.policy import ShardingPolicy
 from drumline.data.service.ray_service import RayService
 from drumline.data.spec import as_dtype
@@ -159,7 +164,7 @@ class Dataset(BaseDataset):
             >>> [(float(row["x"]), row["y"]) for row in dataset]
             [(1.0, b'a'), (2.0, b'b')]
         """
-        return cls(named(construct.slices(tensors), name))
+        return cls(named(sources.slices(tensors), name))
 
     @classmethod
     def from_tensors(cls, tensors: Any, name: str | None = None) -> Self:
@@ -179,7 +184,7 @@ class Dataset(BaseDataset):
             >>> print(*dl.data.Dataset.from_tensors(np.arange(3)))
             [0 1 2]
         """
-        return cls(named(construct.tensors(tensors), name))
+        return cls(named(sources.tensors(tensors), name))
 
     @classmethod
     def from_generator(
@@ -220,8 +225,8 @@ class Dataset(BaseDataset):
             >>> print(*dataset)
             [] [1] [2 2]
         """
-        signature = construct.signature(output_types, output_shapes, output_signature)
-        return cls(named(construct.generator(generator, signature, args or ()), name))
+        signature = sources.signature(output_types, output_shapes, output_signature)
+        return cls(named(sources.generator(generator, signature, args or ()), name))
 
     @classmethod
     def from_sequence(
@@ -258,7 +263,7 @@ class Dataset(BaseDataset):
             >>> [int(row["square"]) for row in dl.data.Dataset.from_sequence(Squares())]
             [0, 1, 4, 9]
         """
-        return cls(named(construct.items(sequence, output_signature), name))
+        return cls(named(sources.items(sequence, output_signature), name))
 
     @classmethod
     def range(
@@ -281,7 +286,7 @@ class Dataset(BaseDataset):
             >>> print(*dl.data.Dataset.range(1, 10, 3))
             1 4 7
         """
-        return cls(named(construct.integers(args, output_type), name))
+        return cls(named(sources.integers(args, output_type), name))
 
     @classmethod
     def counter(
@@ -384,7 +389,7 @@ class Dataset(BaseDataset):
             [b'a.txt', b'b.txt']
         """
         paths = matching(as_paths(file_pattern, "list_files"))
-        files = cls(named(construct.slices(np.array(paths, dtype=object)), name))
+        files = cls(named(sources.slices(np.array(paths, dtype=object)), name))
         if shuffle is not None and not shuffle:
             return files
         drawn = seed_of(seed, "list_files")
@@ -419,7 +424,7 @@ class Dataset(BaseDataset):
         """
         if is_huggingface(table):
             return cls(named(huggingface(table, None, "from_arrow"), name))
-        return cls(named(construct.slices(arrow_columns(table)), name))
+        return cls(named(sources.slices(arrow_columns(table)), name))
 
     @classmethod
     def from_huggingface(
@@ -603,8 +608,8 @@ class Dataset(BaseDataset):
                 task is one element, or as many as take 20 ms.
             deterministic: ``False`` says that no worker should wait for a slow element, for which
                 ``tf.data`` lets others overtake it. Here results come in order all the same, and
-                the input is read further ahead: by 32 tasks for each worker, as far as memory
-                allows. By default as ``options.deterministic`` says.
+                the input is read further ahead: by 32 tasks for each worker, if memory allows.
+                By default as ``options.deterministic`` says.
             synchronous: whether the optimizer must leave it to the thread that asks for elements.
             use_unbounded_threadpool: whether its workers are not among the threads of
                 ``options.threading.private_threadpool_size``, which all other maps share: for
@@ -1189,7 +1194,7 @@ class Dataset(BaseDataset):
                 return elements.batch(size, drop_remainder=drop_remainder)
             return elements.padded_batch(size, shapes, padding_values, drop_remainder)
 
-        plan = _nesting.bucket(
+        plan = bucket(
             self._plan,
             element_length_func,
             bucket_boundaries,
@@ -1221,8 +1226,8 @@ class Dataset(BaseDataset):
             length: of the rows.
             lookahead: how many sequences are packed together: more fill rows better, and take more
                 memory and more time to the first row.
-            overlong: what becomes of a sequence longer than ``length``: ``"error"`` raises when it
-                is its turn, ``"truncate"`` cuts its end off, ``"split"`` makes several of it.
+            overlong: what is done with sequences longer than ``length``: ``"error"`` raises when it
+                is their turn, ``"truncate"`` drops their ends, ``"split"`` makes several of one.
             padding_values: what rows are padded with, as for ``padded_batch``.
             name: shown by ``explain()``.
 
@@ -1347,7 +1352,7 @@ class Dataset(BaseDataset):
             True
         """
         stop, again = bool(stop_on_empty_dataset), bool(rerandomize_each_iteration)
-        return cls(*_sampling.sample(datasets, weights, seed, stop, again))
+        return cls(*sampling.sample(datasets, weights, seed, stop, again))
 
     @classmethod
     def choose_from_datasets(
@@ -1377,7 +1382,7 @@ class Dataset(BaseDataset):
             >>> print(*dl.data.Dataset.choose_from_datasets(letters, choices))
             b'a' b'b' b'c' b'a' b'b' b'c'
         """
-        return cls(*_sampling.choose(datasets, choice_dataset, bool(stop_on_empty_dataset)))
+        return cls(*sampling.choose(datasets, choice_dataset, bool(stop_on_empty_dataset)))
 
     def rejection_resample(
         self,
@@ -1417,7 +1422,7 @@ class Dataset(BaseDataset):
             >>> bool(0.4 < np.mean([label for label, _ in even]) < 0.6)
             True
         """
-        plan = _sampling.resample(self._plan, class_func, target_dist, initial_dist, seed)
+        plan = sampling.resample(self._plan, class_func, target_dist, initial_dist, seed)
         return self._with(plan, name)
 
     # Datasets of datasets.
@@ -1444,7 +1449,7 @@ class Dataset(BaseDataset):
             >>> print(*dl.data.Dataset.range(4).flat_map(lambda n: dl.data.Dataset.range(n)))
             0 0 1 0 1 2
         """
-        function = _nesting.build_dataset_function(self._plan, map_func, "flat_map")
+        function = build_dataset_function(self._plan, map_func, "flat_map")
         return self._with(nesting.FlatMap((self._plan,), function), name)
 
     def interleave(
@@ -1492,7 +1497,7 @@ class Dataset(BaseDataset):
         if block_length is not None:
             block = count_of(block_length, "interleave", "block_length", least=1)
         workers = parallel_calls(num_parallel_calls, "interleave") or 0
-        function = _nesting.build_dataset_function(self._plan, map_func, "interleave")
+        function = build_dataset_function(self._plan, map_func, "interleave")
         plan = nesting.Interleave((self._plan,), function, cycle, block, min(workers, cycle))
         return self._with(plan, name)
 
@@ -1576,11 +1581,11 @@ class Dataset(BaseDataset):
             >>> print(*grouped)
             [0 2] [1 3] [4] [5]
         """
-        size = _nesting.window_size(window_size, window_size_func)
+        size = window_size_of(window_size, window_size_func)
         spec = None
         if output_signature is not None:
-            spec = construct.signed(output_signature, "group_by_window")
-        plan = _nesting.group(self._plan, key_func, reduce_func, size, promised=spec)
+            spec = sources.signed(output_signature, "group_by_window")
+        plan = group(self._plan, key_func, reduce_func, size, promised=spec)
         return self._with(plan, name)
 
     def apply(self, transformation_func: Callable[[Any], Any]) -> Dataset:
@@ -1697,7 +1702,7 @@ class Dataset(BaseDataset):
             >>> list(dataset) == first, len(calls) - before
             (True, 0)
         """
-        return self._with(_storing.cache(self._plan, filename), name)
+        return self._with(storing.cache(self._plan, filename), name)
 
     def snapshot(
         self,
@@ -1710,7 +1715,7 @@ class Dataset(BaseDataset):
         """Write the elements into files while they are used, for later passes and later runs.
 
         The files are known by the `fingerprint` of what makes the elements: after a change to the
-        pipeline before it they are written anew, beside the former ones. A pass that does not reach
+        pipeline before it new ones are written, beside the former ones. A pass that does not reach
         the end leaves nothing, as one that is resumed in its midst unless there is a ``shard_func``
         or ``reader_func``: then it runs again from its start.
 
@@ -1744,7 +1749,7 @@ class Dataset(BaseDataset):
             0 1 4
             0 1 4
         """
-        plan = _storing.snapshot(self._plan, path, compression, reader_func, shard_func)
+        plan = storing.snapshot(self._plan, path, compression, reader_func, shard_func)
         return self._with(plan, name)
 
     def save(
@@ -1767,8 +1772,8 @@ class Dataset(BaseDataset):
                 only.
             shard_func: takes an element, returns the number of the shard to write it to, from 0 on;
                 by default there is one shard. It is compiled as in ``map``.
-            checkpoint_args: for a save that goes on where it was when it is called again, also in
-                another process: ``directory``, which holds its position until it is complete;
+            checkpoint_args: for a save that resumes when it is called again, also in another
+                process: ``directory``, which holds its position until it is complete;
                 ``checkpoint_interval``, after how many elements (by default ten seconds);
                 ``max_to_keep`` (1), ``checkpoint_name`` (``"ckpt"``) and ``step_counter``, a
                 variable to which the number of elements is added. Elements are written beside
@@ -1777,12 +1782,12 @@ class Dataset(BaseDataset):
 
         Raises:
             TypeError: if elements hold what no file can (datasets, ragged arrays), ``shard_func``
-                does not return one integer, or a function reads something that cannot be told to be
-                the same in another process.
+                does not return one integer, or a function reads something of which it is not known
+                whether it is the same in another process.
             ValueError: if an argument is none of the above, or checkpoints are of another save.
             FileExistsError: if the path is something else than a stored dataset or an empty
                 directory.
-            RuntimeError: if another process goes on from the same checkpoint.
+            RuntimeError: if another process resumes from the same checkpoint.
             OSError: if the disk is full, for one; what was stored before stays.
             Exception: what making an element raised; nothing is replaced then.
 
@@ -1793,7 +1798,7 @@ class Dataset(BaseDataset):
             ...     print(*dl.data.Dataset.load(f"{directory}/numbers"))
             0 1 2
         """
-        _storing.save(self._plan, self._options, path, compression, shard_func, checkpoint_args)
+        storing.save(self._plan, self._options, path, compression, shard_func, checkpoint_args)
 
     @classmethod
     def load(
@@ -1836,7 +1841,7 @@ class Dataset(BaseDataset):
             ...     ))
             0 2 1 3
         """
-        shards, spec = _storing.load(path, element_spec, compression, wait)
+        shards, spec = storing.load(path, element_spec, compression, wait)
         if reader_func is None:
             return cls(named(by_turns(shards, spec), name))
         result: Any = reader_func(dataset_of(shards, spec))
@@ -1862,11 +1867,11 @@ class Dataset(BaseDataset):
         at several elements stay here.
 
         With ``"static"`` worker i has shard i: its files if the dataset reads enough of them, else
-        every so many-th element. With ``"off"`` (or ``"parallel_epochs"``) every worker makes all
-        elements. Everything before ``distribute`` then runs on the workers, and an element of each
-        comes by turns.
+        every n-th element, of n workers. With ``"off"`` (or ``"parallel_epochs"``) every worker
+        makes all elements. Everything before ``distribute`` then runs on the workers, and an
+        element of each comes by turns.
 
-        No lost worker, nor a lost machine, loses or repeats an element: others go on where it was.
+        A lost worker or machine loses and repeats no element: another worker takes its place.
 
         Follows ``tf.data.experimental.service.distribute``, on Ray.
 
@@ -1999,7 +2004,7 @@ class Dataset(BaseDataset):
         Follows ``tf.data.Dataset.fingerprint``, where seeds do not count.
 
         Raises:
-            TypeError: if a function reads, or a source is, something of which it cannot be told
+            TypeError: if a function reads, or a source is, something of which it is not known
                 whether it is the same in another run.
 
         Example:
@@ -2030,7 +2035,7 @@ class Dataset(BaseDataset):
     def profile(self, elements: int | None = None, seconds: float | None = None) -> Profile:
         """Run the dataset from the start of its first epoch and measure every stage.
 
-        It ends with that epoch, however early: profile ``dataset.repeat()`` to go on for longer.
+        It ends with that epoch, however early: profile ``dataset.repeat()`` for longer runs.
 
         Not in tf.data, whose profiler is TensorBoard's.
 

@@ -10,8 +10,8 @@ from typing import Any, TypedDict
 
 import numpy as np
 
+from drumline.data._dataset.base import as_dataset
 from drumline.data.autotune.number import AUTOTUNE
-from drumline.data.base_dataset import as_dataset
 from drumline.data.dataset_spec import DatasetSpec
 from drumline.data.execute.block import Block
 from drumline.data.execute.elements import splitter

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from drumline.data import construct
+from drumline.data._dataset import sources
 from drumline.data.arrow_columns import arrow_columns
 from drumline.data.arrow_nulls import null_rows
 from drumline.data.functions.notes import at_element
@@ -58,7 +58,7 @@ def huggingface(dataset: Any, output_signature: Any, operation: str) -> Node:
     form = dataset.format
     if form["type"] == "custom" or form["format_kwargs"]:
         # What the user's transform, or a format with options, makes of a row.
-        return construct.items(dataset, output_signature)
+        return sources.items(dataset, output_signature)
     names = form["columns"]
     if form["output_all_columns"] or names is None:
         names = dataset.column_names
@@ -76,10 +76,10 @@ def _rows(dataset: Any, names: list[str], output_signature: Any, operation: str)
     size = table.nbytes * length / max(1, table.num_rows)
     if not images and output_signature is None and size <= _IN_MEMORY:
         whole = arrow[:] if length else dataset.features.arrow_schema.empty_table().select(names)
-        return construct.slices(_columns(whole, features, operation))
+        return sources.slices(_columns(whole, features, operation))
     read = _Reader(features, operation)
     if output_signature is not None:
-        element = construct.signed(output_signature, operation)
+        element = sources.signed(output_signature, operation)
     else:
         first = arrow[:1] if length and images else None
         element = read.element(dataset.features.arrow_schema.empty_table(), first)
@@ -93,13 +93,13 @@ def _stream(dataset: Any, output_signature: Any, operation: str) -> Node:
                 f"{operation}: the features of this IterableDataset are not known: give an "
                 "output_signature, or cast it (dataset.cast(datasets.Features(...)))"
             )
-        return construct.generator(_Python(dataset), output_signature)
+        return sources.generator(_Python(dataset), output_signature)
     features = dict(dataset.features)
     _require_known(features, operation)
     read = _Reader(features, operation)
     arrow = dataset.with_format("arrow")
     if output_signature is not None:
-        element = construct.signed(output_signature, operation)
+        element = sources.signed(output_signature, operation)
     else:
         images = any(_image(feature) for feature in features.values())
         first = next(iter(arrow.iter(batch_size=1)), None) if images else None
@@ -133,7 +133,7 @@ class _Reader:
                 images[name] = self._image_spec(name, feature, first)
         merged = {name: images.get(name, columns.get(name)) for name in self.features}
         leaves, structure = flatten(merged)
-        specs, _ = construct.ragged_columns([x for x in leaves if not isinstance(x, TensorSpec)])
+        specs, _ = sources.ragged_columns([x for x in leaves if not isinstance(x, TensorSpec)])
         found = iter(specs)
         taken = [x if isinstance(x, TensorSpec) else next(found) for x in leaves]
         return ElementSpec(structure, tuple(taken))
@@ -230,7 +230,7 @@ def _block(
     for images in lists:
         count, error = images.run(count, error, numbers, read.operation)
     cut = [leaf.stacked(count) if isinstance(leaf, _Images) else leaf[:count] for leaf in leaves]
-    _, columns = construct.ragged_columns(cut)
+    _, columns = sources.ragged_columns(cut)
     if all(_fits(c, spec) for c, spec in zip(columns, element.leaves, strict=True)):
         return columns, count, error
     rows: list[list[np.ndarray]] = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from drumline.data._arguments import AUTOTUNE, count_of
-from drumline.data._file_sources import files_plan
+from drumline.data._dataset.arguments import AUTOTUNE, count_of
+from drumline.data._dataset.files import files_plan
 from drumline.data.dataset import Dataset
 from drumline.data.files.csv_columns import CsvColumn, csv_columns
 from drumline.data.files.csv_format import CsvFormat, csv_records

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from drumline.data._arguments import count_of
-from drumline.data._file_sources import files_plan
+from drumline.data._dataset.arguments import count_of
+from drumline.data._dataset.files import files_plan
 from drumline.data.dataset import Dataset
 from drumline.data.files.file_format import CHUNK, FileFormat, checked_compression
 

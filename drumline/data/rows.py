@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.base_dataset import BaseDataset
+from drumline.data._dataset.base import BaseDataset
 from drumline.data.dataset_spec import DatasetSpec, merged_element
 from drumline.data.leaves import as_array, within
 from drumline.data.ragged import RaggedArray

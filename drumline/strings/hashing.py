@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from drumline._core import hash_strings
-from drumline.data._arguments import count_of
+from drumline.data._dataset.arguments import count_of
 from drumline.data.native.apply import apply
 from drumline.data.native.string_elementwise import Bad, Elementwise
 

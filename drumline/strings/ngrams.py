@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from drumline._core import string_ngrams
-from drumline.data._arguments import count_of
+from drumline.data._dataset.arguments import count_of
 from drumline.data.native.apply import apply
 from drumline.data.native.flat import holds_ragged
 from drumline.data.native.operation import Column, NativeOperation, Rows

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from drumline.data._arguments import count_of
+from drumline.data._dataset.arguments import count_of
 from drumline.data.native.apply import apply
 from drumline.data.native.string_specs import as_text
 from drumline.data.native.vocabulary import LookUp, Vocabulary

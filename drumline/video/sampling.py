@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline.data import random as draws
-from drumline.data._arguments import count_of
+from drumline.data._dataset.arguments import count_of
 from drumline.data.leaves import as_array
 from drumline.data.native.apply import apply, is_symbol
 from drumline.data.native.operation import Column, NativeOperation, Rows

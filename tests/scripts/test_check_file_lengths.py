@@ -50,6 +50,17 @@ def test_a_long_file_fails(tree, name):
     ]
 
 
+def test_docstrings_of_the_classes_that_users_hold_are_not_counted(tree):
+    documented = sorted(check.DOCUMENTED)[0]
+    method = '    def f(self):\n        """What it does.\n\n        More.\n        """\n'
+    write(tree, documented, "class C:\n" + method * 300)
+    assert complaints(tree) == []
+    write(tree, documented, "class C:\n" + method * 300 + "x = 1\n" * 600)
+    assert [line.split(";")[0] for line in complaints(tree)] == [f"{documented} has 901 lines"]
+    write(tree, "drumline/room/long.py", "class C:\n" + method * 300)
+    assert len(complaints(tree)) == 2
+
+
 @pytest.mark.parametrize(
     "statement",
     [

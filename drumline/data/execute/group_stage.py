@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from drumline.data.base_dataset import as_dataset
+from drumline.data._dataset.base import as_dataset
 from drumline.data.execute.block import Block, concat
 from drumline.data.execute.cache_stages import ReplayStage
 from drumline.data.execute.carry import Carry

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from drumline._local_path import has_scheme
-from drumline.data import construct
+from drumline.data._dataset import sources
 from drumline.data.arrow_columns import arrow_columns
 from drumline.data.arrow_nulls import filled, may_have_nulls, null_rows
 from drumline.data.errors import DataLossError
@@ -115,7 +115,7 @@ class TableStage(Stage):
         start = 0
         for row in [*bad.tolist(), len(table)]:
             if row > start:
-                part = construct.slices(arrow_columns(table.slice(start, row - start)))
+                part = sources.slices(arrow_columns(table.slice(start, row - start)))
                 self._held.append(Block(part.columns, row - start))
             if row < len(table):
                 names = [name for name, mask in nulls.items() if mask[row]]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.base_dataset import as_dataset
+from drumline.data._dataset.base import as_dataset
 from drumline.data.execute.block import Block, concat
 from drumline.data.execute.block_size import estimated_nbytes
 from drumline.data.execute.carry import Carry

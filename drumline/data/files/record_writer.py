@@ -9,7 +9,7 @@ from typing import IO, Any, Self
 
 from drumline._core import RecordEncoder
 from drumline._local_path import has_scheme
-from drumline.data._arguments import count_of
+from drumline.data._dataset.arguments import count_of
 from drumline.data.files.file_format import checked_compression
 
 _WRITE_BYTES = 256 << 10

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from drumline.data import construct
+from drumline.data._dataset import sources
 from drumline.data.arrow_columns import arrow_columns
 from drumline.data.spec import ElementSpec
 
@@ -70,7 +70,7 @@ def table_format(
         if name in names
     }
     plain = arrow_columns(chosen.empty_table(), operation)
-    return TableFormat(kind, chosen, filled, construct.slices(plain).element)
+    return TableFormat(kind, chosen, filled, sources.slices(plain).element)
 
 
 def _scalar(operation: str, field: pa.Field, value: Any) -> pa.Scalar:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from drumline.data.base_dataset import BaseDataset
+from drumline.data._dataset.base import BaseDataset
 from drumline.data.execute.block import Block
 from drumline.data.files.array_records import ArrayRecords
 from drumline.data.fingerprint import functions  # noqa: F401 (registers)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from drumline.data.base_dataset import BaseDataset
+from drumline.data._dataset.base import BaseDataset
 from drumline.data.dataset_spec import DatasetSpec
 from drumline.data.functions.closures import Closures, Unknown
 from drumline.data.functions.purity import random_states_kept

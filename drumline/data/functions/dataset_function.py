@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.base_dataset import BaseDataset
+from drumline.data._dataset.base import BaseDataset
 from drumline.data.dataset_spec import merged_element
 from drumline.data.functions.as_python import as_python
 from drumline.data.functions.batched_windows import Batched, batched_group, batched_windows

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.base_dataset import as_dataset
+from drumline.data._dataset.base import as_dataset
 from drumline.data.dataset_spec import DatasetSpec
 from drumline.data.execute.held_rows import held_rows
 from drumline.data.functions.dataset_function import DatasetFunction, dataset_function

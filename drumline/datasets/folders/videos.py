@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from drumline import video
 from drumline.data import RaggedArray
-from drumline.data._arguments import count_of
+from drumline.data._dataset.arguments import count_of
 from drumline.datasets.folders.frames import read_frames
 from drumline.datasets.folders.images import FORMATS, channels_of
 from drumline.datasets.folders.labelled_files import LabelledFiles, Request

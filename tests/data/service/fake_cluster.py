@@ -13,7 +13,7 @@ from typing import Any
 import cloudpickle
 
 from drumline.data import Dataset
-from drumline.data._placement import distribution
+from drumline.data._dataset.placement import distribution
 from drumline.data.service.cluster import WorkerLost
 from drumline.data.service.plan_worker import PlanWorker
 

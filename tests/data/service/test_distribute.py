@@ -15,7 +15,7 @@ from samples import encoded
 
 import drumline as dl
 from drumline.data import Dataset
-from drumline.data._placement import distribution
+from drumline.data._dataset.placement import distribution
 from drumline.data.experimental import SHARD_HINT
 from drumline.data.service import ShardingPolicy
 from drumline.data.service.part import options_for_workers

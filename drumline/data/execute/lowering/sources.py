@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from drumline.data.base_dataset import as_dataset
+from drumline.data._dataset.base import as_dataset
 from drumline.data.dataset_spec import DatasetSpec
 from drumline.data.execute.generator_stage import GeneratorStage
 from drumline.data.execute.indexed import Indexed

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from drumline.data._function_arguments import with_shards
+from drumline.data._dataset.functions import with_shards
 from drumline.data.epochs import digest_of
 from drumline.data.execute.cache_stages import CacheStore
 from drumline.data.fingerprint.plans import fingerprint_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.base_dataset import BaseDataset
+from drumline.data._dataset.base import BaseDataset
 from drumline.data.dataset_spec import DatasetSpec, merged_element
 from drumline.data.leaves import as_array, is_array_literal, within
 from drumline.data.plan.node import Node

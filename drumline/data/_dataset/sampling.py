@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data._arguments import seed_of
-from drumline.data.base_dataset import BaseDataset, as_dataset, merged_options
+from drumline.data._dataset.arguments import seed_of
+from drumline.data._dataset.base import BaseDataset, as_dataset, merged_options
 from drumline.data.dataset_spec import merged_element
 from drumline.data.execute.class_stages import ratios
 from drumline.data.functions.user_function import UserFunction

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drumline.data._arguments import count_of
-from drumline.data._function_arguments import without_key
-from drumline.data._padding import per_leaf, shape_of
-from drumline.data.base_dataset import as_dataset
+from drumline.data._dataset.arguments import count_of
+from drumline.data._dataset.base import as_dataset
+from drumline.data._dataset.functions import without_key
+from drumline.data._dataset.padding import per_leaf, shape_of
 from drumline.data.dataset_spec import has_datasets
 from drumline.data.epochs import first_block, first_element, first_elements
 from drumline.data.execute.held_rows import held_rows
@@ -94,7 +94,7 @@ def group(
     return GroupByWindow((plan,), function, key, size)
 
 
-def window_size(size: int | None, function: Callable[[Any], Any] | None) -> WindowSize:
+def window_size_of(size: int | None, function: Callable[[Any], Any] | None) -> WindowSize:
     """Return what gives the size of each window.
 
     Raises:

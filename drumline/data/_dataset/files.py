@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from drumline.data import construct
-from drumline.data._arguments import AUTOTUNE, count_of
-from drumline.data.base_dataset import BaseDataset, named
+from drumline.data._dataset import sources
+from drumline.data._dataset.arguments import AUTOTUNE, count_of
+from drumline.data._dataset.base import BaseDataset, named
 from drumline.data.files.file_format import BYTES, Format
 from drumline.data.files.listing import as_paths
 from drumline.data.files.table_format import table_format
@@ -47,7 +47,7 @@ def files_plan(
         names, options = _checked(filenames, operation)._plan, filenames._given_options
     else:
         paths = np.array(as_paths(filenames, operation), dtype=object)
-        names, options = construct.slices(paths), None
+        names, options = sources.slices(paths), None
     return named(Files((names,), form, parallel), name), options
 
 
