@@ -81,6 +81,14 @@ def real_freeze() -> Iterator[Callable[[], None]]:
         yield freeze
 
 
+@pytest.fixture(scope="module")
+def quick_compilation() -> Iterator[None]:
+    """Spend no time on making programs fast that run a few milliseconds."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real data beside the repository, or the one `DRUMLINE_SHARED` names."""

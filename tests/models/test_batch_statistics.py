@@ -7,6 +7,8 @@ import pytest
 from tests.models.batch_statistics import MODELS
 from tests.models.matrix import Matrix, crossed, matrix
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")  # most of what these tests cost
+
 TABLE = "tests.models.batch_statistics:MODELS"
 
 

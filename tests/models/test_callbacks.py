@@ -8,6 +8,8 @@ import pytest
 from tests.models.callbacks import CALLBACKS
 from tests.models.matrix import Matrix, crossed, matrix
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")  # most of what these tests cost
+
 
 @pytest.fixture(scope="module")
 def callbacks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Matrix:

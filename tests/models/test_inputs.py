@@ -7,6 +7,8 @@ import pytest
 from tests.models.inputs import INPUTS
 from tests.models.matrix import Matrix, crossed, matrix
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")  # most of what these tests cost
+
 
 @pytest.fixture(scope="module")
 def inputs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Matrix:

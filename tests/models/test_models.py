@@ -10,6 +10,8 @@ from tests.models.sequences import SEQUENCES
 from tests.models.trainings import TRAININGS
 from tests.models.vision import VISION
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")  # most of what these tests cost
+
 MODELS = {**VISION, **SEQUENCES, **TRAININGS}
 
 
