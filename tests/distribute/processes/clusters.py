@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -158,15 +159,14 @@ class Run:
         """As when their imports fail, which they say on standard error."""
         return self._silent == len(self._zygotes)
 
-    def wait_until(self, name: str, text: str) -> None:
-        """Wait until a member's log holds `text`."""
+    def wait_until(self, name: str, text: str, seconds: float = _LIMIT_SECONDS) -> None:
+        """Wait until a member's log holds `text`, or it has ended, for at most so many seconds."""
+        end = time.monotonic() + seconds
         with self._changed:
-            done = self._changed.wait_for(lambda: text in self.log(name), timeout=0)
-            for _ in range(_LIMIT_SECONDS * 10):
-                if done or name in self._ends:
+            while text not in self.log(name) and time.monotonic() < end:
+                if name in self._ends or self._zygotes_have_ended():
                     break
                 self._changed.wait(0.1)
-                done = text in self.log(name)
         assert text in self.log(name), self.log(name)
 
     def kill(self, name: str) -> None:
