@@ -7,209 +7,29 @@ TensorFlow gives for the steps before it, so that drawing a program also builds 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-from tests.differential.expressions import Draw, Expression, Leaf, draw_expression
+from tests.differential.expressions import Draw, Leaf, draw_expression, leaf_at
+from tests.differential.parts import (
+    Function,
+    Step,
+    datasets_of,
+    draw_function,
+    draw_inner,
+    element_of,
+    leaves_of,
+    tensors_of,
+)
 from tests.differential.sides import Theirs
+from tests.differential.sources import draw_source, new_folder
 
-KINDS = ("int", "float", "bool", "string", "vector")
 LIMIT = 48
 """The most elements that are compared."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Step:
-    """What a program does next.
-
-    Attributes:
-        text: of it, for reports.
-        apply: does it, with a side's names; of a source the dataset is None.
-        ordered: whether the order of elements is the same on both sides from here on.
-        ends: whether nothing may follow that depends on which elements come when.
-    """
-
-    text: str
-    apply: Callable[[Any, Any], Any]
-    ordered: bool = True
-
-
-@dataclasses.dataclass(frozen=True)
-class Function:
-    """A structure of expressions, which is what a function of a program returns."""
-
-    structure: Any
-
-    def __call__(self, side: Any, element: Any) -> Any:
-        def build(part: Any) -> Any:
-            if isinstance(part, Expression):
-                return part.render(side, element)
-            if isinstance(part, dict):
-                return {key: build(item) for key, item in part.items()}
-            made = map(build, part)
-            return list(made) if isinstance(part, list) else tuple(made)
-
-        return build(self.structure)
-
-    def of(self, side: Any) -> Callable[..., Any]:
-        """As a function that takes the parts of a tuple as its arguments."""
-        return lambda *parts: self(side, _element(parts))
-
-    def __str__(self) -> str:
-        if isinstance(self.structure, dict):
-            return "{" + ", ".join(f"{k}: {Function(v)}" for k, v in self.structure.items()) + "}"
-        if isinstance(self.structure, tuple | list):
-            return "(" + ", ".join(str(Function(v)) for v in self.structure) + ",)"
-        return str(self.structure)
-
-
-def _element(parts: Sequence[Any]) -> Any:
-    return parts[0] if len(parts) == 1 else tuple(parts)
-
-
-def leaves_of(spec: Any, path: tuple[Any, ...] = ()) -> list[Leaf] | None:
-    """The leaves of an ``element_spec`` of TensorFlow's; None if one is no tensor of known rank."""
-    if isinstance(spec, dict):
-        parts = [leaves_of(spec[key], (*path, key)) for key in spec]
-    elif isinstance(spec, tuple):
-        parts = [leaves_of(item, (*path, i)) for i, item in enumerate(spec)]
-    elif type(spec).__name__ == "TensorSpec" and spec.shape.rank is not None:
-        return [Leaf(path, spec.dtype.name, tuple(spec.shape))]
-    else:
-        return None
-    return None if None in parts else list(itertools.chain.from_iterable(parts))
-
-
-def draw_function(draw: Draw, leaves: Sequence[Leaf], kinds: Sequence[str] = KINDS) -> Function:
-    """What a map may return."""
-
-    def one() -> Expression:
-        return draw_expression(draw, draw(st.sampled_from(kinds)), leaves)
-
-    shape = draw(st.sampled_from(["leaf", "leaf", "pair", "dict", "nested", "list", "keep"]))
-    if shape == "leaf":
-        return Function(one())
-    if shape == "pair":
-        return Function((one(), one()))
-    if shape == "list":
-        return Function([draw_expression(draw, "int", leaves) for _ in range(2)])
-    if shape == "dict":
-        return Function({"b": one(), "a": one()})
-    if shape == "nested":
-        return Function(({"x": one()}, (one(), one())))
-    return Function((Expression("any", "leaf", (leaves[0].path,)), one()))
-
-
-def draw_source(draw: Draw) -> Step:
-    """Where elements come from."""
-    kind = draw(st.sampled_from(["range", "slices", "slices", "tensors", "generator", "ragged"]))
-    if kind == "range":
-        start, step = draw(st.integers(-3, 5)), draw(st.sampled_from([-2, -1, 1, 2, 3]))
-        stop = start + step * draw(st.integers(0, 12))
-        return Step(f"D.range({start}, {stop}, {step})", lambda s, _: s.D.range(start, stop, step))
-    if kind == "tensors":
-        value = draw(st.integers(-5, 5))
-        return Step(
-            f"D.from_tensors(({value}, [1, {value}]))",
-            lambda s, _: s.D.from_tensors((s.array(value, "int64"), s.array([1, value], "int64"))),
-        )
-    if kind == "generator":
-        return _generator(draw)
-    if kind == "ragged":
-        lengths = draw(st.lists(st.integers(0, 4), min_size=1, max_size=8))
-        rows = [list(range(i, i + n)) for i, n in enumerate(lengths)]
-        return Step(
-            f"D.from_generator({rows})",
-            lambda s, _: s.D.from_generator(
-                lambda: (np.array(row, np.int64) for row in rows),
-                output_signature=s.spec((None,), "int64"),
-            ),
-        )
-    rows = draw(st.integers(0, 14))
-    columns = draw(st.lists(st.sampled_from(sorted(_COLUMNS)), min_size=1, max_size=3, unique=True))
-    form = draw(st.sampled_from(["tuple", "dict", "one"]))
-
-    def slices(side: Any, _: Any) -> Any:
-        made = [_COLUMNS[name](rows) for name in columns]
-        if form == "one":
-            return side.D.from_tensor_slices(made[0])
-        given = tuple(made) if form == "tuple" else dict(zip(columns, made, strict=True))
-        return side.D.from_tensor_slices(given)
-
-    return Step(f"D.from_tensor_slices({form} of {columns}, {rows} rows)", slices)
-
-
-_COLUMNS: dict[str, Callable[[int], Any]] = {
-    "int64": lambda n: np.arange(n, dtype=np.int64) * 7 % 11 - 3,
-    "int32": lambda n: np.arange(n, dtype=np.int32) * 5 % 7,
-    "uint8": lambda n: np.arange(n, dtype=np.uint8) * 37,
-    "float32": lambda n: np.arange(n, dtype=np.float32) / 4 - 1,
-    "float64": lambda n: np.arange(n, dtype=np.float64) / 8,
-    "bool": lambda n: np.arange(n) % 3 == 0,
-    "string": lambda n: np.array([f"s{i % 5}" for i in range(n)], dtype=object),
-    "rows": lambda n: np.arange(3 * n, dtype=np.int64).reshape(n, 3) % 13,
-}
-
-
-def _generator(draw: Draw) -> Step:
-    length = draw(st.integers(0, 9))
-    fails = draw(st.none() | st.integers(0, 9))
-
-    def generate() -> Iterator[Any]:
-        for i in range(length):
-            if i == fails:
-                raise ValueError("the generator failed")
-            yield i * 3 % 5, f"g{i}"
-
-    return Step(
-        f"D.from_generator({length} pairs, fails at {fails})",
-        lambda s, _: s.D.from_generator(
-            generate, output_signature=(s.spec((), "int64"), s.spec((), "string"))
-        ),
-    )
-
-
-def draw_inner(draw: Draw, leaves: Sequence[Leaf]) -> tuple[str, Callable[[Any, Any], Any]]:
-    """What a function that returns a dataset makes of an element."""
-    n = draw_expression(draw, "int", leaves, 1)
-    value = draw_function(draw, leaves, ("int", "float", "string"))
-    inside = [Leaf(("outer", *leaf.path), leaf.dtype, leaf.shape) for leaf in leaves]
-    inside.append(Leaf(("inner",), "int64", ()))
-    closure = draw_function(draw, inside, ("int", "float", "string", "bool"))
-    predicate = draw_expression(draw, "bool", inside, 2)
-    vectors = [leaf for leaf in leaves if leaf.rank == 1]
-    size = draw(st.integers(1, 3))
-    made: dict[str, Callable[[Any, Any], Any]] = {
-        "range": lambda s, e: s.D.range(n.render(s, e) % 4),
-        "repeat": lambda s, e: s.D.from_tensors(value(s, e)).repeat(n.render(s, e) % 3),
-        "map": lambda s, e: s.D.range(3).map(lambda y: closure(s, {"outer": e, "inner": y})),
-        "filter": lambda s, e: s.D.range(4).filter(
-            lambda y: predicate.render(s, {"outer": e, "inner": y})
-        ),
-        "batch": lambda s, e: s.D.range(5).skip(n.render(s, e) % 3).batch(size),
-        "concatenate": lambda s, e: s.D.from_tensors(n.render(s, e)).concatenate(s.D.range(2)),
-        "twice": lambda s, e: s.D.range(2).flat_map(
-            lambda y: s.D.range(2).map(lambda z: closure(s, {"outer": e, "inner": y + z}))
-        ),
-        "zip": lambda s, e: s.D.zip((s.D.range(2), s.D.from_tensors(value(s, e)).repeat())),
-    }
-    if vectors:
-        path = vectors[0].path
-        made["slices"] = lambda s, e: s.D.from_tensor_slices(_at(e, path))
-    kind = draw(st.sampled_from(sorted(made)))
-    return f"{kind}: n={n}, value={value}, closure={closure}, predicate={predicate}", made[kind]
-
-
-def _at(element: Any, path: tuple[Any, ...]) -> Any:
-    for key in path:
-        element = element[key]
-    return element
 
 
 def _calls(draw: Draw) -> tuple[str, Callable[[Any], dict[str, Any]]]:
@@ -241,8 +61,10 @@ def draw_step(draw: Draw, ds: Any, theirs: Theirs) -> Step:
             "string",
         ):
             names += ["unique"] * (spec.shape.rank == 0)
+    elif datasets_of(spec):
+        names += OF_DATASETS * 2
     name = draw(st.sampled_from(names))
-    return STEPS[name](draw, spec, leaves or [])
+    return dataclasses.replace(STEPS[name](draw, spec, leaves or []), name=name)
 
 
 def _map(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
@@ -257,7 +79,7 @@ def _random_map(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
     def drawn(side: Any) -> Callable[..., Any]:
         def function(*parts: Any) -> Any:
             u = side.uniform(shape)
-            return _element(parts), u < 2.0
+            return element_of(parts), u < 2.0
 
         return function
 
@@ -274,7 +96,7 @@ def _predicate(name: str) -> Callable[..., Step]:
 
 def _flat_map(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
     text, inner = draw_inner(draw, leaves)
-    return Step(f".flat_map({text})", lambda s, d: d.flat_map(lambda *p: inner(s, _element(p))))
+    return Step(f".flat_map({text})", lambda s, d: d.flat_map(lambda *p: inner(s, element_of(p))))
 
 
 def _interleave(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
@@ -284,7 +106,58 @@ def _interleave(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
     cycle, block = draw(st.integers(3, 5)), draw(st.integers(1, 3))
     return Step(
         f".interleave({text}, {cycle}, {block}, {calls})",
-        lambda s, d: d.interleave(lambda *p: inner(s, _element(p)), cycle, block, **arguments(s)),
+        lambda s, d: d.interleave(lambda *p: inner(s, element_of(p)), cycle, block, **arguments(s)),
+    )
+
+
+def _with_dataset(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
+    """Elements get a dataset beside what they have."""
+    text, inner = draw_inner(draw, leaves)
+
+    def function(side: Any) -> Callable[..., Any]:
+        return lambda *p: {"e": element_of(p), "d": inner(side, element_of(p))}
+
+    return Step(f".map(e, d: {text})", lambda s, d: d.map(function(s)))
+
+
+def _of_dataset(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
+    """Something made of a dataset that the elements have among their leaves."""
+    path, below = draw(st.sampled_from(datasets_of(spec)))
+    outer = [Leaf(("e", *leaf.path), leaf.dtype, leaf.shape) for leaf in tensors_of(spec)]
+    inside = outer + [Leaf(("y", *leaf.path), leaf.dtype, leaf.shape) for leaf in below]
+    state = draw_expression(draw, "int", [*inside, Leaf(("state",), "int64", ())])
+    made = draw_function(draw, inside)
+    keep = draw_expression(draw, "bool", inside)
+    n, size = draw(st.integers(0, 3)), draw(st.integers(1, 3))
+    kind = draw(st.sampled_from(["reduce", "reduce", "flat_map", "filter", "take", "zip"]))
+
+    def reduced(side: Any, element: Any) -> Any:
+        return leaf_at(element, path).reduce(
+            side.array(n, "int64"),
+            lambda old, y: state.render(side, {"e": element, "y": y, "state": old}),
+        )
+
+    def mapped(side: Any, element: Any) -> Any:
+        inner = leaf_at(element, path)
+        kept = inner.filter(lambda *y: keep.render(side, {"e": element, "y": element_of(y)}))
+        return kept.map(lambda *y: made(side, {"e": element, "y": element_of(y)}))
+
+    def changed(side: Any, element: Any) -> Any:
+        inner = leaf_at(element, path)
+        if kind == "take":
+            return {"first": inner.take(n), "rest": inner.skip(n)}
+        return side.D.zip((inner, side.D.range(size)))
+
+    with_element: dict[str, Callable[[Any, Any], Any]] = {
+        "reduce": lambda s, d: d.map(lambda *p: reduced(s, element_of(p))),
+        "flat_map": lambda s, d: d.flat_map(lambda *p: mapped(s, element_of(p))),
+        "filter": lambda s, d: d.filter(lambda *p: reduced(s, element_of(p)) % 2 == 0),
+        "take": lambda s, d: d.map(lambda *p: changed(s, element_of(p))),
+        "zip": lambda s, d: d.flat_map(lambda *p: changed(s, element_of(p))),
+    }
+    return Step(
+        f".{kind} of the dataset {path}(n={n}, state={state}, {made} if {keep}, {size})",
+        with_element[kind],
     )
 
 
@@ -338,7 +211,7 @@ def _group_by_window(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
         f".group_by_window({key} % 3, {'batch' if batched else 'itself'}, "
         f"{'key + 1' if by_key else size})",
         lambda s, d: d.group_by_window(
-            key_func=lambda *p: key.render(s, _element(p)) % 3,
+            key_func=lambda *p: key.render(s, element_of(p)) % 3,
             reduce_func=lambda k, w: w.batch(3) if batched else w,
             **{name: made(s) for name, made in sizes.items()},
         ),
@@ -370,10 +243,69 @@ def _batch(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
     else:
         kind = draw(st.sampled_from(["batch", "batch", "padded_batch"]))
     calls = {"num_parallel_calls": 2} if kind == "batch" and draw(st.booleans()) else {}
+    padding = _padding(draw, spec, leaves) if kind == "padded_batch" else _no_padding
     return Step(
-        f".{kind}({size}, drop_remainder={drop}, {calls})",
-        lambda s, d: getattr(d, kind)(size, drop_remainder=drop, **calls),
+        f".{kind}({size}, drop_remainder={drop}, {calls}, {padding(None)})",
+        lambda s, d: getattr(d, kind)(size, drop_remainder=drop, **calls, **padding(s)),
     )
+
+
+def _no_padding(side: Any) -> dict[str, Any]:
+    return {}
+
+
+def _padding(draw: Draw, spec: Any, leaves: list[Leaf]) -> Callable[[Any], dict[str, Any]]:
+    """What to fill rows up with, and to which shapes."""
+    values: dict[Any, Any] = {}
+    shapes: dict[Any, Any] = {}
+    for leaf in leaves:
+        values[leaf.path] = draw(st.none() | _VALUES.get(leaf.dtype, st.integers(0, 9)))
+        # Now and then a shape is too small for the elements.
+        more = [draw(st.sampled_from([None, 0, 0, 1, 2, -1])) for _ in leaf.shape]
+        shapes[leaf.path] = tuple(
+            None if extra is None or (size is None and extra <= 0) else max((size or 2) + extra, 0)
+            for size, extra in zip(leaf.shape, more, strict=True)
+        )
+    with_values, with_shapes = draw(st.booleans()), draw(st.booleans())
+
+    def arguments(side: Any) -> dict[str, Any]:
+        def value(leaf: Leaf) -> Any:
+            given = values[leaf.path]
+            return given if given is None or side is None else side.array(given, leaf.dtype)
+
+        return {
+            **({"padding_values": _like(spec, leaves, value)} if with_values else {}),
+            **({"padded_shapes": _shaped(spec, leaves, shapes)} if with_shapes else {}),
+        }
+
+    return arguments
+
+
+_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "bool": st.booleans(),
+    "string": st.sampled_from(["", "-", "né"]),
+    "float32": st.sampled_from([-1.0, 0.5]),
+    "float64": st.sampled_from([-1.0, 0.5]),
+    "int64": st.integers(-3, 9),
+    "int32": st.integers(-3, 9),
+}
+
+
+def _shaped(spec: Any, leaves: list[Leaf], shapes: dict[Any, Any]) -> Any:
+    return _like(spec, leaves, lambda leaf: shapes[leaf.path])
+
+
+def _like(spec: Any, leaves: list[Leaf], made: Callable[[Leaf], Any]) -> Any:
+    """A structure as that of a spec."""
+
+    def build(part: Any, path: tuple[Any, ...]) -> Any:
+        if isinstance(part, dict):
+            return {key: build(item, (*path, key)) for key, item in part.items()}
+        if isinstance(part, tuple):
+            return tuple(build(item, (*path, i)) for i, item in enumerate(part))
+        return made(next(leaf for leaf in leaves if leaf.path == path))
+
+    return build(spec, ())
 
 
 def _bucket(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
@@ -384,7 +316,7 @@ def _bucket(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
         f".bucket_by_sequence_length({length}, {boundaries}, {sizes}, drop_remainder={drop})",
         lambda s, d: d.bucket_by_sequence_length(
             lambda *p: s.cast(
-                s.maximum(length.render(s, _element(p)), s.array(0, "int64")), "int32"
+                s.maximum(length.render(s, element_of(p)), s.array(0, "int64")), "int32"
             ),
             boundaries,
             sizes,
@@ -421,7 +353,8 @@ def _combined(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
         ),
     }
     text = f".{kind}(n={n}, picks={picks}, stop={stop})"
-    return Step(text, made[kind], ordered=kind != "sample")
+    shorter = {"zip": n, "zip of a dict": n + 3}.get(kind)
+    return Step(text, made[kind], ordered=kind != "sample", facts={"other ends at": shorter})
 
 
 def _stored(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
@@ -429,7 +362,7 @@ def _stored(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
     twice = draw(st.booleans())
 
     def stored(side: Any, ds: Any) -> Any:
-        place = tempfile.mkdtemp(prefix="drumline-differential-")
+        place = new_folder()
         if kind == "save":
             for _ in ds.take(LIMIT):
                 pass  # raises what it raises: TensorFlow's save would wait for ever
@@ -475,7 +408,20 @@ def _shuffle(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
 def _shard(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
     count = draw(st.integers(1, 4))
     index = draw(st.integers(0, count - 1))
-    return Step(f".shard({count}, {index})", lambda s, d: d.shard(count, index))
+    return Step(
+        f".shard({count}, {index})",
+        lambda s, d: d.shard(count, index),
+        facts={"leaves out": lambda position: position % count != index},
+    )
+
+
+def _skip(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
+    count = draw(st.integers(-1, 5))
+    return Step(
+        f".skip({count})",
+        lambda s, d: d.skip(count),
+        facts={"leaves out": lambda position: count == -1 or position < count},
+    )
 
 
 def _rebatch(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
@@ -504,6 +450,8 @@ STEPS: dict[str, Callable[..., Step]] = {
     "take_while": _predicate("take_while"),
     "flat_map": _flat_map,
     "interleave": _interleave,
+    "with_dataset": _with_dataset,
+    "of_dataset": _of_dataset,
     "scan": _scan,
     "reduce": _reduce,
     "group_by_window": _group_by_window,
@@ -520,7 +468,7 @@ STEPS: dict[str, Callable[..., Step]] = {
     "unbatch": _plain("unbatch"),
     "unique": _plain("unique"),
     "take": _plain("take", st.integers(-1, 12)),
-    "skip": _plain("skip", st.integers(-1, 5)),
+    "skip": _skip,
     "repeat": _repeat,
     "prefetch": _plain("prefetch", st.integers(0, 3)),
     "enumerate": _plain("enumerate", st.integers(-2, 9)),
@@ -530,9 +478,20 @@ STEPS: dict[str, Callable[..., Step]] = {
 ALWAYS = ["take", "skip", "repeat", "prefetch", "shard", "enumerate", "apply", "options", "shuffle"]
 OF_TENSORS = [
     *("map", "map", "map", "filter", "take_while", "flat_map", "flat_map", "interleave", "scan"),
-    *("group_by_window", "window", "batch", "batch", "bucket", "combined", "combined", "stored"),
-    *("ignore_errors", "random_map", "reduce"),
+    *(
+        "group_by_window",
+        "window",
+        "batch",
+        "batch",
+        "batch",
+        "bucket",
+        "combined",
+        "combined",
+        "stored",
+    ),
+    *("ignore_errors", "random_map", "reduce", "with_dataset"),
 ]
+OF_DATASETS = ["of_dataset", "of_dataset", "combined", "stored"]
 OF_BATCHES = ["unbatch", "unbatch", "rebatch"]
 
 
@@ -553,6 +512,10 @@ class Program:
             ds = step.apply(side, ds)
         return ds
 
+    def before(self, number: int) -> Program:
+        """The source and the steps before one of them."""
+        return Program(self.steps[:number])
+
     @property
     def ordered(self) -> bool:
         """Whether the order of elements is the same on both sides."""
@@ -568,7 +531,10 @@ def programs(theirs: Theirs, steps: Sequence[str] | None = None) -> st.SearchStr
     @st.composite
     def drawn(draw: Draw) -> Program:
         made = [draw_source(draw)]
-        ds = made[0].apply(theirs, None)
+        try:
+            ds = made[0].apply(theirs, None)
+        except Exception:
+            return Program(made)  # what cannot be built is a program, too
         for _ in range(draw(st.integers(1, 4))):
             step = draw_step(draw, ds, theirs)
             made.append(step)
@@ -578,7 +544,7 @@ def programs(theirs: Theirs, steps: Sequence[str] | None = None) -> st.SearchStr
             try:
                 ds = step.apply(theirs, ds)
             except Exception:
-                break  # what cannot be built is a program, too
+                break
         return Program(made)
 
     return drawn()

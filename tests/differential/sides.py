@@ -78,6 +78,15 @@ class Ours:
     def spec(self, shape: Any, dtype: str) -> Any:
         return dl.TensorSpec(shape, dtype)
 
+    def from_list(self, items: list[Any]) -> Any:
+        return self.D.from_sequence(items)
+
+    def at(self, ds: Any, position: int) -> Any:
+        return ds.index(position)
+
+    def has_no_access(self, error: Exception) -> bool:
+        return isinstance(error, TypeError) and str(error).startswith("index: ")
+
     def _module(self, *values: Any) -> Any:
         traced = any(isinstance(value, jax.core.Tracer) for value in values)
         return jnp if traced else np
@@ -147,3 +156,13 @@ class Theirs:
 
     def spec(self, shape: Any, dtype: str) -> Any:
         return self.tf.TensorSpec(shape, dtype)
+
+    def from_list(self, items: list[Any]) -> Any:
+        return self.tf.data.experimental.from_list(items)
+
+    def at(self, ds: Any, position: int) -> Any:
+        return self.tf.data.experimental.at(ds, position)
+
+    def has_no_access(self, error: Exception) -> bool:
+        errors = self.tf.errors
+        return isinstance(error, errors.UnimplementedError | errors.FailedPreconditionError)
