@@ -5,7 +5,7 @@ from __future__ import annotations
 import keras
 
 from drumline.distribute.parameter_server.coordinator import ClusterCoordinator
-from drumline.distribute.parameter_server.strategy import ParameterServerStrategy
+from drumline.distribute import ParameterServerStrategy
 from drumline.keras.ownership import strategy_of
 
 
