@@ -2,7 +2,7 @@
 
 from drumline.keras import callbacks, layers, utils
 from drumline.keras.agreement import ReplicaDivergenceError
-from drumline.keras.install import install
+from drumline.keras.hooks import install
 from drumline.keras.sidecar_evaluator import SidecarEvaluator
 
 __all__ = ["ReplicaDivergenceError", "SidecarEvaluator", "callbacks", "install", "layers", "utils"]

@@ -14,13 +14,13 @@ from drumline.data import INFINITE_CARDINALITY, Dataset, TensorSpec
 from drumline.distribute import DistributedDataset, get_strategy, has_strategy
 from drumline.distribute.distributed_dataset_from_function import DistributedDatasetFromFunction
 from drumline.distribute.process_input import global_batches, has_own_steps
-from drumline.keras import private
+from drumline.keras import internals
 from drumline.keras.class_weights import require_targets_alone, weigh_classes
 
 _KIND = "drumline.data.Dataset"
 
 
-class DatasetAdapter(private.DataAdapter):
+class DatasetAdapter(internals.DataAdapter):
     """Gives Keras's trainer a dataset's batches as they are: no copy, no conversion.
 
     Args:
@@ -123,9 +123,9 @@ def adapt_datasets(get_data_adapter: Callable[..., Any]) -> Callable[..., Any]:
             _require_batches(adapter)
             return adapter
         if y is not None:
-            private.raise_unsupported_arg("y", "the targets", _KIND)
+            internals.raise_unsupported_arg("y", "the targets", _KIND)
         if sample_weight is not None:
-            private.raise_unsupported_arg("sample_weights", "the sample weights", _KIND)
+            internals.raise_unsupported_arg("sample_weights", "the sample weights", _KIND)
         dataset = _undistributed(x)
         _require_an_end(dataset, options.get("steps_per_epoch"))
         distributed = x if isinstance(x, DistributedDatasetFromFunction) else None

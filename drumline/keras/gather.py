@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import keras
 
-from drumline.keras import private
-from drumline.keras.replica_trace import ReplicaTrace
+from drumline.keras import internals
+from drumline.keras.step.replica_trace import ReplicaTrace
 
 
 def gather_batch(trace: ReplicaTrace, tree: Any) -> Any:
@@ -23,7 +23,7 @@ def _gather_leaf(trace: ReplicaTrace, leaf: Any) -> Any:
     if not isinstance(leaf, jax.Array) or leaf.ndim == 0:
         return leaf
     whole = trace.context.all_gather(leaf)
-    mask = private.get_keras_mask(leaf)
+    mask = internals.get_keras_mask(leaf)
     if mask is not None:
-        private.set_keras_mask(whole, trace.context.all_gather(mask))
+        internals.set_keras_mask(whole, trace.context.all_gather(mask))
     return whole

@@ -9,7 +9,7 @@ import jax
 
 from drumline.distribute import Strategy
 from drumline.distribute.across_processes import on_this_process
-from drumline.keras.batches import moved, place
+from drumline.keras.step.batch_sharding import moved, place
 
 
 def one_in_flight(step: Callable[..., Any], strategy: Strategy) -> Callable[..., Any]:

@@ -8,11 +8,11 @@ from typing import Any
 
 import keras
 
-from drumline.keras import private
+from drumline.keras import internals
 from drumline.keras.gather import gather_batch
 from drumline.keras.overrides import overrides
 from drumline.keras.patching import shadowed
-from drumline.keras.replica_trace import ReplicaTrace
+from drumline.keras.step.replica_trace import ReplicaTrace
 
 ROWWISE = frozenset(
     {
@@ -67,11 +67,11 @@ def is_mean_of_shares(model: keras.Model, y_pred: Any) -> bool:
 
 
 def _has_rows(y_pred: Any) -> bool:
-    return y_pred.ndim >= 2 and private.get_keras_mask(y_pred) is None
+    return y_pred.ndim >= 2 and internals.get_keras_mask(y_pred) is None
 
 
 def _averages_rows(loss: Any) -> bool:
-    if not isinstance(loss, private.LossFunctionWrapper):
+    if not isinstance(loss, internals.LossFunctionWrapper):
         return False
     if not type(loss).__module__.startswith("keras.src.losses"):
         return False

@@ -8,7 +8,7 @@ import jax
 import keras
 
 from drumline.distribute.merging import merge_written
-from drumline.keras.replica_trace import ReplicaTrace
+from drumline.keras.step.replica_trace import ReplicaTrace
 
 
 def merge_non_trainables(

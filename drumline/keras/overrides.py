@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keras
 
-from drumline.keras import private
+from drumline.keras import internals
 
 
 def overrides(model: keras.Model, *names: str) -> bool:
@@ -15,4 +15,4 @@ def overrides(model: keras.Model, *names: str) -> bool:
 def _brings_its_own(model: keras.Model, name: str) -> bool:
     if name in vars(model):
         return True
-    return getattr(type(model), name) is not getattr(private.JAXTrainer, name)
+    return getattr(type(model), name) is not getattr(internals.JAXTrainer, name)

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from drumline.distribute import Strategy, get_strategy, has_strategy
-from drumline.keras import private
+from drumline.keras import internals
 
 _STRATEGY = "_drumline_strategy"
 
@@ -61,7 +61,7 @@ def _own_strategy(model: keras.Model, method: str) -> Strategy | None:
             f"{get_strategy()!r}. Make the model inside `with strategy.scope():`, or call "
             f"`{method}` outside of the scope."
         )
-    if own is not None and private.keras_distribution() is not None:
+    if own is not None and internals.keras_distribution() is not None:
         raise RuntimeError(
             f"Model {model.name!r} belongs to {own!r}, but a keras.distribution is set as well. "
             "Use one of them: keras.distribution.set_distribution(None) removes the other."

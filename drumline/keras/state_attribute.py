@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from drumline.keras import private
+from drumline.keras import internals
 
 _STATE = "_jax_state"
 
@@ -18,13 +18,13 @@ def leave_state_untracked() -> None:
     every container it is given, to find the layers and variables inside: with 20 arrays that took
     0.26 ms a step, 7 % of a step of the tutorial's convnet.
     """
-    if "__setattr__" in vars(private.JAXTrainer):
+    if "__setattr__" in vars(internals.JAXTrainer):
         return
 
     def __setattr__(self: keras.Model, name: str, value: Any) -> None:
         if name == _STATE:
             object.__setattr__(self, name, value)
         else:
-            super(private.JAXTrainer, self).__setattr__(name, value)
+            super(internals.JAXTrainer, self).__setattr__(name, value)
 
-    private.JAXTrainer.__setattr__ = __setattr__
+    internals.JAXTrainer.__setattr__ = __setattr__

@@ -9,13 +9,13 @@ import keras
 
 from drumline.distribute import Strategy, get_strategy, has_strategy
 from drumline.distribute.replica_context import whole_batch
-from drumline.keras.batches import moved_whole, place_ahead
 from drumline.keras.in_flight import one_in_flight
 from drumline.keras.input_in_step import in_step
 from drumline.keras.overrides import overrides
 from drumline.keras.ownership import strategy_of
-from drumline.keras.train_step import TrainStep
-from drumline.keras.whole_step import WholeStep
+from drumline.keras.step.batch_sharding import moved_whole, place_ahead
+from drumline.keras.step.evaluate_step import WholeStep
+from drumline.keras.step.train_step import TrainStep
 
 
 def make_train_function(make: Callable[..., Any]) -> Callable[..., Any]:

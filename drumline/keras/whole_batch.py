@@ -8,7 +8,7 @@ from typing import Any
 from drumline.distribute import get_strategy, in_cross_replica_context
 from drumline.distribute.merge_call import merging_replica
 from drumline.distribute.replica_context import running_replica, whole_batch
-from drumline.keras.replica_trace import NeedsWholeBatch, current_trace
+from drumline.keras.step.replica_trace import NeedsWholeBatch, current_trace
 
 
 def refuse_added_losses(add_loss: Callable[..., Any]) -> Callable[..., Any]:

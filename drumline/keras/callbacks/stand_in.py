@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import keras
 
-from drumline.keras.callbacks.tensorboard import TensorBoard
+from drumline.keras.callbacks_ import TensorBoard
 from drumline.keras.patching import replace_method
 
 KERAS_OWN = keras.callbacks.TensorBoard

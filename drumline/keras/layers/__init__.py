@@ -1,6 +1,6 @@
 """Layers that Keras has with TensorFlow only."""
 
-from drumline.keras.layers.integer_lookup import IntegerLookup
 from drumline.keras.layers.string_lookup import StringLookup
+from drumline.keras.layers_ import IntegerLookup
 
 __all__ = ["IntegerLookup", "StringLookup"]

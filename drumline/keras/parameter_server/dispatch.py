@@ -9,8 +9,8 @@ import keras
 
 from drumline.keras.parameter_server.belonging import is_on_servers
 from drumline.keras.parameter_server.evaluation import evaluate
+from drumline.keras.parameter_server.loops import fit
 from drumline.keras.parameter_server.prediction import predict
-from drumline.keras.parameter_server.training import fit
 
 _OURS: dict[str, Callable[..., Any]] = {"fit": fit, "evaluate": evaluate, "predict": predict}
 

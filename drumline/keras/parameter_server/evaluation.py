@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from drumline.keras import private
+from drumline.keras import internals
 from drumline.keras.parameter_server.belonging import coordinator_of
 from drumline.keras.parameter_server.running import callback_list, loss_logs, run_epoch
 from drumline.keras.parameter_server.sources import Source, source_of
@@ -68,6 +68,6 @@ def evaluate_source(model: keras.Model, source: Source, callbacks: Any) -> dict[
         return bool(model.stop_evaluating)
 
     run_epoch(coordinator, source, model.test_function, callbacks.on_test_batch_begin, ended)
-    logs: dict[str, Any] = private.pythonify_logs(model.get_metrics_result())
+    logs: dict[str, Any] = internals.pythonify_logs(model.get_metrics_result())
     callbacks.on_test_end(logs)
     return logs

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from drumline.distribute.parameter_server.coordinator import ClusterCoordinator
-from drumline.keras import private
+from drumline.keras import internals
 from drumline.keras.parameter_server.belonging import coordinator_of
 from drumline.keras.parameter_server.running import callback_list, run_epoch
 from drumline.keras.parameter_server.sources import DrawnSource, Source, source_of
@@ -48,7 +48,7 @@ def predict(
         )
     if not all(layer.built for layer in model._flatten_layers()):
         inputs, _, _ = keras.utils.unpack_x_y_sample_weight(source.first_batch())
-        with private.StatelessScope():
+        with internals.StatelessScope():
             model(inputs)
     if model.predict_function is None:
         model.predict_function = Steps(predict_step(model), coordinator.strategy)

@@ -12,7 +12,7 @@ import keras
 from drumline.data import INFINITE_CARDINALITY, Dataset
 from drumline.distribute import InputContext
 from drumline.distribute.parameter_server.coordinator import ClusterCoordinator
-from drumline.keras import private
+from drumline.keras import internals
 from drumline.keras.class_weights import require_targets_alone
 from drumline.keras.data_adapter import shape_of
 from drumline.keras.parameter_server.dataset_creator import DatasetCreator
@@ -21,7 +21,7 @@ from drumline.keras.parameter_server.steps import Steps
 Group = tuple[int, int, list[tuple[Any, ...]]]
 
 
-class HostEpochs(private.JAXEpochIterator):
+class HostEpochs(internals.JAXEpochIterator):
     """Keras's epochs over its input, with batches that stay numpy arrays."""
 
     def _get_iterator(self) -> Any:

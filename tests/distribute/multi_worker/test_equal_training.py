@@ -15,7 +15,7 @@ from drumline.distribute import MirroredStrategy
 from tests.distribute.multi_worker import trainings
 from tests.distribute.processes.clusters import Cluster, running
 
-drumline.keras.install()
+drumline.keras.hooks()
 
 MEMBER = "tests.distribute.multi_worker.trainings:member"
 ALL = [

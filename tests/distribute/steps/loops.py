@@ -16,7 +16,7 @@ import drumline.keras
 from drumline.data import Dataset
 from drumline.distribute import MirroredStrategy, Strategy
 
-drumline.keras.install()
+drumline.keras.hooks()
 
 CLASSES = 5
 

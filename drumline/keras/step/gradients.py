@@ -15,7 +15,7 @@ from drumline.distribute import ReduceOp, ReplicaContext
 from drumline.distribute.replica_context import running_replica
 from drumline.distribute.updates_elsewhere import taker_of_updates
 from drumline.keras.patching import shadowed
-from drumline.keras.replica_trace import ReplicaTrace
+from drumline.keras.step.replica_trace import ReplicaTrace
 from drumline.training.keras_internals import get_stateless_scope
 from drumline.training.state_scope import StateScope
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from drumline.keras import private
+from drumline.keras import internals
 from drumline.keras.parameter_server.belonging import coordinator_of
 from drumline.keras.parameter_server.evaluation import evaluate_source
 from drumline.keras.parameter_server.running import callback_list, loss_logs, run_epoch
@@ -48,7 +48,7 @@ def fit(
     """
     model._assert_compile_called("fit")
     if validation_split and validation_data is None:
-        (x, y, sample_weight), validation_data = private.train_validation_split(
+        (x, y, sample_weight), validation_data = internals.train_validation_split(
             (x, y, sample_weight), validation_split=validation_split
         )
     source = source_of(
@@ -127,7 +127,7 @@ class _Loop:
             callbacks.on_train_batch_begin,
             ended,
         )
-        logs = dict(private.pythonify_logs(model.get_metrics_result()))
+        logs = dict(internals.pythonify_logs(model.get_metrics_result()))
         if self._validation is not None and model._should_eval(epoch, self._validation_freq):
             self._validation.restart()
             found = evaluate_source(model, self._validation, callbacks)

@@ -11,7 +11,7 @@ from jax.sharding import Sharding
 from drumline.distribute import Strategy
 from drumline.distribute.across_processes import on_this_process
 from drumline.distribute.replica_context import whole_batch
-from drumline.keras.batches import splits_evenly
+from drumline.keras.step.batch_sharding import splits_evenly
 
 
 class WholeStep:

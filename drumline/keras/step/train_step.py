@@ -13,14 +13,14 @@ from drumline.distribute import Strategy
 from drumline.distribute.cross_device_ops.channels import First, Numbered, numbering
 from drumline.distribute.strategy import REPLICA_AXIS
 from drumline.keras.agreement import disagreement, require_agreement
-from drumline.keras.batches import UnevenReporter, splits_evenly
 from drumline.keras.losses import global_loss
-from drumline.keras.metrics import ReplicaMetrics
 from drumline.keras.non_trainables import merge_non_trainables
-from drumline.keras.optimizers import averaged_gradients, overwrites
 from drumline.keras.overrides import overrides
-from drumline.keras.replica_trace import NeedsWholeBatch, tracing
-from drumline.keras.whole_step import WholeStep
+from drumline.keras.step.batch_sharding import UnevenReporter, splits_evenly
+from drumline.keras.step.evaluate_step import WholeStep
+from drumline.keras.step.gradients import averaged_gradients, overwrites
+from drumline.keras.step.losses_and_metrics import ReplicaMetrics
+from drumline.keras.step.replica_trace import NeedsWholeBatch, tracing
 from drumline.training.jax_internals import current_trace, is_staged
 
 _log = logging.getLogger("drumline")

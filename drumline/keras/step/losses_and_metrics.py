@@ -15,12 +15,12 @@ import jax.numpy as jnp
 import keras
 
 from drumline.distribute import ReduceOp
-from drumline.keras import private
+from drumline.keras import internals
 from drumline.keras.gather import gather_batch
 from drumline.keras.losses import is_rowwise
 from drumline.keras.overrides import overrides
 from drumline.keras.patching import shadowed
-from drumline.keras.replica_trace import ReplicaTrace
+from drumline.keras.step.replica_trace import ReplicaTrace
 
 _ROWWISE_WRAPPERS = (
     keras.metrics.Accuracy,
@@ -92,7 +92,7 @@ class ReplicaMetrics:
         if not self._summed or not isinstance(logs, dict):
             return logs
         mapping = list(zip(self._model.metrics_variables, values, strict=True))
-        with private.StatelessScope(state_mapping=mapping):
+        with internals.StatelessScope(state_mapping=mapping):
             results = self._model.get_metrics_result()
         return {name: results.get(name, value) for name, value in logs.items()}
 

@@ -9,26 +9,25 @@ import keras
 
 from drumline.keras import (
     adapting,
-    batches,
     creation,
     data_adapter,
-    optimizers,
+    internals,
+    layer_hooks,
     ownership,
-    placement,
-    private,
     seeds,
     server_variables,
-    synchronized,
+    state,
     trainer,
     unbatched,
     whole_batch,
 )
 from drumline.keras.callbacks import TensorBoard, stand_in_for_keras
 from drumline.keras.callbacks.stand_in import KERAS_OWN
-from drumline.keras.chief_writes import write_from_the_chief
+from drumline.keras.chief_only import write_from_the_chief
 from drumline.keras.parameter_server.dispatch import on_servers, refuse_on_servers
 from drumline.keras.patching import replace_method
 from drumline.keras.state_attribute import leave_state_untracked
+from drumline.keras.step import batch_sharding, gradients
 
 
 def install() -> None:
@@ -36,9 +35,9 @@ def install() -> None:
 
     A model made outside every scope trains exactly as before.
     """
-    model_class = private.JAXTrainer
-    replace_method(private.Trainer, "__init__", ownership.remember_strategy)
-    replace_method(private.Trainer, "compile", ownership.in_own_scope)
+    model_class = internals.JAXTrainer
+    replace_method(internals.Trainer, "__init__", ownership.remember_strategy)
+    replace_method(internals.Trainer, "compile", ownership.in_own_scope)
     for name in ("fit", "evaluate", "predict"):
         replace_method(model_class, name, _of_datasets)
     for name in ("train_on_batch", "test_on_batch", "predict_on_batch"):
@@ -47,12 +46,12 @@ def install() -> None:
     replace_method(model_class, "make_test_function", trainer.make_test_function)
     replace_method(model_class, "make_predict_function", trainer.make_predict_function)
     replace_method(model_class, "_make_function", trainer.step_on_moved_batches)
-    replace_method(model_class, "_get_jax_state", placement.place_state)
-    replace_method(private.Variable, "_direct_assign", placement.place_assigned)
-    replace_method(private.JAXEpochIterator, "_get_iterator", trainer.iterate_on_devices)
-    replace_method(private.JAXEpochIterator, "_interrupted_warning", data_adapter.end_quietly)
-    replace_method(private.Trainer, "_symbolic_build", data_adapter.build_from_spec)
-    replace_method(private.data_adapters, "get_data_adapter", data_adapter.adapt_datasets)
+    replace_method(model_class, "_get_jax_state", state.place_state)
+    replace_method(internals.Variable, "_direct_assign", state.place_assigned)
+    replace_method(internals.JAXEpochIterator, "_get_iterator", trainer.iterate_on_devices)
+    replace_method(internals.JAXEpochIterator, "_interrupted_warning", data_adapter.end_quietly)
+    replace_method(internals.Trainer, "_symbolic_build", data_adapter.build_from_spec)
+    replace_method(internals.data_adapters, "get_data_adapter", data_adapter.adapt_datasets)
     replace_method(keras.random.SeedGenerator, "next", seeds.differ_by_replica)
     replace_method(keras.Layer, "add_loss", whole_batch.refuse_added_losses)
     replace_method(keras.layers.RNN, "call", whole_batch.refuse_shares_of_state)
@@ -60,20 +59,20 @@ def install() -> None:
     replace_method(keras.layers.Normalization, "adapt", adapting.of_moments)
     replace_method(keras.layers.Discretization, "adapt", adapting.of_quantiles)
     normalization = keras.layers.BatchNormalization
-    replace_method(normalization, "__init__", synchronized.take_synchronized)
-    replace_method(normalization, "_moments", synchronized.of_masked)
-    replace_method(private.backend_nn, "moments", synchronized.over_all_replicas)
-    for optimizer in private.OPTIMIZERS:
-        replace_method(optimizer, "apply", optimizers.sum_over_replicas)
-    replace_method(private.BaseOptimizer, "apply_gradients", optimizers.aggregate_if_asked)
-    replace_method(private.Variable, "__init__", creation.create_at_once)
+    replace_method(normalization, "__init__", layer_hooks.take_synchronized)
+    replace_method(normalization, "_moments", layer_hooks.of_masked)
+    replace_method(internals.backend_nn, "moments", layer_hooks.over_all_replicas)
+    for optimizer in internals.OPTIMIZERS:
+        replace_method(optimizer, "apply", gradients.sum_over_replicas)
+    replace_method(internals.BaseOptimizer, "apply_gradients", gradients.aggregate_if_asked)
+    replace_method(internals.Variable, "__init__", creation.create_at_once)
     for name in ("_initialize", "_initialize_with_initializer"):
-        replace_method(private.Variable, name, server_variables.create_on_servers)
-    for owner in (private.BaseOptimizer, keras.random.SeedGenerator):
+        replace_method(internals.Variable, name, server_variables.create_on_servers)
+    for owner in (internals.BaseOptimizer, keras.random.SeedGenerator):
         replace_method(owner, "__init__", server_variables.stay_on_the_chief)
-    replace_method(private.BaseOptimizer, "add_variable", server_variables.stay_on_the_chief)
+    replace_method(internals.BaseOptimizer, "add_variable", server_variables.stay_on_the_chief)
     replace_method(
-        private.BaseOptimizer,
+        internals.BaseOptimizer,
         "add_variable_from_reference",
         server_variables.keep_beside_reference,
     )
@@ -87,4 +86,4 @@ def _of_datasets(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_batches(method: Callable[..., Any]) -> Callable[..., Any]:
-    return ownership.in_own_scope(batches.of_integers_that_fit(refuse_on_servers(method)))
+    return ownership.in_own_scope(batch_sharding.of_integers_that_fit(refuse_on_servers(method)))
