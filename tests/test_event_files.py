@@ -10,7 +10,7 @@ import pytest
 
 import drumline as dl
 from drumline.data.experimental import Statistics
-from drumline.keras.callbacks.event_file import EventFile
+from drumline.keras.callbacks import EventFile
 
 
 def a_training(directory: Path) -> None:

@@ -19,7 +19,7 @@ from drumline._local_path import has_scheme, local_path
 from drumline.cli import app
 from drumline.training.checkpoint.latest import listed
 
-drumline.keras.hooks()
+drumline.keras.install()
 
 URLS = ["gs://bucket/ck", "s3://bucket/ck", "memory://ck", "file://host/ck", Path("gs://bucket/ck")]
 

@@ -12,15 +12,15 @@ import numpy as np
 from drumline.distribute import Strategy
 from drumline.distribute.exchange import first_process
 from drumline.distribute.same_start import forget_start, start_alike
-from drumline.keras.ownership import strategy_of
+from drumline.keras.internals import replace_method, shadowed
 from drumline.keras.parameter_server.backups import restored_by_servers, saved_by_servers
-from drumline.keras.patching import replace_method, shadowed
+from drumline.keras.state import strategy_of
 
 _LOGS = ("on_train_begin", "on_train_end", "on_epoch_begin", "on_epoch_end")
 _BOARD = (*_LOGS, "on_train_batch_begin", "on_train_batch_end", "on_test_begin", "on_test_end")
 
 
-def write_from_the_chief(*boards: type[keras.callbacks.Callback]) -> None:
+def write_on_chief_only(*boards: type[keras.callbacks.Callback]) -> None:
     """Let checkpoints, backups, CSV logs and TensorBoard's files be written by the first process.
 
     Others would write the same into the same files at the same time. What they load they get from

@@ -1,9 +1,13 @@
-"""A `drumline.data.Dataset` as input of Keras's `fit`, `evaluate` and `predict`."""
+"""A `drumline.data.Dataset` as input of Keras's `fit`, `evaluate` and `predict`.
+
+Class weights become sample weights here, and a missing ``batch()`` is named in errors.
+"""
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -15,7 +19,43 @@ from drumline.distribute import DistributedDataset, get_strategy, has_strategy
 from drumline.distribute.distributed_dataset_from_function import DistributedDatasetFromFunction
 from drumline.distribute.process_input import global_batches, has_own_steps
 from drumline.keras import internals
-from drumline.keras.class_weights import require_targets_alone, weigh_classes
+
+
+def require_targets_alone(element: Any) -> None:
+    """Check that elements have the form that class weights apply to.
+
+    Raises:
+        ValueError: if an element has sample weights, no targets, or several target arrays.
+    """
+    _, y, sample_weight = keras.utils.unpack_x_y_sample_weight(element)
+    if sample_weight is not None:
+        raise ValueError("`class_weight` and a dataset with sample weights exclude each other.")
+    if y is None or len(jax.tree.leaves(y)) != 1:
+        raise ValueError("`class_weight` needs one array of targets in each element.")
+
+
+def class_sample_weights(
+    batch: Any, class_weight: Mapping[int, float]
+) -> tuple[Any, Any, np.ndarray]:
+    """Return ``(x, y, sample_weight)`` with each row's weight that of its class, 1 by default.
+
+    Args:
+        batch: ``(x, y)``; `y` one array of class ids, of shape (n,) or (n, 1), or of one-hot
+            rows, of shape (n, classes).
+        class_weight: weights by class id.
+    """
+    x, y, _ = keras.utils.unpack_x_y_sample_weight(batch)
+    classes = _class_ids(np.asarray(jax.tree.leaves(y)[0]))
+    found, rows = np.unique(classes, return_inverse=True)
+    weights = np.array([class_weight.get(int(c), 1.0) for c in found], keras.backend.floatx())
+    return x, y, weights[rows.reshape(-1)]
+
+
+def _class_ids(y: np.ndarray) -> np.ndarray:
+    if y.ndim > 1:
+        y = np.argmax(y, axis=-1) if y.shape[-1] != 1 else np.squeeze(y, axis=-1)
+    return np.round(y).astype(np.int64)
+
 
 _KIND = "drumline.data.Dataset"
 
@@ -73,7 +113,7 @@ class DatasetAdapter(internals.DataAdapter):
         return map(self._weighed, self._dataset)
 
     def _weighed(self, batch: Any) -> Any:
-        return weigh_classes(batch, self._class_weight) if self._class_weight else batch
+        return class_sample_weights(batch, self._class_weight) if self._class_weight else batch
 
     get_jax_iterator = get_numpy_iterator
 
@@ -167,7 +207,7 @@ def _require_an_end(dataset: Dataset, steps: int | None) -> None:
         )
 
 
-def end_quietly(warn: Callable[..., Any]) -> Callable[..., Any]:
+def silence_end_of_input(warn: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the epoch iterator's warning that input ran out.
 
     Where nobody said how many steps to take, the end of a dataset of unknown size is the end of
@@ -223,3 +263,24 @@ def _example_batch(adapter: DatasetAdapter) -> Any:
         return batch
     x, y, _ = keras.utils.unpack_x_y_sample_weight(batch)
     return x, y, jax.ShapeDtypeStruct((rows,), np.dtype(keras.backend.floatx()))
+
+
+def add_batch_hint(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``fit``, ``evaluate`` or ``predict``: an error names a missing ``batch``.
+
+    It cannot be refused: elements of `from_generator` or `from_tensors` may be batches.
+    """
+
+    @functools.wraps(method)
+    def hinting(self: Any, x: Any = None, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, x, *args, **kwargs)
+        except Exception as error:
+            if isinstance(x, Dataset) and not x.has_batches:
+                error.add_note(
+                    "The dataset has no batch() in it, so each element was taken as a batch. If "
+                    f"its elements are single examples, call `.batch(n)`: {x.element_spec}"
+                )
+            raise
+
+    return hinting

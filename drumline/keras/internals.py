@@ -1,11 +1,15 @@
-"""Every name of Keras that is not public API, in one place and checked when imported.
+"""Every name of Keras that is not public API, checked at import, and how methods are replaced.
 
-Supported: Keras 3.12 to 3.15 on its JAX backend.
+Supported: Keras 3.12 to 3.15 on its JAX backend. A method is replaced for good on a class
+(`replace_method`), or for the length of a trace on one object (`shadowed`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -80,3 +84,42 @@ OPTIMIZERS: list[Any] = [BaseOptimizer, keras.optimizers.LossScaleOptimizer]
 """The classes of optimizers with an ``apply`` of their own."""
 if hasattr(keras.optimizers, "MultiOptimizer"):  # since Keras 3.13 or so
     OPTIMIZERS.append(keras.optimizers.MultiOptimizer)
+
+
+_MARK = "__drumline_original__"
+
+
+def replace_method(owner: Any, name: str, make: Callable[[Callable[..., Any]], Any]) -> None:
+    """Replace ``owner.name`` by ``make(original)``, once however often this is called."""
+    original = getattr(owner, name)
+    if hasattr(original, _MARK):
+        return
+    replacement = functools.wraps(original)(make(original))
+    setattr(replacement, _MARK, original)
+    setattr(owner, name, replacement)
+
+
+@contextlib.contextmanager
+def shadowed(owner: Any, name: str, replacement: Callable[..., Any]) -> Iterator[None]:
+    """Let `owner`'s own attribute `name` be `replacement` until the block ends."""
+    own = vars(owner)
+    had, before = name in own, own.get(name)
+    own[name] = replacement
+    try:
+        yield
+    finally:
+        if had:
+            own[name] = before
+        else:
+            del own[name]
+
+
+def overrides(model: keras.Model, *names: str) -> bool:
+    """Whether the model's class, or the model itself, brings its own version of a method."""
+    return any(_brings_its_own(model, name) for name in names)
+
+
+def _brings_its_own(model: keras.Model, name: str) -> bool:
+    if name in vars(model):
+        return True
+    return getattr(type(model), name) is not getattr(JAXTrainer, name)

@@ -1,22 +1,34 @@
-"""Statistics over the global batch, in layers that ask for them."""
+"""What drumline replaces in Keras's layers.
+
+* `BatchNormalization`: moments over the global batch, for ``synchronized=True``.
+* `Layer.add_loss` and stateful RNNs: refused in a per-replica step, which then runs on the global
+  batch.
+* `Normalization.adapt` and `Discretization.adapt`: they take datasets.
+* `SeedGenerator.next`: each replica draws from a seed of its own.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import keras
+import numpy as np
 
-from drumline.distribute import ReplicaContext
-from drumline.distribute.replica_context import running_replica
+from drumline.data import INFINITE_CARDINALITY, Dataset
+from drumline.distribute import ReplicaContext, get_strategy, in_cross_replica_context
+from drumline.distribute.merge_call import merging_replica
+from drumline.distribute.replica_context import running_replica, whole_batch
+from drumline.distribute.updates_elsewhere import note_draw
+from drumline.keras.step.replica_trace import NeedsGlobalBatch, current_trace
 
 
-def take_synchronized(init: Callable[..., None]) -> Callable[..., None]:
+def accept_synchronized(init: Callable[..., None]) -> Callable[..., None]:
     """Wrap ``BatchNormalization.__init__``: ``synchronized=True`` is not refused.
 
     Keras takes it on its TensorFlow backend alone.
@@ -35,7 +47,7 @@ def take_synchronized(init: Callable[..., None]) -> Callable[..., None]:
     return init_synchronized
 
 
-def over_all_replicas(moments: Callable[..., Any]) -> Callable[..., Any]:
+def synchronize_moments(moments: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the backend's ``moments``, behind ``keras.ops.moments``: take ``synchronized=True``."""
 
     @functools.wraps(moments)
@@ -62,7 +74,7 @@ def over_all_replicas(moments: Callable[..., Any]) -> Callable[..., Any]:
     return moments_over_all
 
 
-def of_masked(moments: Callable[..., Any]) -> Callable[..., Any]:
+def synchronize_masked_moments(moments: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``BatchNormalization._moments``, which sums up the entries that a mask leaves itself."""
 
     @functools.wraps(moments)
@@ -114,3 +126,157 @@ def _global_moments(
     mean = jnp.sum(counts * means, 0) / total
     squares = jnp.sum(squares, 0) + jnp.sum(counts * (means - mean) ** 2, 0)
     return mean, squares / total
+
+
+def refuse_added_losses(add_loss: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``Layer.add_loss``: a loss added on activations may be a mean over the batch, a sum,
+    or neither, and its value does not say; only the whole batch gives it as on one device.
+    """
+
+    def add_loss_or_refuse(self: Any, loss: Any) -> Any:
+        if current_trace() is not None:
+            raise NeedsGlobalBatch(
+                f"layer {self.path!r} adds a loss on its activations, so the step is partitioned "
+                "over the replicas by the compiler, not run once on each"
+            )
+        return add_loss(self, loss)
+
+    return add_loss_or_refuse
+
+
+def refuse_sharded_state(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``RNN.call``: a stateful layer keeps a state for each row, so it must see all rows."""
+
+    def call_or_refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self.stateful:
+            return call(self, *args, **kwargs)
+        if current_trace() is not None:
+            raise NeedsGlobalBatch(
+                f"layer {self.path!r} is stateful, with a state for each row of the batch, so the "
+                "step is partitioned over the replicas by the compiler, not run once on each"
+            )
+        try:
+            return call(self, *args, **kwargs)
+        except ValueError as error:
+            context = running_replica()
+            if context is None or context.num_replicas_in_sync == 1:
+                raise
+            raise ValueError(  # not a note: Keras makes another exception of it
+                f"{error}\nLayer {self.path!r} is stateful, and each of "
+                f"{context.num_replicas_in_sync} replicas gets its share of the batch alone. Train "
+                "it with `fit`, which runs such a model on whole batches, or under a strategy of "
+                "one replica."
+            ) from error
+
+    return call_or_refuse
+
+
+def enter_replica_context(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``Layer.__call__``: a layer that reduces over the replicas may do so everywhere.
+
+    In cross-replica context, as where a model is built or called in a scope, it is given all rows
+    that there are: `get_replica_context` is a context that has nobody to meet, and not None.
+    """
+
+    def call_with_a_context(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not in_cross_replica_context() or merging_replica() is not None:
+            return call(self, *args, **kwargs)
+        with whole_batch(get_strategy()):
+            return call(self, *args, **kwargs)
+
+    return call_with_a_context
+
+
+_UNBATCHED = 128
+
+
+def adapt_normalization(adapt: Callable[..., None]) -> Callable[..., None]:
+    """``Normalization.adapt``, which without TensorFlow takes arrays alone, of datasets too.
+
+    The layer is given two rows that have the mean and the variance of the dataset's.
+    """
+
+    @functools.wraps(adapt)
+    def adapted(layer: Any, data: Any) -> None:
+        adapt(layer, _two_rows(layer, data) if isinstance(data, Dataset) else data)
+
+    return adapted
+
+
+def adapt_discretization(adapt: Callable[..., None]) -> Callable[..., None]:
+    """``Discretization.adapt``, which needs TensorFlow whatever it is given, of datasets too."""
+
+    @functools.wraps(adapt)
+    def adapted(layer: Any, data: Any, steps: int | None = None) -> None:
+        if not isinstance(data, Dataset):
+            return adapt(layer, data, steps=steps)
+        if layer.num_bins is None:
+            raise ValueError("Discretization.adapt: the layer has bin_boundaries; give num_bins")
+        layer.reset_state()
+        for batch in _batches(layer, data if steps is None else data.take(steps)):
+            layer.update_state(batch)
+        layer.finalize_state()
+
+    return adapted
+
+
+def _two_rows(layer: Any, dataset: Dataset) -> np.ndarray:
+    count, mean, squares = 0, np.zeros(()), np.zeros(())
+    reduced: tuple[int, ...] = ()
+    for batch in _batches(layer, dataset):
+        rows = batch.astype(np.float64)
+        if not count:
+            if not layer.built:
+                layer.build((None, *rows.shape[1:]))
+            kept = {axis % rows.ndim for axis in layer.axis}
+            reduced = tuple(axis for axis in range(rows.ndim) if axis not in kept)
+        here = rows.mean(reduced, keepdims=True)
+        size = rows.size // here.size
+        # Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+        # variances", 1979: no large numbers are subtracted from one another.
+        squares = squares + ((rows - here) ** 2).sum(reduced, keepdims=True)
+        squares = squares + (here - mean) ** 2 * (count * size / (count + size))
+        mean = mean + (here - mean) * (size / (count + size))
+        count += size
+    if not count:
+        raise ValueError("Normalization.adapt: the dataset has no element")
+    deviation = np.sqrt(squares / count)
+    return np.concatenate([mean - deviation, mean + deviation])
+
+
+def _batches(layer: Any, dataset: Dataset) -> Iterator[np.ndarray]:
+    """What a layer sees of each batch: all, or the first of a tuple."""
+    name = type(layer).__name__
+    if dataset.cardinality() == INFINITE_CARDINALITY:
+        raise ValueError(f"{name}.adapt: the dataset never ends; take a part of it")
+    spec = dataset.element_spec
+    first = spec[0] if isinstance(spec, tuple) else spec
+    shape = getattr(first, "shape", None)
+    if shape is None or not shape:
+        raise ValueError(
+            f"{name}.adapt: batches must be arrays, or tuples that begin with one; got {spec}. "
+            "Take the array out in a map, and batch"
+        )
+    if len(shape) == 1 and name == "Normalization":
+        dataset = dataset.batch(_UNBATCHED)
+    for element in dataset:
+        yield np.asarray(element[0] if isinstance(spec, tuple) else element)
+
+
+def fold_in_replica_id(next_seed: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``SeedGenerator.next``: while a replica's step is traced, fold its number in.
+
+    The generator's state advances alike on all replicas; only the seeds drawn differ.
+    """
+
+    def next_for_replica(self: Any, ordered: bool = True) -> Any:
+        note_draw(self.state)
+        seed = next_seed(self, ordered)
+        context = running_replica()
+        if context is None or not context.draws_differ or context.num_replicas_in_sync == 1:
+            return seed
+        key = jax.random.wrap_key_data(seed.astype("uint32"), impl="threefry2x32")
+        folded = jax.random.fold_in(key, context.replica_id_in_sync_group)
+        return jax.random.key_data(folded).astype(seed.dtype)
+
+    return next_for_replica

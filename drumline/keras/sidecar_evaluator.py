@@ -1,19 +1,168 @@
-"""Evaluating the checkpoints of a training while it goes on, in a process of its own."""
+"""Evaluating the checkpoints of a running training, in a process of its own.
+
+Three parts: find the checkpoints in a directory (`checkpoint_files`), load the weights of one into
+a model (`load_weights`), and the loop over both (`SidecarEvaluator`).
+"""
 
 from __future__ import annotations
 
+import io
 import logging
 import os
+import re
 import time
+import zipfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import h5py
 import keras
+import numpy as np
 
 from drumline._local_path import local_path
-from drumline.keras.checkpoint_files import CheckpointFile, checkpoint_files
-from drumline.keras.checkpoint_loading import load_weights
-from drumline.training.checkpoint.file_format import DamagedCheckpointError
+from drumline.training.checkpoint import file_format
+from drumline.training.checkpoint.file_format import DamagedCheckpointError, file_of
+from drumline.training.checkpoint.latest import listed
+from drumline.training.checkpoint.restoration import Restoration, some
+
+KERAS_SUFFIXES = (".weights.h5", ".keras")
+
+
+@dataclass(frozen=True)
+class CheckpointFile:
+    """One checkpoint, as it is at one time.
+
+    Attributes:
+        path: what is passed to ``model.load_weights`` or `Checkpoint.restore`.
+        number: the integer in its name, or None.
+        stamp: changes when the file is written again.
+        of_keras: whether Keras wrote it: not at once, so that it may be unfinished.
+    """
+
+    path: str
+    number: int | None
+    stamp: tuple[int, int, int]
+    of_keras: bool
+
+    def is_unchanged(self) -> bool:
+        """Whether the file is still there as it was."""
+        return stamp_of(self._file) == self.stamp
+
+    def exists(self) -> bool:
+        """Whether there is a file of that name."""
+        return self._file.is_file()
+
+    @property
+    def _file(self) -> Path:
+        return Path(self.path) if self.of_keras else file_of(self.path)
+
+
+def checkpoint_files(directory: str | os.PathLike[str]) -> list[CheckpointFile]:
+    """Return the checkpoints in `directory` by their numbers, those without one last."""
+    names = os.listdir(directory) if os.path.isdir(directory) else []
+    paths = [os.path.join(directory, name) for name in names if name.endswith(KERAS_SUFFIXES)]
+    found = [_described(path, Path(path), of_keras=True) for path in paths]
+    found += [_described(path, file_of(path), of_keras=False) for path in listed(directory)]
+    return sorted(filter(None, found), key=_order)
+
+
+def number_in(name: str) -> int | None:
+    """Return the number of a checkpoint called `name`: 3 for ``ckpt-3`` and ``03-0.52.keras``.
+
+    It stands by itself, as digits in words and decimals do not; with several, it is at the end.
+    None if there is no such number.
+    """
+    stem = next((name.removesuffix(s) for s in KERAS_SUFFIXES if name.endswith(s)), name)
+    parts = re.split(r"[-_]|\.(?!\d)|(?<!\d)\.", stem)
+    numbers = [int(part) for part in parts if part.isdecimal()]
+    if len(numbers) == 1 or (numbers and parts[-1].isdecimal()):
+        return numbers[-1]
+    return None
+
+
+def stamp_of(file: Path) -> tuple[int, int, int] | None:
+    """Return what changes when `file` is written again; None if there is no such file."""
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _described(path: str, file: Path, *, of_keras: bool) -> CheckpointFile | None:
+    stamp = stamp_of(file)
+    if stamp is None:
+        return None
+    return CheckpointFile(path, number_in(os.path.basename(path)), stamp, of_keras)
+
+
+def _order(file: CheckpointFile) -> tuple[bool, int, list[tuple[int, str]]]:
+    runs = re.findall(r"(\d*)(\D*)", file.path)
+    return file.number is None, file.number or 0, [(int(n or 0), text) for n, text in runs]
+
+
+_ITERATIONS = ("optimizer/inner_optimizer/vars/0", "optimizer/vars/0")
+
+
+def load_weights(model: keras.Model, file: CheckpointFile) -> None:
+    """Give `model` the weights in `file`, and its optimizer the number of steps they were trained.
+
+    Raises:
+        ValueError: if they are another model's, or the file is damaged.
+        OSError: if it is damaged.
+    """
+    if file.of_keras:
+        _load_keras_file(model, file.path)
+    else:
+        _restore_checkpoint(model, file.path)
+
+
+def _load_keras_file(model: keras.Model, path: str) -> None:
+    # The optimizer may be another than the training's, and its slots are not needed.
+    optimizer, model.optimizer = model.optimizer, None
+    try:
+        model.load_weights(path)
+    finally:
+        model.optimizer = optimizer
+    iterations = _saved_iterations(path)
+    if iterations is not None and optimizer is not None:
+        optimizer.iterations.assign(iterations)
+
+
+def _saved_iterations(path: str) -> int | None:
+    source: Any = path
+    if path.endswith(".keras"):
+        with zipfile.ZipFile(path) as archive:
+            source = io.BytesIO(archive.read("model.weights.h5"))
+    with h5py.File(source, "r") as weights:
+        for name in _ITERATIONS:
+            if name in weights and weights[name].shape == ():
+                return int(np.asarray(weights[name]))
+    return None
+
+
+def _restore_checkpoint(model: keras.Model, path: str) -> None:
+    snapshot = file_format.read(path)
+    names = {name.split("/")[0] for name in (*snapshot.paths, *snapshot.aliases)}
+    if "model" not in names:
+        raise ValueError(
+            f"The checkpoint {path!r} holds {sorted(names)}, and no 'model' to evaluate. Save it "
+            "as dl.train.Checkpoint(model=model, ...)."
+        )
+    objects = {"model": model}
+    if "optimizer" in names and model.optimizer is not None:
+        objects = {"optimizer": model.optimizer, **objects}
+    restoration = Restoration(path, snapshot)
+    restoration.leftover.expected = True
+    restoration.restore(objects)
+    missing = [name for name in restoration.missing if "optimizer" not in name.split("/")]
+    if missing:
+        raise ValueError(
+            f"The checkpoint {path!r} has no value for {some(missing)}: it is of another model."
+        )
+
 
 POLL_SECONDS = 1.0
 """How often the directory is looked at; a file of Keras's is read when it has not changed for so
@@ -92,7 +241,7 @@ class SidecarEvaluator:
                 return
 
     def _new_files(self) -> Iterator[CheckpointFile]:
-        """What is to be evaluated next, again and again."""
+        """Yield the checkpoints to evaluate, for ever."""
         taken: dict[str, Any] = {}
         first_seen: dict[CheckpointFile, float] = {}
         waiting = False
@@ -132,7 +281,7 @@ class SidecarEvaluator:
             self.model.evaluate(self.data, steps=1, verbose=0)
 
     def _loaded(self, file: CheckpointFile) -> bool:
-        """Whether the model has the weights in `file`, which is what it was all the while."""
+        """Load `file` into the model; return whether it was unchanged all the while."""
         deadline = time.monotonic() + RETRY_SECONDS
         while True:
             try:

@@ -1,21 +1,66 @@
-"""The functions of a step that Keras's trainer asks its model for, under a strategy."""
+"""The step functions and epoch iterators that Keras's trainer asks for, under a strategy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
 import keras
+import numpy as np
 
 from drumline.distribute import Strategy, get_strategy, has_strategy
+from drumline.distribute.across_processes import on_this_process
+from drumline.distribute.exchange import first_process
 from drumline.distribute.replica_context import whole_batch
-from drumline.keras.in_flight import one_in_flight
-from drumline.keras.input_in_step import in_step
-from drumline.keras.overrides import overrides
-from drumline.keras.ownership import strategy_of
-from drumline.keras.step.batch_sharding import moved_whole, place_ahead
-from drumline.keras.step.evaluate_step import WholeStep
+from drumline.keras.data_adapter import DatasetAdapter
+from drumline.keras.internals import overrides
+from drumline.keras.state import strategy_of
+from drumline.keras.step.batch_sharding import (
+    move_replicated,
+    move_to_devices,
+    prefetch_to_devices,
+    shard_or_replicate,
+)
+from drumline.keras.step.evaluate_step import GlobalBatchStep
 from drumline.keras.step.train_step import TrainStep
+
+
+def limit_in_flight(step: Callable[..., Any], strategy: Strategy) -> Callable[..., Any]:
+    """Let a step start only when `Strategy.in_flight` allows it."""
+
+    def step_when_free(state: Any, batch: Any) -> Any:
+        strategy.in_flight.wait()
+        batch = (
+            shard_or_replicate(batch, strategy)
+            if strategy.spans_processes
+            else move_to_devices(batch, strategy)
+        )
+        outputs, state = step(state, batch)
+        strategy.in_flight.started(outputs)
+        if strategy.spans_processes:
+            outputs = jax.tree.map(on_this_process, outputs)
+        return outputs, state
+
+    return step_when_free
+
+
+def identical_batches(adapter: Any, strategy: Strategy) -> Iterator[Any]:
+    """The batches of one pass over what `fit` was given: the same in all processes.
+
+    Keras shuffles arrays in an order drawn from numpy's global random state, which all processes
+    therefore take over from the first one. Generators and ``PyDataset``s must give the same batches
+    in each process.
+    """
+    if not isinstance(adapter, DatasetAdapter):
+        _share_random_state(strategy)
+    yield from adapter.get_jax_iterator()
+
+
+def _share_random_state(strategy: Strategy) -> None:
+    name, keys, position, *_ = np.random.get_state()
+    shared = first_process(strategy, np.append(keys, np.uint32(position)))
+    np.random.set_state((name, shared[:-1], int(shared[-1]), 0, 0.0))
 
 
 def make_train_function(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -27,7 +72,7 @@ def make_train_function(make: Callable[..., Any]) -> Callable[..., Any]:
             return make(self, force)
         if self.train_function is None or force:
             step = _one_form(self, "train_step", TrainStep(self, strategy))
-            step = one_in_flight(step, strategy)
+            step = limit_in_flight(step, strategy)
             self.train_function = self._make_function(step)
         return None
 
@@ -35,15 +80,15 @@ def make_train_function(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def make_test_function(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``make_test_function``: under several replicas, a `WholeStep`."""
+    """Wrap ``make_test_function``: under several replicas, a `GlobalBatchStep`."""
 
     def make_for_strategy(self: keras.Model, force: bool = False) -> Any:
         strategy = _runs_on_replicas(self)
         if strategy is None:
             return make(self, force)
         if self.test_function is None or force:
-            step = _one_form(self, "test_step", WholeStep(self.test_step, strategy))
-            step = one_in_flight(step, strategy)
+            step = _one_form(self, "test_step", GlobalBatchStep(self.test_step, strategy))
+            step = limit_in_flight(step, strategy)
             self.test_function = self._make_function(step)
         return None
 
@@ -51,22 +96,24 @@ def make_test_function(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def make_predict_function(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``make_predict_function``: under several replicas, a `WholeStep`."""
+    """Wrap ``make_predict_function``: under several replicas, a `GlobalBatchStep`."""
 
     def make_for_strategy(self: keras.Model, force: bool = False) -> Any:
         strategy = _runs_on_replicas(self)
         if strategy is None:
             return make(self, force)
         if self.predict_function is None or force:
-            step: Callable[..., Any] = WholeStep(_predict_step(self), strategy, cut_outputs=True)
-            step = one_in_flight(step, strategy)
+            step: Callable[..., Any] = GlobalBatchStep(
+                _predict_step(self), strategy, sharded_outputs=True
+            )
+            step = limit_in_flight(step, strategy)
             self.predict_function = self._make_function(step, concatenate_outputs=True)
         return self.predict_function
 
     return make_for_strategy
 
 
-def step_on_moved_batches(make_function: Callable[..., Any]) -> Callable[..., Any]:
+def place_batches(make_function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``_make_function``: Keras's own steps take batches that lie on any devices."""
 
     def make_function_for_strategy(
@@ -78,7 +125,7 @@ def step_on_moved_batches(make_function: Callable[..., Any]) -> Callable[..., An
 
         def step(state: Any, batch: Any) -> Any:
             with whole_batch(strategy):
-                return step_function(state, moved_whole(batch, strategy))
+                return step_function(state, move_replicated(batch, strategy))
 
         return make_function(self, step, *args, **kwargs)
 
@@ -92,11 +139,11 @@ def iterate_on_devices(get_iterator: Callable[..., Any]) -> Callable[..., Any]:
         if not has_strategy() or get_strategy().num_replicas_in_sync == 1:
             return get_iterator(self)
         if get_strategy().spans_processes:
-            return in_step(self.data_adapter, get_strategy())
+            return identical_batches(self.data_adapter, get_strategy())
         batches = self.data_adapter.get_jax_iterator()
         if get_strategy().replica_devices[0].platform == "cpu":
             return batches
-        return place_ahead(batches, get_strategy())
+        return prefetch_to_devices(batches, get_strategy())
 
     return get_placed_iterator
 

@@ -13,7 +13,7 @@ import pytest
 import drumline.keras
 from drumline.distribute import MirroredStrategy
 
-drumline.keras.hooks()
+drumline.keras.install()
 
 ROWS, CLASSES = 39, 5
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from drumline.distribute import MirroredStrategy, OneDeviceStrategy, Strategy
-from drumline.keras import hooks
+from drumline.keras import install
 
-hooks()
+install()
 
 Place = Callable[[Strategy, np.ndarray], Any]
 

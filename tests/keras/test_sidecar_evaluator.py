@@ -17,7 +17,7 @@ import pytest
 from drumline import train
 from drumline.data import Dataset
 from drumline.distribute import MirroredStrategy
-from drumline.keras import SidecarEvaluator, checkpoint_files, sidecar_evaluator
+from drumline.keras import SidecarEvaluator, sidecar_evaluator
 
 X = np.arange(12, dtype=np.float32).reshape(6, 2)
 DATA = Dataset.from_tensor_slices((X, X.sum(1, keepdims=True))).batch(4)
@@ -203,4 +203,4 @@ def test_what_cannot_be_evaluated_is_refused(training: Training, tmp_path: Path)
     ],
 )
 def test_the_number_in_a_name(name: str, number: int | None) -> None:
-    assert checkpoint_files.number_in(name) == number
+    assert sidecar_evaluator.number_in(name) == number

@@ -17,7 +17,7 @@ import numpy as np
 import drumline.keras
 from drumline.distribute import MirroredStrategy, Strategy
 
-drumline.keras.hooks()
+drumline.keras.install()
 
 Facts = dict[str, np.ndarray]
 """What a program says it computed: curves, weights, predictions, by name."""

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from drumline._local_path import has_scheme
-from drumline.keras.parameter_server.belonging import is_on_servers
+from drumline.keras.state import is_on_servers
 from drumline.training.checkpoint import Checkpoint, CheckpointManager
 from drumline.training.checkpoint.file_format import file_of
 from drumline.training.checkpoint.latest import listed

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -10,9 +11,25 @@ import jax.numpy as jnp
 import keras
 
 from drumline.distribute import Strategy
-from drumline.keras.overrides import overrides
-from drumline.keras.parameter_server.added_losses import added_losses
+from drumline.keras.internals import overrides
 from drumline.training import GradientTape
+from drumline.training.keras_internals import get_stateless_scope
+
+
+@contextlib.contextmanager
+def added_losses() -> Iterator[None]:
+    """Within the block the scope in force collects them, so that ``model.losses`` has them."""
+    scope = get_stateless_scope()
+    if scope is None:
+        yield
+        return
+    before = scope.collect_losses, scope.losses
+    scope.collect_losses, scope.losses = True, []
+    try:
+        yield
+    finally:
+        scope.collect_losses, scope.losses = before
+
 
 Step = Callable[[Any], Any]
 

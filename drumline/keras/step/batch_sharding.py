@@ -1,9 +1,8 @@
-"""Where a batch goes: cut over the replicas, or whole to each."""
+"""Placing a batch: sharded over the replicas, or replicated to each of them."""
 
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 from drumline.data.narrowing import require_all_fit
 from drumline.distribute import Strategy
 from drumline.distribute.across_processes import cut, on_this_process
-from drumline.keras.ownership import strategy_of
+from drumline.keras.state import strategy_of
 
 
 def splits_evenly(batch: Any, replicas: int) -> bool:
@@ -34,11 +33,11 @@ def _is_array(node: Any) -> bool:
     return hasattr(node, "shape")
 
 
-def place_ahead(batches: Iterable[Any], strategy: Strategy) -> Iterator[Any]:
+def prefetch_to_devices(batches: Iterable[Any], strategy: Strategy) -> Iterator[Any]:
     """Yield the batches placed over the replicas, each transfer started one batch early."""
     ahead: Any = None
     for batch in batches:
-        placed = place(batch, strategy)
+        placed = shard_or_replicate(batch, strategy)
         if ahead is not None:
             yield ahead
         ahead = placed
@@ -46,8 +45,8 @@ def place_ahead(batches: Iterable[Any], strategy: Strategy) -> Iterator[Any]:
         yield ahead
 
 
-def place(batch: Any, strategy: Strategy) -> Any:
-    """Return the batch cut over the replicas if it splits evenly, else whole on each of them.
+def shard_or_replicate(batch: Any, strategy: Strategy) -> Any:
+    """Return the batch sharded over the replicas if it splits evenly, else replicated to each.
 
     Raises:
         OverflowError: if an integer does not fit into 32 bits.
@@ -60,8 +59,8 @@ def place(batch: Any, strategy: Strategy) -> Any:
     return jax.device_put(batch, strategy.batch_sharding)
 
 
-def moved(batch: Any, strategy: Strategy) -> Any:
-    """Return the batch with arrays that are committed to devices moved to where `place` puts them.
+def move_to_devices(batch: Any, strategy: Strategy) -> Any:
+    """Return the batch with arrays that are committed to devices moved to where `shard_or_replicate` puts them.
 
     What another model returned lies on the devices of that model, and a compiled step refuses an
     array that is committed to other devices than it runs on. All else JAX moves by itself.
@@ -79,8 +78,8 @@ def moved(batch: Any, strategy: Strategy) -> Any:
     )
 
 
-def moved_whole(batch: Any, strategy: Strategy) -> Any:
-    """As `moved`, for a step in which every replica computes the whole batch."""
+def move_replicated(batch: Any, strategy: Strategy) -> Any:
+    """As `move_to_devices`, for a step in which every replica computes the whole batch."""
     _require_fits(batch)
 
     def move(leaf: Any) -> Any:
@@ -91,7 +90,7 @@ def moved_whole(batch: Any, strategy: Strategy) -> Any:
     return jax.tree.map(move, batch)
 
 
-def of_integers_that_fit(method: Callable[..., Any]) -> Callable[..., Any]:
+def check_integer_range(method: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``train_on_batch`` and its like, in which Keras narrows a batch before its step has it.
 
     Raises:
@@ -123,30 +122,3 @@ def _cut_over_processes(leaf: Any, strategy: Strategy) -> jax.Array:
     if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
         return leaf
     return cut(np.asarray(leaf), strategy.mesh)
-
-
-class UnevenReporter:
-    """Says once when batches that do not split are more than the last one of an epoch."""
-
-    def __init__(self, replicas: int) -> None:
-        self._replicas = replicas
-        self._last: list[Any] = []
-        self._said = False
-
-    def saw_even(self) -> None:
-        """Note a batch that splits."""
-        self._last = []
-
-    def saw_uneven(self, batch: Any) -> None:
-        """Note a batch that does not; warn at the second in a row of the same shapes."""
-        shapes = [np.shape(leaf) for leaf in jax.tree.leaves(batch)]
-        again, self._last = shapes == self._last, shapes
-        if self._said or not again:
-            return
-        self._said = True
-        warnings.warn(
-            f"Batches of shapes {shapes} do not split over {self._replicas} replicas: every "
-            "replica computes the whole batch, with the right result but no gain in speed. "
-            f"Make the batch size a multiple of {self._replicas}.",
-            stacklevel=2,
-        )

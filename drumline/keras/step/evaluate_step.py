@@ -1,4 +1,4 @@
-"""A step written for the whole batch, spread over the devices by the compiler."""
+"""A step over the global batch, partitioned over the devices by the compiler."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from drumline.distribute.replica_context import whole_batch
 from drumline.keras.step.batch_sharding import splits_evenly
 
 
-class WholeStep:
+class GlobalBatchStep:
     """Compiles ``step(state, batch) -> (outputs, state)`` as a program over the global batch.
 
     Its result is that of one device whatever the step computes. A batch that splits evenly lies
-    cut over the replicas and XLA partitions the work; any other lies whole on each replica, and
-    each computes all of it, without the other processes if there are any.
+    sharded over the replicas and XLA partitions the work; any other is replicated, and each replica
+    computes all of it, without the other processes if there are any.
 
     Args:
         step: the step, as Keras's JAX trainer defines it.
         strategy: where state and batches lie.
-        cut_outputs: leave the outputs as the compiler lays them, instead of whole on each replica.
+        sharded_outputs: leave the outputs as the compiler shards them, instead of replicating them.
     """
 
     def __init__(
-        self, step: Callable[..., Any], strategy: Strategy, *, cut_outputs: bool = False
+        self, step: Callable[..., Any], strategy: Strategy, *, sharded_outputs: bool = False
     ) -> None:
         self._strategy = strategy
 
@@ -46,10 +46,10 @@ class WholeStep:
             )
 
         every, here = strategy.program_sharding, strategy.variable_sharding
-        left_cut = cut_outputs and not strategy.spans_processes
-        cut = None if left_cut else every
+        leave_sharded = sharded_outputs and not strategy.spans_processes
+        cut = None if leave_sharded else every
         self._cut = compiled("partitioned_step", every, strategy.batch_sharding, cut)
-        whole = None if left_cut else here
+        whole = None if leave_sharded else here
         self._whole = compiled("replicated_step", here, here, whole)
 
     def __call__(self, state: Any, batch: Any) -> tuple[Any, Any]:

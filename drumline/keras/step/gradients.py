@@ -1,4 +1,4 @@
-"""Gradients meet once, on their way into an optimizer."""
+"""Reducing gradients over the replicas, once, before an optimizer applies them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import keras
 from drumline.distribute import ReduceOp, ReplicaContext
 from drumline.distribute.replica_context import running_replica
 from drumline.distribute.updates_elsewhere import taker_of_updates
-from drumline.keras.patching import shadowed
+from drumline.keras.internals import shadowed
 from drumline.keras.step.replica_trace import ReplicaTrace
 from drumline.training.keras_internals import get_stateless_scope
 from drumline.training.state_scope import StateScope

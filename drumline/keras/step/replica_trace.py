@@ -1,20 +1,25 @@
-"""The state of one trace of a training step, seen by the hooks that act while it runs."""
+"""The state of one trace of a per-replica step, for the hooks that act while it runs."""
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
 from collections.abc import Iterator
+from typing import Any
+
+import jax
+import keras
 
 from drumline.distribute import ReplicaContext, Strategy
 from drumline.distribute import replica_context as contexts
+from drumline.keras import internals
 
 _current: contextvars.ContextVar[ReplicaTrace | None] = contextvars.ContextVar(
     "drumline_replica_trace", default=None
 )
 
 
-class NeedsWholeBatch(BaseException):
+class NeedsGlobalBatch(BaseException):
     """The step cannot be cut over the replicas with the same numbers; it must see whole batches.
 
     Raised while a step is traced and caught by the step. Not an ``Exception``, so that neither
@@ -59,3 +64,21 @@ def tracing(strategy: Strategy) -> Iterator[ReplicaTrace]:
             yield trace
     finally:
         _current.reset(token)
+
+
+def gather_batch(trace: ReplicaTrace, tree: Any) -> Any:
+    """Concatenate every array of a tree over the replicas, along its first dimension.
+
+    Scalars, None and Python numbers stay as they are. A Keras mask is gathered with its array.
+    """
+    return keras.tree.map_structure(lambda leaf: _gather_leaf(trace, leaf), tree)
+
+
+def _gather_leaf(trace: ReplicaTrace, leaf: Any) -> Any:
+    if not isinstance(leaf, jax.Array) or leaf.ndim == 0:
+        return leaf
+    whole = trace.context.all_gather(leaf)
+    mask = internals.get_keras_mask(leaf)
+    if mask is not None:
+        internals.set_keras_mask(whole, trace.context.all_gather(mask))
+    return whole

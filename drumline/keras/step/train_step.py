@@ -1,27 +1,92 @@
-"""A training step over replicas."""
+"""A training step: Keras's own ``train_step`` on each replica, with its shard of the batch.
+
+Also what surrounds it: merging what replicas wrote to non-trainable variables, and the check that
+replicas have not diverged.
+"""
 
 from __future__ import annotations
 
 import logging
+import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import keras
+import numpy as np
 from jax.sharding import PartitionSpec
 
 from drumline.distribute import Strategy
 from drumline.distribute.cross_device_ops.channels import First, Numbered, numbering
+from drumline.distribute.merging import merge_written
 from drumline.distribute.strategy import REPLICA_AXIS
-from drumline.keras.agreement import disagreement, require_agreement
-from drumline.keras.losses import global_loss
-from drumline.keras.non_trainables import merge_non_trainables
-from drumline.keras.overrides import overrides
-from drumline.keras.step.batch_sharding import UnevenReporter, splits_evenly
-from drumline.keras.step.evaluate_step import WholeStep
+from drumline.keras.internals import overrides
+from drumline.keras.step.batch_sharding import splits_evenly
+from drumline.keras.step.evaluate_step import GlobalBatchStep
 from drumline.keras.step.gradients import averaged_gradients, overwrites
-from drumline.keras.step.losses_and_metrics import ReplicaMetrics
-from drumline.keras.step.replica_trace import NeedsWholeBatch, tracing
+from drumline.keras.step.losses_and_metrics import ReplicaMetrics, global_loss
+from drumline.keras.step.replica_trace import NeedsGlobalBatch, ReplicaTrace, tracing
 from drumline.training.jax_internals import current_trace, is_staged
+
+
+class ReplicaDivergenceError(RuntimeError):
+    """Replicas that must hold the same values do not."""
+
+
+def disagreement(values: Sequence[jax.Array]) -> jax.Array:
+    """Traced on each replica: for each value, whether the replicas' copies differ.
+
+    Returns a bool array with one entry a value. Copies are compared by a checksum of their bits,
+    so that one pass over the values and one small exchange suffice, and NaN equals NaN.
+    """
+    if not values:
+        return jnp.zeros((0,), bool)
+    sums = jnp.stack([_checksum(value) for value in values])
+    return jax.lax.pmax(sums, REPLICA_AXIS) != jax.lax.pmin(sums, REPLICA_AXIS)
+
+
+def require_agreement(differs: jax.Array, paths: Sequence[str]) -> None:
+    """Raise if any entry of `differs` is set.
+
+    Raises:
+        ReplicaDivergenceError: naming the variables that differ.
+    """
+    names = [path for path, differ in zip(paths, np.asarray(differs), strict=True) if differ]
+    if names:
+        raise ReplicaDivergenceError(
+            f"The replicas hold different values of {', '.join(names)} after a training step. "
+            "Something writes a different value on each replica: give the variable an "
+            "`aggregation`, or reduce the value over the replicas before it is written."
+        )
+
+
+def _checksum(value: jax.Array) -> jax.Array:
+    if value.dtype == jnp.bool_:
+        value = value.astype(jnp.uint8)
+    bits = value.ravel().view(_UNSIGNED[value.dtype.itemsize]).astype(jnp.uint32)
+    odd_weights = jnp.arange(bits.size, dtype=jnp.uint32) * jnp.uint32(2654435762) + jnp.uint32(1)
+    return jnp.sum(bits * odd_weights, dtype=jnp.uint32)
+
+
+_UNSIGNED = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint32}
+
+
+def merge_non_trainables(
+    trace: ReplicaTrace,
+    variables: Sequence[keras.Variable],
+    before: Sequence[jax.Array],
+    after: Sequence[jax.Array],
+) -> list[jax.Array]:
+    """Return the values after a step, alike on every replica.
+
+    Variables that were not written stay.
+    """
+    return [
+        new if new is old else merge_written(trace.context, variable.aggregation, old, new)
+        for variable, old, new in zip(variables, before, after, strict=True)
+    ]
+
 
 _log = logging.getLogger("drumline")
 
@@ -32,14 +97,14 @@ class TrainStep:
     A batch that splits evenly is cut over the replicas and Keras's own step runs on each. A batch
     that does not split, and a step that must see whole batches to give the same numbers (a user's
     own ``train_step``, losses added on activations, float8, whose scales follow the largest
-    gradients of the batch's mean loss), goes through `WholeStep`.
+    gradients of the batch's mean loss), goes through `GlobalBatchStep`.
     """
 
     def __init__(self, model: keras.Model, strategy: Strategy) -> None:
         self._model = model
         self._strategy = strategy
         self._uneven = UnevenReporter(strategy.num_replicas_in_sync)
-        self._whole = WholeStep(model.train_step, strategy)
+        self._whole = GlobalBatchStep(model.train_step, strategy)
         self._per_replica = self._compile(First())
         self._per_replica_inside = self._compile(None)
         self._must_see_whole = overrides(
@@ -58,7 +123,7 @@ class TrainStep:
             alone = not is_staged(current_trace())
             step = self._per_replica if alone else self._per_replica_inside
             logs, state, differs = step(state, batch)
-        except NeedsWholeBatch as reason:
+        except NeedsGlobalBatch as reason:
             _log.info("%s: %s", self._model.name, reason)
             self._must_see_whole = True
             return self._whole(state, batch)
@@ -125,3 +190,30 @@ class TrainStep:
         )
         model._jax_state = dict(zip(names, state, strict=True))
         require_agreement(differs, [variable.path for group in groups for variable in group])
+
+
+class UnevenReporter:
+    """Says once when batches that do not split are more than the last one of an epoch."""
+
+    def __init__(self, replicas: int) -> None:
+        self._replicas = replicas
+        self._last: list[Any] = []
+        self._said = False
+
+    def saw_even(self) -> None:
+        """Note a batch that splits."""
+        self._last = []
+
+    def saw_uneven(self, batch: Any) -> None:
+        """Note a batch that does not; warn at the second in a row of the same shapes."""
+        shapes = [np.shape(leaf) for leaf in jax.tree.leaves(batch)]
+        again, self._last = shapes == self._last, shapes
+        if self._said or not again:
+            return
+        self._said = True
+        warnings.warn(
+            f"Batches of shapes {shapes} do not split over {self._replicas} replicas: every "
+            "replica computes the whole batch, with the right result but no gain in speed. "
+            f"Make the batch size a multiple of {self._replicas}.",
+            stacklevel=2,
+        )

@@ -15,7 +15,7 @@ from drumline.distribute import MirroredStrategy
 from tests.distribute.multi_worker import trainings
 from tests.distribute.processes.clusters import Cluster, running
 
-drumline.keras.hooks()
+drumline.keras.install()
 
 MEMBER = "tests.distribute.multi_worker.trainings:member"
 ALL = [

@@ -16,7 +16,7 @@ import drumline.keras
 from drumline.data import Dataset
 from drumline.distribute import MirroredStrategy, Strategy
 
-drumline.keras.hooks()
+drumline.keras.install()
 
 CLASSES = 5
 

@@ -22,7 +22,7 @@ from drumline.distribute import (
     get_replica_context,
 )
 
-drumline.keras.hooks()
+drumline.keras.install()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tensorboardX.event_file_writer import EventsWriter
 
-from drumline.keras.callbacks.event_file import EventFile
+from drumline.keras.callbacks import EventFile
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import drumline as dl
-from drumline.keras.ownership import strategy_of
+from drumline.keras.state import strategy_of
 from tests.keras.parameter_server.conftest import classifier
 
 

@@ -1,17 +1,82 @@
-"""The TensorBoard callback, without TensorFlow."""
+"""TensorBoard's callback and event files without TensorFlow.
+
+Where TensorFlow is not installed, `keras.callbacks.TensorBoard` is replaced by the class here.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import keras
+import numpy as np
+from tensorboardX import SummaryWriter
+from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboardX.proto.tensor_pb2 import TensorProto
+from tensorboardX.proto.tensor_shape_pb2 import TensorShapeProto
 
+from drumline._event_files import summary_writer
 from drumline._local_path import local_path
-from drumline.keras.callbacks.event_file import EventFile
+from drumline.keras.internals import replace_method
+
+_STRING = 7  # DT_STRING in tensorflow's types.proto
+
+
+class EventFile:
+    """One event file in `directory`, which is made when the first value is written.
+
+    Writing raises OSError once the file could not be written, as on a full disk.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._writer: SummaryWriter | None = None
+
+    def scalar(self, tag: str, value: float, step: int) -> None:
+        """Write a number."""
+        self._open().add_scalar(tag, value, step)
+
+    def histogram(self, tag: str, values: np.ndarray, step: int) -> None:
+        """Write the distribution of `values`."""
+        self._open().add_histogram(tag, values, step)
+
+    def keras_graph(self, model_json: str, step: int) -> None:
+        """Write a model's configuration, which TensorBoard draws as the conceptual graph."""
+        plugin = SummaryMetadata.PluginData(plugin_name="graph_keras_model", content=b"1")
+        tensor = TensorProto(
+            dtype=_STRING, tensor_shape=TensorShapeProto(), string_val=[model_json.encode()]
+        )
+        value = Summary.Value(
+            tag="keras", metadata=SummaryMetadata(plugin_data=plugin), tensor=tensor
+        )
+        self._open().file_writer.add_summary(Summary(value=[value]), step)
+
+    def flush(self) -> None:
+        """Put what was written on disk, for a TensorBoard that watches."""
+        if self._writer is not None:
+            self._writer.flush()
+
+    def close(self) -> None:
+        """Flush and close; a later write opens another file."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _open(self) -> SummaryWriter:
+        if self._writer is None:
+            self._writer = summary_writer(self._directory)
+        # Its thread dies of the first error, and then nobody empties the queue that writes fill.
+        if not self._writer.file_writer.event_writer._worker.is_alive():
+            raise OSError(
+                f"TensorBoard's logs in {self._directory} could not be written: their writer has "
+                "failed. Its message is above; a full disk is the usual cause."
+            )
+        return self._writer
+
 
 _DRAWN = ("Sequential", "Functional")
 
@@ -148,3 +213,70 @@ def _update_freq(value: Any) -> int | Literal["epoch"]:
             f"TensorBoard: update_freq must be 'epoch', 'batch' or a number: {value!r}"
         )
     return _at_least(1, value, "update_freq")
+
+
+KERAS_OWN = keras.callbacks.TensorBoard
+
+
+class KerasTensorBoard(TensorBoard):
+    """drumline's `TensorBoard` with the arguments of Keras's, for scripts left as they are.
+
+    Args:
+        log_dir, histogram_freq, write_graph, write_steps_per_second, update_freq: see
+            `TensorBoard`.
+        write_images, profile_batch, embeddings_freq, embeddings_metadata: must keep the values
+            that ask for nothing.
+
+    Raises:
+        NotImplementedError: an argument asks for what only TensorFlow can write.
+    """
+
+    def __init__(
+        self,
+        log_dir: str | os.PathLike[str] = "logs",
+        histogram_freq: int = 0,
+        write_graph: bool = True,
+        write_images: bool = False,
+        write_steps_per_second: bool = False,
+        update_freq: int | Literal["epoch", "batch"] = "epoch",
+        profile_batch: Any = 0,
+        embeddings_freq: int = 0,
+        embeddings_metadata: Any = None,
+    ) -> None:
+        for name, value in {
+            "write_images": write_images,
+            "profile_batch": profile_batch,
+            "embeddings_freq": embeddings_freq,
+            "embeddings_metadata": embeddings_metadata,
+        }.items():
+            if value:
+                raise NotImplementedError(
+                    f"TensorBoard({name}={value!r}) needs TensorFlow, which is not installed. "
+                    f"Leave {name} out, or install tensorflow."
+                )
+        super().__init__(log_dir, histogram_freq, write_graph, write_steps_per_second, update_freq)
+
+
+def replace_keras_tensorboard() -> None:
+    """Let ``keras.callbacks.TensorBoard`` mean `KerasTensorBoard` if TensorFlow is not installed.
+
+    Keras's own class, in scripts that imported its name before drumline, then says what to do.
+    Where TensorFlow is installed, Keras's class works and is left alone.
+    """
+    if importlib.util.find_spec("tensorflow") is None:
+        keras.callbacks.TensorBoard = KerasTensorBoard
+        replace_method(KERAS_OWN, "set_model", _explained)
+
+
+def _explained(original: Callable[..., Any]) -> Callable[..., Any]:
+    def set_model(self: keras.callbacks.Callback, model: keras.Model) -> None:
+        try:
+            original(self, model)
+        except ImportError as error:
+            raise ImportError(
+                "keras.callbacks.TensorBoard writes its files with TensorFlow, which is not "
+                "installed. Use drumline.keras.callbacks.TensorBoard, or import drumline before "
+                "taking the name from keras.callbacks."
+            ) from error
+
+    return set_model

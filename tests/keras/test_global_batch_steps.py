@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from drumline.distribute import MirroredStrategy
-from drumline.keras import hooks
+from drumline.keras import install
 
-hooks()
+install()
 
 
 def _recurrent(layer: Any) -> keras.Model:

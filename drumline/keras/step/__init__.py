@@ -1,0 +1,1 @@
+"""A model's training and evaluation steps, compiled over replicas."""
