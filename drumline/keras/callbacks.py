@@ -69,7 +69,7 @@ class EventFile:
     def _open(self) -> SummaryWriter:
         if self._writer is None:
             self._writer = summary_writer(self._directory)
-        # Its thread dies of the first error, and then nobody empties the queue that writes fill.
+        # Its thread dies of the first error, and then no thread empties the queue that writes fill.
         if not self._writer.file_writer.event_writer._worker.is_alive():
             raise OSError(
                 f"TensorBoard's logs in {self._directory} could not be written: their writer has "

@@ -95,7 +95,7 @@ def _opened_on_the_chief(set_model: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _restored_alike(on_train_begin: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `BackupAndRestore.on_train_begin`: all processes go on where the first one does."""
+    """Wrap `BackupAndRestore.on_train_begin`: all processes resume where the first one does."""
 
     def on_train_begin_alike(self: keras.callbacks.Callback, logs: Any = None) -> None:
         strategy = _spanning(self.model)

@@ -210,7 +210,7 @@ def _require_an_end(dataset: Dataset, steps: int | None) -> None:
 def silence_end_of_input(warn: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the epoch iterator's warning that input ran out.
 
-    Where nobody said how many steps to take, the end of a dataset of unknown size is the end of
+    Where no number of steps was given, the end of a dataset of unknown size is the end of
     the epoch, and nothing to warn of.
     """
 

@@ -115,7 +115,7 @@ def _while_a_step_is_traced() -> None:
 
 
 def _when_gradients_are_applied() -> None:
-    """In steps of one's own: `fit`'s are averaged by `gradients.averaged_gradients`."""
+    """In custom steps: `fit`'s are averaged by `gradients.averaged_gradients`."""
     # The outermost optimizer sums the gradients over the replicas, ...
     for optimizer in internals.OPTIMIZERS:
         replace_method(optimizer, "apply", gradients.sum_over_replicas)

@@ -175,7 +175,7 @@ def enter_replica_context(call: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``Layer.__call__``: a layer that reduces over the replicas may do so everywhere.
 
     In cross-replica context, as where a model is built or called in a scope, it is given all rows
-    that there are: `get_replica_context` is a context that has nobody to meet, and not None.
+    that there are: `get_replica_context` is a context of a single replica, and not None.
     """
 
     def call_with_a_context(self: Any, *args: Any, **kwargs: Any) -> Any:

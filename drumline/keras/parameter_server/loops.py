@@ -229,7 +229,7 @@ def fit(
     ``steps_per_epoch``, which counts the steps of all workers.
 
     At the end of an epoch all steps have ended, and callbacks get the metrics of all. Callbacks of
-    batches run when their step was scheduled, and when it has ended; they are told the loss of
+    batches run when their step was scheduled, and when it has ended; they get the loss of
     that batch alone.
     """
     model._assert_compile_called("fit")

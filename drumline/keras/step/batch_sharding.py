@@ -60,7 +60,7 @@ def shard_or_replicate(batch: Any, strategy: Strategy) -> Any:
 
 
 def move_to_devices(batch: Any, strategy: Strategy) -> Any:
-    """Return the batch with arrays that are committed to devices moved to where `shard_or_replicate` puts them.
+    """Move arrays that are committed to devices to where `shard_or_replicate` puts them.
 
     What another model returned lies on the devices of that model, and a compiled step refuses an
     array that is committed to other devices than it runs on. All else JAX moves by itself.

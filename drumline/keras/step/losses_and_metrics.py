@@ -108,7 +108,7 @@ def global_loss(model: keras.Model, trace: ReplicaTrace) -> Iterator[None]:
         if not custom and is_mean_of_shares(model, y_pred):
             return compute(x, y, y_pred, sample_weight, training)
         batch = gather_batch(trace, (x, y, y_pred, sample_weight))
-        with trace.gathered():
+        with trace.on_global_batch():
             return compute(*batch, training)
 
     with shadowed(model, "_compute_loss", compute_loss):
@@ -232,7 +232,7 @@ class ReplicaMetrics:
                 return update(*args, **kwargs)
             args, kwargs = gather_batch(trace, (args, kwargs))
             args, kwargs = _average_scalars(trace, (args, kwargs))
-            with trace.gathered():
+            with trace.on_global_batch():
                 return update(*args, **kwargs)
 
         return update_with_the_global_batch

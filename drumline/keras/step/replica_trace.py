@@ -40,7 +40,7 @@ class ReplicaTrace:
         self.local = True
 
     @contextlib.contextmanager
-    def gathered(self) -> Iterator[None]:
+    def on_global_batch(self) -> Iterator[None]:
         """Within the block arrays hold the global batch, on every replica alike."""
         before, self.local = self.local, False
         try:
