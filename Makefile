@@ -12,7 +12,8 @@ PYTEST := -m pytest -n 2 --dist loadfile -q
 QUICK := -m "not thorough"
 
 .PHONY: demo test test-thorough test-keras test-oldest test-newest-python test-newest-essential lint \
-	lint-rust test-rust test-reference fuzz coverage bench install install-oldest install-reference clean
+	lint-rust test-rust test-reference fuzz coverage bench docs install install-oldest \
+	install-reference clean
 
 demo: install
 	$(VENV)/bin/drumline demo
@@ -91,6 +92,10 @@ coverage: check-tools
 bench: $(VENV)/.installed-bench
 	$(VENV)/bin/python -m benchmarks
 
+# Into build/docs; nothing is fetched but the packages of the extra, once.
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+
 install: $(VENV)/.installed
 
 install-oldest: $(OLDEST)/.installed
@@ -104,6 +109,12 @@ $(VENV)/.installed: $(INPUTS) | check-tools
 
 $(VENV)/.installed-bench: $(VENV)/.installed
 	PATH="$(dir $(CARGO)):$$PATH" $(VENV)/bin/python -m pip install -q -e '.[bench]'
+	touch $@
+
+# Of the extra alone: what depends on drumline is installed.
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(VENV)/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' \
+		| xargs -d '\n' $(VENV)/bin/python -m pip install -q
 	touch $@
 
 $(OLDEST)/.installed: $(INPUTS) constraints/oldest.txt | check-tools

@@ -15,7 +15,7 @@ from benchmarks.harness.interpreters import choose
 from benchmarks.harness.process import ROOT, Failure, Run, run_child
 from benchmarks.harness.schedule import Rounds, run_rounds
 from benchmarks.harness.workload import Workload
-from benchmarks.report import curves, markdown, picture, store
+from benchmarks.report import curves, highlights, markdown, picture, store
 from benchmarks.report.console import print_summary
 from benchmarks.report.numbers import duration, rate
 from benchmarks.report.summary import Summary, summarize
@@ -158,6 +158,8 @@ def render(out: Path) -> None:
     for result in results:
         if result["summary"]["workload"] == ps_loss.WORKLOAD.name:
             curves.draw_losses(result["summary"], out / f"{ps_loss.WORKLOAD.name}.png")
+    if results and out.resolve() == RESULTS:
+        highlights.write(ROOT, results)
 
 
 def _describe(workload: Workload, run: Run) -> str:

@@ -1,0 +1,86 @@
+"""The examples in README and in the documentation, each page as one program."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RUN = [
+    "README.md",
+    "docs/custom_loops.md",
+    "docs/data.md",
+    "docs/index.md",
+    "docs/inside/extending.md",
+    "docs/start/from_grain.md",
+    "docs/start/from_pytorch.md",
+    "docs/start/from_tensorflow.md",
+    "docs/start/tour.md",
+]
+NOT_RUN = {
+    "docs/architecture.md": "shows no program",
+    "docs/checkpoints.md": "needs directories, Orbax and servers; tests/training runs the like",
+    "docs/concepts/map_segments.md": "shows a function that needs a file of records",
+    "docs/cpu.md": "shows settings",
+    "docs/data_performance.md": "shows parts of programs",
+    "docs/data_service.md": "needs a Ray cluster",
+    "docs/differences.md": "shows parts of programs",
+    "docs/launch.md": "shows commands",
+    "docs/multi_worker.md": "needs several processes; tests/examples runs such programs",
+    "docs/parameter_servers.md": "needs several processes; tests/guides runs the tutorial",
+    "docs/security.md": "shows settings",
+}
+
+
+def blocks(page: str) -> list[str]:
+    """Return the blocks of Python on a page that are to be run."""
+    text = (ROOT / page).read_text()
+    found = re.findall(r"(<!-- not run: [^>]+-->\s*)?^ *```python\n(.*?)^ *```", text, re.S | re.M)
+    return [block for left_out, block in found if not left_out]
+
+
+def as_here(code: str) -> str:
+    """Return code for two devices as code for two of those that the tests have been given."""
+    code = code.replace('devices("cpu", 2)', f'devices("cpu", {len(jax.devices())})')
+    return code.replace("MirroredStrategy()", 'MirroredStrategy(["cpu:0", "cpu:1"])')
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_the_examples_of_a_page_run(page: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = as_here("\n".join(blocks(page)))
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(code, page, "exec"), names)
+    assert "dl" in names
+
+
+def test_every_page_with_a_program_is_listed() -> None:
+    pages = {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    with_python = {page for page in pages if "```python" in (ROOT / page).read_text()}
+    assert with_python <= set(RUN) | set(NOT_RUN)
+    assert set(RUN) | set(NOT_RUN) <= pages | {"README.md"}
+    assert not set(RUN) & set(NOT_RUN)
+
+
+def test_the_model_of_readme_learns() -> None:
+    (code,) = [block for block in blocks("README.md") if "MirroredStrategy" in block]
+    assert 'set_logical_devices("cpu", 2)' in code
+    names: dict[str, Any] = {}
+    exec(as_here(code), names)
+    history = names["model"].history.history
+    assert history["loss"][0] < 3
+    assert history["accuracy"][-1] > 0.9
+
+
+def test_commands_of_readme_are_at_the_top_of_install() -> None:
+    install = (ROOT / "README.md").read_text().partition("## Install\n\n")[2]
+    first, second = install.splitlines()[:2]
+    assert first.startswith("    make demo ") and second.startswith("    make test ")
+
+
+def test_lines_of_readme_fit() -> None:
+    assert max(len(line) for line in (ROOT / "README.md").read_text().splitlines()) <= 100

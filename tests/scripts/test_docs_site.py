@@ -1,0 +1,59 @@
+"""The hooks by which pages are made of files outside of docs."""
+
+from __future__ import annotations
+
+import importlib.util
+from types import SimpleNamespace
+
+import pytest
+
+if importlib.util.find_spec("mkdocs") is None:
+    pytest.skip("mkdocs is not installed; `make docs` installs it", allow_module_level=True)
+
+from scripts import docs_site
+
+
+def shown(markdown: str, uri: str) -> str:
+    page = SimpleNamespace(file=SimpleNamespace(src_uri=uri))
+    return docs_site.on_page_markdown(markdown, page)
+
+
+@pytest.mark.parametrize(
+    ("link", "expected"),
+    [
+        ("../examples/gan.py", "repository/examples/gan.py.md"),
+        ("../CONTRIBUTING.md#tests", "repository/CONTRIBUTING.md#tests"),
+        ("data.md#the-tables", "data.md#the-tables"),
+        ("https://example.org/a.md", "https://example.org/a.md"),
+        ("../../outside.md", "../../outside.md"),
+        ("../no_such_file.md", "../no_such_file.md"),
+        ("#here", "#here"),
+    ],
+)
+def test_links_out_of_docs_lead_to_pages(link: str, expected: str) -> None:
+    assert shown(f"See [this]({link}).", "checkpoints.md") == f"See [this]({expected})."
+    assert shown(f"[this]: {link}\n", "checkpoints.md") == f"[this]: {expected}\n"
+
+
+def test_links_of_files_that_are_shown_lead_back() -> None:
+    text = shown("[data](docs/data.md), [license](LICENSE)", "repository/README.md")
+    assert text == "[data](../data.md), [license](LICENSE.md)"
+
+
+@pytest.mark.parametrize(
+    "uri", ["data.md", "repository/examples/gan.py.md", "repository/README.md"]
+)
+def test_a_page_knows_its_source(uri: str) -> None:
+    assert docs_site.page_of(docs_site.source_of(uri)) == uri
+
+
+def test_code_is_left_alone() -> None:
+    code = "```text\n[this](../examples/gan.py)\n```\n"
+    assert shown(code, "data.md") == code
+
+
+def test_public_names_are_those_that_users_import() -> None:
+    names = docs_site.public_names()
+    assert "drumline.data.Dataset" in names and "drumline.io.parse_example" in names
+    assert "drumline.data.experimental" not in names and "drumline.data.AUTOTUNE" not in names
+    assert len(names) > 150
