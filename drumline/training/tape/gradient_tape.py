@@ -201,8 +201,10 @@ class GradientTape:
         if pulled is None:
             rows: list[Any] = [None] * len(leaves)
         else:
-            basis = jacobians.basis(target)
-            rows = jacobians.rows(lambda row: pulled([row]), basis, experimental_use_pfor)
+            basis = jacobians.unit_cotangents(target)
+            rows = jacobians.stacked_gradients(
+                lambda row: pulled([row]), basis, experimental_use_pfor
+            )
         shaped = [
             None if row is None else row.reshape(target.shape + row.shape[1:]) for row in rows
         ]
@@ -238,8 +240,10 @@ class GradientTape:
         rest = target.shape[1:]
         found = None
         if pulled is not None:
-            basis = jacobians.batch_basis(target)
-            (rows,) = jacobians.rows(lambda row: pulled([row]), basis, experimental_use_pfor)
+            basis = jacobians.batch_unit_cotangents(target)
+            (rows,) = jacobians.stacked_gradients(
+                lambda row: pulled([row]), basis, experimental_use_pfor
+            )
             if rows is not None:
                 found = jnp.moveaxis(rows, 0, 1).reshape(source.shape[:1] + rest + source.shape[1:])
         if found is None and unconnected is UnconnectedGradients.ZERO:

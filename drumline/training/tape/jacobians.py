@@ -10,20 +10,20 @@ import jax
 import jax.numpy as jnp
 
 
-def basis(target: jax.Array) -> jax.Array:
+def unit_cotangents(target: jax.Array) -> jax.Array:
     """For each element of `target`, an array of its shape that is one there and zero elsewhere."""
     size = math.prod(target.shape)
     return jnp.eye(size, dtype=target.dtype).reshape(size, *target.shape)
 
 
-def batch_basis(target: jax.Array) -> jax.Array:
+def batch_unit_cotangents(target: jax.Array) -> jax.Array:
     """As `basis` for the elements of one example, the same for every example of the batch."""
     size = math.prod(target.shape[1:])
-    rows = jnp.eye(size, dtype=target.dtype).reshape(size, 1, *target.shape[1:])
-    return jnp.broadcast_to(rows, (size, *target.shape))
+    stacked_gradients = jnp.eye(size, dtype=target.dtype).reshape(size, 1, *target.shape[1:])
+    return jnp.broadcast_to(stacked_gradients, (size, *target.shape))
 
 
-def rows(
+def stacked_gradients(
     gradients: Callable[[jax.Array], list[Any]], cotangents: jax.Array, together: bool
 ) -> list[Any]:
     """`gradients` of every cotangent, stacked along a first axis; None where they are None."""
