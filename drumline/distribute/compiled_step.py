@@ -21,7 +21,6 @@ from drumline.distribute.arguments import Form
 from drumline.distribute.in_flight import InFlight
 from drumline.distribute.numbered_programs import NumberedPrograms
 from drumline.distribute.same_start import start_alike
-from drumline.training.bank import Bank
 from drumline.training.creation import initialize_created, refuse_created
 from drumline.training.jax_internals import current_trace, is_staged
 from drumline.training.keras_internals import Variable, get_stateless_scope
@@ -34,6 +33,7 @@ from drumline.training.state_scope import (
     keeps_64_bits,
     refusing_wide,
 )
+from drumline.training.variable_buffer import Bank
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy

@@ -13,8 +13,8 @@ from drumline.distribute.lockstep import run_in_turn
 from drumline.distribute.outputs import joined, unwrap, wrap
 from drumline.distribute.replica_scope import has_copies
 from drumline.distribute.whole_program import WholeProgram
-from drumline.training.bank import Bank
 from drumline.training.state_scope import assign_values
+from drumline.training.variable_buffer import Bank
 
 
 class UnevenProgram(WholeProgram):

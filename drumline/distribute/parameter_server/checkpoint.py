@@ -17,8 +17,8 @@ from drumline.distribute.parameter_server.rules import Rules
 from drumline.distribute.parameter_server.saved_values import FORMAT, SavedValues
 from drumline.distribute.parameter_server.servers import Servers
 from drumline.distribute.parameter_server.transport import RemoteError
+from drumline.training.checkpoint.external_storage import Kept
 from drumline.training.checkpoint.file_format import DamagedCheckpointError
-from drumline.training.checkpoint.kept import Kept
 from drumline.training.keras_internals import trained_variables
 
 _ERRORS: dict[str, type[Exception]] = {

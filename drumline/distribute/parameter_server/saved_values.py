@@ -11,7 +11,7 @@ import numpy as np
 from drumline.distribute.parameter_server.owner.errors import RestoreError
 from drumline.distribute.parameter_server.owner.shard_file import ShardFile
 from drumline.distribute.parameter_server.owner.shard_set import find_shards
-from drumline.training.checkpoint.kept import Kept, register_reader
+from drumline.training.checkpoint.external_storage import Kept, register_reader
 
 FORMAT = "parameter servers"
 

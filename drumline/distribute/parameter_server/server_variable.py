@@ -14,7 +14,7 @@ from drumline.distribute.parameter_server.layout import Layout, Part
 from drumline.distribute.parameter_server.programs.ids_program import REMEDY_64_BITS
 from drumline.distribute.parameter_server.rules import Rules
 from drumline.distribute.parameter_server.servers import Servers
-from drumline.training.checkpoint.kept import Keeper
+from drumline.training.checkpoint.external_storage import Keeper
 
 _LAYOUT = "_drumline_layout"
 _SERVERS = "_drumline_servers"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from drumline.training.checkpoint import file_format, kept_directories
+from drumline.training.checkpoint.external_storage import only_keeper
 from drumline.training.checkpoint.keeping import write_with_kept
-from drumline.training.checkpoint.kept import only_keeper
 from drumline.training.checkpoint.latest import listed, record
 from drumline.training.checkpoint.parts import parts_of
 from drumline.training.checkpoint.restoration import Restoration

@@ -23,7 +23,7 @@ import ml_dtypes
 import numpy as np
 
 from drumline._local_path import local_path
-from drumline.training.checkpoint.kept import Kept
+from drumline.training.checkpoint.external_storage import Kept
 from drumline.training.checkpoint.snapshot import Snapshot
 
 SUFFIX = ".safetensors"

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from drumline.training.checkpoint import file_format, kept_directories
-from drumline.training.checkpoint.kept import Keeper, Kept
+from drumline.training.checkpoint.external_storage import Keeper, Kept
 from drumline.training.checkpoint.snapshot import Found, Snapshot
 
 

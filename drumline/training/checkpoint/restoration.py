@@ -14,7 +14,8 @@ import numpy as np
 from drumline._forks import finalize
 from drumline.data.narrowing import in_64_bits
 from drumline.training.checkpoint.building import after_build
-from drumline.training.checkpoint.kept import keeper_of
+from drumline.training.checkpoint.external_storage import keeper_of
+from drumline.training.checkpoint.external_transfer import ValuesElsewhere
 from drumline.training.checkpoint.parts import Parts, parts_of
 from drumline.training.checkpoint.snapshot import (
     Snapshot,
@@ -22,7 +23,6 @@ from drumline.training.checkpoint.snapshot import (
     keeps_copies,
     variable_path,
 )
-from drumline.training.checkpoint.values_elsewhere import ValuesElsewhere
 from drumline.training.keras_internals import Variable
 from drumline.training.state_scope import keeps_64_bits
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from drumline.training.checkpoint.kept import Keeper, Kept, keeper_of
+from drumline.training.checkpoint.external_storage import Keeper, Kept, keeper_of
 from drumline.training.checkpoint.parts import parts_of
 from drumline.training.keras_internals import Variable
 from drumline.training.state_scope import current_values

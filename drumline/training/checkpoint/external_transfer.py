@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from drumline.training.checkpoint.keeping import directory_of
-from drumline.training.checkpoint.kept import (
+from drumline.training.checkpoint.external_storage import (
     Keeper,
     Kept,
     Reader,
@@ -16,6 +15,7 @@ from drumline.training.checkpoint.kept import (
     only_keeper,
     reader_of,
 )
+from drumline.training.checkpoint.keeping import directory_of
 from drumline.training.keras_internals import Variable, trained_variables
 
 
