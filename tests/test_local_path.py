@@ -17,7 +17,7 @@ import drumline.keras
 from drumline._event_files import summary_writer
 from drumline._local_path import has_scheme, local_path
 from drumline.cli import app
-from drumline.training.checkpoint.latest import listed
+from drumline.training.checkpoint.file_format import listed
 
 drumline.keras.install()
 

@@ -21,7 +21,6 @@ from drumline.distribute.arguments import Form
 from drumline.distribute.in_flight import InFlight
 from drumline.distribute.numbered_programs import NumberedPrograms
 from drumline.distribute.same_start import start_alike
-from drumline.training.creation import initialize_created, refuse_created
 from drumline.training.jax_internals import current_trace, is_staged
 from drumline.training.keras_internals import Variable, get_stateless_scope
 from drumline.training.state_scope import (
@@ -30,10 +29,12 @@ from drumline.training.state_scope import (
     WideVariables,
     assign_values,
     current_values,
+    initialize_created,
     keeps_64_bits,
+    refuse_created,
     refusing_wide,
 )
-from drumline.training.variable_buffer import Bank
+from drumline.training.variable_buffer import VariableBuffer
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
@@ -94,7 +95,7 @@ class CompiledStep:
         self.form = form
         self.written: list[Variable] = []
         self.read: list[Variable] = []
-        self._bank: Bank | None = None
+        self._bank: VariableBuffer | None = None
         self._guards: list[InFlight] = []
         self._span: Strategy | None = None
         self.taking_part: list[Strategy] = []
@@ -194,12 +195,12 @@ class CompiledStep:
             return values
         return [self._span.for_program(value) for value in values]
 
-    def new_bank(self) -> Bank:
+    def new_bank(self) -> VariableBuffer:
         """The written variables' values, in a bank for this program."""
         if self._span is None:
-            return Bank(self.written)
+            return VariableBuffer(self.written)
         span = self._span
-        return Bank(
+        return VariableBuffer(
             self.written,
             enter=lambda variable, value: span.for_program(value),
             leave=lambda variable, value: on_this_process(value),

@@ -14,7 +14,7 @@ from drumline.distribute.outputs import joined, unwrap, wrap
 from drumline.distribute.replica_scope import has_copies
 from drumline.distribute.whole_program import WholeProgram
 from drumline.training.state_scope import assign_values
-from drumline.training.variable_buffer import Bank
+from drumline.training.variable_buffer import VariableBuffer
 
 
 class UnevenProgram(WholeProgram):
@@ -36,11 +36,11 @@ class UnevenProgram(WholeProgram):
     def place_read(self, values: list[Any]) -> list[Any]:
         return [self.strategy.known_everywhere(value) for value in values]
 
-    def new_bank(self) -> Bank:
+    def new_bank(self) -> VariableBuffer:
         if not self.strategy.spans_processes:
             return super().new_bank()
         strategy = self.strategy
-        return Bank(
+        return VariableBuffer(
             self.written,
             enter=lambda variable, value: strategy.known_everywhere(value),
             leave=lambda variable, value: (

@@ -120,7 +120,7 @@ def same_value(value: Any, trace: Any) -> Any:
 
 
 class TangentProgram:
-    """A linear program that JAX stages while the primal values are computed elsewhere."""
+    """A linear program that JAX stages while other traces compute the primal values."""
 
     def __init__(self) -> None:
         self._debug_info = api_util.debug_info("GradientTape", _recorded_block, (), {})

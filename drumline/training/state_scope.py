@@ -1,20 +1,29 @@
-"""What variables hold while a function that reads and writes them is traced."""
+"""The values of variables while a function that reads and writes them is traced.
+
+Also the variables that a trace creates: they get their initial values after it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NoReturn
 
 import jax
 
 from drumline.training.jax_internals import Tracer, ancestors, current_trace, same_value
-from drumline.training.keras_internals import StatelessScope, Variable, get_stateless_scope
+from drumline.training.keras_internals import (
+    StatelessScope,
+    Variable,
+    get_stateless_scope,
+    initialize_all_variables,
+    uninitialized_variables,
+)
 
-# Functions that the user compiled with jax.jit are traced anew in every scope, and after a write of
-# a variable that such a function has read: an earlier trace holds the value of then.
+# Functions that the user compiled with jax.jit are traced again in every scope, and after a write
+# of a variable that such a function has read: an earlier trace holds the value of then.
 _scope_number = jax.make_user_context(default_value=0)
 _numbers = itertools.count(1)
 
@@ -193,3 +202,25 @@ def assign_values(variables: Sequence[Variable], values: Sequence[Any]) -> None:
         return
     for variable, value in zip(variables, values, strict=True):
         scope.add_update((variable, value))
+
+
+def initialize_created() -> list[Variable]:
+    """Give the variables that a trace created their initial values, and return them."""
+    created = list(uninitialized_variables())
+    if created:
+        initialize_all_variables()
+    return created
+
+
+def refuse_created(fn: Callable[..., Any], created: Sequence[Variable]) -> NoReturn:
+    """Raise because a step created variables other than in its first trace.
+
+    Raises:
+        ValueError: always, as ``tf.function`` does.
+    """
+    names = ", ".join(repr(variable.path) for variable in created)
+    raise ValueError(
+        f"{getattr(fn, '__qualname__', fn)!s} created the variable(s) {names} when it was traced "
+        "again. A step may create variables the first time it is traced only. Create them outside "
+        "of it, or keep them: `if self.v is None: self.v = dl.Variable(...)`."
+    )

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from drumline.training import jax_internals
 from drumline.training.keras_internals import StatelessScope
 from drumline.training.state_scope import StateScope, assign_values
-from drumline.training.tape.structures import flatten, is_variable
-from drumline.training.tape.variables import read_unconverted
+from drumline.training.tape.gradient_tape import flatten, is_variable
+from drumline.training.tape.session import read_unconverted
 
 
 def value_and_grad(
@@ -77,7 +77,7 @@ def value_and_grad(
 def _scope(variables: Sequence[Any], values: Sequence[Any]) -> Iterator[StateScope]:
     """A scope in which `variables` hold `values`; eagerly compiled functions run as Python.
 
-    JAX would trace them anew in every call, since a program it cached holds old values.
+    JAX would trace them again in every call, since a program it cached holds old values.
     """
     staged = jax_internals.is_staged(jax_internals.current_trace())
     scope = StateScope(variables, values) if staged else _EagerScope(variables, values)

@@ -2,7 +2,7 @@
 
 A compiled step takes the old values of its variables as a list and returns the new ones as
 another. Putting 3,000 of them into 3,000 variables one by one takes longer than many a step. A
-bank keeps the list; the variables look their values up in it.
+`VariableBuffer` holds the list; the variables look their values up in it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _SLOT = "_drumline_slot"
 _OWNED = "_drumline_owned"
 
 
-class Bank:
-    """The values of a list of variables, which nobody else holds: a step may use them up.
+class VariableBuffer:
+    """The values of a list of variables, which nothing else refers to: they may be donated.
 
-    A variable is in one bank at a time. Making a bank ends the banks its variables were in.
+    A variable is in one buffer at a time. Making a buffer ends the buffers its variables were in.
 
     Args:
         variables: the variables.
@@ -30,7 +30,7 @@ class Bank:
         leave: for a variable what the step left, as it holds it.
 
     Attributes:
-        ended: whether another bank has taken over some of the variables.
+        ended: whether another buffer has taken over some of the variables.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Bank:
         return self._values
 
     def put(self, values: list[Any]) -> None:
-        """Take the new values of all variables, which nobody else holds."""
+        """Replace the values of all variables by new ones, which nothing else refers to."""
         self._values = values
 
     def value(self, index: int) -> Any:
@@ -85,7 +85,7 @@ class Bank:
 
 
 def _own(variable: Variable) -> Any:
-    """The variable's value in an array that nobody else has."""
+    """Return the variable's value in an array that nothing else refers to."""
     value = variable._value
     if vars(variable).pop(_OWNED, None) is value or not isinstance(value, jax.Array):
         return value
@@ -97,7 +97,7 @@ def _itself(variable: Variable, value: Any) -> Any:
 
 
 class _ValueOrSlot:
-    """The attribute ``_value`` of Keras's variables: their own, or what their bank holds."""
+    """The attribute ``_value`` of Keras's variables: their own, or what their buffer holds."""
 
     def __get__(self, variable: Any, owner: Any = None) -> Any:
         if variable is None:
@@ -130,7 +130,7 @@ def _state(variable: Any) -> dict[str, Any]:
 
 
 def install() -> None:
-    """Let Keras's variables look their values up in banks. Calling it again does nothing."""
+    """Let Keras's variables look their values up in buffers. Calling it again does nothing."""
     if not isinstance(vars(Variable).get("_value"), _ValueOrSlot):
         Variable._value = _ValueOrSlot()
         Variable.__getstate__ = _state

@@ -17,7 +17,7 @@ from drumline.distribute.parameter_server.rules import Rules
 from drumline.distribute.parameter_server.saved_values import FORMAT, SavedValues
 from drumline.distribute.parameter_server.servers import Servers
 from drumline.distribute.parameter_server.transport import RemoteError
-from drumline.training.checkpoint.external_storage import Kept
+from drumline.training.checkpoint.external_storage import ExternalValues
 from drumline.training.checkpoint.file_format import DamagedCheckpointError
 from drumline.training.keras_internals import trained_variables
 
@@ -90,7 +90,7 @@ class ServersKeeper:
     def check(
         self,
         directory: str,
-        kept: Kept,
+        kept: ExternalValues,
         variables: Mapping[str, Any],
         optimizers: Mapping[str, Any],
     ) -> None:
@@ -109,7 +109,7 @@ class ServersKeeper:
     def restore(
         self,
         directory: str,
-        kept: Kept,
+        kept: ExternalValues,
         variables: Mapping[str, Any],
         optimizers: Mapping[str, Any],
     ) -> None:
@@ -127,7 +127,7 @@ class ServersKeeper:
     def _request(
         self,
         directory: str,
-        kept: Kept,
+        kept: ExternalValues,
         variables: Mapping[str, Any],
         optimizers: Mapping[str, Any],
     ) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def _entry(variable: Any) -> dict[str, Any]:
 
 
 def _states(
-    kept: Kept, variables: Mapping[str, Any], optimizers: Mapping[str, Any]
+    kept: ExternalValues, variables: Mapping[str, Any], optimizers: Mapping[str, Any]
 ) -> list[tuple[Layout, str]]:
     """Of which variables here an optimizer's state is restored, and their keys in the files."""
     found: dict[str, tuple[Layout, str]] = {}

@@ -11,7 +11,7 @@ import numpy as np
 from drumline.distribute.parameter_server.owner.errors import RestoreError
 from drumline.distribute.parameter_server.owner.shard_file import ShardFile
 from drumline.distribute.parameter_server.owner.shard_set import find_shards
-from drumline.training.checkpoint.external_storage import Kept, register_reader
+from drumline.training.checkpoint.external_storage import ExternalValues, register_reader
 
 FORMAT = "parameter servers"
 
@@ -28,7 +28,7 @@ class SavedValues:
         DamagedCheckpointError: if one is not whole.
     """
 
-    def __init__(self, directory: str, kept: Kept) -> None:
+    def __init__(self, directory: str, kept: ExternalValues) -> None:
         self._directory = directory
         self._entries = kept.entries
         shards = find_shards(directory, kept.record["servers"])

@@ -14,7 +14,7 @@ from drumline.distribute.parameter_server.layout import Layout, Part
 from drumline.distribute.parameter_server.programs.ids_program import REMEDY_64_BITS
 from drumline.distribute.parameter_server.rules import Rules
 from drumline.distribute.parameter_server.servers import Servers
-from drumline.training.checkpoint.external_storage import Keeper
+from drumline.training.checkpoint.external_storage import ExternalStore
 
 _LAYOUT = "_drumline_layout"
 _SERVERS = "_drumline_servers"
@@ -39,10 +39,10 @@ class ServerVariable:
         return server_name(self.layout.parts[0])
 
     @property
-    def kept_by(self) -> Keeper:
+    def kept_by(self) -> ExternalStore:
         """What saves and restores the value: the servers."""
         strategy: Any = owner_of(self)
-        keeper: Keeper = strategy.keeper
+        keeper: ExternalStore = strategy.keeper
         return keeper
 
     @property
@@ -125,9 +125,9 @@ class SlotVariable:
     _drumline_slot: tuple[Any, str, Any]
 
     @property
-    def kept_by(self) -> Keeper:
+    def kept_by(self) -> ExternalStore:
         """What saves and restores the value: the servers."""
-        keeper: Keeper = self.reference.kept_by
+        keeper: ExternalStore = self.reference.kept_by
         return keeper
 
     @property

@@ -12,8 +12,7 @@ import keras
 from drumline._local_path import has_scheme
 from drumline.keras.state import is_on_servers
 from drumline.training.checkpoint import Checkpoint, CheckpointManager
-from drumline.training.checkpoint.file_format import file_of
-from drumline.training.checkpoint.latest import listed
+from drumline.training.checkpoint.file_format import file_of, listed
 
 _log = logging.getLogger("drumline")
 

@@ -1,8 +1,6 @@
 """Saving and restoring the state of a program; ``drumline.train`` is its public face."""
 
-from drumline.training.checkpoint.checkpoint import Checkpoint
-from drumline.training.checkpoint.latest import latest_checkpoint
-from drumline.training.checkpoint.manager import CheckpointManager
-from drumline.training.checkpoint.status import CheckpointStatus
+from drumline.training.checkpoint.checkpoint import Checkpoint, CheckpointManager, CheckpointStatus
+from drumline.training.checkpoint.file_format import latest_checkpoint
 
 __all__ = ["Checkpoint", "CheckpointManager", "CheckpointStatus", "latest_checkpoint"]

@@ -1,19 +1,77 @@
-"""Saving and restoring objects by name."""
+"""Saving and restoring objects by name: `Checkpoint`, its status, and `CheckpointManager`."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
-from drumline.training.checkpoint import file_format, kept_directories
-from drumline.training.checkpoint.external_storage import only_keeper
-from drumline.training.checkpoint.keeping import write_with_kept
-from drumline.training.checkpoint.latest import listed, record
-from drumline.training.checkpoint.parts import parts_of
-from drumline.training.checkpoint.restoration import Restoration
-from drumline.training.checkpoint.snapshot import find, take_snapshot
-from drumline.training.checkpoint.status import CheckpointStatus
+from drumline.training.checkpoint import external_transfer, file_format
+from drumline.training.checkpoint.external_storage import only_store
+from drumline.training.checkpoint.external_transfer import write_with_external
+from drumline.training.checkpoint.file_format import (
+    checkpoint_path,
+    file_of,
+    latest_checkpoint,
+    listed,
+    record,
+)
+from drumline.training.checkpoint.restoration import Restoration, some
+from drumline.training.checkpoint.snapshot import find, take_snapshot, trackable_children
+
+
+class CheckpointStatus:
+    """What `Checkpoint.restore` returns, as TensorFlow's load status.
+
+    Args:
+        restoration: what is under way; None if there was no checkpoint to restore.
+    """
+
+    def __init__(self, restoration: Restoration | None) -> None:
+        self._restoration = restoration
+
+    def assert_existing_objects_matched(self) -> CheckpointStatus:
+        """Require that every variable and iterator there is now was restored.
+
+        Raises:
+            AssertionError: naming those that have no value in the checkpoint.
+        """
+        missing = self._required().missing
+        if missing:
+            raise AssertionError(
+                f"The checkpoint has no value for {some(missing)}. It was saved from other objects."
+            )
+        return self
+
+    def assert_consumed(self) -> CheckpointStatus:
+        """Require that, moreover, every value of the checkpoint was used.
+
+        Values of a layer or an optimizer that is not built yet are not: build it first, or call
+        `assert_existing_objects_matched`.
+
+        Raises:
+            AssertionError: naming what was not restored or not used.
+        """
+        self.assert_existing_objects_matched()
+        unused = sorted(self._required().leftover.paths)
+        if unused:
+            raise AssertionError(
+                f"Values of the checkpoint were not used: {some(unused)}. There is no object for "
+                "them, or it is not built yet: build it, or call expect_partial()."
+            )
+        return self
+
+    def expect_partial(self) -> CheckpointStatus:
+        """Log no warning about values of the checkpoint that nothing uses."""
+        if self._restoration is not None:
+            self._restoration.leftover.expected = True
+        return self
+
+    def _required(self) -> Restoration:
+        if self._restoration is None:
+            raise AssertionError("No checkpoint was given (None), so nothing was restored.")
+        return self._restoration
 
 
 class Writers(Protocol):
@@ -49,7 +107,7 @@ class Checkpoint:
 
     Of the processes of a `MultiWorkerMirroredStrategy` that save to one path, the first one writes
     and the others wait until it has; one that saves to another path, or to a disk of its own,
-    writes there. Saving in the first process alone waits for nobody.
+    writes there. Saving in the first process alone waits for no other.
 
     Args:
         **objects: Keras models, layers, optimizers, metrics, variables and seed generators,
@@ -71,7 +129,7 @@ class Checkpoint:
         if name != "save_counter":
             if hasattr(type(self), name):
                 raise ValueError(f"{name!r} is a method of Checkpoint; choose another name.")
-            parts_of(value, name)
+            trackable_children(value, name)
         super().__setattr__(name, value)
 
     def checkpointed_objects(self) -> dict[str, Any]:
@@ -102,7 +160,7 @@ class Checkpoint:
         path = f"{prefix}-{number}"
 
         def list_it() -> None:
-            kept_directories.remove_unfinished(prefix)
+            external_transfer.remove_unfinished(prefix)
             directory = os.path.dirname(path) or "."
             record(directory, [*(known for known in listed(directory) if known != path), path])
 
@@ -147,7 +205,7 @@ class Checkpoint:
     def _write(self, path: str, number: int, then: Callable[[], None]) -> bool:
         """Save to `path` and call `then`, unless another process does; whether this one has."""
         found = find(self.checkpointed_objects())
-        keeper = only_keeper(found.variables.values())
+        keeper = only_store(found.variables.values())
         if keeper is not None:
             keeper.settle()
         snapshot = take_snapshot(found, number, keeper)
@@ -155,9 +213,9 @@ class Checkpoint:
         def write() -> None:
             if keeper is None:
                 file_format.write(path, snapshot)
-                kept_directories.remove_others(path, None)
+                external_transfer.remove_others(path, None)
             else:
-                write_with_kept(path, snapshot, found, keeper)
+                write_with_external(path, snapshot, found, keeper)
             then()
 
         if _writers is None:
@@ -170,8 +228,86 @@ class Checkpoint:
         snapshot = file_format.read(path)
         restoration = Restoration(path, snapshot)
         objects = self.checkpointed_objects()
-        keeper = only_keeper(find(objects).variables.values())
+        keeper = only_store(find(objects).variables.values())
         if keeper is not None:
             keeper.settle()
         restoration.restore(objects)
         return restoration, snapshot.save_counter
+
+
+class CheckpointManager:
+    """Saves a checkpoint again and again, and keeps the latest, as ``tf.train.CheckpointManager``.
+
+    Args:
+        checkpoint: what is saved.
+        directory: where; made if need be. Checkpoints that are there count as its own.
+        max_to_keep: how many are kept, the older deleted; None keeps all.
+        checkpoint_name: the first part of the checkpoints' names.
+
+    Raises:
+        ValueError: if `max_to_keep` is not positive, or `directory` is a URL (``gs://...``).
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        directory: str | os.PathLike[str],
+        max_to_keep: int | None,
+        checkpoint_name: str = "ckpt",
+    ) -> None:
+        if max_to_keep is not None and max_to_keep < 1:
+            raise ValueError(f"max_to_keep must be a positive integer or None, got {max_to_keep}.")
+        self._checkpoint = checkpoint
+        self._directory = checkpoint_path(directory, "CheckpointManager")
+        self._max_to_keep = max_to_keep
+        self._name = checkpoint_name
+        Path(self._directory).mkdir(parents=True, exist_ok=True)
+
+    @property
+    def directory(self) -> str:
+        """Where checkpoints are kept."""
+        return self._directory
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """What is saved."""
+        return self._checkpoint
+
+    @property
+    def checkpoints(self) -> list[str]:
+        """The paths of the checkpoints that are kept, the latest last."""
+        return listed(self._directory)
+
+    @property
+    def latest_checkpoint(self) -> str | None:
+        """The path of the latest; None if there is none."""
+        return latest_checkpoint(self._directory)
+
+    def save(self, checkpoint_number: int | None = None) -> str:
+        """Save a checkpoint, then delete those that are too many.
+
+        Args:
+            checkpoint_number: its number; by default one more than the last.
+
+        Returns:
+            Its path.
+        """
+        if checkpoint_number is not None:
+            self._checkpoint.save_counter = int(checkpoint_number) - 1
+        path, wrote = self._checkpoint.save_numbered(os.path.join(self._directory, self._name))
+        if not wrote:
+            return path
+        present = self.checkpoints
+        surplus = [] if self._max_to_keep is None else present[: -self._max_to_keep]
+        if surplus:
+            record(self._directory, present[len(surplus) :])
+        for old in surplus:
+            file_of(old).unlink(missing_ok=True)
+            external_transfer.remove_others(old, None)
+        return path
+
+    def restore_or_initialize(self) -> str | None:
+        """Restore the latest checkpoint and return its path; None if there is none."""
+        latest = self.latest_checkpoint
+        self._checkpoint.restore(latest)
+        return latest

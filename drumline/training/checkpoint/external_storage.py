@@ -1,7 +1,8 @@
-"""Values that something else than the program keeps, and saves and restores by itself.
+"""Values that an external store holds, and saves and restores by itself.
 
-A variable says so by its attribute ``kept_by``, a `Keeper`. The checkpoint's file then tells where
-the value was saved, and not the value; as it is written last, it makes the checkpoint valid.
+A variable names its store in its attribute ``kept_by``, an `ExternalStore`. The checkpoint's file
+then has the place where the value was saved, and not the value; as it is written last, it makes
+the checkpoint valid.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from drumline.training.keras_internals import Variable
 
 
 @dataclass
-class Kept:
+class ExternalValues:
     """What a checkpoint's file tells of the values that are not in it.
 
     Attributes:
@@ -36,7 +37,7 @@ class Kept:
         return asdict(self)
 
 
-class Keeper(Protocol):
+class ExternalStore(Protocol):
     """Keeps the values of variables.
 
     Attributes:
@@ -54,12 +55,12 @@ class Keeper(Protocol):
     def save(
         self, directory: str, variables: Mapping[str, Variable], optimizers: Mapping[str, Any]
     ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-        """Save values to a new directory; `Kept.entries` and `Kept.record`."""
+        """Save values to a new directory; `ExternalValues.entries` and `.record`."""
 
     def check(
         self,
         directory: str,
-        kept: Kept,
+        kept: ExternalValues,
         variables: Mapping[str, Variable],
         optimizers: Mapping[str, Any],
     ) -> None:
@@ -68,7 +69,7 @@ class Keeper(Protocol):
     def restore(
         self,
         directory: str,
-        kept: Kept,
+        kept: ExternalValues,
         variables: Mapping[str, Variable],
         optimizers: Mapping[str, Any],
     ) -> None:
@@ -88,15 +89,15 @@ class Reader(Protocol):
         """A value."""
 
 
-_readers: dict[str, Callable[[str, Kept], Reader]] = {}
+_readers: dict[str, Callable[[str, ExternalValues], Reader]] = {}
 
 
-def register_reader(format: str, reader: Callable[[str, Kept], Reader]) -> None:
+def register_reader(format: str, reader: Callable[[str, ExternalValues], Reader]) -> None:
     """Have `reader`, given a directory, read what keepers of a format saved."""
     _readers[format] = reader
 
 
-def reader_of(directory: str, kept: Kept) -> Reader:
+def reader_of(directory: str, kept: ExternalValues) -> Reader:
     """What reads the values in `directory`.
 
     Raises:
@@ -110,19 +111,19 @@ def reader_of(directory: str, kept: Kept) -> Reader:
     return _readers[kept.format](directory, kept)
 
 
-def keeper_of(variable: Variable) -> Keeper | None:
+def store_of(variable: Variable) -> ExternalStore | None:
     """What keeps the variable's value; None if it does so itself."""
-    keeper: Keeper | None = getattr(variable, "kept_by", None)
+    keeper: ExternalStore | None = getattr(variable, "kept_by", None)
     return keeper
 
 
-def only_keeper(variables: Iterable[Variable]) -> Keeper | None:
+def only_store(variables: Iterable[Variable]) -> ExternalStore | None:
     """What keeps values of any of the variables.
 
     Raises:
         ValueError: if there are several.
     """
-    keepers = {id(keeper): keeper for v in variables if (keeper := keeper_of(v)) is not None}
+    keepers = {id(keeper): keeper for v in variables if (keeper := store_of(v)) is not None}
     if len(keepers) > 1:
         raise ValueError(
             f"A checkpoint has variables of {len(keepers)} strategies with parameter servers. Make "

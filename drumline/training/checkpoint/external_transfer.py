@@ -1,25 +1,104 @@
-"""Restoring the values of a checkpoint that its file does not hold."""
+"""Saving to and restoring from external stores: the directories beside a checkpoint's file.
+
+The store saves to a new directory, and the file that names the directory is written last: a
+checkpoint whose file exists is complete, and directories that no file names are removed.
+"""
 
 from __future__ import annotations
 
+import glob
+import os
+import secrets
+import shutil
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from drumline.training.checkpoint import file_format
 from drumline.training.checkpoint.external_storage import (
-    Keeper,
-    Kept,
+    ExternalStore,
+    ExternalValues,
     Reader,
-    keeper_of,
-    only_keeper,
+    only_store,
     reader_of,
+    store_of,
 )
-from drumline.training.checkpoint.keeping import directory_of
+from drumline.training.checkpoint.file_format import file_of
+from drumline.training.checkpoint.snapshot import Found, Snapshot
 from drumline.training.keras_internals import Variable, trained_variables
 
+SUFFIX = ".servers"
 
-class ValuesElsewhere:
+
+def new_directory(path: str) -> Path:
+    """Make a new directory for a checkpoint that is about to be saved as `path`."""
+    directory = Path(os.path.abspath(path + SUFFIX)) / secrets.token_hex(6)
+    directory.mkdir(parents=True)
+    return directory
+
+
+def remove(directory: Path) -> None:
+    """Remove the directory of a save, and the one that it is in if that is empty then."""
+    shutil.rmtree(directory, ignore_errors=True)
+    if directory.parent.is_dir() and not any(directory.parent.iterdir()):
+        directory.parent.rmdir()
+
+
+def remove_others(path: str, current: Path | None) -> None:
+    """Remove what other saves to `path`, finished or not, have left."""
+    beside = Path(os.path.abspath(path + SUFFIX))
+    for directory in beside.iterdir() if beside.is_dir() else ():
+        if directory != current:
+            remove(directory)
+
+
+def remove_unfinished(prefix: str) -> None:
+    """Remove the directories of numbered checkpoints whose files were never written."""
+    for found in glob.glob(f"{glob.escape(prefix)}-*{SUFFIX}"):
+        path = found.removesuffix(SUFFIX)
+        if path[len(prefix) + 1 :].isdecimal() and not file_of(path).exists():
+            remove_others(path, None)
+
+
+def write_with_external(path: str, snapshot: Snapshot, found: Found, keeper: ExternalStore) -> None:
+    """Have `keeper` save what it keeps, then write `snapshot` to ``path``.
+
+    Raises:
+        OSError: if one of them cannot be written; what was there before is still there.
+    """
+    kept_elsewhere = {p: v for p, v in found.variables.items() if p not in snapshot.arrays}
+    directory = new_directory(path)
+    try:
+        entries, record = keeper.save(str(directory), kept_elsewhere, found.optimizers)
+        for name, variable in kept_elsewhere.items():
+            entries[name] |= {"shape": list(variable.shape), "dtype": str(variable.dtype)}
+        beside = os.path.relpath(directory, Path(os.path.abspath(path)).parent)
+        snapshot.kept = ExternalValues(keeper.format, beside, entries, record)
+        file_format.sync_directory(directory.parent)
+        file_format.write(path, snapshot)
+    except BaseException:
+        if not _is_valid(path, snapshot):
+            remove(directory)
+        raise
+    remove_others(path, directory)
+
+
+def _is_valid(path: str, snapshot: Snapshot) -> bool:
+    """Whether the file of `snapshot` was written, whatever went wrong afterwards."""
+    try:
+        return file_format.read(path).kept == snapshot.kept
+    except (FileNotFoundError, file_format.DamagedCheckpointError):
+        return False
+
+
+def directory_of(path: str | os.PathLike[str], kept: ExternalValues) -> str:
+    """Where the values are that a checkpoint's file tells of."""
+    return str(Path(os.path.abspath(path)).parent / kept.directory)
+
+
+class ExternalStoreReader:
     """The values that a checkpoint's keeper saved.
 
     Args:
@@ -27,7 +106,7 @@ class ValuesElsewhere:
         kept: what its file tells of them; None if it holds all values itself.
     """
 
-    def __init__(self, path: str, kept: Kept | None) -> None:
+    def __init__(self, path: str, kept: ExternalValues | None) -> None:
         self._kept = kept
         self._directory = "" if kept is None else directory_of(path, kept)
         self._reader: Reader | None = None
@@ -35,7 +114,7 @@ class ValuesElsewhere:
     def transfer(
         self, assignments: Sequence[tuple[Variable, str]], optimizers: Mapping[str, Any]
     ) -> Transfer:
-        """Prepare to restore variables, and optimizers' states, as far as the keeper saved them.
+        """Prepare to restore variables, and optimizers' states, where the store saved them.
 
         Raises:
             ValueError: if that is not possible: values are missing, damaged or others.
@@ -43,13 +122,13 @@ class ValuesElsewhere:
         if self._kept is None:
             return Transfer(None, None)
         wanted = {path: variable for variable, path in assignments}
-        keeper = only_keeper(wanted.values()) or _keeper_of_trained(optimizers)
+        keeper = only_store(wanted.values()) or _keeper_of_trained(optimizers)
         entries = self._kept.entries
         same = keeper is not None and keeper.format == self._kept.format
         direct = {
             path: variable
             for path, variable in wanted.items()
-            if path in entries and same and keeper_of(variable) is not None
+            if path in entries and same and store_of(variable) is not None
         }
         read_here = [path for path in wanted if path in entries and path not in direct]
         if read_here:
@@ -79,7 +158,7 @@ class Transfer:
     """
 
     def __init__(
-        self, keeper: Keeper | None, arguments: Any, read_here: Sequence[str] = ()
+        self, keeper: ExternalStore | None, arguments: Any, read_here: Sequence[str] = ()
     ) -> None:
         self._keeper = keeper
         self._arguments = arguments
@@ -96,5 +175,5 @@ class Transfer:
             self._keeper.restored()
 
 
-def _keeper_of_trained(optimizers: Mapping[str, Any]) -> Keeper | None:
-    return only_keeper(v for each in optimizers.values() for v in trained_variables(each))
+def _keeper_of_trained(optimizers: Mapping[str, Any]) -> ExternalStore | None:
+    return only_store(v for each in optimizers.values() for v in trained_variables(each))

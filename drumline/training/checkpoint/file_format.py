@@ -1,7 +1,7 @@
-"""A snapshot as a file, in the safetensors format.
+"""A snapshot as a file in the safetensors format, and the index of a directory's checkpoints.
 
 A header in JSON names each array's dtype, shape and place in the bytes that follow. What is no
-array, and a checksum of each, stand in the header's metadata. A file is written beside its final
+array, and a checksum of each, are in the header's metadata. A file is written beside its final
 name, under one that no other process has, and renamed when it is on the disk, so that there is
 never a part of one under that name.
 """
@@ -15,7 +15,7 @@ import os
 import secrets
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,7 +23,7 @@ import ml_dtypes
 import numpy as np
 
 from drumline._local_path import local_path
-from drumline.training.checkpoint.external_storage import Kept
+from drumline.training.checkpoint.external_storage import ExternalValues
 from drumline.training.checkpoint.snapshot import Snapshot
 
 SUFFIX = ".safetensors"
@@ -80,7 +80,7 @@ def write(path: str | os.PathLike[str], snapshot: Snapshot) -> None:
 def replacing(final: Path) -> Iterator[IO[bytes]]:
     """A file to write, which takes the place of `final` when it is on the disk.
 
-    Its name is nobody else's, so that several processes may write the same file at the same time:
+    Its name is unique, so that several processes may write the same file at the same time:
     the last to finish replaces it. One that a killed process left is removed by the next writer in
     the directory: it is not locked, as those that are being written are.
 
@@ -138,7 +138,7 @@ def read(path: str | os.PathLike[str]) -> Snapshot:
             raise _damaged(file, f"the checksum of {name!r} differs")
     rest = {name: metadata[name] for name in ("states", "aliases", "save_counter")}
     kept = metadata.get("kept")
-    return Snapshot(arrays, **rest, kept=None if kept is None else Kept(**kept))
+    return Snapshot(arrays, **rest, kept=None if kept is None else ExternalValues(**kept))
 
 
 def file_of(path: str | os.PathLike[str]) -> Path:
@@ -247,3 +247,42 @@ def _damaged(file: Path, reason: str) -> DamagedCheckpointError:
         f"The checkpoint {str(file)!r} is damaged: {reason}. Nothing of it was restored; use an "
         "older one, see dl.train.CheckpointManager(...).checkpoints."
     )
+
+
+INDEX = "checkpoint"
+"""The file that lists a directory's checkpoints, the latest last."""
+
+
+def latest_checkpoint(checkpoint_dir: str | os.PathLike[str]) -> str | None:
+    """The path of the checkpoint that was saved last, as ``tf.train.latest_checkpoint``.
+
+    Args:
+        checkpoint_dir: where `Checkpoint.save` or a `CheckpointManager` has saved.
+
+    Returns:
+        What `Checkpoint.restore` takes; None if there is no checkpoint.
+
+    Raises:
+        ValueError: if it is a URL.
+    """
+    present = listed(checkpoint_path(checkpoint_dir, "latest_checkpoint"))
+    return present[-1] if present else None
+
+
+def listed(directory: str | os.PathLike[str]) -> list[str]:
+    """The paths of the checkpoints there that still exist, in the order they were saved."""
+    directory = checkpoint_path(directory)
+    try:
+        text = (Path(directory) / INDEX).read_text()
+    except FileNotFoundError:
+        return []
+    paths = [os.path.join(directory, name) for name in json.loads(text)["checkpoints"]]
+    return [path for path in paths if file_of(path).is_file()]
+
+
+def record(directory: str | os.PathLike[str], paths: Sequence[str]) -> None:
+    """Say which checkpoints there are, the latest last; at once, or not at all."""
+    directory = checkpoint_path(directory)
+    names = [os.path.relpath(path, directory) for path in paths]
+    with replacing(Path(directory) / INDEX) as file:
+        file.write(json.dumps({"checkpoints": names}, indent=1).encode())

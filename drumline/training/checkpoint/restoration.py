@@ -1,9 +1,10 @@
-"""Giving objects the values of a checkpoint, now and as they come into being."""
+"""Giving objects the values of a checkpoint, now and when they are built."""
 
 from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,18 +14,38 @@ import numpy as np
 
 from drumline._forks import finalize
 from drumline.data.narrowing import in_64_bits
-from drumline.training.checkpoint.building import after_build
-from drumline.training.checkpoint.external_storage import keeper_of
-from drumline.training.checkpoint.external_transfer import ValuesElsewhere
-from drumline.training.checkpoint.parts import Parts, parts_of
+from drumline.training.checkpoint.external_storage import store_of
+from drumline.training.checkpoint.external_transfer import ExternalStoreReader
 from drumline.training.checkpoint.snapshot import (
     Snapshot,
+    TrackableChildren,
     is_built_optimizer,
     keeps_copies,
+    trackable_children,
     variable_path,
 )
 from drumline.training.keras_internals import Variable
 from drumline.training.state_scope import keeps_64_bits
+
+
+def after_build(value: Any, then: Callable[[Any], None]) -> None:
+    """Call ``then(value)`` once, after ``value.build`` has made the variables."""
+    build = value.build
+    own = vars(value).get("build")
+
+    @functools.wraps(build)
+    def built(*args: Any, **kwargs: Any) -> Any:
+        result = build(*args, **kwargs)
+        if vars(value).get("build") is built:
+            if own is None:
+                del vars(value)["build"]
+            else:
+                vars(value)["build"] = own
+        then(value)
+        return result
+
+    vars(value)["build"] = built
+
 
 _log = logging.getLogger("drumline")
 
@@ -70,7 +91,7 @@ class Restoration:
     def __init__(self, name: str, snapshot: Snapshot) -> None:
         self._name = name
         self._snapshot = snapshot
-        self._values = ValuesElsewhere(name, snapshot.kept)
+        self._values = ExternalStoreReader(name, snapshot.kept)
         self.leftover = Leftover(name, snapshot.paths)
         self.missing: list[str] = []
         self._waiting: set[int] = set()
@@ -143,7 +164,7 @@ class _Plan:
         if id(value) in self._seen:
             return
         self._seen.add(id(value))
-        parts = parts_of(value, path)
+        parts = trackable_children(value, path)
         for index, variable in enumerate(parts.variables):
             self._add_variable(variable, variable_path(path, index))
         if parts.has_state:
@@ -182,7 +203,7 @@ class _Plan:
         else:
             self.missing.append(path)
 
-    def _require_made(self, value: Any, path: str, parts: Parts) -> None:
+    def _require_made(self, value: Any, path: str, parts: TrackableChildren) -> None:
         next_path = variable_path(path, len(parts.variables))
         if isinstance(value, keras.metrics.Metric) and self._snapshot.holds(next_path):
             raise ValueError(
@@ -195,7 +216,7 @@ class _Plan:
 def _give(variable: Variable, array: np.ndarray) -> None:
     value = np.array(array)
     # A trace in progress may have made it: it gets its first value afterwards.
-    if keeper_of(variable) is None and variable._value is None:
+    if store_of(variable) is None and variable._value is None:
         variable._initializer = lambda shape, dtype=None: _as_held(variable, value)
         return
     with jax.ensure_compile_time_eval():

@@ -1,7 +1,8 @@
-"""The values that a program's objects hold at one time."""
+"""The values that a program's objects hold at one time, found by traversing the objects."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,10 +10,86 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from drumline.training.checkpoint.external_storage import Keeper, Kept, keeper_of
-from drumline.training.checkpoint.parts import parts_of
-from drumline.training.keras_internals import Variable
+from drumline.training.checkpoint.external_storage import ExternalStore, ExternalValues, store_of
+from drumline.training.keras_internals import (
+    Variable,
+    own_variables,
+    seed_generators,
+    sublayers,
+    submetrics,
+)
 from drumline.training.state_scope import current_values
+
+
+@dataclass
+class TrackableChildren:
+    """What an object consists of.
+
+    Attributes:
+        variables: its own variables, in the order in which it made them.
+        children: the objects it holds, by name.
+        has_state: whether its position is saved, by ``state()`` and ``restore(state)``.
+        grows: whether it makes variables when it is built, and is not built yet.
+    """
+
+    variables: list[Variable] = field(default_factory=list)
+    children: dict[str, Any] = field(default_factory=dict)
+    has_state: bool = False
+    grows: bool = False
+
+
+def trackable_children(value: Any, path: str) -> TrackableChildren:
+    """Take `value` apart.
+
+    The order of variables and layers is that in which the program makes them, so that the same
+    program finds them again whatever names Keras has given them.
+
+    Raises:
+        TypeError: if it is nothing that can be saved; the message names `path`.
+    """
+    if isinstance(value, Variable):
+        return TrackableChildren([value])
+    if isinstance(value, keras.random.SeedGenerator):
+        return TrackableChildren([value.state])
+    if isinstance(value, keras.optimizers.Optimizer):
+        inner = _held(value, keras.optimizers.Optimizer)
+        return TrackableChildren(own_variables(value), inner, grows=not value.built)
+    if isinstance(value, keras.Layer):
+        return TrackableChildren(own_variables(value), _of_layer(value), grows=not value.built)
+    if isinstance(value, keras.metrics.Metric):
+        return TrackableChildren(own_variables(value), _numbered("metrics", submetrics(value)))
+    if isinstance(value, Mapping):
+        return TrackableChildren(children={str(key): child for key, child in value.items()})
+    if isinstance(value, (list, tuple)):
+        return TrackableChildren(children={str(index): child for index, child in enumerate(value)})
+    if hasattr(value, "checkpointed_objects"):
+        return TrackableChildren(children=value.checkpointed_objects())
+    if callable(getattr(value, "state", None)) and callable(getattr(value, "restore", None)):
+        return TrackableChildren(has_state=True)
+    raise TypeError(
+        f"A checkpoint cannot save {path!r}: {type(value).__name__} is no Keras model, layer, "
+        "optimizer, metric, variable, seed generator or iterator of a dataset, and no dict, list "
+        "or Checkpoint of these. Keep a number in a variable: dl.Variable(0)."
+    )
+
+
+def _of_layer(layer: Any) -> dict[str, Any]:
+    children = _numbered("layers", sublayers(layer))
+    children |= _numbered("metrics", submetrics(layer))
+    children |= _numbered("seed_generators", seed_generators(layer))
+    optimizer = getattr(layer, "optimizer", None) if isinstance(layer, keras.Model) else None
+    if isinstance(optimizer, keras.optimizers.Optimizer):
+        children["optimizer"] = optimizer
+    return children
+
+
+def _numbered(name: str, values: Iterable[Any]) -> dict[str, Any]:
+    return {f"{name}/{index}": value for index, value in enumerate(values)}
+
+
+def _held(value: Any, kind: type) -> dict[str, Any]:
+    """Its attributes of a type, by name."""
+    return {name: held for name, held in vars(value).items() if isinstance(held, kind)}
 
 
 @dataclass
@@ -31,7 +108,7 @@ class Snapshot:
     states: dict[str, Any] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
     save_counter: int = 0
-    kept: Kept | None = None
+    kept: ExternalValues | None = None
 
     @property
     def paths(self) -> set[str]:
@@ -81,12 +158,12 @@ def find(objects: dict[str, Any]) -> Found:
     return found
 
 
-def take_snapshot(found: Found, save_counter: int, keeper: Keeper | None = None) -> Snapshot:
+def take_snapshot(found: Found, save_counter: int, keeper: ExternalStore | None = None) -> Snapshot:
     """Copy the values that were found to the host, but for those that `keeper` keeps."""
     arrays = {
         path: _host_value(variable)
         for path, variable in found.variables.items()
-        if keeper is None or keeper_of(variable) is not keeper or not keeper.holds(variable)
+        if keeper is None or store_of(variable) is not keeper or not keeper.holds(variable)
     }
     states = {path: value.state() for path, value in found.positions.items()}
     return Snapshot(arrays, states, found.aliases, save_counter)
@@ -97,7 +174,7 @@ def _add(found: Found, seen: dict[int, str], value: Any, path: str) -> None:
         found.aliases[path] = seen[id(value)]
         return
     seen[id(value)] = path
-    parts = parts_of(value, path)
+    parts = trackable_children(value, path)
     for index, variable in enumerate(parts.variables):
         found.variables[variable_path(path, index)] = variable
     if parts.has_state:

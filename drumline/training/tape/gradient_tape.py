@@ -1,24 +1,176 @@
-"""Gradients of what a block of code computed, with respect to anything it started from."""
+"""`GradientTape`: gradients of what a block of code computed, and the checks of its arguments."""
 
 from __future__ import annotations
 
 import contextlib
+import enum
+import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import keras
 
-from drumline.training.tape import jacobians
-from drumline.training.tape.arguments import cotangents, filled, has_gradient
-from drumline.training.tape.pullback import Pullback, pullback
-from drumline.training.tape.reads import Reads
+from drumline.training.tape.pullback import Pullback, pullback, replayed_pullback
 from drumline.training.tape.recording import Recording
-from drumline.training.tape.replay import replayed_pullback
-from drumline.training.tape.session import Session
-from drumline.training.tape.structures import check_leaf, flatten, is_variable
-from drumline.training.tape.unconnected import UnconnectedGradients
+from drumline.training.tape.session import Reads, Session
+
+
+class UnconnectedGradients(enum.Enum):
+    """As ``tf.UnconnectedGradients``.
+
+    Attributes:
+        NONE: the gradient is None.
+        ZERO: it is an array of zeros, of the source's shape and dtype.
+    """
+
+    NONE = "none"
+    ZERO = "zero"
+
+    @classmethod
+    def of(cls, choice: UnconnectedGradients | str) -> UnconnectedGradients:
+        """The member that `choice` is or names.
+
+        Raises:
+            ValueError: if there is none.
+        """
+        try:
+            return cls(choice)
+        except ValueError:
+            raise ValueError(
+                f"unconnected_gradients must be 'none' or 'zero', not {choice!r}."
+            ) from None
+
+
+def cotangents(targets: Sequence[Any], structure: Any, output_gradients: Any) -> list[Any]:
+    """For each target an array of its shape: its output gradient, or ones.
+
+    Raises:
+        ValueError: if an output gradient has another shape, or there are not as many as targets.
+    """
+    if output_gradients is None:
+        return [_ones(target) for target in targets]
+    weights, given = jax.tree.flatten(output_gradients, is_leaf=lambda leaf: leaf is None)
+    if len(weights) != len(targets):
+        raise ValueError(
+            f"output_gradients must have the structure of the target, {structure}, not {given}."
+        )
+    return [_weight(*pair) for pair in zip(targets, weights, strict=True)]
+
+
+def _weight(target: Any, weight: Any) -> Any:
+    if weight is None:
+        return _ones(target)
+    weight = jnp.asarray(weight, target.dtype)
+    if weight.shape != tuple(target.shape):
+        raise ValueError(
+            f"An output gradient of shape {weight.shape} was given for a target of shape "
+            f"{tuple(target.shape)}; they must be equal."
+        )
+    return weight * _ones(target)
+
+
+def _ones(target: Any) -> Any:
+    # Within jax.shard_map the ones vary over the replicas as the target does.
+    is_array = isinstance(target, jax.Array)
+    return jnp.ones_like(target) if is_array else jnp.ones(target.shape, target.dtype)
+
+
+def filled(
+    gradients: Sequence[Any],
+    sources: Sequence[Any],
+    unconnected: UnconnectedGradients,
+    leading: tuple[int, ...] = (),
+) -> list[Any]:
+    """`gradients`, with zeros for None if `unconnected` says so; `leading` is their first shape."""
+    if unconnected is UnconnectedGradients.NONE:
+        return list(gradients)
+    return [
+        jnp.zeros(leading + tuple(source.shape), source.dtype) if gradient is None else gradient
+        for gradient, source in zip(gradients, sources, strict=True)
+    ]
+
+
+def has_gradient(leaf: Any, role: str, stacklevel: int) -> bool:
+    """Whether `leaf` is floating or complex; a warning, at that level, if it is not."""
+    if jnp.issubdtype(leaf.dtype, jnp.inexact):
+        return True
+    warnings.warn(
+        f"A {role} of a GradientTape should be floating, but one is of dtype {leaf.dtype}; it has "
+        "no gradient.",
+        UserWarning,
+        stacklevel=stacklevel,
+    )
+    return False
+
+
+def flatten(structure: Any) -> tuple[list[Any], Any]:
+    """The leaves of a structure and its shape; subclasses of list and dict count as those."""
+    return jax.tree.flatten(_plain(structure))
+
+
+def is_variable(leaf: Any) -> bool:
+    """Whether a leaf is a variable, and not an array."""
+    return isinstance(leaf, keras.Variable)
+
+
+def check_leaf(leaf: Any, role: str) -> None:
+    """Refuse what can be neither watched nor computed from something watched.
+
+    Raises:
+        TypeError: if `leaf` is not a JAX array or a variable.
+    """
+    if not is_variable(leaf) and not isinstance(leaf, jax.Array):
+        raise TypeError(
+            f"The {role} of a GradientTape must be JAX arrays or variables, not "
+            f"{type(leaf).__name__}; convert it with jax.numpy.asarray before it is used."
+        )
+
+
+def _plain(structure: Any) -> Any:
+    """Keras keeps layers' variables in subclasses of list and dict, which JAX takes for leaves."""
+    if isinstance(structure, list):
+        return [_plain(each) for each in structure]
+    if type(structure) is tuple:
+        return tuple(_plain(each) for each in structure)
+    if isinstance(structure, dict) and type(structure).__module__.startswith("keras."):
+        return {key: _plain(each) for key, each in structure.items()}
+    return structure
+
+
+def unit_cotangents(target: jax.Array) -> jax.Array:
+    """For each element of `target`, an array of its shape that is one there and zero otherwise."""
+    size = math.prod(target.shape)
+    return jnp.eye(size, dtype=target.dtype).reshape(size, *target.shape)
+
+
+def batch_unit_cotangents(target: jax.Array) -> jax.Array:
+    """As `basis` for the elements of one example, the same for every example of the batch."""
+    size = math.prod(target.shape[1:])
+    rows = jnp.eye(size, dtype=target.dtype).reshape(size, 1, *target.shape[1:])
+    return jnp.broadcast_to(rows, (size, *target.shape))
+
+
+def stacked_gradients(
+    gradients: Callable[[jax.Array], list[Any]], cotangents: jax.Array, together: bool
+) -> list[Any]:
+    """`gradients` of every cotangent, stacked along a first axis; None where they are None."""
+    if together:
+        return jax.vmap(gradients)(cotangents)
+    each = [gradients(cotangent) for cotangent in cotangents]
+    return [None if parts[0] is None else jnp.stack(parts) for parts in zip(*each, strict=True)]
+
+
+def check_batch(target: jax.Array, source: jax.Array) -> None:
+    """Raise ``ValueError`` unless both arrays have the same batch dimension."""
+    if not (target.shape and source.shape) or target.shape[0] != source.shape[0]:
+        raise ValueError(
+            "batch_jacobian needs a target and a source with the same first dimension, the "
+            f"batch, but their shapes are {tuple(target.shape)} and {tuple(source.shape)}."
+        )
 
 
 class GradientTape:
@@ -52,7 +204,7 @@ class GradientTape:
         self._watched: dict[int, Any] = {}
 
     def __enter__(self) -> GradientTape:
-        """Begin or, with what was recorded before, go on recording.
+        """Begin recording, or resume it with what was recorded before.
 
         Raises:
             RuntimeError: if the block is open already.
@@ -132,7 +284,7 @@ class GradientTape:
             recording.on = True
 
     def reset(self) -> None:
-        """Forget all that was recorded and watched; the tape goes on as if newly entered.
+        """Discard all that was recorded and watched; the tape continues as if newly entered.
 
         Raises:
             RuntimeError: if the tape is not recording.
@@ -201,10 +353,8 @@ class GradientTape:
         if pulled is None:
             rows: list[Any] = [None] * len(leaves)
         else:
-            basis = jacobians.unit_cotangents(target)
-            rows = jacobians.stacked_gradients(
-                lambda row: pulled([row]), basis, experimental_use_pfor
-            )
+            basis = unit_cotangents(target)
+            rows = stacked_gradients(lambda row: pulled([row]), basis, experimental_use_pfor)
         shaped = [
             None if row is None else row.reshape(target.shape + row.shape[1:]) for row in rows
         ]
@@ -235,15 +385,13 @@ class GradientTape:
             RuntimeError, TypeError: as `gradient`.
         """
         unconnected = UnconnectedGradients.of(unconnected_gradients)
-        jacobians.check_batch(target, source)
+        check_batch(target, source)
         pulled = self._pulled([target], [source])
         rest = target.shape[1:]
         found = None
         if pulled is not None:
-            basis = jacobians.batch_unit_cotangents(target)
-            (rows,) = jacobians.stacked_gradients(
-                lambda row: pulled([row]), basis, experimental_use_pfor
-            )
+            basis = batch_unit_cotangents(target)
+            (rows,) = stacked_gradients(lambda row: pulled([row]), basis, experimental_use_pfor)
             if rows is not None:
                 found = jnp.moveaxis(rows, 0, 1).reshape(source.shape[:1] + rest + source.shape[1:])
         if found is None and unconnected is UnconnectedGradients.ZERO:

@@ -1,17 +1,90 @@
-"""A tape's recording, and its place among the open blocks of the thread."""
+"""A tape's open block: its place among those of the thread, and the variables it watches.
+
+Entering a block makes its trace JAX's current one (`Block`). Keras variables report their reads to
+the open sessions by a hook that this module installs (`read_unconverted`), and `Reads` remembers as
+which value each was read.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import threading
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
-from drumline.training import jax_internals
-from drumline.training.tape.block import Block
-from drumline.training.tape.reads import Reads
-from drumline.training.tape.recording import Recording
-from drumline.training.tape.trace import RecordingTrace
+from drumline.training import jax_internals, keras_internals
+from drumline.training.tape.recording import Recording, RecordingTrace
+
+# A program that JAX cached from a function holds what the function closed over, such as the values
+# of variables it read. Each block has programs of its own, which hold what its tape watches.
+_block_number = jax.make_user_context(0)
+_numbers = itertools.count(1)
+
+
+class Block:
+    """JAX's state while operations are interpreted by `trace`.
+
+    Where values are arrays, compiled functions run operation by operation: a function that JAX
+    compiles takes what it closes over as constant, which would lose its gradient.
+    """
+
+    def __init__(self, trace: RecordingTrace) -> None:
+        self.trace = trace
+        self._contexts = contextlib.ExitStack()
+
+    def open(self) -> None:
+        """Let the block begin."""
+        if jax_internals.is_staged(self.trace.parent_trace):
+            self._contexts.enter_context(_block_number(next(_numbers)))
+        else:
+            self._contexts.enter_context(jax.disable_jit())
+        jax_internals.set_trace(self.trace)
+
+    def close(self) -> bool:
+        """Let the block end. False if some trace begun within it is still current."""
+        is_innermost = jax_internals.current_trace() is self.trace
+        jax_internals.set_trace(self.trace.parent_trace)
+        self._contexts.close()
+        return is_innermost
+
+
+class Reads:
+    """The values that one tape's watched variables were read as.
+
+    A variable may be assigned between reads, so it can have several. Each is an object of its
+    own, which no other variable and no constant shares.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._variables: dict[int, Any] = {}
+        self._values: dict[int, list[Any]] = {}
+        self._known: dict[tuple[int, int], tuple[Any, Any]] = {}
+
+    def known(self, variable: Any, stored: Any) -> Any:
+        """What `variable` was read as when it held the object `stored`; None if never."""
+        return self._known.get((id(variable), id(stored)), (None, None))[1]
+
+    def remember(self, variable: Any, stored: Any, value: Any) -> None:
+        """Let later reads of the same object give the same `value`."""
+        self._known[id(variable), id(stored)] = (stored, value)
+
+    def add(self, variable: Any, value: Any) -> None:
+        """Watch `value` as one of `variable`."""
+        self._recording.watch(value)
+        self._variables[id(variable)] = variable
+        self._values.setdefault(id(variable), []).append(value)
+
+    def of(self, variable: Any) -> list[Any]:
+        """The values of `variable`, oldest first."""
+        return self._values.get(id(variable), [])
+
+    def variables(self) -> dict[int, Any]:
+        """The variables that were read, by their identity."""
+        return self._variables
 
 
 class Session:
@@ -43,7 +116,7 @@ class Session:
         return self.is_open and self.recording.on
 
     def forget(self) -> None:
-        """Start from nothing; an open block goes on."""
+        """Discard the recording; an open block continues."""
         self.recording = Recording(self._keep_operations)
         self.reads = Reads(self.recording)
         self.asked: dict[int, Any] = {}
@@ -99,3 +172,44 @@ _open = _OpenSessions()
 def open_sessions() -> list[Session]:
     """Those of this thread whose blocks are open, innermost last."""
     return _open.stack
+
+
+def read_unconverted(variable: Any) -> Any:
+    """The value of `variable` without autocast, watched by the open tapes; None if it has none."""
+    value = _stored(variable)
+    if value is None:
+        return None
+    watching = [each for each in open_sessions() if each.watches(variable) and each.sees(value)]
+    if not watching:
+        return value
+    innermost = watching[-1]
+    read = innermost.reads.known(variable, value)
+    if read is None:
+        read = jax_internals.same_value(value, innermost.trace_outside_tapes())
+        innermost.reads.remember(variable, value, read)
+        for session in watching:
+            session.reads.add(variable, read)
+    return read
+
+
+def _stored(variable: Any) -> Any:
+    scope = keras_internals.get_stateless_scope()
+    value = None if scope is None else scope.get_current_value(variable)
+    return variable._value if value is None else value
+
+
+def _install() -> None:
+    """Let every read of a Keras variable's ``value`` be seen by the open tapes."""
+    plain = keras_internals.Variable.value
+
+    def value(variable: Any) -> Any:
+        if open_sessions():
+            read = read_unconverted(variable)
+            if read is not None:
+                return variable._maybe_autocast(read)
+        return plain.fget(variable)
+
+    keras_internals.Variable.value = property(value, doc=plain.__doc__)
+
+
+_install()

@@ -16,8 +16,7 @@ from drumline.distribute.parameter_server.programs.errors import StepError
 from drumline.distribute.parameter_server.programs.gradients import Update, Updates
 from drumline.distribute.parameter_server.programs.step_scope import StepScope
 from drumline.distribute.updates_elsewhere import updates_go_to
-from drumline.training.creation import initialize_created, refuse_created
-from drumline.training.state_scope import NewVariables
+from drumline.training.state_scope import NewVariables, initialize_created, refuse_created
 
 _MOST_TRACES = 5
 
