@@ -117,7 +117,18 @@ def test_elements_are_divided_along_a_sharding():
 
 def test_what_cannot_go_to_a_device_says_so():
     ds = Dataset.range(4).prefetch_to_device("cpu:0")
-    for after in (lambda: ds.map(lambda v: v), lambda: Dataset.zip(ds, ds), lambda: ds.batch(2)):
+    for after in (
+        lambda: ds.map(lambda v: v),
+        lambda: ds.map(lambda v: dl.random.uniform(())),  # keys would come in between
+        lambda: ds.filter(lambda v: dl.random.uniform(()) > 0.5),
+        lambda: ds.scan(np.int32(0), lambda state, v: (state, dl.random.uniform(()))),
+        lambda: ds.reduce(np.int32(0), lambda state, v: state + v),
+        lambda: ds.flat_map(lambda v: Dataset.range(2)),
+        lambda: ds.group_by_window(lambda v: v % 2, lambda key, window: window.batch(2), 2),
+        lambda: ds.save("nowhere"),
+        lambda: Dataset.zip(ds, ds),
+        lambda: ds.batch(2),
+    ):
         with pytest.raises(ValueError, match="must be the last"):
             after()
     with pytest.raises(TypeError, match="strings"):

@@ -26,11 +26,8 @@ class BaseDataset:
     """
 
     def __init__(self, plan: Node, options: Options | None = None):
-        if any(isinstance(part, PrefetchToDevice) for part in plan.inputs):
-            raise ValueError(
-                f"{plan.name}: prefetch_to_device must be the last operation of a dataset; call it "
-                "after all others"
-            )
+        for part in plan.inputs:
+            check_on_host(part, plan.name)
         self._plan = plan
         self._given_options = options
 
@@ -43,6 +40,19 @@ class BaseDataset:
 
     def _with(self, plan: Node, name: str | None = None) -> Self:
         return type(self)(named(plan, name), self._given_options)
+
+
+def check_on_host(plan: Node, operation: str) -> None:
+    """Reject a plan whose elements are on a device, for an operation that would follow.
+
+    Raises:
+        ValueError: if ``plan`` ends with ``prefetch_to_device``.
+    """
+    if isinstance(plan, PrefetchToDevice):
+        raise ValueError(
+            f"{operation}: prefetch_to_device must be the last operation of a dataset; call it "
+            "after all others"
+        )
 
 
 def merged_options(datasets: Iterable[BaseDataset]) -> Options | None:

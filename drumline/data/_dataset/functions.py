@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from drumline.data._dataset.base import check_on_host
 from drumline.data.epochs import first_element, first_elements
 from drumline.data.functions.build import BuiltFunction, build
 from drumline.data.functions.draws import Draws
@@ -36,6 +37,7 @@ def build_over(
     Raises:
         Exception: what the function itself raises on the first element.
     """
+    check_on_host(plan, operation)
     built = build(
         function,
         operation,
@@ -117,6 +119,7 @@ def build_recurrence_over(
         TypeError: if the new state has another structure or other dtypes than the initial one.
         ValueError: if the initial state holds no arrays.
     """
+    check_on_host(plan, operation)
     leaves, structure = flatten(initial_state, is_array_literal)
     if not leaves:
         raise ValueError(f"{operation}: initial_state {initial_state!r:.60} has no arrays in it")

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline.data._dataset.arguments import count_of
-from drumline.data._dataset.base import as_dataset
+from drumline.data._dataset.base import as_dataset, check_on_host
 from drumline.data._dataset.functions import without_key
 from drumline.data._dataset.padding import per_leaf, shape_of
 from drumline.data.dataset_spec import has_datasets
@@ -39,6 +39,7 @@ def build_dataset_function(
         TypeError: if it does not return a dataset.
         Exception: what it raises for the first element.
     """
+    check_on_host(plan, operation)
     first = first_element(plan)
     made = dataset_function(
         function, operation, first, lambda: first_elements(plan, 2)[1:], plan.spec
@@ -65,6 +66,7 @@ def group(
             1 and the neighbours of the first element's.
         promised: the spec of the elements of all datasets, if the user gave one.
     """
+    check_on_host(plan, "group_by_window")
     key = _integer_function(plan, key_func, "group_by_window")
     if key.draws:
         # Keys are drawn in a map; windows are of the elements without them.

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from drumline.data._dataset.base import check_on_host
 from drumline.data._dataset.functions import with_shards
 from drumline.data.epochs import digest_of
 from drumline.data.execute.cache_stages import CacheStore
@@ -42,6 +43,7 @@ def save(
     checkpoint_args: Mapping[str, Any] | None,
 ) -> None:
     """Write the elements of one epoch into a directory; see `Dataset.save`."""
+    check_on_host(plan, "save")
     packing = checked_compression(compression, "save")
     place = local_path(path, "save")
     if place.exists() and not (is_stored(place) or is_empty(place)):
