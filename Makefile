@@ -46,9 +46,9 @@ test-oldest: $(OLDEST)/.installed
 	HYPOTHESIS_PROFILE=brief $(OLDEST)/bin/python $(PYTEST) $(QUICK) $(WITH_OLDEST)
 
 # What depends most on the version of jax, in a few minutes.
-NEWEST_ESSENTIAL := $(addprefix tests/,test_private_parts.py data/test_dtype_rules.py \
-	data/test_function_tracing.py data/test_fingerprints.py distribute/steps/test_functions.py \
-	keras/test_dataset_input.py training/test_gradient_tape.py training/test_value_and_grad.py)
+NEWEST_ESSENTIAL := $(addprefix tests/,test_private_parts.py data/elements/test_dtype_rules.py \
+	data/functions/test_function_tracing.py data/plan/test_fingerprints.py \
+	distribute/steps/test_functions.py keras/test_dataset_input.py training/test_gradient_tape.py training/test_value_and_grad.py)
 NEWEST := $(addprefix tests/,test_private_parts.py data distribute keras lowerings training)
 IN_NEWEST := PATH="$(dir $(CARGO)):$$PATH" HYPOTHESIS_PROFILE=brief $(VENV)/bin/python \
 	scripts/test_newest_python.py

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-TRANSPORT = Path(__file__).parent / "distribute" / "parameter_server" / "transport"
-
 FORK = """
 import gc, os, signal, sys, warnings
 warnings.simplefilter("ignore")  # JAX's, that it does not like forks
@@ -30,8 +28,7 @@ def child(work=lambda: None):
 
 CONNECTIONS = """
 import subprocess
-sys.path[:0] = [{transport!r}]
-import peer_process
+from tests.distribute.parameter_server.transport import peer_process
 peer_process.import_without_jax()
 from drumline.distribute.parameter_server.transport import Connection, TransportServer
 
@@ -177,7 +174,7 @@ def run(program: str) -> list[str]:
 )
 def test_a_child_of_a_process_with_connections_ends(made: list[str]) -> None:
     echoes = ["1"] * (len(made) - made.count("closed"))
-    program = CONNECTIONS.format(transport=str(TRANSPORT), made=made)
+    program = CONNECTIONS.format(made=made)
     assert run(program) == [" ".join(["7", *echoes])]
 
 

@@ -6,12 +6,12 @@ import itertools
 from typing import Any
 
 import numpy as np
-from further_plans import COMPILED, LIGHT, apply_further, apply_further_to_list
 from hypothesis import strategies as st
-from nested_plans import STEPS as NESTED_STEPS
-from nested_plans import apply_nested, apply_nested_to_list
 
 from drumline.data import Dataset, Options
+from tests.data.further_plans import COMPILED, LIGHT, apply_further, apply_further_to_list
+from tests.data.nested_plans import STEPS as NESTED_STEPS
+from tests.data.nested_plans import apply_nested, apply_nested_to_list
 
 Step = tuple[Any, ...]
 

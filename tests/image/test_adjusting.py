@@ -3,10 +3,10 @@
 import jax
 import numpy as np
 import pytest
-from samples import encoded, picture
 
 import drumline as dl
 from drumline.data import Dataset
+from tests.image.samples import encoded, picture
 
 BYTES = (np.arange(18) * 61 % 256).astype(np.uint8).reshape(2, 3, 3)
 IMAGES = {"uint8": BYTES, "float32": (BYTES / np.float32(255)).astype(np.float32)}

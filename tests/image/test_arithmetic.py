@@ -3,9 +3,9 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from samples import encoded, picture
 
 import drumline as dl
+from tests.image.samples import encoded, picture
 
 FILES = [encoded(picture(61, 47, seed), subsampling=0) for seed in range(5)]
 MEAN = np.array([121.3, 115.7, 101.9], np.float32)

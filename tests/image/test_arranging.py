@@ -3,10 +3,10 @@
 import jax
 import numpy as np
 import pytest
-from samples import encoded, picture
 
 import drumline as dl
 from drumline.data import Dataset
+from tests.image.samples import encoded, picture
 
 IMAGE = picture(9, 6)
 

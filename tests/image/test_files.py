@@ -6,9 +6,9 @@ import zlib
 
 import numpy as np
 import pytest
-from samples import Image, decoded, encoded, picture
 
 import drumline as dl
+from tests.image.samples import Image, decoded, encoded, picture
 
 PIXELS = picture(33, 41)
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import encoded, picture
 
 import drumline as dl
 from drumline.data.execute import pool
+from tests.image.samples import encoded, picture
 
 FORMS = [
     {"subsampling": 0},

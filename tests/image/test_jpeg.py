@@ -5,9 +5,9 @@ import itertools
 
 import numpy as np
 import pytest
-from samples import Image, decoded, encoded, picture
 
 import drumline as dl
+from tests.image.samples import Image, decoded, encoded, picture
 
 THOROUGH = pytest.mark.thorough
 SIZES = [(1, 1), (2, 3), (7, 5), (17, 33), (40, 31), (64, 48), (3, 70)]

@@ -4,9 +4,9 @@ import re
 
 import numpy as np
 import pytest
-from samples import decoded, encoded, picture
 
 import drumline as dl
+from tests.image.samples import decoded, encoded, picture
 
 PIXELS = picture(24, 16)
 SOF, DHT, DQT, DRI, APP1, ADOBE = 0xC0, 0xC4, 0xDB, 0xDD, 0xE1, 0xEE

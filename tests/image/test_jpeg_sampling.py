@@ -4,10 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
-from samples import decoded, encoded, picture
-from test_jpeg_headers import DQT, SOF, joined, segments
 
 import drumline as dl
+from tests.image.samples import decoded, encoded, picture
+from tests.image.test_jpeg_headers import DQT, SOF, joined, segments
 
 HEADS, SCAN = segments(encoded(picture(8, 8), subsampling=0))
 # The standard tables' codes for the number of bits of a difference, and for the end of a block.

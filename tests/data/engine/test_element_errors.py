@@ -51,7 +51,7 @@ def test_the_users_frame_is_in_the_traceback():
 
 @pytest.mark.parametrize("optimize", [True, False])
 def test_take_never_shows_an_error_past_its_end(optimize):
-    from plans import options
+    from tests.data.plans import options
 
     for ds in (
         Dataset.range(10).map(fails_at(5)).take(5),

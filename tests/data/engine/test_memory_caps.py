@@ -5,9 +5,9 @@ import time
 
 import numpy as np
 import pytest
-from test_memory_limits import run
 
 from drumline.data import Dataset, Options
+from tests.data.engine.test_memory_limits import run
 
 ROW = 1 << 20
 BUDGET = 8 << 20

@@ -6,11 +6,11 @@ import os
 
 import numpy as np
 import pytest
-from test_store import bits, kinds
 
 import drumline as dl
 from drumline.data import Dataset
 from drumline.data.store import shards as stored_shards
+from tests.data.io.test_store import bits, kinds
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from native_operations import (
+
+import drumline as dl
+from drumline.data import Dataset
+from tests.data.native.native_operations import (
     codes,
     from_codes,
     picture,
@@ -19,10 +22,7 @@ from native_operations import (
     to_picture,
     to_text,
 )
-from plans import bits, options
-
-import drumline as dl
-from drumline.data import Dataset
+from tests.data.plans import bits, options
 
 BIG = 2**40
 

@@ -6,7 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from native_operations import (
+
+import drumline as dl
+from drumline.data import Dataset
+from drumline.data.functions.segments import CompiledPart, cut
+from drumline.data.functions.trace import trace
+from drumline.data.functions.user_function import UserFunction
+from tests.data.native.native_operations import (
     ToNumber,
     codes,
     from_codes,
@@ -16,12 +22,6 @@ from native_operations import (
     to_picture,
     to_text,
 )
-
-import drumline as dl
-from drumline.data import Dataset
-from drumline.data.functions.segments import CompiledPart, cut
-from drumline.data.functions.trace import trace
-from drumline.data.functions.user_function import UserFunction
 
 BIG = 2**40
 

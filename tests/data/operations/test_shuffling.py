@@ -4,9 +4,9 @@ import random
 
 import numpy as np
 import pytest
-from plans import bits
 
 from drumline.data import UNKNOWN_CARDINALITY, Dataset
+from tests.data.plans import bits
 
 
 def values(ds):

@@ -10,10 +10,10 @@ import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from plans import bits, build, lengths, steps
 
 import drumline as dl
 from drumline.data import Dataset
+from tests.data.plans import bits, build, lengths, steps
 
 ROWS = np.arange(12, dtype=np.float32).reshape(6, 2)
 FACTOR = 3
@@ -192,9 +192,12 @@ def test_equal_fingerprints_are_of_equal_datasets(n, plan, m, other):
 
 @pytest.mark.thorough
 def test_they_are_the_same_in_another_process(fingerprints):
-    code = "import test_fingerprints as t\nfor n, m in t.DATASETS.items(): print(m().fingerprint())"
-    path = os.pathsep.join([os.path.dirname(__file__), *sys.path])
-    env = {**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "7"}
+    code = """
+from tests.data.plan.test_fingerprints import DATASETS
+for make in DATASETS.values():
+    print(make().fingerprint())
+"""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "7"}
     run = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert run.stdout.split() == [str(number) for number in fingerprints.values()]

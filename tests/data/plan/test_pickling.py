@@ -8,10 +8,10 @@ import threading
 
 import numpy as np
 import pytest
-from plans import bits
 
 import drumline as dl
 from drumline.data import Dataset, Options, TensorSpec
+from tests.data.plans import bits
 
 OFFSET = 3
 WEIGHTS = np.arange(4, dtype=np.float32)

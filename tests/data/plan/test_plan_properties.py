@@ -2,11 +2,21 @@
 
 import json
 
-import further_plans
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plans import all_steps, apply_to_list, base_list, bits, build, lengths, options, steps
+
+from tests.data import further_plans
+from tests.data.plans import (
+    all_steps,
+    apply_to_list,
+    base_list,
+    bits,
+    build,
+    lengths,
+    options,
+    steps,
+)
 
 BY_POSITION = (
     "take",

@@ -9,9 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_cluster import FakeCluster, distributed
-from plans import bits
-from samples import encoded
 
 import drumline as dl
 from drumline.data import Dataset
@@ -20,6 +17,9 @@ from drumline.data.experimental import SHARD_HINT
 from drumline.data.service import ShardingPolicy
 from drumline.data.service.part import options_for_workers
 from drumline.data.service.ray_service import RayService
+from tests.data.plans import bits
+from tests.data.service.fake_cluster import FakeCluster, distributed
+from tests.image.samples import encoded
 
 HERE = threading.get_ident()
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_cluster import FakeCluster, die, distributed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plans import bits, build, lengths, steps
 
 import drumline as dl
 from drumline.data import Dataset
 from drumline.data.service import session, trouble
 from drumline.errors import WorkerDiedError
+from tests.data.plans import bits, build, lengths, steps
+from tests.data.service.fake_cluster import FakeCluster, die, distributed
 
 # Each example compiles its functions once for every worker.
 few = settings(max_examples=settings().max_examples // 8)

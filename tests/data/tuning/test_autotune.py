@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from simulated import Pipeline, Work, best_static, steady_rate, tune
 
 from drumline.data.autotune.controller import Controller, Sample, _History
 from drumline.data.autotune.model import Budget, Station, rate, widths_for, with_spare
+from tests.data.tuning.simulated import Pipeline, Work, best_static, steady_rate, tune
 
 MS = 1e-3
 Make = Callable[[], list[Work]]

@@ -7,7 +7,8 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs import BATCH, PROGRAMS, assert_equal_to_one_device
+
+from tests.distribute.jax_libraries.programs import BATCH, PROGRAMS, assert_equal_to_one_device
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")  # most of what these tests cost
 

@@ -229,7 +229,7 @@ def running(
 def _zygote(start: Callable[..., Any]) -> Any:
     env = {key: value for key, value in os.environ.items() if not key.startswith("DRUMLINE_")}
     env.pop("TF_CONFIG", None)
-    env |= {"JAX_PLATFORMS": "cpu", "PYTHONPATH": f"{ROOT}{os.pathsep}{HERE}"}
+    env |= {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
     return start(
         [sys.executable, str(HERE / "zygote.py")],
         env=env,

@@ -11,9 +11,9 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from clusters import Cluster, Ended, Run, running
 
 from drumline.distribute.processes import environment, jax_internals
+from tests.distribute.processes.clusters import Cluster, Ended, Run, running
 
 SOON = 15.0  # what takes about a second on an idle machine
 HEARTBEAT, COLLECTIVE, WATCHDOG, WORK = 10, 3, 3.0, 7.0

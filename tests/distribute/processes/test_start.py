@@ -11,7 +11,6 @@ from typing import Any
 
 import jax
 import pytest
-from clusters import Cluster, Ended, free_port, running
 
 from drumline.distribute import processes
 from drumline.distribute.cluster_resolver import (
@@ -23,6 +22,7 @@ from drumline.distribute.processes import addresses, jax_internals
 from drumline.distribute.processes.group import group_of
 from drumline.distribute.processes.local_process import LocalProcess
 from drumline.distribute.processes.meeting import Meeting, meet
+from tests.distribute.processes.clusters import Cluster, Ended, free_port, running
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from clusters import Cluster, Ended, running
 
+from tests.distribute.processes.clusters import Cluster, Ended, running
 from tests.network_namespaces import two_hosts
 
 pytestmark = pytest.mark.thorough  # tests/distribute/multi_worker has two hosts, too

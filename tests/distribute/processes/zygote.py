@@ -15,9 +15,8 @@ import time
 import warnings
 from collections.abc import Callable
 
-import member
-
 from drumline.distribute import cluster_resolver, processes  # noqa: F401
+from tests.distribute.processes import member
 
 
 def main() -> None:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from loops import Loop, train
 
 from drumline import config
 from drumline.distribute import OneDeviceStrategy
+from tests.distribute.steps.loops import Loop, train
 
 
 @pytest.fixture(scope="session")

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loops import mirrored
 
 import drumline as dl
 from drumline.data import Dataset
 from drumline.data.narrowing import require_fits
 from drumline.distribute import InputOptions, MirroredStrategy, PerReplica, RunOptions
+from tests.distribute.steps.loops import mirrored
 
 LARGE = 2**40
 KEEP = RunOptions(keep_64_bits=True)

@@ -10,7 +10,6 @@ import keras
 import numpy as np
 import pytest
 from jax._src import dispatch
-from loops import Loop, mirrored, train
 
 import drumline as dl
 from drumline.distribute import (
@@ -20,6 +19,7 @@ from drumline.distribute import (
     RingAllReduce,
     get_replica_context,
 )
+from tests.distribute.steps.loops import Loop, mirrored, train
 
 DEVICES = [f"cpu:{index}" for index in range(4)]
 

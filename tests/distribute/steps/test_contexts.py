@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from loops import mirrored
 
 import drumline as dl
 from drumline import config
@@ -21,6 +20,7 @@ from drumline.distribute import (
     get_replica_context,
     in_cross_replica_context,
 )
+from tests.distribute.steps.loops import mirrored
 
 BOTH = pytest.mark.parametrize("eager", [False, True])
 

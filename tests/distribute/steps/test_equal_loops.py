@@ -11,9 +11,9 @@ from typing import Any
 
 import keras
 import pytest
-from loops import Loop, mirrored, train
 
 from drumline import config
+from tests.distribute.steps.loops import Loop, mirrored, train
 
 OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "clipped momentum": lambda: keras.optimizers.SGD(0.05, momentum=0.9, global_clipnorm=0.5),
@@ -52,7 +52,7 @@ import os
 os.environ["KERAS_BACKEND"] = "jax"
 import jax
 jax.config.update("jax_num_cpu_devices", 8)
-from loops import mirrored, train
+from tests.distribute.steps.loops import mirrored, train
 train(mirrored(8), rows=21).assert_same(train(mirrored(1), rows=21))
 print("same")
 """

@@ -9,13 +9,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from loops import mirrored
 
 import drumline as dl
 from drumline import config
 from drumline.data import Dataset
 from drumline.distribute import Strategy
 from drumline.distribute.functions.batches import MAX_STEPS
+from tests.distribute.steps.loops import mirrored
 
 
 def descent(strategy: Strategy) -> tuple[Callable[..., Any], dl.Variable]:

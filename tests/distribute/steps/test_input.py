@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from loops import mirrored
 
 from drumline.data import Dataset
 from drumline.distribute import InputContext, PerReplica
+from tests.distribute.steps.loops import mirrored
 
 
 def rows(batch: Any) -> list[list[int]]:

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 import pytest
-from loops import mirrored
 
 import drumline as dl
+from tests.distribute.steps.loops import mirrored
 
 
 def test_dropout_differs_by_replica_and_repeats() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from loops import mirrored
 
 import drumline as dl
 from drumline.distribute import get_replica_context
+from tests.distribute.steps.loops import mirrored
 
 TABLE = {
     ("ON_WRITE", "SUM", "assign"): ([4, 4], [4], 4),

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from loops import mirrored
 
 import drumline as dl
 from drumline.distribute import MirroredStrategy, PerReplica
+from tests.distribute.steps.loops import mirrored
 
 
 @pytest.fixture

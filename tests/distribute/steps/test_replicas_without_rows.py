@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import mirrored
 
 import drumline as dl
 from drumline.data import Dataset
 from drumline.distribute import MirroredStrategy, PerReplica, Strategy
+from tests.distribute.steps.loops import mirrored
 
 
 @pytest.fixture(params=[False, True], ids=["compiled", "eagerly"])

@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from loops import mirrored
 
 import drumline as dl
 from drumline.data import Dataset
 from drumline.distribute import MirroredStrategy, PerReplica
 from drumline.distribute import run as run_module
+from tests.distribute.steps.loops import mirrored
 
 
 class Pair(NamedTuple):

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 import pytest
-from loops import mirrored
 
 import drumline as dl
 from drumline.distribute import MirroredStrategy, get_replica_context
+from tests.distribute.steps.loops import mirrored
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from transport_support import TOKEN, Handlers, use_way
 
 from drumline.distribute.parameter_server.transport import Connection, TransportServer
+from tests.distribute.parameter_server.transport.transport_support import TOKEN, Handlers, use_way
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from transport_support import TOKEN, Handlers, use_way
 
 from drumline.distribute.parameter_server.transport import (
     Connection,
@@ -23,6 +22,7 @@ from drumline.distribute.parameter_server.transport import (
 from drumline.distribute.parameter_server.transport.arena import DATA_START, Arena
 from drumline.distribute.parameter_server.transport.codec import Place, Spec
 from drumline.distribute.parameter_server.transport.mapped_arena import MappedArena
+from tests.distribute.parameter_server.transport.transport_support import TOKEN, Handlers, use_way
 
 SIZE = DATA_START + (1 << 20)
 

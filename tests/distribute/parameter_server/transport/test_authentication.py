@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from transport_support import TOKEN, Handlers, use_way
 
 from drumline.distribute.parameter_server.transport import (
     AuthenticationError,
@@ -30,6 +29,7 @@ from drumline.distribute.parameter_server.transport.token import (
     TOKEN_VARIABLE,
     proof,
 )
+from tests.distribute.parameter_server.transport.transport_support import TOKEN, Handlers, use_way
 
 
 def test_another_token_is_refused(server: TransportServer, way: str) -> None:

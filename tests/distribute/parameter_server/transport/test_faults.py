@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from transport_support import TOKEN, Handlers, use_way, wait_until
 
 from drumline.distribute.parameter_server.transport import (
     CallTimeoutError,
@@ -23,6 +22,12 @@ from drumline.distribute.parameter_server.transport import (
     PeerUnavailableError,
     TransportError,
     TransportServer,
+)
+from tests.distribute.parameter_server.transport.transport_support import (
+    TOKEN,
+    Handlers,
+    use_way,
+    wait_until,
 )
 
 PEER = Path(__file__).with_name("peer_process.py")

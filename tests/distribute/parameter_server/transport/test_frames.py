@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transport_support import TOKEN, Handlers, use_way
 
 from drumline.distribute.parameter_server.transport import (
     Connection,
@@ -22,6 +21,7 @@ from drumline.distribute.parameter_server.transport import (
     handshake,
 )
 from drumline.distribute.parameter_server.transport.assembly import Assembly
+from tests.distribute.parameter_server.transport.transport_support import TOKEN, Handlers, use_way
 
 ARRAYS = [np.arange(5), np.arange(2_000_000.0), np.zeros((0, 2), "f4"), np.ones(5000, np.int16)]
 HEAD = struct.Struct("<QBQQ")

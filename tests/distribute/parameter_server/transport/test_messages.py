@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import ml_dtypes
 import numpy as np
 import pytest
-from transport_support import Handlers, wait_until
 
 from drumline.distribute.parameter_server.transport import (
     Connection,
@@ -15,6 +14,7 @@ from drumline.distribute.parameter_server.transport import (
     RemoteError,
 )
 from drumline.distribute.parameter_server.transport.dtypes import dtype_name, named_dtype
+from tests.distribute.parameter_server.transport.transport_support import Handlers, wait_until
 
 DTYPES = [
     *("bool", "int8", "uint16", "int32", "int64", "uint64", "float16", "float32", "float64"),
