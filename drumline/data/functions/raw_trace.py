@@ -96,15 +96,12 @@ def _difference(first: RawTrace, second: RawTrace) -> str | None:
 
 
 def _same_leaves(a: list[Constant | int], b: list[Constant | int]) -> bool:
-    if len(a) != len(b):
-        return False
-    for x, y in zip(a, b, strict=True):
+    def same(x: Constant | int, y: Constant | int) -> bool:
         if isinstance(x, Constant) and isinstance(y, Constant):
-            if x.value.dtype != y.value.dtype or x.value.tobytes() != y.value.tobytes():
-                return False
-        elif x != y:
-            return False
-    return True
+            return purity.same_values([x.value], [y.value])
+        return x == y
+
+    return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
 
 
 def _kept(value: Any) -> Any:

@@ -34,6 +34,20 @@ def test_numbers_are_compiled():
     assert [int(v) for v in ds] == [0, -1, 2]
 
 
+@pytest.mark.parametrize(
+    "value",
+    [lambda: "two words", lambda: np.array(["a", "two words"], object), lambda: np.array(b"ab")],
+    ids=["str", "objects", "numpy's bytes"],
+)
+def test_strings_that_are_equal_each_time_are_constants(value):
+    """Each call makes other objects of the same text."""
+    ds = Dataset.range(3).map(lambda v: (v * 2, value()))
+    assert how(ds) == "compiled"
+    assert int(ds.index(2)[0]) == 4
+    texts = np.array([np.asarray(text) for _, text in ds], object).reshape(3, -1)
+    assert (texts == np.array(value()).astype("S").astype(object).reshape(1, -1)).all()
+
+
 counter = iter(range(10**6))
 
 
@@ -46,8 +60,9 @@ counter = iter(range(10**6))
         lambda v: v if v > 1 else -v,
         lambda v: np.asarray(v) + 1,
         lambda v: int(v) * 2,
+        lambda v: (v, f"number {next(counter)}"),
     ],
-    ids=["numpy random", "random", "iterator", "branch", "numpy", "int"],
+    ids=["numpy random", "random", "iterator", "branch", "numpy", "int", "text"],
 )
 def test_what_depends_on_outside_state_or_values_runs_as_python(function):
     assert how(Dataset.range(4).map(function)) == "python"
