@@ -9,6 +9,7 @@ devices. ``KERAS_SUITE_SHARE=10`` runs every tenth test, chosen by its name.
 from __future__ import annotations
 
 import builtins
+import gc
 import json
 import os
 import sys
@@ -100,6 +101,14 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         return (yield)
     with dl.distribute.MirroredStrategy(["cpu:0", "cpu:1"]).scope():
         return (yield)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Give the programs of a file back after it: those of all files take many gigabytes."""
+    if nextitem is None or nextitem.path != item.path:
+        jax.clear_caches()
+        gc.collect()
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
