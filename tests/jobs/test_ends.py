@@ -15,10 +15,10 @@ from typing import cast
 import pytest
 
 from drumline.jobs.launch.attempt import Attempt
-from drumline.jobs.launch.child import Child
 from drumline.jobs.launch.coordination import SingleHost
 from drumline.jobs.launch.loop import Loop
 from drumline.jobs.launch.options import Options
+from drumline.jobs.launch.process import Child
 from drumline.jobs.launch.tasks import Layout
 from drumline.jobs.launch.view import View
 from tests.jobs.launching import Launcher, alive, wait_until

@@ -11,8 +11,8 @@ from typing import cast
 import pytest
 
 from drumline.failure_record import FailureRecord, Kind
-from drumline.jobs.launch import blame
-from drumline.jobs.launch.child import Child
+from drumline.jobs.launch import failure_cause
+from drumline.jobs.launch.process import Child
 from drumline.jobs.launch.tasks import Task
 from tests.jobs.launching import Launcher, alive
 
@@ -97,7 +97,7 @@ def record(task: str, kind: Kind, moment: float, peer: str | None = None) -> Fai
 
 
 def blamed(children: Sequence[Child], *records: FailureRecord) -> list[str]:
-    return [suspect.task for suspect in blame.suspects(children, records)]
+    return [suspect.task for suspect in failure_cause.suspects(children, records)]
 
 
 def test_the_order_of_blame(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_the_order_of_blame(tmp_path: Path) -> None:
     ],
 )
 def test_how_a_process_ended_in_words(returncode: int, text: str) -> None:
-    assert blame.describe_exit(returncode).startswith(text)
+    assert failure_cause.describe_exit(returncode).startswith(text)
 
 
 def test_records_that_cannot_be_read_are_mentioned(launcher: Launcher) -> None:

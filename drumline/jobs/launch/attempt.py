@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from drumline.jobs.launch.blame import read_records, suspects
-from drumline.jobs.launch.child import Child
 from drumline.jobs.launch.coordination import Coordination, Report
 from drumline.jobs.launch.descendants import reap_adopted
+from drumline.jobs.launch.failure_cause import read_records, suspects
 from drumline.jobs.launch.loop import Loop
 from drumline.jobs.launch.options import Options
+from drumline.jobs.launch.process import Child
 from drumline.jobs.launch.tasks import Task
 from drumline.jobs.launch.verdict import explain_alone
 from drumline.jobs.launch.view import REFRESH_SECONDS, View

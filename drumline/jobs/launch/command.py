@@ -122,8 +122,8 @@ def launch(
 
     from drumline.jobs.launch.errors import LaunchError
     from drumline.jobs.launch.job import run_job
-    from drumline.jobs.launch.log_dir import default_log_dir
     from drumline.jobs.launch.log_tail import printable
+    from drumline.jobs.launch.logs import default_log_dir
     from drumline.jobs.launch.options import Options
     from drumline.jobs.launch.tasks import Layout
     from drumline.jobs.launch.view import View

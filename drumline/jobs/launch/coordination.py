@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Protocol
 
-from drumline.jobs.launch.blame import Suspect, in_order
+from drumline.jobs.launch.failure_cause import Suspect, in_order
 from drumline.jobs.launch.tasks import Addresses
 
 

@@ -8,7 +8,6 @@ import secrets
 from collections.abc import Mapping
 
 from drumline.jobs.launch.attempt import Attempt
-from drumline.jobs.launch.child import Child
 from drumline.jobs.launch.coordination import Coordination, SingleHost, Verdict
 from drumline.jobs.launch.descendants import adopt_orphans, kill_descendants
 from drumline.jobs.launch.environment import (
@@ -18,10 +17,11 @@ from drumline.jobs.launch.environment import (
 )
 from drumline.jobs.launch.errors import Interrupted, LaunchError
 from drumline.jobs.launch.guardian import Guardian
-from drumline.jobs.launch.log_dir import LogDir, shown
+from drumline.jobs.launch.logs import LogDir, shown
 from drumline.jobs.launch.loop import Loop
 from drumline.jobs.launch.options import Options, checked, other_python
 from drumline.jobs.launch.ports import Ports
+from drumline.jobs.launch.process import Child
 from drumline.jobs.launch.tasks import Task, has_address, offered
 from drumline.jobs.launch.verdict import explain
 from drumline.jobs.launch.view import View
@@ -70,7 +70,7 @@ def _meet(
     """The other hosts, and the address of this one."""
     if options.rendezvous is None:
         return SingleHost(), options.host or "127.0.0.1"
-    from drumline.jobs.launch.rendezvous.meet import meet
+    from drumline.jobs.launch.rendezvous.join import meet
 
     others, host = meet(options, loop, view.note)
     stack.callback(others.close)

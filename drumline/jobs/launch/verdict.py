@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from drumline.jobs.launch.blame import Part, Suspect
 from drumline.jobs.launch.coordination import Verdict
+from drumline.jobs.launch.failure_cause import Part, Suspect
 
 _LONGEST_LINE = 300
 

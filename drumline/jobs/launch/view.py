@@ -10,9 +10,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from drumline.jobs.launch.blame import short_exit
-from drumline.jobs.launch.child import Child
+from drumline.jobs.launch.failure_cause import short_exit
 from drumline.jobs.launch.log_tail import LogTail, printable
+from drumline.jobs.launch.process import Child
 
 REFRESH_SECONDS = 0.25
 

@@ -8,9 +8,9 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 
-from drumline.jobs.launch.blame import Suspect
 from drumline.jobs.launch.coordination import Report, Verdict, merged
 from drumline.jobs.launch.errors import Interrupted, LaunchError
+from drumline.jobs.launch.failure_cause import Suspect
 from drumline.jobs.launch.loop import Loop
 from drumline.jobs.launch.rendezvous.channel import Channel, ChannelError
 from drumline.jobs.launch.rendezvous.messages import (

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from drumline.jobs.launch.blame import Part, Suspect
 from drumline.jobs.launch.coordination import Report, Verdict
+from drumline.jobs.launch.failure_cause import Part, Suspect
 
 _Count = Annotated[int, Field(ge=0, le=100_000)]
 _Text = Annotated[str, Field(max_length=10_000)]
@@ -90,7 +90,7 @@ class Ping(_Message):
 
 
 class SuspectMessage(_Message):
-    """As `drumline.jobs.launch.blame.Suspect`."""
+    """As `drumline.jobs.launch.failure_cause.Suspect`."""
 
     task: _Text
     part: Annotated[int, Field(ge=min(Part), le=max(Part))]

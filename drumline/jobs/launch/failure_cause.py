@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from drumline.failure_record import FailureRecord, read_all
-from drumline.jobs.launch.child import Child
-from drumline.jobs.launch.log_dir import shown
 from drumline.jobs.launch.log_tail import last_lines
+from drumline.jobs.launch.logs import shown
+from drumline.jobs.launch.process import Child
 
 _LINES_SHOWN = 12
 _LINES_SEARCHED = 60
