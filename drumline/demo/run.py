@@ -1,24 +1,60 @@
-"""The demo from beginning to end."""
+"""The demo from beginning to end: two trainings, and the saved model scored in another process."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import keras
 import numpy as np
 from rich.console import Console
 
 import drumline as dl
 from drumline._local_path import local_path
-from drumline.demo.digits_data import DigitsData
-from drumline.demo.picture import draw_curves
-from drumline.demo.report import results_table
-from drumline.demo.score import score_in_plain_keras, score_on_one_device
-from drumline.demo.settings import DemoSettings
+from drumline.demo import plain_keras
+from drumline.demo.report import draw_curves, results_table
+from drumline.demo.settings import DemoSettings, DigitsData
 from drumline.demo.train import TrainedRun, train
+
+
+def score_on_one_device(model_path: Path, data: DigitsData) -> float:
+    """Test accuracy of the saved model, loaded under ``OneDeviceStrategy``."""
+    with dl.distribute.OneDeviceStrategy("cpu:0").scope():
+        model = keras.models.load_model(model_path)
+    return float(model.evaluate(data.test(), verbose=0, return_dict=True)["accuracy"])
+
+
+def score_in_plain_keras(model_path: Path, data: DigitsData) -> float:
+    """Test accuracy of the saved model in another process, which imports Keras only.
+
+    Raises:
+        RuntimeError: the process failed, or had imported drumline.
+    """
+    images, labels = data.test_arrays()
+    with tempfile.TemporaryDirectory() as directory:
+        data_path = Path(directory, "test.npz")
+        np.savez(data_path, images=images, labels=labels)
+        done = subprocess.run(
+            [sys.executable, "-P", plain_keras.__file__, str(model_path), str(data_path)],
+            check=False,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"},
+        )
+    if done.returncode:
+        raise RuntimeError(f"Plain Keras could not score {model_path}:\n{done.stderr.strip()}")
+    answer = json.loads(done.stdout.splitlines()[-1])
+    if answer["drumline"]:
+        raise RuntimeError(f"Keras was not alone in its process: {answer['drumline']}")
+    return float(answer["accuracy"])
+
 
 FIRST_DIFFERENCE = 1e-5
 """How far the losses of the first steps may be apart: rounding."""
@@ -41,8 +77,8 @@ def run_demo(settings: DemoSettings, console: Console) -> Path:
 
     Raises:
         DemoError: the data are not there, the output directory cannot be written to, the saved
-            model scores differently elsewhere or not at all, or the loss curves of the two runs
-            do not coincide.
+            model scores differently in another process or not at all, or the loss curves of the
+            two runs do not coincide.
     """
     data, path = _prepare(settings)
     console.print(

@@ -15,14 +15,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from drumline.demo import first_steps
 from drumline.demo import run as demo_run
-from drumline.demo.digits_data import DigitsData
-from drumline.demo.model import build_model, decay
-from drumline.demo.picture import draw_curves, make_figure
+from drumline.demo import train
+from drumline.demo.report import draw_curves, make_figure
 from drumline.demo.run import DemoError
-from drumline.demo.settings import settings_for
-from drumline.demo.train import TrainedRun
+from drumline.demo.settings import DigitsData, settings_for
+from drumline.demo.train import TrainedRun, build_model, decay
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = [sys.executable, "-u", "-c", "from drumline_command import run; run()"]
@@ -118,10 +116,10 @@ def test_a_full_disk_ends_in_a_message(tmp_path: Path, name: str) -> None:
 def test_the_losses_of_the_first_steps_are_recorded(
     monkeypatch: pytest.MonkeyPatch, limit: int, recorded: int
 ) -> None:
-    monkeypatch.setattr(first_steps, "FIRST_STEPS", limit)
+    monkeypatch.setattr(train, "FIRST_STEPS", limit)
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     model.compile(keras.optimizers.SGD(0.0), "mse")
-    recorder = first_steps.FirstSteps()
+    recorder = train.FirstSteps()
     targets = np.array([[1.0], [2.0], [3.0], [4.0]])
     zeros = np.zeros_like(targets)
     for _ in range(2):

@@ -14,8 +14,8 @@ from typing import cast
 
 import pytest
 
-from drumline.jobs.launch.attempt import Attempt
 from drumline.jobs.launch.coordination import SingleHost
+from drumline.jobs.launch.job import Attempt
 from drumline.jobs.launch.loop import Loop
 from drumline.jobs.launch.options import Options
 from drumline.jobs.launch.process import Child

@@ -85,7 +85,7 @@ sys.exit(1)
 
 def child(task: str, returncode: int | None, ended: float, log: Path, **more: object) -> Child:
     kind, index = task.split(":")
-    failed = bool(returncode) and not more.get("told_to_stop", False)
+    failed = bool(returncode) and not more.get("asked_to_stop", False)
     found = {"task": Task(kind, int(index)), "returncode": returncode, "ended_at": ended}
     found |= {"log": log, "failed": failed, "seen_stopped": False, **more}
     return cast(Child, SimpleNamespace(**found))
@@ -117,12 +117,12 @@ def test_the_order_of_blame(tmp_path: Path) -> None:
     assert blamed([echo, cause]) == ["worker:1", "worker:0"], "its log shows it lost a peer"
     assert blamed([echo]) == ["worker:0"], "someone must be named"
 
-    stopped = child("worker:2", -15, now + 9, log, told_to_stop=True, seen_stopped=True)
+    stopped = child("worker:2", -15, now + 9, log, asked_to_stop=True, seen_stopped=True)
     stuck = record("worker:1", "stuck", now)
     assert blamed([raised, stopped], stuck) == ["worker:2", "worker:1"]
     assert blamed([echo, raised], stuck) == ["worker:1", "worker:0"]
     well = child("worker:3", 0, now, log)
-    ended = child("worker:4", -15, now + 9, log, told_to_stop=True)
+    ended = child("worker:4", -15, now + 9, log, asked_to_stop=True)
     assert blamed([well, ended]) == []
     assert blamed([well, ended], record("worker:4", "exception", now)) == ["worker:4"], (
         "it had failed before it was told to stop"

@@ -40,7 +40,7 @@ else:
     )
     assert done.returncode == 0, done.stdout
     assert "Failed: worker:1, which was killed by SIGKILL" in done.stdout
-    assert "worker:1 is started again, 2 of 2; the others go on." in done.stdout
+    assert "worker:1 is started again, 2 of 2; the others continue." in done.stdout
     assert len({launcher.told(f"worker-1-{start}") for start in range(3)}) == 1
     started = [path.name for path in sorted(launcher.logs.glob("*.log"))]
     assert started == [
@@ -58,7 +58,7 @@ def test_a_worker_that_fails_too_often_fails_the_job(launcher: Launcher) -> None
         body=_SERVE + "sys.exit(3) if (task, index) == ('worker', 1) else time.sleep(60)",
     )
     assert done.returncode == 1
-    assert done.stdout.count("worker:1 is started again, 1 of 1; the others go on.") == 2
+    assert done.stdout.count("worker:1 is started again, 1 of 1; the others continue.") == 2
     assert done.stdout.count("Failed first: worker:1, which exited with code 3") == 2
     assert "Restart 1 of 1." in done.stdout
 
@@ -82,7 +82,7 @@ if task != "chief" or start == 0:
     assert done.returncode == 0, done.stdout
     assert f"Failed first: {who}:0, which was killed by SIGKILL" in done.stdout
     assert "Restart 1 of 1." in done.stdout
-    assert "the others go on" not in done.stdout
+    assert "the others continue" not in done.stdout
     tokens = {
         launcher.told(f"{each}-{start}")[-66:] for each in ("ps-0", "worker-1") for start in (0, 1)
     }

@@ -7,20 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from drumline.jobs.launch import ports
-from drumline.jobs.launch.environment import gpu_shares, visible_gpus
+from drumline.jobs.launch import environment
+from drumline.jobs.launch.environment import Ports, gpu_shares, visible_gpus
 from drumline.jobs.launch.errors import LaunchError
-from drumline.jobs.launch.log_tail import LogTail, last_lines, printable
+from drumline.jobs.launch.logs import LogTail, last_lines, printable
 from drumline.jobs.launch.options import _python_script
-from drumline.jobs.launch.ports import Ports
-from drumline.jobs.launch.rendezvous.address import split_address
+from drumline.jobs.launch.rendezvous.join import split_address
 from drumline.jobs.launch.tasks import Layout, Task, joined, offered
 from drumline.jobs.launch.view import clock
 
 
 def test_ports_in_use_or_promised_are_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
     four = [int(address.rpartition(":")[2]) for address in _closed(Ports("127.0.0.1", 4))]
-    monkeypatch.setattr(ports, "_candidates", lambda: iter(four))
+    monkeypatch.setattr(environment, "_candidates", lambda: iter(four))
     with socket.create_server(("127.0.0.1", four[1])):
         first = Ports("127.0.0.1", 1)
         second = Ports("localhost", 2)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from drumline.jobs.launch.ports import Ports
-from drumline.jobs.launch.rendezvous.authentication import Seal
+from drumline.jobs.launch.environment import Ports
+from drumline.jobs.launch.rendezvous.channel import Seal
 from drumline.jobs.launch.rendezvous.messages import Ping, parse
 from tests.jobs.launching import LAUNCH, Launcher, alive, wait_until
 from tests.network_namespaces import two_hosts

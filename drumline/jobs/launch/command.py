@@ -105,7 +105,7 @@ def launch(
 ) -> None:
     """Start a training script as the processes of a cluster, and watch over them.
 
-    Each process is told its place in TF_CONFIG. When one fails, all are stopped and the one that
+    Each process is given its place in TF_CONFIG. When one fails, all are stopped and the one that
     failed first is named, with the end of its log. Ctrl-C and SIGTERM are passed on; a second
     Ctrl-C kills.
 
@@ -122,8 +122,7 @@ def launch(
 
     from drumline.jobs.launch.errors import LaunchError
     from drumline.jobs.launch.job import run_job
-    from drumline.jobs.launch.log_tail import printable
-    from drumline.jobs.launch.logs import default_log_dir
+    from drumline.jobs.launch.logs import default_log_dir, printable
     from drumline.jobs.launch.options import Options
     from drumline.jobs.launch.tasks import Layout
     from drumline.jobs.launch.view import View

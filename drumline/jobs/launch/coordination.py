@@ -84,11 +84,11 @@ class SingleHost:
         """Nothing is ever due."""
 
     def report_trained(self) -> None:
-        """There is nobody to wait for."""
+        """There are no other hosts to wait for."""
         self.all_trained = True
 
     def report_trouble(self, text: str) -> None:
-        """There is nobody to tell."""
+        """There are no other hosts to notify."""
 
     def conclude(self, report: Report) -> Verdict:
         """What this host makes of it."""

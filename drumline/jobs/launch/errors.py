@@ -10,10 +10,10 @@ class LaunchError(Exception):
 
 
 class Interrupted(Exception):
-    """The launcher was told to end before its processes had started.
+    """The launcher was asked to end before its processes had started.
 
     Attributes:
-        signum: the signal it was told by.
+        signum: the signal that asked for it.
     """
 
     def __init__(self, signum: int) -> None:

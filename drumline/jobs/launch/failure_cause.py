@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from drumline.failure_record import FailureRecord, read_all
-from drumline.jobs.launch.log_tail import last_lines
-from drumline.jobs.launch.logs import shown
+from drumline.jobs.launch.logs import last_lines, shown
 from drumline.jobs.launch.process import Child
 
 _LINES_SHOWN = 12
@@ -30,7 +29,7 @@ _HINTS = {
 }
 
 
-class Part(enum.IntEnum):
+class Role(enum.IntEnum):
     """A process's part in a failure, the likeliest cause first."""
 
     CAUSE = 0
@@ -45,7 +44,7 @@ class Suspect:
 
     Attributes:
         task: as ``"worker:1"``.
-        part: see `Part`.
+        part: see `Role`.
         age: how long ago it happened, in seconds.
         what: how it ended, as a clause: ``"exited with code 1"``.
         why: what the process said itself; may be empty.
@@ -54,7 +53,7 @@ class Suspect:
     """
 
     task: str
-    part: Part
+    part: Role
     age: float
     what: str
     why: str = ""
@@ -121,16 +120,16 @@ def _suspect(child: Child, record: FailureRecord | None) -> Suspect | None:
     )
 
 
-def _part(child: Child, record: FailureRecord | None, lines: list[str]) -> Part:
+def _part(child: Child, record: FailureRecord | None, lines: list[str]) -> Role:
     if record is not None:
-        own = {"exception": Part.CAUSE, "stuck": Part.STUCK, "peer lost": Part.CONSEQUENCE}
+        own = {"exception": Role.CAUSE, "stuck": Role.STUCK, "peer lost": Role.CONSEQUENCE}
         return own[record.kind]
     if not child.failed:
-        return Part.STOPPED
+        return Role.STOPPED
     killed_from_outside = child.returncode == -signal.SIGKILL
     if not killed_from_outside and any(_CONSEQUENCE.search(line) for line in lines):
-        return Part.CONSEQUENCE
-    return Part.CAUSE
+        return Role.CONSEQUENCE
+    return Role.CAUSE
 
 
 def _what(child: Child, record: FailureRecord | None) -> str:

@@ -6,8 +6,11 @@ import contextlib
 import os
 import selectors
 import signal
+import time
 from collections.abc import Callable
 from types import FrameType
+
+from drumline.jobs.launch.errors import Interrupted
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -66,3 +69,27 @@ class Loop:
     def _drain(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.read(self._waking, 4096)
+
+
+_STEP_SECONDS = 0.25
+
+
+def wait_until(
+    loop: Loop,
+    ready: Callable[[], object],
+    tick: Callable[[], None],
+    deadline: float | None = None,
+) -> bool:
+    """Run `loop` until `ready`, or the `time.monotonic` `deadline`. Returns whether it was.
+
+    Raises:
+        Interrupted: at the first signal that ends a job.
+    """
+    while not ready():
+        if loop.signals:
+            raise Interrupted(loop.signals.pop(0))
+        if deadline is not None and time.monotonic() >= deadline:
+            return False
+        loop.step(_STEP_SECONDS)
+        tick()
+    return True

@@ -30,7 +30,7 @@ class Options:
             the script.
         max_restarts: how often the whole job is started again after a failure.
         grace_seconds: between asking a process to end and killing it.
-        evaluator_seconds: how long the evaluator may go on when the training is done.
+        evaluator_seconds: how long the evaluator may run on when the training is done.
         compilation_cache: the directory of compiled programs that the processes share, or None.
         node_rank: the number of this host.
         rendezvous: ``"host:port"`` of host 0's launcher; None on a single host.
@@ -121,6 +121,6 @@ def _check_nodes(options: Options) -> None:
             f"can reach. Give the same to all."
         )
     if nodes == 1 and options.rendezvous is not None:
-        raise LaunchError("--rendezvous needs --nodes, the number of hosts that meet there.")
+        raise LaunchError("--rendezvous needs --nodes, the number of hosts that take part.")
     if options.token == "":
         raise LaunchError("--rendezvous-token is empty. Leave it out, or give a secret.")

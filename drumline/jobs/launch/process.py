@@ -1,4 +1,9 @@
-"""One process of the job: started so that it cannot outlive the launcher."""
+"""One process of the job, started so that neither it nor what it starts outlives the launcher.
+
+A `Child` is killed by the kernel when the launcher is. Processes that children start carry the
+job's mark in their environment and are found by it; if the launcher is killed, the `Guardian`, a
+small process, finds them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from drumline.jobs.launch.errors import LaunchError
@@ -42,8 +47,8 @@ class Child:
         pidfd: becomes readable when it ends.
         returncode: None while it runs; then as `subprocess.Popen.returncode`.
         ended_at: when it ended, in seconds since the epoch.
-        told_to_stop: whether the launcher asked it to end, so that its exit says nothing.
-        kill_at: when it is to be killed, in `time.monotonic` seconds; infinite until told to stop.
+        asked_to_stop: whether the launcher asked it to end, so that its exit says nothing.
+        kill_at: when it is to be killed, in `time.monotonic` seconds; infinite until asked to stop.
         seen_stopped: whether it was found stopped (SIGSTOP) when the job failed.
 
     Raises:
@@ -57,7 +62,7 @@ class Child:
         self.log = log
         self.returncode: int | None = None
         self.ended_at: float | None = None
-        self.told_to_stop = False
+        self.asked_to_stop = False
         self.kill_at = math.inf
         self.seen_stopped = False
         self._process = _start(command, env, log)
@@ -74,7 +79,7 @@ class Child:
     @property
     def failed(self) -> bool:
         """Whether it ended badly and by itself."""
-        return bool(self.returncode) and not self.told_to_stop
+        return bool(self.returncode) and not self.asked_to_stop
 
     @property
     def seconds(self) -> float:
@@ -100,15 +105,15 @@ class Child:
 
     def stop(self, signum: int, grace_seconds: float) -> None:
         """Ask the whole process group to end, and set `kill_at`."""
-        if self.running and not self.told_to_stop:
-            self.told_to_stop = True
+        if self.running and not self.asked_to_stop:
+            self.asked_to_stop = True
             self.kill_at = time.monotonic() + grace_seconds
             self._signal(signum)
             self._signal(signal.SIGCONT)  # a suspended process sees other signals only then
 
     def excuse(self) -> None:
         """Its end says nothing any more, whatever it is."""
-        self.told_to_stop = True
+        self.asked_to_stop = True
 
     def kill_group(self) -> None:
         """Kill what it has left behind in its process group."""
@@ -117,7 +122,7 @@ class Child:
     def kill(self) -> None:
         """Kill the whole process group, if the process still runs."""
         if self.running:
-            self.told_to_stop = True
+            self.asked_to_stop = True
             self.kill_at = math.inf
             self._signal(signal.SIGKILL)
 
@@ -149,3 +154,126 @@ def _die_with(launcher: int) -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != launcher:
         os._exit(_LAUNCHER_GONE)
+
+
+MARK = "DRUMLINE_LAUNCH_ID"
+"""The environment variable by which a process, however detached, is known to belong to a job."""
+
+_PR_SET_CHILD_SUBREAPER = 36
+_PATIENCE_SECONDS = 5.0
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of descendants whose own parent ends, so that none is lost."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def kill_descendants(spared: Collection[int]) -> None:
+    """Kill all descendants of this process but `spared`, and wait for those it has adopted."""
+
+    def left() -> list[int]:
+        return [pid for pid in _descendants(os.getpid()) if pid not in spared]
+
+    _kill_until_none(left)
+
+
+def reap_adopted(own: Collection[int]) -> None:
+    """Forget adopted processes that have ended; those in `own` are left to their owners."""
+    with contextlib.suppress(ChildProcessError):
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        while (ended := os.waitid(os.P_ALL, 0, flags)) and ended.si_pid not in own:
+            os.waitpid(ended.si_pid, 0)
+
+
+def kill_marked(mark: str) -> None:
+    """Kill every process of this user's whose environment has `mark` as its `MARK`."""
+    wanted = f"{MARK}={mark}".encode()
+
+    def left() -> list[int]:
+        return [pid for pid in _pids() if pid != os.getpid() and wanted in _environment(pid)]
+
+    _kill_until_none(left)
+
+
+def _kill_until_none(find: Callable[[], list[int]]) -> None:
+    """Kill what `find` finds, again and again: a process may have forked before it died."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while (pids := find()) and time.monotonic() < deadline:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in pids:
+            with contextlib.suppress(ChildProcessError):  # another's child, or reaped already
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.01)
+
+
+def _descendants(root: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for pid in _pids():
+        with contextlib.suppress(OSError, IndexError):  # it ended meanwhile
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            children.setdefault(int(fields[1]), []).append(pid)
+    found: list[int] = []
+    frontier = [root]
+    while frontier:
+        frontier = [child for parent in frontier for child in children.get(parent, [])]
+        found += frontier
+    return found
+
+
+def _pids() -> Iterator[int]:
+    return (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:  # it ended, or is another user's
+        return []
+
+
+_ALL_IS_WELL = b"."
+
+
+class Guardian:
+    """Waits for the launcher's end, then kills whatever still carries the job's mark.
+
+    The kernel kills a killed launcher's own children; this finds theirs. It must be made before
+    the launcher opens anything the guardian should not hold, in a process with one thread.
+
+    Args:
+        mark: the job's `drumline.jobs.launch.process.MARK`.
+
+    Attributes:
+        pid: its process number.
+    """
+
+    def __init__(self, mark: str) -> None:
+        reading, self._writing = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                os.close(self._writing)
+                _watch(reading, mark)
+            finally:
+                os._exit(0)
+        os.close(reading)
+
+    def dismiss(self) -> None:
+        """Let it end: there is nothing left to clean up."""
+        with contextlib.suppress(BrokenPipeError, ChildProcessError):  # it was killed
+            os.write(self._writing, _ALL_IS_WELL)
+            os.waitpid(self.pid, 0)
+        os.close(self._writing)
+
+
+def _watch(pipe: int, mark: str) -> None:
+    os.setsid()
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_IGN)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):  # whoever reads the launcher's output must not wait for this
+        os.dup2(nowhere, standard)
+    if os.read(pipe, 1) != _ALL_IS_WELL:
+        kill_marked(mark)

@@ -1,4 +1,4 @@
-"""The tasks of a cluster, on which host each runs, and the ``TF_CONFIG`` it is told."""
+"""The tasks of a cluster, on which host each runs, and the ``TF_CONFIG`` it is given."""
 
 from __future__ import annotations
 

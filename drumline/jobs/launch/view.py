@@ -1,4 +1,4 @@
-"""What the user sees while a job runs: a line per process at a terminal, plain lines elsewhere."""
+"""What the user sees while a job runs: a line per process at a terminal, plain lines otherwise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from drumline.jobs.launch.failure_cause import short_exit
-from drumline.jobs.launch.log_tail import LogTail, printable
+from drumline.jobs.launch.logs import LogTail, printable
 from drumline.jobs.launch.process import Child
 
 REFRESH_SECONDS = 0.25
@@ -143,7 +143,7 @@ def _state(child: Child) -> str:
     if child.returncode == 0:
         return "done"
     assert child.returncode is not None
-    if child.told_to_stop:
+    if child.asked_to_stop:
         return f"stopped ({short_exit(child.returncode)})"
     return f"failed ({short_exit(child.returncode)})"
 

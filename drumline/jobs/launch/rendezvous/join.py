@@ -1,24 +1,39 @@
-"""Meeting the other hosts of a job."""
+"""Joining the other hosts of a job, as host 0 or as another, at the address of ``--rendezvous``."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
+from drumline.jobs.launch.environment import resolve
 from drumline.jobs.launch.errors import LaunchError
 from drumline.jobs.launch.loop import Loop
 from drumline.jobs.launch.options import Options
-from drumline.jobs.launch.ports import resolve
-from drumline.jobs.launch.rendezvous.address import split_address
-from drumline.jobs.launch.rendezvous.gathering import Gathering
-from drumline.jobs.launch.rendezvous.joining import join
-from drumline.jobs.launch.rendezvous.leader import Leader, listen
-from drumline.jobs.launch.rendezvous.member import Member
-from drumline.jobs.launch.rendezvous.membership import hello_of
+from drumline.jobs.launch.rendezvous.leader import HostRendezvous, Leader, listen
+from drumline.jobs.launch.rendezvous.member import Member, join
+from drumline.jobs.launch.rendezvous.messages import hello_of
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """``("10.0.0.1", 4000)`` of ``"10.0.0.1:4000"``; IPv6 addresses stand in brackets.
+
+    Raises:
+        LaunchError: if it is not of this form.
+    """
+    found = re.fullmatch(r"(?:\[([^\]]+)\]|([^:\[\]]+)):(\d{1,5})", address)
+    if not found or not 1 <= int(found[3]) <= 65_535:
+        raise LaunchError(
+            f"--rendezvous takes HOST:PORT, as 10.0.0.1:4000 or [fd00::1]:4000, got {address!r}."
+        )
+    return found[1] or found[2], int(found[3])
+
 
 _ANYWHERE = ("0.0.0.0", "::")
 
 
-def meet(options: Options, loop: Loop, say: Callable[[str], None]) -> tuple[Leader | Member, str]:
+def join_hosts(
+    options: Options, loop: Loop, say: Callable[[str], None]
+) -> tuple[Leader | Member, str]:
     """Wait for all hosts.
 
     Returns:
@@ -40,7 +55,7 @@ def meet(options: Options, loop: Loop, say: Callable[[str], None]) -> tuple[Lead
         family, address = resolve(host, port)
         listener = listen(address, family)
         say(f"Waiting at {options.rendezvous} for {hello.nodes - 1} more of {hello.nodes} hosts.")
-        channels = Gathering(listener, hello, token, loop, say).gather(seconds)
+        channels = HostRendezvous(listener, hello, token, loop, say).gather(seconds)
         return Leader(channels, loop), options.host or address[0]
     say(f"Joining host 0 at {options.rendezvous}.")
     # Its name may be unknown until host 0 has come: it is resolved at each try to connect.

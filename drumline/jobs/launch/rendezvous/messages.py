@@ -1,13 +1,16 @@
-"""What launchers say to each other, checked when read."""
+"""The messages of launchers, checked when read, and which hosts may join."""
 
 from __future__ import annotations
 
+import importlib.metadata
+from collections.abc import Collection
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from drumline.jobs.launch.coordination import Report, Verdict
-from drumline.jobs.launch.failure_cause import Part, Suspect
+from drumline.jobs.launch.failure_cause import Role, Suspect
+from drumline.jobs.launch.options import Options
 
 _Count = Annotated[int, Field(ge=0, le=100_000)]
 _Text = Annotated[str, Field(max_length=10_000)]
@@ -76,7 +79,7 @@ class Trained(_Message):
     kind: Literal["trained"] = "trained"
 
 
-class Trouble(_Message):
+class HostFailure(_Message):
     """Something failed, for which all must stop."""
 
     kind: Literal["trouble"] = "trouble"
@@ -93,7 +96,7 @@ class SuspectMessage(_Message):
     """As `drumline.jobs.launch.failure_cause.Suspect`."""
 
     task: _Text
-    part: Annotated[int, Field(ge=min(Part), le=max(Part))]
+    part: Annotated[int, Field(ge=min(Role), le=max(Role))]
     age: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     what: _Text
     why: _Line
@@ -116,7 +119,7 @@ class SuspectMessage(_Message):
     def suspect(self) -> Suspect:
         """What it says."""
         return Suspect(
-            self.task, Part(self.part), self.age, self.what, self.why, self.log, tuple(self.lines)
+            self.task, Role(self.part), self.age, self.what, self.why, self.log, tuple(self.lines)
         )
 
 
@@ -166,7 +169,7 @@ Message = Annotated[
     | PartOfCluster
     | WholeCluster
     | Trained
-    | Trouble
+    | HostFailure
     | Ping
     | ReportMessage
     | VerdictMessage,
@@ -188,3 +191,49 @@ def parse(line: bytes) -> Message:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ValueError(f"not a launcher's message: {where}: {first['msg']}") from None
+
+
+_OPTIONS = {
+    "nodes": "--nodes",
+    "workers": "--workers",
+    "ps": "--ps",
+    "chief": "--chief",
+    "evaluator": "--evaluator",
+    "max_restarts": "--max-restarts",
+}
+
+
+def hello_of(options: Options) -> Hello:
+    """What this host says of itself."""
+    layout = options.layout
+    return Hello(
+        node=options.node_rank,
+        version=importlib.metadata.version("drumline"),
+        nodes=layout.nodes,
+        workers=layout.workers,
+        ps=layout.ps,
+        chief=layout.chief,
+        evaluator=layout.evaluator,
+        max_restarts=options.max_restarts,
+    )
+
+
+def objection(hello: Hello, own: Hello, taken: Collection[int]) -> str:
+    """Why a host that says `hello` cannot join host 0, which would say `own`; empty if it can.
+
+    Args:
+        hello: the host's.
+        own: host 0's.
+        taken: the ranks of the hosts that have joined.
+    """
+    if hello.version != own.version:
+        return f"it runs drumline {hello.version}, and host 0 runs {own.version}"
+    for field, option in _OPTIONS.items():
+        theirs, ours = getattr(hello, field), getattr(own, field)
+        if theirs != ours:
+            return f"{option} is {theirs} there and {ours} on host 0; it must be the same on all"
+    if hello.node == 0 or hello.node in taken:
+        return f"there is a host with --node-rank {hello.node} already"
+    if hello.node >= own.nodes:
+        return f"--node-rank {hello.node} does not fit --nodes {own.nodes}"
+    return ""
