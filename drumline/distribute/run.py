@@ -14,7 +14,7 @@ from drumline.distribute import replica_context
 from drumline.distribute.arguments import Form, is_regular, normalized, take_apart, taking_part
 from drumline.distribute.compiled_step import CompiledStep, representable
 from drumline.distribute.lockstep import run_in_turn
-from drumline.distribute.made_anew import recognized
+from drumline.distribute.made_anew import Redefinitions, recognized
 from drumline.distribute.merge_call import merging_replica
 from drumline.distribute.outputs import as_arrays, joined
 from drumline.distribute.program import ReplicaProgram
@@ -56,6 +56,7 @@ class Programs:
         self._programs: OrderedDict[Hashable, CompiledStep] = OrderedDict()
         self._numbers: OrderedDict[Hashable, dict[Numbers, None]] = OrderedDict()
         self._first: OrderedDict[Hashable, Callable[..., Any]] = OrderedDict()
+        self._redefinitions = Redefinitions()
 
     def run(
         self,
@@ -100,6 +101,9 @@ class Programs:
     def _made(self, fn: Callable[..., Any], form: Form) -> None:
         if len(self._programs) > MOST_PROGRAMS:
             self._programs.popitem(last=False)
+        redefined = self._redefinitions.note(fn)
+        if redefined is not None:
+            warnings.warn(redefined, stacklevel=5)
         numbers = self._numbers[fn] = self._numbers.pop(fn, {})
         if len(self._numbers) > MOST_PROGRAMS:
             self._numbers.popitem(last=False)
@@ -113,7 +117,7 @@ class Programs:
                 f"Python numbers among its arguments ({shown:.60}). They are constants of a "
                 "compiled step: pass those that change from call to call as arrays, such as "
                 "np.float32(x).",
-                stacklevel=4,
+                stacklevel=5,
             )
 
 
