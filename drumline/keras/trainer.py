@@ -23,7 +23,7 @@ from drumline.keras.step.batch_sharding import (
     shard_or_replicate,
 )
 from drumline.keras.step.evaluate_step import GlobalBatchStep
-from drumline.keras.step.train_step import TrainStep
+from drumline.keras.step.train_step import TrainStep, UnevenReporter
 
 
 def limit_in_flight(step: Callable[..., Any], strategy: Strategy) -> Callable[..., Any]:
@@ -138,6 +138,7 @@ def iterate_on_devices(get_iterator: Callable[..., Any]) -> Callable[..., Any]:
     def get_placed_iterator(self: Any) -> Any:
         if not has_strategy() or get_strategy().num_replicas_in_sync == 1:
             return get_iterator(self)
+        UnevenReporter.epochs += 1
         if get_strategy().spans_processes:
             return identical_batches(self.data_adapter, get_strategy())
         batches = self.data_adapter.get_jax_iterator()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -144,6 +145,17 @@ def test_batches_that_never_split_are_reported(perceptron: Any, images: Any) -> 
         model = perceptron()
     with pytest.warns(UserWarning, match="do not split over 2 replicas"):
         model.fit(*images, batch_size=13, verbose=0)
+
+
+def test_a_last_batch_that_is_the_only_one_is_not_reported(perceptron: Any, images: Any) -> None:
+    """Of several epochs, or of several calls."""
+    with MirroredStrategy(["cpu:0", "cpu:1"]).scope():
+        model = perceptron()
+    few = [part[:13] for part in images]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "Batches of shapes")
+        model.fit(*few, batch_size=32, epochs=3, verbose=0)
+        model.fit(*few, batch_size=32, verbose=0)
 
 
 @pytest.mark.parametrize("rows", [8, 7])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -195,19 +195,23 @@ class TrainStep:
 class UnevenReporter:
     """Says once when batches that do not split are more than the last one of an epoch."""
 
+    epochs: ClassVar[int] = 0
+    """How many epochs of any model have begun: batches of two of them are not in a row."""
+
     def __init__(self, replicas: int) -> None:
         self._replicas = replicas
-        self._last: list[Any] = []
+        self._last: tuple[int, list[Any]] = (0, [])
         self._said = False
 
     def saw_even(self) -> None:
         """Note a batch that splits."""
-        self._last = []
+        self._last = (self.epochs, [])
 
     def saw_uneven(self, batch: Any) -> None:
-        """Note a batch that does not; warn at the second in a row of the same shapes."""
+        """Note a batch that does not; warn at the second in a row of an epoch and of its shapes."""
         shapes = [np.shape(leaf) for leaf in jax.tree.leaves(batch)]
-        again, self._last = shapes == self._last, shapes
+        seen = (self.epochs, shapes)
+        again, self._last = seen == self._last, seen
         if self._said or not again:
             return
         self._said = True
