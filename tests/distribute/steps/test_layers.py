@@ -111,3 +111,49 @@ def test_losses_of_a_regularized_model_that_was_built_before(rows: int, compiled
     before, after, _ = (dl.function(run) if compiled else run)(x)
     assert float(strategy.reduce("SUM", before)) == 15
     assert float(strategy.reduce("SUM", after)) == 24
+
+
+@pytest.mark.parametrize("rows", [16, 15])
+def test_float8_takes_its_scales_from_all_replicas(rows: int) -> None:
+    """The first replica's rows are the small ones: its own largest values would be others."""
+    x = np.random.default_rng(0).normal(size=(rows, 4)).astype(np.float32)
+    x[rows // 2 :] *= 8
+
+    def trained(strategy: dl.distribute.Strategy) -> tuple[list[float], dict[str, Any]]:
+        with strategy.scope():
+            draw = keras.initializers.GlorotUniform(seed=3)
+            dense = [
+                keras.layers.Dense(
+                    units,
+                    kernel_initializer=draw,
+                    dtype="float8_from_float32",
+                    name=f"dense{units}",
+                )
+                for units in (8, 2)
+            ]
+            model = keras.Sequential([keras.Input((4,)), *dense])
+            optimizer = keras.optimizers.SGD(0.001)
+            optimizer.build(model.trainable_variables)
+
+        def step(x: Any) -> Any:
+            with dl.GradientTape() as tape:
+                loss = dl.nn.compute_average_loss(
+                    jnp.sum((model(x, training=True) - 1) ** 2, -1), global_batch_size=rows
+                )
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply(gradients, model.trainable_variables)
+            return loss
+
+        (batch,) = strategy.experimental_distribute_dataset([x])
+        losses = [float(strategy.reduce("SUM", strategy.run(step, args=(batch,)))) for _ in "abc"]
+        values = {v.path.partition("/")[2]: np.asarray(v.value) for v in model.variables}
+        return losses, values
+
+    expected_losses, expected = trained(dl.distribute.OneDeviceStrategy("cpu:0"))
+    losses, found = trained(mirrored(2))
+    assert expected_losses[-1] < expected_losses[0]
+    np.testing.assert_allclose(losses, expected_losses, rtol=1e-3)
+    scales = [path for path in found if "amax_history" in path or "scale" in path]
+    assert len(scales) == 12
+    for path in scales:  # a sum of the replicas' would be off by a half
+        np.testing.assert_allclose(found[path], expected[path], rtol=1e-2, err_msg=path)
