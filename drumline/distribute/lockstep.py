@@ -70,6 +70,10 @@ class LockstepContext(ReplicaContext):
         return self._taking_part
 
     @property
+    def traced_once(self) -> bool:
+        return False
+
+    @property
     def replica_id_in_sync_group(self) -> int:
         return self._index
 

@@ -6,9 +6,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from drumline.distribute.reduce_op import ReduceOp
 from drumline.distribute.replica_context import ReplicaContext
+
+
+def is_constant(value: Any) -> bool:
+    """Whether `value` is a number or an array that is there already, not computed in a trace."""
+    kinds = (bool, int, float, complex, np.generic, np.ndarray, jax.Array)
+    return isinstance(value, kinds) and not isinstance(value, jax.core.Tracer)
 
 
 def merge_written(context: ReplicaContext, aggregation: str, old: jax.Array, new: jax.Array) -> Any:

@@ -52,6 +52,11 @@ class ReplicaContext:
         return self.strategy.num_replicas_in_sync
 
     @property
+    def traced_once(self) -> bool:
+        """Whether one trace stands for all replicas: constants in it are the same on all."""
+        return True
+
+    @property
     def replica_id_in_sync_group(self) -> Any:
         """The number of this replica, from 0; an int32 scalar that is traced in a compiled step."""
         return jax.lax.axis_index(self.strategy.mesh.axis_names[0])

@@ -77,6 +77,11 @@ class ReplicaScope(StateScope):
             self._agreed.discard(id(variable))
         super().add_update(update)
 
+    def is_alike(self, variable: KerasVariable) -> bool:
+        """Whether all replicas hold the same value of `variable` now."""
+        written = id(variable) in self._written and id(variable) not in self._agreed
+        return not (written or has_copies(variable) or summed_when_read(variable))
+
     def merged(self, variables: Sequence[KerasVariable]) -> list[Any]:
         """What `variables`, which the step writes, hold after it.
 

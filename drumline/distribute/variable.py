@@ -14,7 +14,7 @@ import numpy as np
 from drumline.data.narrowing import in_64_bits, is_wide, keeping_64_bits, require_fits
 from drumline.distribute.adoption import owner_of
 from drumline.distribute.merge_call import in_program_merge
-from drumline.distribute.merging import first_replicas
+from drumline.distribute.merging import first_replicas, is_constant
 from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.reduce_op import ReduceOp
 from drumline.distribute.replica_context import running_replica
@@ -217,7 +217,7 @@ class Variable(keras.Variable):
             return value
         if self._synchronization == "on_read":
             return value
-        value = jnp.asarray(value)
+        given, value = value, jnp.asarray(value)
         if self._aggregation == "none":
             raise ValueError(
                 f"Variable {self.path!r} has no aggregation, so `{method}` in a replica's step "
@@ -225,8 +225,11 @@ class Variable(keras.Variable):
                 "or ONLY_FIRST_REPLICA, or with synchronization=ON_READ, or reduce the value with "
                 "`get_replica_context().all_reduce` and write it in `merge_call`."
             )
+        constant = context.traced_once and is_constant(given)
         if self._aggregation == "only_first_replica":
-            return first_replicas(context, value)
+            return value if constant else first_replicas(context, value)
+        if constant and not context.strategy.has_own_all_reduce and value.dtype != bool:
+            return value * context.num_replicas_in_sync if self._aggregation == "sum" else value
         met = context.all_reduce(ReduceOp.of(self._aggregation), value)
         return met if jnp.issubdtype(self.dtype, jnp.inexact) else met.astype(self.dtype)
 

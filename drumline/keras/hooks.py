@@ -104,6 +104,9 @@ def _while_a_step_is_traced() -> None:
     replace_method(keras.Layer, "__call__", layer_hooks.enter_replica_context)
     # Dropout and its like draw differently on each replica.
     replace_method(keras.random.SeedGenerator, "next", layer_hooks.fold_in_replica_id)
+    # Constants that a step writes need no merging: replicas write the same.
+    for name in ("assign", "assign_add", "assign_sub"):
+        replace_method(internals.Variable, name, layer_hooks.write_constants_alike)
     # A loss on activations, and a stateful layer, need the whole batch to give the same numbers.
     replace_method(keras.Layer, "add_loss", layer_hooks.refuse_added_losses)
     replace_method(keras.layers.RNN, "call", layer_hooks.refuse_sharded_state)

@@ -5,6 +5,7 @@
   batch.
 * `Normalization.adapt` and `Discretization.adapt`: they take datasets.
 * `SeedGenerator.next`: each replica draws from a seed of its own.
+* `Variable.assign` and the like: constants are the same on all replicas and not merged.
 """
 
 from __future__ import annotations
@@ -23,9 +24,12 @@ import numpy as np
 from drumline.data import INFINITE_CARDINALITY, Dataset
 from drumline.distribute import ReplicaContext, get_strategy, in_cross_replica_context
 from drumline.distribute.merge_call import merging_replica
+from drumline.distribute.merging import is_constant
 from drumline.distribute.replica_context import running_replica, whole_batch
+from drumline.distribute.replica_scope import ReplicaScope
 from drumline.distribute.updates_elsewhere import note_draw
 from drumline.keras.step.replica_trace import NeedsGlobalBatch, current_trace
+from drumline.training.keras_internals import get_stateless_scope
 
 
 def accept_synchronized(init: Callable[..., None]) -> Callable[..., None]:
@@ -271,7 +275,7 @@ def fold_in_replica_id(next_seed: Callable[..., Any]) -> Callable[..., Any]:
 
     def next_for_replica(self: Any, ordered: bool = True) -> Any:
         note_draw(self.state)
-        seed = next_seed(self, ordered)
+        seed = _alike(self.state, functools.partial(next_seed, self, ordered))
         context = running_replica()
         if context is None or not context.draws_differ or context.num_replicas_in_sync == 1:
             return seed
@@ -280,3 +284,40 @@ def fold_in_replica_id(next_seed: Callable[..., Any]) -> Callable[..., Any]:
         return jax.random.key_data(folded).astype(seed.dtype)
 
     return next_for_replica
+
+
+def write_constants_alike(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``Variable.assign``, ``assign_add`` or ``assign_sub``: constants need not be merged.
+
+    Counters of steps are advanced so. What replicas add to a sum is merged all the same.
+    """
+
+    def write(self: Any, value: Any) -> Any:
+        context = running_replica()
+        if context is None:
+            return method(self, value)
+        if self.aggregation != "sum" and is_constant(value):
+            return _alike(self, functools.partial(method, self, value))
+        trace = current_trace()
+        if trace is not None:
+            trace.wrote(self, alike=context.agreed)
+        return method(self, value)
+
+    return write
+
+
+def _alike(variable: Any, write: Callable[[], Any]) -> Any:
+    """``write()``, which gives `variable` the same value on all replicas if they had the same."""
+    context = running_replica()
+    if context is None or not context.traced_once or not _is_alike(variable):
+        return write()
+    with context.agreeing():
+        return write()
+
+
+def _is_alike(variable: Any) -> bool:
+    scope = get_stateless_scope()
+    if isinstance(scope, ReplicaScope):
+        return scope.is_alike(variable)
+    trace = current_trace()
+    return trace is not None and not trace.may_differ(variable)

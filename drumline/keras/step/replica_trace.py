@@ -38,6 +38,20 @@ class ReplicaTrace:
     def __init__(self, strategy: Strategy) -> None:
         self.context = ReplicaContext(strategy)
         self.local = True
+        self._alike: set[int] = set()
+        self._differing: set[int] = set()
+
+    def wrote(self, variable: Any, *, alike: bool) -> None:
+        """Note that the step writes `variable`, and whether the same on all replicas."""
+        (self._alike if alike else self._differing).add(id(variable))
+
+    def may_differ(self, variable: Any) -> bool:
+        """Whether something was written to `variable` that may differ from replica to replica."""
+        return id(variable) in self._differing
+
+    def wrote_alike(self, variable: Any) -> bool:
+        """Whether all that was written to `variable` is the same on all replicas."""
+        return id(variable) in self._alike and not self.may_differ(variable)
 
     @contextlib.contextmanager
     def on_global_batch(self) -> Iterator[None]:

@@ -80,10 +80,12 @@ def merge_non_trainables(
 ) -> list[jax.Array]:
     """Return the values after a step, alike on every replica.
 
-    Variables that were not written stay.
+    Variables that were not written stay, and so do those that were written alike.
     """
     return [
-        new if new is old else merge_written(trace.context, variable.aggregation, old, new)
+        new
+        if new is old or trace.wrote_alike(variable)
+        else merge_written(trace.context, variable.aggregation, old, new)
         for variable, old, new in zip(variables, before, after, strict=True)
     ]
 
