@@ -12,11 +12,12 @@ MEMBER = "tests.distribute.multi_worker.faulty:member"
 FAULTS = {
     "killed": {},
     "raises": {},
-    "sleeps": {"timeout": 4},
-    "stopped": {"heartbeat": 6},
+    "sleeps": {"timeout": 20},  # on a busy machine a healthy process is late by seconds
+    "stopped": {"heartbeat": 20},
     "leaves": {},
 }
-SOON = 30.0
+SOON = 100.0
+"""Seconds; without an end of ours they would wait for minutes, or for ever."""
 
 
 @pytest.fixture(scope="module")
