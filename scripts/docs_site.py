@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import griffe
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
@@ -30,6 +31,16 @@ UNLISTED = {"AUTOTUNE", "GLOBAL", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY",
 """Constants, and what is called at import."""
 ALIASES = {"drumline.distribute.function": "drumline.function.function"}
 """Names that the reference has by another module."""
+
+
+class Examples(griffe.Extension):
+    """Have griffe read "Example:" in docstrings as the section that it knows as "Examples:"."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        """Change the docstring of an object that was read."""
+        if obj.docstring is not None:
+            value = re.sub(r"^Example:$", "Examples:", obj.docstring.value, flags=re.M)
+            obj.docstring.value = value
 
 
 def on_files(files: Files, config: Any) -> Files:
