@@ -39,6 +39,7 @@ from drumline._core_images import resize_nearest as resize_nearest
 from drumline._core_images import resize_spans as resize_spans
 from drumline._core_rows import Items as Items
 from drumline._core_rows import RowSlots as RowSlots
+from drumline._core_rows import ScalarRows as ScalarRows
 from drumline._core_rows import scatter_rows as scatter_rows
 from drumline._core_strings import CsvLayout as CsvLayout
 from drumline._core_strings import CsvReader as CsvReader

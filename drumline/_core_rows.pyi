@@ -36,6 +36,53 @@ class RowSlots:
             KeyError: if a row was not put, or was taken.
         """
 
+class ScalarRows:
+    """Rows of several columns of scalars, at places of a table.
+
+    Args:
+        dtypes: of the columns; objects, or dtypes without any.
+
+    Raises:
+        TypeError: if a dtype has objects among others, or is an array's.
+    """
+
+    def __new__(cls, dtypes: list[np.dtype[Any]]) -> ScalarRows: ...
+    def grow(self, size: int) -> None:
+        """Makes room for `size` rows in all.
+
+        Raises:
+            MemoryError: if there is no memory for them.
+        """
+
+    def put(self, places: npt.NDArray[np.int64], columns: list[npt.NDArray[Any]]) -> None:
+        """Sets the rows at `places`.
+
+        Args:
+            places: shape ``(k,)``.
+            columns: shape ``(k,)`` each, C-contiguous.
+
+        Raises:
+            IndexError: if there is no such place; nothing is changed then, nor after these:
+            TypeError: if a column has another dtype.
+            ValueError: if there are more columns or fewer, or one has another shape.
+        """
+
+    def take(self, places: npt.NDArray[np.int64]) -> list[npt.NDArray[Any]]:
+        """The rows at `places`, as arrays that cannot be written unless they are of objects.
+
+        Objects are held no longer: taken again, they are ``None``.
+
+        Raises:
+            IndexError: if there is no such place.
+        """
+
+    def forget(self, places: npt.NDArray[np.int64]) -> None:
+        """Holds the objects at `places` no longer.
+
+        Raises:
+            IndexError: if there is no such place.
+        """
+
 def scatter_rows(
     src: npt.NDArray[np.uint8],
     places: npt.NDArray[np.int64],

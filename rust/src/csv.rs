@@ -6,6 +6,7 @@ mod marks;
 pub mod problem;
 pub mod reader;
 pub mod record;
+mod regular;
 pub mod scan;
 pub mod single;
 

@@ -84,6 +84,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<records::RecordReader>()?;
     module.add_class::<records::RecordEncoder>()?;
     module.add_class::<rows::DistinctRows>()?;
+    module.add_class::<slots::ScalarRows>()?;
     module.add_class::<slots::RowSlots>()?;
     module.add_class::<tables::TableRows>()?;
     module.add_class::<tables::UpdateRule>()?;

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 
-from drumline._core import RowSlots, scatter_rows
+from drumline._core import RowSlots, ScalarRows, scatter_rows
 from drumline.data.execute.block import Block
 from drumline.data.execute.columns import concatenated
 from drumline.data.execute.pool import BufferPool, fresh
@@ -15,6 +17,8 @@ from drumline.data.observe.meter import nbytes_of
 from drumline.data.spec import STRING, ElementSpec, TensorSpec
 
 _FIRST_NBYTES = 1 << 20
+
+_Item = TypeVar("_Item")
 
 
 class RowStore:
@@ -64,9 +68,14 @@ class RowStore:
 
 
 class _DenseRows:
+    """Scalars are copied column after column in one call, larger rows in a call each."""
+
     def __init__(self, spec: ElementSpec, pool: BufferPool, most: int):
         self._most = most
-        self._columns = [np.empty((0, *_dims(leaf.shape)), leaf.dtype) for leaf in spec.leaves]
+        self._scalar = [leaf.shape == () and leaf.dtype.itemsize > 0 for leaf in spec.leaves]
+        self._scalars = ScalarRows(_chosen([leaf.dtype for leaf in spec.leaves], self._scalar))
+        self._empty = [np.empty((0, *_dims(leaf.shape)), leaf.dtype) for leaf in spec.leaves]
+        self._columns = _chosen(self._empty, self._scalar, False)
         self._tables = list(map(_bytes_of, self._columns))
         self._first = max(1, min(64, _FIRST_NBYTES // spec.row_nbytes()))
         self._pool = pool
@@ -78,7 +87,10 @@ class _DenseRows:
         slots = self._slots.put(number, block.n)
         if self._slots.size > self._size:
             self._grow(self._slots.size)
-        for column, table, rows in zip(self._columns, self._tables, block.columns, strict=True):
+        columns = list(map(np.ascontiguousarray, _chosen(block.columns, self._scalar)))
+        self._scalars.put(slots, columns)
+        wide = _chosen(block.columns, self._scalar, False)
+        for column, table, rows in zip(self._columns, self._tables, wide, strict=True):
             if table is None or not rows.flags.c_contiguous:
                 column[slots] = rows
             else:
@@ -86,6 +98,7 @@ class _DenseRows:
 
     def _grow(self, rows: int) -> None:
         size = max(rows, min(self._most, max(self._size * 2, self._first)))
+        self._scalars.grow(size)
         for i, column in enumerate(self._columns):
             grown = _room((size, *column.shape[1:]), column.dtype)
             grown[: self._size] = column
@@ -98,19 +111,28 @@ class _DenseRows:
 
     def take(self, numbers: np.ndarray) -> Block:
         if not len(numbers):
-            return Block([column[:0] for column in self._columns], 0)
+            return Block(self._empty, 0)
         index = self._slots.take(numbers)
-        return Block([gather(index) for gather in self._gathers], len(index))
+        scalars = iter(self._scalars.take(index))
+        wide = (gather(index) for gather in self._gathers)
+        return Block([next(scalars if one else wide) for one in self._scalar], len(index))
 
     @property
     def nbytes(self) -> int:
-        return sum(map(nbytes_of, self._columns))
+        scalars = sum(column.itemsize for column in _chosen(self._empty, self._scalar))
+        return self._size * scalars + sum(map(nbytes_of, self._columns))
 
     def drop(self, numbers: np.ndarray) -> None:
         slots = self._slots.take(numbers)
+        self._scalars.forget(slots)
         for gather in self._gathers:
             if isinstance(gather, _Objects):
                 gather.forget(slots)
+
+
+def _chosen(items: Sequence[_Item], flags: Sequence[bool], flag: bool = True) -> list[_Item]:
+    """The items whose flag is ``flag``."""
+    return [item for item, found in zip(items, flags, strict=True) if found is flag]
 
 
 def _bytes_of(column: np.ndarray) -> np.ndarray | None:

@@ -30,11 +30,16 @@ impl Column {
 
 /// Columns without values for the fields that are read.
 pub fn empty(layout: &Layout) -> Vec<Column> {
+    with_room(layout, 0)
+}
+
+/// The same, with room for `count` numbers each.
+pub fn with_room(layout: &Layout, count: usize) -> Vec<Column> {
     let column = |field: &Field| match field {
-        Field::Int32(_) => Column::Int32(Vec::new()),
-        Field::Int64(_) => Column::Int64(Vec::new()),
-        Field::Float32(_) => Column::Float32(Vec::new()),
-        Field::Float64(_) => Column::Float64(Vec::new()),
+        Field::Int32(_) => Column::Int32(Vec::with_capacity(count)),
+        Field::Int64(_) => Column::Int64(Vec::with_capacity(count)),
+        Field::Float32(_) => Column::Float32(Vec::with_capacity(count)),
+        Field::Float64(_) => Column::Float64(Vec::with_capacity(count)),
         Field::Text(_) => Column::Text(Texts::default()),
     };
     layout.fields.iter().map(column).collect()

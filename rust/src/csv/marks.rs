@@ -46,6 +46,12 @@ impl<'a> Marks<'a> {
         self.block + self.found.trailing_zeros() as usize
     }
 
+    /// Passes the first, which there is.
+    #[inline]
+    pub fn drop_first(&mut self) {
+        self.found &= self.found.wrapping_sub(1);
+    }
+
     /// Passes those before `place`, none of which were passed after it.
     #[inline]
     pub fn pass(&mut self, place: usize) {

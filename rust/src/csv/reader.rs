@@ -1,9 +1,10 @@
 //! The records of a file, many at a time.
 
-use super::columns::{empty, Column};
+use super::columns::{with_room, Column};
 use super::layout::Layout;
 use super::problem::{Defect, Problem};
 use super::record;
+use super::regular::Run;
 use super::scan::{fields, Place, Reach};
 use crate::records::defect::Cause;
 use crate::records::window::Window;
@@ -44,6 +45,11 @@ pub struct Reader {
     header: bool,
     position: Position,
     places: Vec<Place>,
+    /// How many fields the last record had that was read on its own.
+    width: Option<usize>,
+    run: Run,
+    /// How many records were last read at once.
+    before: usize,
     done: bool,
 }
 
@@ -57,12 +63,16 @@ impl Reader {
         chunk: usize,
         position: Position,
     ) -> Self {
+        let run = Run::new(&layout);
         Self {
             window: Window::new(input, chunk, position.offset),
             layout,
             header: header && position.offset == 0,
             position,
             places: Vec::new(),
+            width: None,
+            run,
+            before: 0,
             done: false,
         }
     }
@@ -80,11 +90,14 @@ impl Reader {
     /// Up to `limit` records: as many as are at hand, at least one; none at the end.
     pub fn next(&mut self, limit: usize) -> Rows {
         let mut rows = Rows {
-            columns: empty(&self.layout),
+            columns: with_room(&self.layout, limit.min(self.before)),
             count: 0,
             failure: None,
         };
         while rows.count < limit && rows.failure.is_none() && !self.done {
+            if self.read_run(limit, &mut rows) {
+                continue;
+            }
             let Some((used, lines)) = self.find() else {
                 if rows.count > 0 && !self.window.ended() {
                     break;
@@ -101,7 +114,25 @@ impl Reader {
                 self.record(used, lines, &mut rows);
             }
         }
+        self.before = rows.count;
         rows
+    }
+
+    /// Reads records of the same form as the last one; false if there is none.
+    fn read_run(&mut self, limit: usize, rows: &mut Rows) -> bool {
+        let Some(width) = self.width else {
+            return false;
+        };
+        let (bytes, limit) = (self.window.known(), limit - rows.count);
+        let (columns, row) = (&mut rows.columns, rows.count);
+        let read = &mut self.run;
+        let (count, used) = read.read(bytes, width, limit, &self.layout, columns, row);
+        self.window.pass(used);
+        rows.count += count;
+        self.position.offset += used as u64;
+        self.position.number += count as u64;
+        self.position.line += count as u64;
+        count > 0
     }
 
     /// Reads at least as much as is at hand, so that a long record is not looked through for each
@@ -160,7 +191,11 @@ impl Reader {
         self.position.line += lines;
         self.position.number += u64::from(!self.header);
         match result {
-            Ok(()) => rows.count += usize::from(!self.header),
+            Ok(()) if self.header => {}
+            Ok(()) => {
+                rows.count += 1;
+                self.width = Some(self.places.len());
+            }
             Err(defect) => rows.failure = Some((Trouble::Record(defect), begun)),
         }
         self.header = false;

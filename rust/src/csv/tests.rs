@@ -2,7 +2,9 @@ use super::columns::{empty, Column};
 use super::layout::{Chosen, Field, Layout};
 use super::problem::{Defect, Flaw, Problem};
 use super::reader::{Position, Reader, Trouble};
-use super::single;
+use super::scan::{fields, Reach};
+use super::{record, single};
+use crate::rng::mix64;
 use std::io::{self, Read};
 
 fn layout(fields: Vec<Field>) -> Layout {
@@ -192,6 +194,119 @@ fn fields_become_numbers() {
         }
     );
     assert_eq!(defect.column, Some(1));
+}
+
+/// The rows as they are printed, or the defect, and the place after it, of each record.
+fn described(columns: &[Column], count: usize, failure: Option<Defect>) -> Vec<String> {
+    let value = |column: &Column, row: usize| match column {
+        Column::Int32(values) => values[row].to_string(),
+        Column::Float64(values) => format!("{:x}", values[row].to_bits()),
+        Column::Text(values) => format!("{:?}", values.iter().nth(row)),
+        other => panic!("{other:?}"),
+    };
+    let row = |row| {
+        columns
+            .iter()
+            .map(|column| value(column, row) + ";")
+            .collect()
+    };
+    let rows = (0..count).map(row);
+    rows.chain(failure.map(|defect| format!("{defect:?}")))
+        .collect()
+}
+
+/// Each record on its own.
+fn one_by_one(text: &[u8], layout: &Layout) -> (Vec<String>, Position) {
+    let (mut found, mut places, mut position) = (Vec::new(), Vec::new(), Position::default());
+    while position.offset < text.len() as u64 {
+        let rest = &text[position.offset as usize..];
+        let reach = fields(rest, layout.delimiter, layout.quotes, true, &mut places);
+        let Reach::Whole { used, lines } = reach else {
+            panic!("there is no more");
+        };
+        let mut columns = empty(layout);
+        let read = record::read(&rest[..used], &places, layout, &mut columns, 0);
+        found.extend(described(&columns, usize::from(read.is_ok()), read.err()));
+        position.offset += used as u64;
+        position.number += 1;
+        position.line += lines;
+    }
+    (found, position)
+}
+
+#[test]
+fn records_read_together_are_what_they_are_one_by_one() {
+    let endings = ["\n", "\n", "\n", "\r\n", "\r"];
+    let odd = [
+        "",
+        "NA",
+        "x",
+        "\"1\"",
+        "\"a\nb\"",
+        "1\"",
+        "1,2",
+        "1\r2",
+        "\"1\"2",
+        "2147483648",
+    ];
+    let (mut good, mut bad) = (0, 0);
+    for seed in 0..150 {
+        let draw = |place: u64, below: usize| mix64(seed, place) as usize % below;
+        let fields = vec![
+            Field::Int32((seed % 3 == 0).then_some(7)),
+            Field::Float64(Some(0.5)),
+            Field::Text((seed % 2 == 0).then(|| b"none".to_vec())),
+        ];
+        let mut layout = layout(fields);
+        layout.chosen = match draw(0, 3) {
+            0 => Chosen::All,
+            1 => Chosen::Only(vec![0, 2, 3]),
+            _ => Chosen::Without(vec![1]),
+        };
+        layout.quotes = draw(1, 4) > 0;
+        let width = if layout.chosen == Chosen::All { 3 } else { 4 };
+        let mut text = String::new();
+        let rare = [10, 100, 2_000][draw(2, 3)];
+        for record in 0..300 {
+            for field in 0..width {
+                let place = 10 + 20 * record + 2 * field;
+                text += &match draw(place, rare) {
+                    0 => odd[draw(place + 1, odd.len())].to_owned(),
+                    other => format!("{}", draw(place + 1, 1_000_000) * (other % 2)),
+                };
+                text += if field + 1 < width { "," } else { "" };
+            }
+            let ending = if draw(10 + 20 * record + 18, rare) == 0 {
+                5
+            } else {
+                1
+            };
+            text += endings[draw(10 + 20 * record + 19, ending)];
+        }
+        let (wanted, end) = one_by_one(text.as_bytes(), &layout);
+        for (limit, step) in [(usize::MAX, 1 << 20), (1, 4096), (7, 100), (200, 4096)] {
+            let mut reader = reader(&text, &layout, false, step);
+            let mut found = Vec::new();
+            loop {
+                let rows = reader.next(limit);
+                assert!(rows.count <= limit);
+                let failure = rows.failure.map(|(trouble, _)| match trouble {
+                    Trouble::Record(defect) => defect,
+                    Trouble::File(cause) => panic!("{cause:?}"),
+                });
+                let some = described(&rows.columns, rows.count, failure);
+                if some.is_empty() {
+                    break;
+                }
+                good += rows.count;
+                bad += some.len() - rows.count;
+                found.extend(some);
+            }
+            assert_eq!(found, wanted, "{seed}");
+            assert_eq!(reader.position(), end, "{seed}");
+        }
+    }
+    assert!(good > 50_000 && bad > 1_000, "{good} {bad}");
 }
 
 #[test]

@@ -35,6 +35,7 @@ pub fn trimmed(text: &[u8]) -> &[u8] {
 macro_rules! integers {
     ($($kind:ty),*) => {$(
         impl Number for $kind {
+            #[inline]
             fn parse(text: &[u8]) -> Option<Self> {
                 let short = Decimal::of(text).filter(|short| Self::MIN != 0 || !short.negative);
                 if let Some(number) = short.and_then(|short| short.integer()) {
@@ -52,6 +53,7 @@ integers!(i32, i64, u32, u64);
 macro_rules! floats {
     ($($kind:ty, $of:ident);*) => {$(
         impl Number for $kind {
+            #[inline]
             fn parse(text: &[u8]) -> Option<Self> {
                 if let Some(number) = Decimal::of(text).and_then(|short| short.$of()) {
                     return Some(number);
