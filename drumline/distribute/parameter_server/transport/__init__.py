@@ -1,4 +1,4 @@
-"""Messages between the processes of a cluster, over Arrow Flight. pyarrow is imported on use."""
+"""Messages between the processes of a cluster, over TCP or shared memory."""
 
 from drumline.distribute.parameter_server.transport.connection import Connection
 from drumline.distribute.parameter_server.transport.errors import (

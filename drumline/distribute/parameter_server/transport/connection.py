@@ -20,8 +20,8 @@ from drumline.distribute.parameter_server.transport.server import HEARTBEAT_SECO
 from drumline.distribute.parameter_server.transport.tls import ClientTls, client_tls
 
 if TYPE_CHECKING:
-    from drumline.distribute.parameter_server.transport.flight_link import FlightLink
     from drumline.distribute.parameter_server.transport.local_link import LocalLink
+    from drumline.distribute.parameter_server.transport.remote_link import RemoteLink
 
 _MOST_BYTES = 1 << 30
 
@@ -64,7 +64,7 @@ class Connection:
         self.address = address
         self._process = os.getpid()
         self._timeout_seconds = timeout_seconds
-        self._link: FlightLink | LocalLink
+        self._link: RemoteLink | LocalLink
         server = registry.find(address)
         self.in_process = server is not None
         if server is not None:
@@ -72,11 +72,14 @@ class Connection:
 
             self._link = LocalLink(address, server, token, most_bytes)
         else:
-            from drumline.distribute.parameter_server.transport.flight_link import FlightLink
-            from drumline.distribute.parameter_server.transport.opening import open_streams
+            from drumline.distribute.parameter_server.transport.remote_link import RemoteLink
 
-            opened = open_streams(address, token, tls or client_tls(), timeout_seconds)
-            self._link = FlightLink(address, opened, heartbeat_seconds, most_bytes)
+            self._link = RemoteLink(
+                *(address, token, tls or client_tls()),
+                timeout_seconds=timeout_seconds,
+                silence_seconds=heartbeat_seconds,
+                most_bytes=most_bytes,
+            )
 
     def submit(
         self, op: str, header: dict[str, Any], arrays: Sequence[np.ndarray] = ()
@@ -98,7 +101,7 @@ class Connection:
         return self.submit_many([(op, header, arrays)])[0]
 
     def submit_many(self, requests: Sequence[Request]) -> list[Future[Message]]:
-        """Send several requests at once, small ones in one frame; see `submit`.
+        """Send several requests at once, small ones together; see `submit`.
 
         That takes about half the processor time of as many calls of `submit`.
 

@@ -32,7 +32,8 @@ def dtype_name(dtype: np.dtype) -> str:
     """The name of `dtype`.
 
     Raises:
-        TypeError: if arrays of it cannot be sent: objects, structures, and other byte orders.
+        TypeError: if arrays of it cannot be sent: objects, structures, other byte orders, and what
+            has no size.
     """
     if dtype.hasobject:
         raise TypeError(
@@ -43,6 +44,8 @@ def dtype_name(dtype: np.dtype) -> str:
         raise TypeError(
             f"An array of the structured dtype {dtype} cannot be sent. Send its fields as arrays."
         )
+    if not dtype.itemsize:
+        raise TypeError(f"An array of dtype {dtype.str} cannot be sent: its elements have no size.")
     if _BY_NAME.get(dtype.name) == dtype:
         return dtype.name
     if _TEXT_OR_TIME.fullmatch(dtype.str):
@@ -66,7 +69,7 @@ def named_dtype(name: str) -> np.dtype:
             found = np.dtype(name)
         except (TypeError, ValueError):
             found = None
-    if found is None:
+    if found is None or not found.itemsize:
         raise ProtocolError(f"there is no dtype {name[:100]!r} here")
     return found
 

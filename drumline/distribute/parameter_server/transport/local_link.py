@@ -18,12 +18,12 @@ from drumline.distribute.parameter_server.transport.errors import (
     PeerUnavailableError,
     RemoteError,
 )
+from drumline.distribute.parameter_server.transport.lane import LEFT
 from drumline.distribute.parameter_server.transport.message import Form, Message, Request
 from drumline.distribute.parameter_server.transport.pending import Pending
 from drumline.distribute.parameter_server.transport.replies import Outcome, Replies
 from drumline.distribute.parameter_server.transport.requests import answer, error_header
 from drumline.distribute.parameter_server.transport.server import TransportServer
-from drumline.distribute.parameter_server.transport.server_lane import LEFT
 from drumline.distribute.parameter_server.transport.token import same
 
 _Queued = tuple[int, str, dict[str, Any], list[np.ndarray]]
@@ -48,7 +48,7 @@ class LocalLink:
     """
 
     def __init__(self, address: str, server: TransportServer, token: str, most_bytes: int) -> None:
-        if not same(server.token, token):
+        if not same(server.token.encode(), token.encode()):
             raise AuthenticationError(
                 f"{address} refuses the connection: the token is not that server's."
             )
@@ -129,6 +129,8 @@ class LocalLink:
             except TypeError as error:
                 reply = self._reply(error)
             future = self._pending.pop(seq)
+            if future is None:
+                continue
             if isinstance(reply, Message):
                 future.set_result(reply)
             else:

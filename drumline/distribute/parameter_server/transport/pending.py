@@ -56,13 +56,15 @@ class Pending:
             self._futures[seq] = (nbytes, future)
         return future
 
-    def pop(self, seq: int) -> Future[Message]:
-        """The request to which the reply has come.
+    def pop(self, seq: int) -> Future[Message] | None:
+        """The request to which the reply has come; None after `fail`, which has answered it.
 
         Raises:
             ProtocolError: if none with this number is in flight.
         """
         with self._changed:
+            if self._failure is not None:
+                return None
             if seq not in self._futures:
                 raise ProtocolError("a reply does not follow its request")
             nbytes, future = self._futures.pop(seq)

@@ -18,7 +18,11 @@ HOW_TO_SET = (
     f"in the environment variable {TOKEN_VARIABLE}, or in a file that {FILE_VARIABLE} names. "
     f"'drumline launch' does this by itself."
 )
+NONCE_BYTES = 32
+PROOF_BYTES = 32
+
 _SHORTEST = 16
+_PURPOSE = b"drumline-wire-2"
 
 
 def cluster_token() -> str:
@@ -48,20 +52,19 @@ def is_made_here(token: str) -> bool:
     return hmac.compare_digest(token.encode(), _made_here().encode())
 
 
-def new_nonce() -> str:
-    """64 hexadecimal digits that were never used before."""
-    return secrets.token_hex(32)
+def new_nonce() -> bytes:
+    """`NONCE_BYTES` that were never used before."""
+    return secrets.token_bytes(NONCE_BYTES)
 
 
-def proof(token: str, *words: str) -> str:
-    """HMAC-SHA256 of `words` under `token`, in hexadecimal."""
-    text = "|".join(("drumline-transport-1", *words)).encode()
-    return hmac.new(token.encode(), text, hashlib.sha256).hexdigest()
+def proof(token: str, side: bytes, *nonces: bytes) -> bytes:
+    """HMAC-SHA256 under `token` of who shows it and the nonces, which all have one length."""
+    return hmac.new(token.encode(), b"|".join((_PURPOSE, side, *nonces)), hashlib.sha256).digest()
 
 
-def same(one: str, other: object) -> bool:
+def same(one: bytes, other: bytes) -> bool:
     """Whether two proofs are equal, compared in constant time."""
-    return isinstance(other, str) and hmac.compare_digest(one.encode(), other.encode())
+    return hmac.compare_digest(one, other)
 
 
 @functools.cache

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from typing import Protocol
 
 _log = logging.getLogger("drumline")
 
-TICK_SECONDS = 0.5
+_LONGEST_INTERVAL = 0.5
+_SHORTEST_INTERVAL = 0.05
 _SUSPENDED_SECONDS = 1.0
 
 
 class Watched(Protocol):
-    """Something that hears of a peer now and then."""
+    """Something that hears of a peer now and then.
+
+    Attributes:
+        interval: seconds from one check to the next, at most.
+    """
+
+    interval: float
 
     def check(self, now: float) -> None:
         """Act if nothing was heard for too long. `now` is of `Clock.now`."""
 
 
 class Watch:
-    """Checks what was added, twice a second, in a thread that lives while there is anything.
+    """Checks what was added, twice a second or more often, in a thread that lives while there is
+    anything.
 
     Its clock stands still while this process is suspended, so that nobody is taken for silent by
     one who was not there to hear.
@@ -41,6 +50,7 @@ class Watch:
         """Check `member` from now on."""
         with self._changed:
             self._members.add(member)
+            self._changed.notify_all()
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name="drumline-watch", daemon=True
@@ -53,11 +63,22 @@ class Watch:
             self._members.discard(member)
             self._changed.notify_all()
 
+    def forget(self) -> None:
+        """Check nothing more, in a forked child: its parent's connections are not its own.
+
+        It has no thread, and its lock may be held for good.
+        """
+        self._changed = threading.Condition()
+        self._members = set()
+        self._thread = None
+
     def _run(self) -> None:
         before = time.monotonic()
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: not self._members, TICK_SECONDS)
+                interval = min((m.interval for m in self._members), default=0.0)
+                if self._members:
+                    self._changed.wait(interval)
                 if not self._members:
                     self._thread = None
                     return
@@ -73,5 +94,20 @@ class Watch:
                     _log.exception("A connection could not be checked")
 
 
+def beat_interval(silence_seconds: float, theirs: object) -> float:
+    """How often two sides tell each other that they live, in seconds.
+
+    Args:
+        silence_seconds: after which this side gives the other one up.
+        theirs: the same of the other side, as it says.
+    """
+    if isinstance(theirs, int | float) and theirs > 0:
+        silence_seconds = min(silence_seconds, theirs)
+    return max(_SHORTEST_INTERVAL, min(_LONGEST_INTERVAL, silence_seconds / 5))
+
+
 watch = Watch()
 """This process's."""
+
+# A forked child has neither its parent's connections nor the thread.
+os.register_at_fork(after_in_child=watch.forget)

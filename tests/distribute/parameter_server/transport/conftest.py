@@ -18,7 +18,7 @@ def handlers() -> Handlers:
     return Handlers()
 
 
-@pytest.fixture(params=["flight", "shared memory", "one process"])
+@pytest.fixture(params=["network", "shared memory", "one process"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How a connection reaches its server, all of which must look the same."""
     use_way(request.param, monkeypatch)

@@ -41,7 +41,7 @@ def test_another_token_is_refused(server: TransportServer, way: str) -> None:
 
 @pytest.fixture
 def remote(handlers: Handlers, monkeypatch: pytest.MonkeyPatch) -> Iterator[TransportServer]:
-    use_way("flight", monkeypatch)
+    use_way("network", monkeypatch)
     server = TransportServer("127.0.0.1:0", handlers.table(), token=TOKEN)
     server.start()
     with contextlib.closing(server):
@@ -126,7 +126,7 @@ def test_without_a_token_other_processes_cannot_be_reached(
     with contextlib.closing(server):
         with Connection(server.address, token=cluster_token()) as connection:
             assert connection.call("echo", {"n": 1}).header == {"n": 1}
-        use_way("flight", monkeypatch)
+        use_way("network", monkeypatch)
         with pytest.raises(AuthenticationError, match="openssl rand -hex 32"):
             Connection(server.address, token=cluster_token())
         with pytest.raises(AuthenticationError, match="this server has no token"):
@@ -153,7 +153,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_tls_encrypts_and_checks_both_sides(
     certificates: Path, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use_way("flight", monkeypatch)
+    use_way("network", monkeypatch)
     files = {path.name: path for path in certificates.iterdir()}
     tls = ServerTls(files["server.pem"], files["server.key"], files["client.pem"])
     server = TransportServer("127.0.0.1:0", handlers.table(), token=TOKEN, tls=tls)
@@ -183,7 +183,7 @@ def test_tls_encrypts_and_checks_both_sides(
 def test_tls_from_the_environment(
     certificates: Path, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use_way("flight", monkeypatch)
+    use_way("network", monkeypatch)
     monkeypatch.setenv("DRUMLINE_TLS_CERTIFICATE", str(certificates / "server.pem"))
     with pytest.raises(ValueError, match="DRUMLINE_TLS_KEY"):
         TransportServer("127.0.0.1:0", {}, token=TOKEN).start()

@@ -168,7 +168,7 @@ class SlowLanes(dict[int, Any]):
 def test_heartbeats_may_begin_before_the_server_knows_the_lane(
     handlers: Handlers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use_way("flight", monkeypatch)
+    use_way("network", monkeypatch)
     server = TransportServer("127.0.0.1:0", handlers.table(), token=TOKEN, heartbeat_seconds=1)
     server._lanes = SlowLanes()
     server.start()
@@ -184,7 +184,7 @@ def test_a_client_killed_in_the_middle_of_a_message(
     start: Start, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left: list[str] = []
-    use_way("flight", monkeypatch)
+    use_way("network", monkeypatch)
     server = TransportServer(
         *("127.0.0.1:0", handlers.table()),
         token=TOKEN,

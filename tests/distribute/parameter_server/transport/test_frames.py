@@ -173,7 +173,7 @@ def asked(stream: flight.FrameStream, wishes: dict[str, object]) -> flight.Frame
 def test_the_lane_of_who_breaks_the_protocol_ends_and_no_other(
     handlers: Handlers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use_way("flight", monkeypatch)
+    use_way("network", monkeypatch)
     left: list[str] = []
 
     def client_left(lane: int, reason: str) -> None:

@@ -6,11 +6,15 @@ from drumline.distribute.parameter_server.transport.watch import Watch
 
 
 class Broken:
+    interval = 0.5
+
     def check(self, now):
         raise AttributeError("closed meanwhile")
 
 
 class Checked:
+    interval = 0.05
+
     def __init__(self):
         self.twice = threading.Event()
         self.times = 0

@@ -58,7 +58,7 @@ class Handlers:
 def use_way(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if way != "one process":
         monkeypatch.setattr(registry, "find", lambda address: None)
-    monkeypatch.setenv("DRUMLINE_SHARED_MEMORY", "0" if way == "flight" else "1")
+    monkeypatch.setenv("DRUMLINE_SHARED_MEMORY", "0" if way == "network" else "1")
 
 
 def wait_until(true: Callable[[], object], seconds: float = 20.0) -> None:

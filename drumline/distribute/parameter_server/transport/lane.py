@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from drumline.distribute.parameter_server.transport.assembly import Assembly
 from drumline.distribute.parameter_server.transport.codec import (
-    CHUNK,
     ERROR,
     GOODBYE,
-    RECORDS,
     REPLY,
     REQUEST,
+    MessageReader,
     Record,
     encode,
 )
 from drumline.distribute.parameter_server.transport.errors import ProtocolError
-from drumline.distribute.parameter_server.transport.flight import STREAM_ERRORS, FrameStream
 from drumline.distribute.parameter_server.transport.message import Form, Handlers, Message
 from drumline.distribute.parameter_server.transport.replies import Outcome, Replies
 from drumline.distribute.parameter_server.transport.requests import answer, error_header
 from drumline.distribute.parameter_server.transport.sending import Sender
 from drumline.distribute.parameter_server.transport.shared_memory import SharedMemory
+from drumline.distribute.parameter_server.transport.stream import Beats, Stream
 from drumline.distribute.parameter_server.transport.watch import watch
 
 LEFT = "it closed the connection"
+_LINGER_SECONDS = 0.2
 
 
 class ServerLane:
@@ -37,44 +37,50 @@ class ServerLane:
     Args:
         number: the lane's.
         peer: the client's address.
-        stream: set up already.
+        stream: the client's, which has said who it is.
         memory: set up already.
         handlers: by operation.
         silence_seconds: after which a client that sends nothing is given up.
+        interval: seconds from one beat to the next.
         ended: called once with the reason, when the client has left or was given up.
 
     Attributes:
         number: as given.
         peer: as given.
-        last_heard: by the clock of `watch`.
+        interval: as given.
     """
 
     def __init__(
         self,
         number: int,
         peer: str,
-        stream: FrameStream,
+        stream: Stream,
         memory: SharedMemory,
         handlers: Handlers,
         silence_seconds: float,
+        interval: float,
         ended: Callable[[ServerLane, str], None],
     ) -> None:
         self.number = number
         self.peer = peer
-        self.last_heard = watch.now()
+        self.interval = interval
+        self._last_heard = watch.now()
         self._stream = stream
         self._handlers = handlers
         self._silence_seconds = silence_seconds
         self._ended = ended
         self._memory = memory
-        self._assembly = Assembly(memory.arrays)
-        self._replies = Replies(self._send, lambda error: self.end(str(error)))
+        self._messages = MessageReader(stream, memory.arrays)
+        self._replies = Replies(self._send, self._broke)
         self._sender = Sender(stream)
         self._next_seq = 0
         self._state = threading.Condition()
+        self._beats: Beats | None = None
         self._busy = False
         self._closing = False
         self._over = False
+        self._is_done = False
+        self._broken: str | None = None
 
     def empties(self, forms: Sequence[Form]) -> list[np.ndarray]:
         """See `Lane.empties`."""
@@ -84,33 +90,53 @@ class ServerLane:
         """See `Lane.shared`."""
         return self._memory.shared(shape, dtype)
 
+    def beat_by(self, beats: Beats) -> None:
+        """Tell the client by `beats` that this process lives, and hear it.
+
+        Raises:
+            ProtocolError: if it has a stream for that already, or is gone.
+        """
+        with self._state:
+            if self._beats is not None or self._over:
+                raise ProtocolError("a client's beats are for no lane")
+            self._beats = beats
+
     def serve(self) -> None:
-        """Serve the client until it leaves, or breaks the protocol."""
+        """Serve the client until it leaves, is given up, or breaks the protocol."""
+        self._stream.has_been_set_up()
         watch.add(self)
         try:
-            self.end(self._serve())
+            while self._serve_message():
+                pass
+            self.end(LEFT)
+        except EOFError:
+            self.end(self._broken or _WITHOUT_GOODBYE)
         except ProtocolError as error:
             self.end(f"it broke the protocol: {error}")
-            raise
-        except STREAM_ERRORS as error:
-            self.end(f"the connection broke: {error}")
+        except OSError as error:
+            self.end(self._broken or f"the connection broke: {error}")
         except MemoryError:
             self.end("it sent more than fits into memory")
-            raise
         finally:
+            self.end("the lane failed")  # nothing, unless something was raised that is not above
+            watch.remove(self)  # it may have been ended before it began
+            self._stream.close()
             self._replies.close()
+            if self._beats is not None:
+                self._beats.close()
             self._memory.close()
+            with self._state:
+                self._is_done = True
+                self._state.notify_all()
 
     def check(self, now: float) -> None:
-        """Give the client up if it has been silent for too long."""
+        """Say that this side lives, and give the client up if it has been silent for too long."""
         self._memory.trim()
-        silent = now - self.last_heard
+        if self._beats is not None and self._beats.exchange():
+            self._last_heard = now
+        silent = now - self._last_heard
         if silent > self._silence_seconds:
             self.end(f"nothing was heard of it for {silent:.0f} s")
-
-    def heard(self) -> None:
-        """The client lives."""
-        self.last_heard = watch.now()
 
     def end(self, reason: str) -> None:
         """Answer the client no more."""
@@ -120,53 +146,52 @@ class ServerLane:
             self._over = True
             self._state.notify_all()
         watch.remove(self)
+        self._stream.end()
         self._ended(self, reason)
 
-    def close(self, seconds: float) -> None:
-        """Take no more requests, send the replies to those that run, and say goodbye."""
+    def begin_closing(self) -> None:
+        """Take no more requests."""
         with self._state:
             self._closing = True
+
+    def close(self, seconds: float) -> None:
+        """Take no more requests, send the replies to those that run, say goodbye, and end.
+
+        Args:
+            seconds: for all of that; a handler that takes longer is left behind.
+        """
+        self.begin_closing()
+        deadline = time.monotonic() + seconds
+        with self._state:
             self._state.wait_for(lambda: not self._busy or self._over, seconds)
-        self._replies.drain(seconds)
-        if self._over:
-            return
-        try:
-            self._stream.write_within(seconds, GOODBYE)
-        except STREAM_ERRORS as error:
-            self.end(f"the connection broke: {error}")
+        self._replies.drain(max(0.0, deadline - time.monotonic()))
+        if not self._over:
+            try:
+                left = max(_LINGER_SECONDS, deadline - time.monotonic())
+                if self._stream.write_within(left, GOODBYE):
+                    self._stream.end_writing()
+                    with self._state:  # the client ends when it has heard that
+                        self._state.wait_for(lambda: self._is_done, _LINGER_SECONDS)
+            except OSError as error:
+                self.end(f"the connection broke: {error}")
+        self.end("the server has shut down")
+        with self._state:
+            self._state.wait_for(lambda: self._is_done, _LINGER_SECONDS)
 
-    def _serve(self) -> str:
-        reason = None
-        while reason is None:
-            reason = self._serve_frame()
-        return reason
+    def _serve_message(self) -> bool:
+        """Returns whether others may follow.
 
-    def _serve_frame(self) -> str | None:
-        """Returns why the stream is over, if it is.
-
-        Nothing that was received outlives the call: memory that is free when the next frame comes
+        Nothing that was received outlives the call: memory that is free when the next message comes
         is used again, and need not be fetched from the system.
         """
-        received = self._stream.read()
+        received = self._messages.read()
         if received is None:
-            return "its connection ended without a goodbye, as when a process is killed"
-        self.heard()
-        if self._over:
-            raise ProtocolError("this client was silent for too long and was given up")
-        frame, data = received
-        kind = frame[0] if frame else None
-        if kind == RECORDS[0]:
-            for record, arrays, last in self._assembly.records(frame[1:]):
-                self._handle(record, arrays, last)
-        elif kind == CHUNK[0] and data is not None:
-            self._assembly.chunk(frame, data)
-        elif kind == GOODBYE[0]:
-            return LEFT
-        else:
-            raise ProtocolError("there is no such frame")
-        return None
+            return False
+        self._last_heard = watch.now()
+        self._handle(*received)
+        return True
 
-    def _handle(self, record: Record, arrays: list[np.ndarray], last: bool) -> None:
+    def _handle(self, record: Record, arrays: list[np.ndarray]) -> None:
         if record.kind != REQUEST or record.seq != self._next_seq:
             raise ProtocolError("requests are out of order")
         self._next_seq += 1
@@ -175,7 +200,7 @@ class ServerLane:
         try:
             outcome = answer(self._handlers, record.op, Message(record.header, arrays, self))
             del arrays
-            self._replies.add(record.seq, outcome, more=not last)
+            self._replies.add(record.seq, outcome, more=self._stream.has_more)
         finally:
             with self._state:
                 self._busy = False
@@ -183,7 +208,7 @@ class ServerLane:
 
     def _begin(self) -> bool:
         with self._state:
-            self._busy = not self._closing
+            self._busy = not (self._closing or self._over or self._broken)
             return self._busy
 
     def _send(self, replies: Sequence[tuple[int, Outcome]]) -> None:
@@ -194,7 +219,18 @@ class ServerLane:
             assert isinstance(message, Message)
             try:
                 encoded = encode("", message.header, message.arrays, self._memory.put)
-            except TypeError as error:
+            except (TypeError, ValueError) as error:
                 kind, encoded = ERROR, encode("", error_header(error), (), self._memory.put)
             self._sender.add(seq, kind, encoded)
-        self._sender.flush()
+        try:
+            self._sender.flush()
+        except OSError as error:
+            self._broke(error)
+
+    def _broke(self, error: Exception) -> None:
+        """Nothing can be sent. Perhaps the client left: who reads finds that, or the end."""
+        self._broken = self._broken or f"the connection broke: {error}"
+        self._stream.end()
+
+
+_WITHOUT_GOODBYE = "its connection ended without a goodbye, as when a process is killed"
