@@ -28,7 +28,6 @@ def serve(address: str, token: str) -> None:
 
     from drumline.distribute.parameter_server.transport import Message, TransportServer
 
-    assert "pyarrow" not in sys.modules, "it is imported when a server starts"
     kept: list[object] = []
 
     def keep(message: Message) -> Message:
@@ -66,6 +65,31 @@ def flood(address: str, token: str) -> None:
         connection.submit("note", {}, [np.ones(10_000_000, np.uint8)])
 
 
+def busy(address: str, token: str) -> None:
+    """Keeps a handler busy, and sends what fills the connection."""
+    import numpy as np
+
+    from drumline.distribute.parameter_server.transport import Connection
+
+    connection = Connection(address, token=token)
+    connection.submit("hang", {})
+    print("connected", flush=True)
+    while True:
+        connection.submit("echo", {}, [np.ones(10_000_000, np.uint8)])
+
+
+def fork(address: str, token: str) -> None:
+    """Has a child that does nothing, and says which one."""
+    from drumline.distribute.parameter_server.transport import Connection
+
+    connection = Connection(address, token=token)
+    child = os.fork()
+    if child == 0:
+        time.sleep(600)
+    print(child, flush=True)
+    connection.call("hang", {})
+
+
 if __name__ == "__main__":
     import_without_jax()
-    {"serve": serve, "flood": flood}[sys.argv[1]](*sys.argv[2:])
+    {"serve": serve, "flood": flood, "busy": busy, "fork": fork}[sys.argv[1]](*sys.argv[2:])

@@ -6,12 +6,17 @@ import contextlib
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from drumline.distribute.parameter_server.transport import (
     AuthenticationError,
@@ -21,15 +26,22 @@ from drumline.distribute.parameter_server.transport import (
     ServerTls,
     TransportServer,
     cluster_token,
-    flight,
-    handshake,
+    greeting,
 )
+from drumline.distribute.parameter_server.transport import server as server_module
 from drumline.distribute.parameter_server.transport.token import (
     FILE_VARIABLE,
+    NONCE_BYTES,
     TOKEN_VARIABLE,
     proof,
 )
-from tests.distribute.parameter_server.transport.transport_support import TOKEN, Handlers, use_way
+from tests.distribute.parameter_server.transport.transport_support import (
+    TOKEN,
+    Handlers,
+    connected,
+    use_way,
+    wait_until,
+)
 
 
 def test_another_token_is_refused(server: TransportServer, way: str) -> None:
@@ -48,43 +60,158 @@ def remote(handlers: Handlers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tran
         yield server
 
 
-def test_the_stream_key_alone_is_not_enough(remote: TransportServer) -> None:
-    """It can be overheard, unlike the token."""
-    client = flight.connect(remote.address, None)
-    stream = flight.FrameStream.open(client, handshake.stream_key(TOKEN))
-    with pytest.raises(AuthenticationError, match="server does not know"):
-        handshake.greet(stream, "what a thief may guess", {"stream": "requests"})
-    stream.close()
-    stream = flight.FrameStream.open(client, handshake.stream_key(TOKEN))
-    handshake.tell(stream, {"nonce": "of a thief"})
-    nonce = handshake.hear(stream)["nonce"]
-    forged = proof("what a thief may guess", "client", "of a thief", nonce)
-    handshake.tell(stream, {"proof": forged, "wishes": {"stream": "requests"}})
-    with pytest.raises(flight.STREAM_ERRORS, match="token is missing or not this server's"):
-        handshake.hear(stream)
-    stream.close()
+def test_a_server_proves_nothing_to_strangers(remote: TransportServer) -> None:
+    """Else they could try guesses of the token against what it shows."""
+    with connected(remote) as stream:
+        stream.write([greeting.PROTOCOL])
+        nonce = bytes(stream.take(len(greeting.PROTOCOL) + NONCE_BYTES))[len(greeting.PROTOCOL) :]
+        forged = proof("what a thief may guess", b"client", bytes(NONCE_BYTES), nonce)
+        stream.write([bytes(NONCE_BYTES), forged])
+        assert bytes(stream.take(1)) == b"-"
+        (length,) = struct.unpack("<I", stream.take(4))
+        assert b"token is missing or not this server's" in bytes(stream.take(length))
+        assert stream.byte() is None
 
 
-def test_neither_token_nor_what_it_proves_is_sent_in_the_clear(remote: TransportServer) -> None:
+def test_nothing_of_strangers_is_parsed(
+    remote: TransportServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[object] = []
+    monkeypatch.setattr(greeting.json, "loads", parsed.append)
+    with connected(remote) as stream:
+        greeting.tell(stream, {"stream": "requests"})
+        assert stream.byte() is None
+    with connected(remote) as stream:
+        stream.write([greeting.PROTOCOL, bytes(NONCE_BYTES + 32), b"\x10\0\0\0", b"[" * 16])
+        while stream.byte() is not None:
+            pass
+    assert not parsed
+
+
+def test_a_false_server_is_refused() -> None:
+    for answer in (b"+" + bytes(32), b"?" * 40, b"-\xff\xff\xff\xff"):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            thread = threading.Thread(target=_answer, args=(listener, answer))
+            thread.start()
+            with pytest.raises((AuthenticationError, PeerUnavailableError)) as caught:
+                Connection(f"127.0.0.1:{listener.getsockname()[1]}", token=TOKEN, timeout_seconds=9)
+            thread.join()
+            assert ("server does not know" in str(caught.value)) == answer.startswith(b"+")
+
+
+def _answer(listener: socket.socket, answer: bytes) -> None:
+    """What somebody says who cannot check what a client shows, and lets him in."""
+    with listener.accept()[0] as far:
+        far.sendall(greeting.PROTOCOL + bytes(NONCE_BYTES))
+        far.recv(len(greeting.PROTOCOL) + NONCE_BYTES + 32, socket.MSG_WAITALL)
+        far.sendall(answer)
+        far.recv(1)
+
+
+def test_neither_token_nor_what_opens_another_connection_is_sent_in_the_clear(
+    remote: TransportServer,
+) -> None:
     """A recording of one connection holds no token, and opens no other."""
-    recorded, address = [], remote.address
-    with _relay(address, recorded) as relay, Connection(relay, token=TOKEN) as connection:
+    said: list[bytes] = []
+    with (
+        _relay(remote.address, [], said) as relay,
+        Connection(relay, token=TOKEN) as connection,
+    ):
         connection.call("echo", {})
-    assert TOKEN.encode() not in b"".join(recorded)
-    assert b"proof" in b"".join(recorded)
+    assert TOKEN.encode() not in b"".join(said) and greeting.PROTOCOL in b"".join(said)
+    with connected(remote) as stream:
+        stream.write([b"".join(said)])
+        stream.take(len(greeting.PROTOCOL) + NONCE_BYTES)
+        assert bytes(stream.take(1)) == b"-"
 
 
 def test_a_stranger_to_the_protocol_does_no_harm(remote: TransportServer) -> None:
     host, _, port = remote.address.rpartition(":")
-    for said in (b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + os.urandom(500)):
+    for said in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01" + os.urandom(500)):
         with socket.create_connection((host, int(port))) as stranger:
             stranger.sendall(said)
-    client = flight.connect(remote.address, None)
-    for action in (client.list_actions, lambda: list(client.list_flights())):
-        with pytest.raises(flight.STREAM_ERRORS, match="token"):
-            action()
+            with contextlib.suppress(ConnectionResetError):
+                assert stranger.recv(1) == b"", "he is turned away at once"
     with Connection(remote.address, token=TOKEN) as connection:
         assert connection.call("echo", {"n": 1}).header == {"n": 1}
+
+
+@given(st.binary(max_size=200), st.integers(0, 200))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_forged_greetings_open_nothing(remote: TransportServer, noise: bytes, at: int) -> None:
+    right = greeting.PROTOCOL + bytes(NONCE_BYTES) + bytes(32)
+    with connected(remote) as stream, contextlib.suppress(OSError):
+        stream.write([right[:at] + noise])
+        stream.end_writing()
+        heard = bytearray()
+        while (byte := stream.byte()) is not None:
+            heard.append(byte)
+        assert b"+" not in heard[len(greeting.PROTOCOL) + NONCE_BYTES :][:1]
+    with remote._newcomers._changed:
+        assert not remote._lanes
+
+
+def test_who_says_nothing_or_one_byte_after_another_is_sent_away(
+    remote: TransportServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The deadline is for all of the greeting, not for each piece of it."""
+    monkeypatch.setattr(server_module, "GREETING_SECONDS", 0.5)
+    with connected(remote) as silent, connected(remote) as slow:
+        ended = threading.Event()
+        for piece in greeting.PROTOCOL * 100:
+            if ended.is_set():
+                break
+            try:
+                slow.write([bytes([piece])])
+            except OSError:
+                ended.set()
+            ended.wait(0.1)
+        assert ended.is_set()
+        assert silent.byte() is None
+    wait_until(lambda: not remote._newcomers._came)
+
+
+def test_strangers_do_not_take_all_places(
+    remote: TransportServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "MOST_UNGREETED", 4)
+    monkeypatch.setattr(server_module, "_UNGREETED_SECONDS", 0.05)
+    with contextlib.ExitStack() as stack:
+        strangers = [stack.enter_context(connected(remote)) for _ in range(40)]
+        with Connection(remote.address, token=TOKEN, timeout_seconds=20) as connection:
+            assert connection.call("echo", {"n": 1}).header == {"n": 1}
+        assert len(remote._newcomers._came) <= 4
+        assert strangers[0].byte() is None, "who came first had to go"
+    wait_until(lambda: not remote._newcomers._came)
+
+
+def test_as_many_clients_as_there_are_may_come_at_once(
+    remote: TransportServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than may be unknown at once: they wait for each other, and none is turned away."""
+    monkeypatch.setattr(server_module, "MOST_UNGREETED", 3)
+    with ThreadPoolExecutor(12) as pool:
+        opened = list(pool.map(lambda _: Connection(remote.address, token=TOKEN), range(24)))
+    for connection in opened:
+        assert connection.call("echo", {"n": 1}).header == {"n": 1}
+        connection.close()
+
+
+@pytest.mark.parametrize("host", ["[::1]", "[::]", "localhost"])
+def test_it_listens_at_names_and_addresses_of_ipv6(
+    handlers: Handlers, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    use_way("network", monkeypatch)
+    server = TransportServer(f"{host}:0", handlers.table(), token=TOKEN)
+    server.start()
+    with contextlib.closing(server):
+        assert server.address == f"{host}:{server.port}"
+        reached = [server.address.replace("[::]", "[::1]")]
+        if host == "[::]":
+            reached.append(f"127.0.0.1:{server.port}")
+        for address in reached:
+            with Connection(address, token=TOKEN) as connection:
+                assert connection.call("echo", {"n": 1}).header == {"n": 1}
 
 
 def test_it_listens_at_its_address_only(remote: TransportServer) -> None:
@@ -170,14 +297,44 @@ def test_tls_encrypts_and_checks_both_sides(
             Connection(relay, token=TOKEN, tls=client("server", "client")) as connection,
         ):
             assert connection.call("echo", {"secret": 1}).header == {"secret": 1}
+            _echo_in_both_directions_at_once(connection)
         assert b"".join(recorded) and b"secret" not in b"".join(recorded)
-        for wrong in (client("stranger", "client"), client("server", "stranger"), None):
-            with pytest.raises(PeerUnavailableError):
+        for wrong, why in (
+            (client("stranger", "client"), "no encrypted connection"),
+            (client("server", "stranger"), "no encrypted connection|Do both sides"),
+            (None, "Do both sides, or neither, use TLS"),
+        ):
+            with pytest.raises(PeerUnavailableError, match=why):
                 Connection(server.address, token=TOKEN, tls=wrong, timeout_seconds=5)
         with pytest.raises(PeerUnavailableError):
             Connection(server.address, token=TOKEN, tls=client("server", None), timeout_seconds=5)
         with pytest.raises(AuthenticationError):
             Connection(server.address, token=TOKEN + "x", tls=client("server", "client"))
+
+
+def _echo_in_both_directions_at_once(connection: Connection) -> None:
+    """Far more than all buffers hold: who reads must not wait until he can write."""
+    large = np.arange(1_000_000)
+
+    def ask(number: int) -> bool:
+        sizes = (large, large[: number * 3000], np.full(3, number))
+        back = connection.call("echo", {"i": number}, sizes, timeout_seconds=60)
+        return all(map(np.array_equal, back.arrays, sizes))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(ask, range(12)))
+
+
+def test_a_missing_or_broken_certificate_is_named(
+    certificates: Path, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = certificates / "server.key"
+    for wrong in (certificates / "missing.pem", key):
+        with pytest.raises(OSError, match=f"TLS cannot use .*{wrong.name}"):
+            TransportServer("127.0.0.1:0", {}, token=TOKEN, tls=ServerTls(wrong, key)).start()
+    use_way("network", monkeypatch)
+    with pytest.raises(OSError, match=r"TLS cannot use .*missing\.pem"):
+        Connection("127.0.0.1:1", token=TOKEN, tls=ClientTls(certificates / "missing.pem"))
 
 
 def test_tls_from_the_environment(
@@ -205,13 +362,15 @@ def test_tls_from_the_environment(
 
 
 @contextlib.contextmanager
-def _relay(address: str, recorded: list[bytes]) -> Iterator[str]:
-    """An address that leads to another, and what passes it."""
+def _relay(address: str, recorded: list[bytes], said: list[bytes] | None = None) -> Iterator[str]:
+    """An address that leads to another, what passes it, and what the first client says of that."""
 
-    def pump(source: socket.socket, target: socket.socket) -> None:
+    def pump(source: socket.socket, target: socket.socket, first: bool) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
                 recorded.append(data)
+                if first and said is not None:
+                    said.append(data)
                 target.sendall(data)
         with contextlib.suppress(OSError):
             target.shutdown(socket.SHUT_RDWR)
@@ -224,7 +383,8 @@ def _relay(address: str, recorded: list[bytes]) -> Iterator[str]:
                 far = socket.create_connection((host, int(port)))
                 ends.extend((near, far))
                 for pair in ((near, far), (far, near)):
-                    threads.append(threading.Thread(target=pump, args=pair))
+                    first = len(ends) == 2 and pair[0] is near
+                    threads.append(threading.Thread(target=pump, args=(*pair, first)))
                     threads[-1].start()
 
     ends: list[socket.socket] = []

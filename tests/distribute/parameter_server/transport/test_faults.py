@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
+import random
 import signal
 import subprocess
 import sys
@@ -23,6 +25,8 @@ from drumline.distribute.parameter_server.transport import (
     TransportError,
     TransportServer,
 )
+from drumline.distribute.parameter_server.transport import watch as watch_module
+from drumline.distribute.parameter_server.transport.watch import Watch
 from tests.distribute.parameter_server.transport.transport_support import (
     TOKEN,
     Handlers,
@@ -148,36 +152,166 @@ def test_a_busy_or_silent_handler_is_not_taken_for_a_dead_server(start: Start) -
     assert ended(process) == 0, "nor does a handler that goes on"
 
 
-class SlowLanes(dict[int, Any]):
-    """A lane comes here only after somebody has asked for it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked = threading.Event()
-
-    def get(self, key: int, default: Any = None) -> Any:
-        found = super().get(key, default)
-        self.asked.set()
-        return found
-
-    def __setitem__(self, key: int, lane: Any) -> None:
-        assert self.asked.wait(20)
-        super().__setitem__(key, lane)
-
-
-def test_heartbeats_may_begin_before_the_server_knows_the_lane(
+def test_a_client_that_sends_while_a_handler_works_is_not_taken_for_a_silent_one(
     handlers: Handlers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nobody reads its messages meanwhile, so what says that it lives must not be among them."""
     use_way("network", monkeypatch)
-    server = TransportServer("127.0.0.1:0", handlers.table(), token=TOKEN, heartbeat_seconds=1)
-    server._lanes = SlowLanes()
+    left: list[str] = []
+    server = TransportServer(
+        *("127.0.0.1:0", handlers.table()),
+        token=TOKEN,
+        heartbeat_seconds=0.6,
+        client_left=lambda lane, reason: left.append(reason),
+    )
     server.start()
-    connected = Connection(server.address, token=TOKEN, heartbeat_seconds=1)
+    connected = Connection(server.address, token=TOKEN, heartbeat_seconds=0.6)
+    large = np.ones(8_000_000, np.uint8)
     with contextlib.closing(server), connected as connection:
         waiting = connection.submit("wait", {})
-        time.sleep(2.2)  # the server looks twice a second whether a client is silent
+        sending = threading.Thread(
+            target=connection.submit_many, args=([("note", {}, [large])] * 4,)
+        )
+        sending.start()
+        time.sleep(1.5)  # the silence that is allowed, more than twice
+        assert sending.is_alive() and not left, "the connection is full, and not given up"
         handlers.gate.set()
         assert waiting.result(20).header == connection.call("wait", {}).header
+        sending.join(20)
+
+
+def test_a_stopped_client_is_noticed_while_a_handler_works(start: Start) -> None:
+    process = start("serve", "127.0.0.1:0", TOKEN, shared_memory=False)
+    client = start("busy", line_of(process), TOKEN, shared_memory=False)
+    assert line_of(client) == "connected"
+    client.send_signal(signal.SIGSTOP)
+    stopped = time.monotonic()
+    assert "nothing was heard of it for" in line_of(process)
+    assert time.monotonic() - stopped < 40, "the handler takes a minute"
+
+
+def test_a_child_that_outlives_its_killed_parent_keeps_no_connection_open(start: Start) -> None:
+    process = start("serve", "127.0.0.1:0", TOKEN)
+    client = start("fork", line_of(process), TOKEN)
+    child = int(line_of(client))
+    try:
+        client.kill()
+        assert "without a goodbye" in line_of(process), "it is noticed by its end, not its silence"
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_a_forked_child_has_a_watch_of_its_own() -> None:
+    watch = Watch()
+    watch._members = {object()}  # type: ignore[arg-type]
+    watch._thread = threading.current_thread()
+    watch._changed.acquire()
+    watch.forget()  # as the child does
+    checked = threading.Event()
+
+    class Member:
+        interval = 0.05
+
+        def check(self, now: float) -> None:
+            checked.set()
+
+    member = Member()
+    watch.add(member)
+    assert checked.wait(20)
+    watch.remove(member)
+
+
+def test_closing_while_threads_send_and_peers_beat(
+    handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever closes first, all that was submitted is answered or fails, and nothing hangs."""
+    use_way("network", monkeypatch)
+    monkeypatch.setattr(watch_module, "_SHORTEST_INTERVAL", 0.001)
+    draw = random.Random(0)
+    for number in range(20):
+        server = TransportServer(
+            "127.0.0.1:0", handlers.table(), token=TOKEN, heartbeat_seconds=20.0
+        )
+        server.start()
+        monkeypatch.setattr(watch_module, "_LONGEST_INTERVAL", 0.001)
+        connection = Connection(server.address, token=TOKEN)
+        futures: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        sizes = [draw.choice((3, 20_000, 2_000_000)) for _ in range(4)]
+
+        def send(size: int, connection: Connection = connection, futures: Any = futures) -> None:
+            data = np.ones(size, np.uint8)
+            with contextlib.suppress(PeerUnavailableError):
+                while True:
+                    futures.put(connection.submit("echo", {}, [data, data[:5]]))
+
+        threads = [threading.Thread(target=send, args=(size,)) for size in sizes]
+        for thread in threads:
+            thread.start()
+        time.sleep(draw.uniform(0, 0.05))
+        ends = [connection.close, lambda server=server: server.close(5)]
+        if number % 2:
+            ends.reverse()
+        closing = [threading.Thread(target=end) for end in ends[: 1 + (number % 3 == 0)]]
+        for thread in closing:
+            thread.start()
+        for thread in (*closing, *threads):
+            thread.join(30)
+            assert not thread.is_alive(), "it hangs"
+        while not futures.empty():
+            future = futures.get()
+            if future.exception(20) is None:
+                assert future.result().arrays[0].all()
+            else:
+                assert isinstance(future.exception(), PeerUnavailableError)
+        connection.close()
+        server.close(5)
+
+
+def test_a_clean_close_is_never_taken_for_a_crash(
+    handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The goodbye is read, whatever breaks at the same time because the other one has gone."""
+    use_way("network", monkeypatch)
+    left: queue.SimpleQueue[str] = queue.SimpleQueue()
+    server = TransportServer(
+        *("127.0.0.1:0", handlers.table()),
+        token=TOKEN,
+        client_left=lambda lane, reason: left.put(reason),
+    )
+    server.start()
+    data = np.ones(200_000, np.uint8)
+    with contextlib.closing(server):
+        for _ in range(30):
+            with Connection(server.address, token=TOKEN) as connection:
+                connection.submit_many([("echo", {}, [data])] * 5)
+            assert left.get(timeout=20) == "it closed the connection"
+        connections = [Connection(server.address, token=TOKEN) for _ in range(8)]
+        waiting = [each.submit("later", {}) for each in connections]
+        wait_until(lambda: len(handlers.futures) == 8)
+        server.close(0.1)
+        for future in waiting:
+            with pytest.raises(PeerUnavailableError, match="it has shut down"):
+                future.result(20)
+        for each in connections:
+            each.close()
+
+
+def test_closing_takes_its_seconds_once(
+    handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not for each client whose request never ends."""
+    use_way("network", monkeypatch)
+    server = TransportServer("127.0.0.1:0", handlers.table(), token=TOKEN)
+    server.start()
+    connections = [Connection(server.address, token=TOKEN) for _ in range(6)]
+    for each in connections:
+        each.submit("wait", {})
+    began = time.monotonic()
+    server.close(2)
+    assert time.monotonic() - began < 8
+    handlers.gate.set()
+    for each in connections:
+        each.close()
 
 
 def test_a_client_killed_in_the_middle_of_a_message(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
 import pytest
 
-from drumline.distribute.parameter_server.transport import Message, registry
+from drumline.distribute.parameter_server.transport import Message, TransportServer, registry
+from drumline.distribute.parameter_server.transport.stream import Stream
 
 TOKEN = "a token for tests only"
 
@@ -59,6 +62,17 @@ def use_way(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if way != "one process":
         monkeypatch.setattr(registry, "find", lambda address: None)
     monkeypatch.setenv("DRUMLINE_SHARED_MEMORY", "0" if way == "network" else "1")
+
+
+@contextlib.contextmanager
+def connected(server: TransportServer, seconds: float = 20.0) -> Iterator[Stream]:
+    """A stream to a server, on which nothing was said yet."""
+    near = socket.create_connection(("127.0.0.1", server.port))
+    stream = Stream(near, None, None, time.monotonic() + seconds)
+    try:
+        yield stream
+    finally:
+        stream.close()
 
 
 def wait_until(true: Callable[[], object], seconds: float = 20.0) -> None:
