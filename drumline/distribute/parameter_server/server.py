@@ -34,7 +34,8 @@ class Server:
         server_or_cluster_def: the cluster, a `ClusterSpec` or a dictionary of its jobs.
         job_name: ``"worker"`` or ``"ps"``. Of other jobs nothing listens.
         task_index: the number of the task within its job.
-        protocol: as in TensorFlow; only ``"grpc"``, which Arrow Flight uses, is known.
+        protocol: as in TensorFlow; only ``"grpc"`` is known, for whatever
+            drumline itself speaks.
         config: as in TensorFlow, and unused: a process's devices are those that JAX finds.
         start: whether to listen at once.
         without_chief_seconds: how long `join` waits for a chief to come back that is lost, and then
