@@ -23,7 +23,7 @@ def import_without_jax() -> None:
         sys.modules[name] = package
 
 
-def serve(address: str, token: str) -> None:
+def serve(address: str, token: str, heartbeat_seconds: str = "1.5") -> None:
     import numpy as np
 
     from drumline.distribute.parameter_server.transport import Message, TransportServer
@@ -44,7 +44,10 @@ def serve(address: str, token: str) -> None:
         "give": lambda message: Message({}, [np.ones(message.header["n"], np.uint8)]),
     }
     server = TransportServer(
-        address, handlers, token=token, heartbeat_seconds=1.5, client_left=left
+        *(address, handlers),
+        token=token,
+        heartbeat_seconds=float(heartbeat_seconds),
+        client_left=left,
     )
     server.start()
     print(server.address, flush=True)

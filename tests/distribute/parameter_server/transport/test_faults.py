@@ -191,7 +191,7 @@ def test_a_stopped_client_is_noticed_while_a_handler_works(start: Start) -> None
 
 
 def test_a_child_that_outlives_its_killed_parent_keeps_no_connection_open(start: Start) -> None:
-    process = start("serve", "127.0.0.1:0", TOKEN)
+    process = start("serve", "127.0.0.1:0", TOKEN, "60")
     client = start("fork", line_of(process), TOKEN)
     child = int(line_of(client))
     try:
