@@ -29,6 +29,8 @@ from drumline.distribute.parameter_server.transport.watch import watch
 
 LEFT = "it closed the connection"
 _LINGER_SECONDS = 0.2
+_LARGE = 256 * 1024
+"""Bytes; a larger reply is sent at once, and not together with those that follow."""
 
 
 class ServerLane:
@@ -200,7 +202,8 @@ class ServerLane:
         try:
             outcome = answer(self._handlers, record.op, Message(record.header, arrays, self))
             del arrays
-            self._replies.add(record.seq, outcome, more=self._stream.has_more)
+            is_large = isinstance(outcome, Message) and _nbytes(outcome) > _LARGE
+            self._replies.add(record.seq, outcome, more=self._stream.has_more and not is_large)
         finally:
             with self._state:
                 self._busy = False
@@ -222,6 +225,11 @@ class ServerLane:
             except (TypeError, ValueError) as error:
                 kind, encoded = ERROR, encode("", error_header(error), (), self._memory.put)
             self._sender.add(seq, kind, encoded)
+            if _nbytes(message) > _LARGE:  # it need not wait until the next ones are ready
+                self._flush()
+        self._flush()
+
+    def _flush(self) -> None:
         try:
             self._sender.flush()
         except OSError as error:
@@ -231,6 +239,10 @@ class ServerLane:
         """Nothing can be sent. Perhaps the client left: who reads finds that, or the end."""
         self._broken = self._broken or f"the connection broke: {error}"
         self._stream.end()
+
+
+def _nbytes(message: Message) -> int:
+    return sum(array.nbytes for array in message.arrays)
 
 
 _WITHOUT_GOODBYE = "its connection ended without a goodbye, as when a process is killed"
