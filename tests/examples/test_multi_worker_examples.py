@@ -36,11 +36,11 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
             stderr=subprocess.STDOUT,
             text=True,
         )
-    outputs = {name: job.communicate(timeout=240)[0] for name, job in jobs.items()}
+    outputs = {name: job.communicate(timeout=900)[0] for name, job in jobs.items()}
     for name, job in jobs.items():
         assert job.returncode == 0, outputs[name]
     alone = subprocess.run(
-        [*script, "--epochs", "3"], env=environment(), capture_output=True, text=True, timeout=240
+        [*script, "--epochs", "3"], env=environment(), capture_output=True, text=True, timeout=900
     )
     assert alone.returncode == 0, alone.stderr[-3000:]
     logs = {

@@ -30,7 +30,7 @@ def test_it_is_as_good_on_parameter_servers_as_on_one_device(tmp_path: Path) -> 
         )
         for name, command in commands.items()
     }
-    outputs = {name: job.communicate(timeout=240)[0] for name, job in jobs.items()}
+    outputs = {name: job.communicate(timeout=900)[0] for name, job in jobs.items()}
     for name, job in jobs.items():
         assert job.returncode == 0, outputs[name]
     outputs["servers"] = (tmp_path / "chief-0.log").read_text()

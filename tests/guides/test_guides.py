@@ -30,7 +30,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }
     texts = {}
     for name, process in running.items():
-        out, errors = process.communicate(timeout=120)
+        out, errors = process.communicate(timeout=600)
         assert process.returncode == 0, errors
         texts[name] = out
     return texts

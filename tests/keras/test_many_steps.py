@@ -34,7 +34,7 @@ def test_steps_do_not_starve_one_another() -> None:
         env={**os.environ, **FEW_THREADS, "KERAS_BACKEND": "jax"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert run.returncode == 0, run.stderr[-2000:]

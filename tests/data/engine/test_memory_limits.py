@@ -51,7 +51,7 @@ def run(script, **values):
     heading = "".join(f"{name} = {str(value)!r}\n" for name, value in values.items())
     program = textwrap.dedent(STATUS) + heading + textwrap.dedent(script)
     result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=900
     )
     assert result.returncode == 0, result.stderr[-2000:]
     return result.stdout

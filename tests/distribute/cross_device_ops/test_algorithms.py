@@ -68,7 +68,7 @@ def test_eight_replicas():
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:-1] == [f"checked {name}" for name in ALGORITHMS]

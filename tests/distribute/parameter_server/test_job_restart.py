@@ -87,7 +87,7 @@ def test_a_loop_and_a_fit_go_on_when_a_server_was_killed(tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=240,
+        timeout=900,
     )
     assert done.returncode == 0, done.stdout
     assert "Failed first: ps:0, which was killed by SIGKILL" in done.stdout

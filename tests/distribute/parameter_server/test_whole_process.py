@@ -52,7 +52,7 @@ def process_of_a_worker(**environment: str) -> tuple[str, int, int]:
         env={**given, **environment},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     assert process.returncode == 0, process.stderr
     setting, threads, faults = process.stdout.split()
