@@ -11,8 +11,8 @@ import pytest
 
 import drumline as dl
 
-MODULES = ("drumline.data.dataset",)
-CLASSES = (dl.data.Dataset,)
+MODULES = ("drumline.data.dataset", "drumline.distribute.strategy")
+CLASSES = (dl.data.Dataset, dl.distribute.Strategy, dl.distribute.StrategyExtended)
 NEEDS = {"Dataset.from_huggingface": "datasets"}
 """What the package in its example is, where drumline does without it."""
 
@@ -29,7 +29,7 @@ def test_example(example: doctest.DocTest, names_of_examples: dict[str, Any]) ->
     if needed:
         pytest.importorskip(needed, reason=f"the example is of the package {needed}")
     example.globs = {**names_of_examples}
-    runner = doctest.DebugRunner(verbose=False)
+    runner = doctest.DebugRunner(verbose=False, optionflags=doctest.ELLIPSIS)
     try:
         runner.run(example)
     except doctest.DocTestFailure as failure:

@@ -19,7 +19,6 @@ from drumline.distribute.cross_device_ops import (
 )
 from drumline.distribute.distributed_dataset import DistributedDataset
 from drumline.distribute.distributed_iterator import DistributedIterator
-from drumline.distribute.extended import StrategyExtended
 from drumline.distribute.functions import Function, function
 from drumline.distribute.input import InputContext, ValueContext
 from drumline.distribute.input_options import InputOptions, InputReplicationMode
@@ -43,7 +42,7 @@ from drumline.distribute.replica_context import (
 )
 from drumline.distribute.run import RunOptions
 from drumline.distribute.scope import get_strategy, has_strategy
-from drumline.distribute.strategy import Strategy
+from drumline.distribute.strategy import Strategy, StrategyExtended
 from drumline.distribute.variable import (
     Variable,
     VariableAggregation,

@@ -154,7 +154,7 @@ class CompiledStep:
 
     def in_flight(self) -> list[InFlight]:
         """What must have come to its end before the step may start."""
-        return [self.strategy.in_flight]
+        return [self.strategy._in_flight]
 
     def spanning(self) -> Strategy | None:
         """The strategy of several processes on whose devices the program runs, if there is one."""
@@ -193,7 +193,7 @@ class CompiledStep:
         """What the variables hold that the program only reads, as it takes them."""
         if self._span is None:
             return values
-        return [self._span.for_program(value) for value in values]
+        return [self._span._arrays.for_program(value) for value in values]
 
     def new_bank(self) -> VariableBuffer:
         """The written variables' values, in a bank for this program."""
@@ -202,7 +202,7 @@ class CompiledStep:
         span = self._span
         return VariableBuffer(
             self.written,
-            enter=lambda variable, value: span.for_program(value),
+            enter=lambda variable, value: span._arrays.for_program(value),
             leave=lambda variable, value: on_this_process(value),
         )
 
@@ -232,7 +232,7 @@ class CompiledStep:
         known = {id(variable) for variable in before}
         for variable in used:
             if id(variable) not in known:
-                self.strategy.adopt_variable(variable)
+                self.strategy._adopt_variable(variable)
         if not self._reads_64_bits and any(map(keeps_64_bits, used)):
             raise WideVariables()
         self._bank = None

@@ -20,17 +20,17 @@ def gathered(strategy: Strategy, value: np.ndarray) -> np.ndarray:
         strategy: one that spans the processes; no program of it runs meanwhile.
         value: of the same shape and dtype in all processes; 64-bit types keep their bits.
     """
-    strategy.in_flight.wait()
+    strategy._in_flight.wait()
     flat = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
-    with watchdog(timeout_seconds=strategy.in_flight.timeout_seconds):
+    with watchdog(timeout_seconds=strategy._in_flight.timeout_seconds):
         together: np.ndarray = multihost_utils.process_allgather(flat)
     return together.view(value.dtype).reshape(len(together), *value.shape)
 
 
 def broadcast(strategy: Strategy, value: np.ndarray) -> np.ndarray:
     """What the first process gives, an array of the same shape and dtype in all processes."""
-    strategy.in_flight.wait()
-    with watchdog(timeout_seconds=strategy.in_flight.timeout_seconds):
+    strategy._in_flight.wait()
+    with watchdog(timeout_seconds=strategy._in_flight.timeout_seconds):
         return np.asarray(multihost_utils.broadcast_one_to_all(value))
 
 

@@ -170,7 +170,7 @@ def run_in_turn(
     def call_of(index: int) -> Call:
         call: Call = for_replica(tree, index)
         # Variables lie on all devices, and an operation takes operands from the same devices.
-        return strategy.place_everywhere(call) if eager else call
+        return strategy._arrays.place_everywhere(call) if eager else call
 
     def step(context: LockstepContext, call: Call) -> Any:
         args, kwargs = call
@@ -244,7 +244,7 @@ def _with_absent(
     strategy: Strategy, variable: Variable, present: Sequence[int], copies: Sequence[Any]
 ) -> Any:
     """The copies of all replicas: those that took no part keep theirs."""
-    (before,) = strategy.known_everywhere(current_values([variable]))
+    (before,) = strategy._arrays.known_everywhere(current_values([variable]))
     return jnp.asarray(before).at[jnp.asarray(present)].set(jnp.stack(copies))
 
 
@@ -264,7 +264,7 @@ def _reduce(strategy: Strategy, op: ReduceOp, values: list[Any]) -> Any:
         require_alike(name, leaves)
         return total(leaves) if op is ReduceOp.SUM else total(leaves) / len(leaves)
 
-    if not strategy.has_own_all_reduce:
+    if not strategy._has_own_all_reduce:
         return jax.tree.map(reduce_leaves, *values)
     if len(values) < strategy.num_replicas_in_sync:
         raise NotImplementedError(

@@ -81,7 +81,7 @@ class MultiWorkerMirroredStrategy(Strategy):
         )
 
     @property
-    def step_timeout_seconds(self) -> float | None:
+    def _step_timeout_seconds(self) -> float | None:
         """`CommunicationOptions.timeout_seconds`."""
         return self.communication_options.timeout_seconds
 

@@ -34,7 +34,7 @@ class DefaultStrategy(Strategy):
     def __init__(self) -> None:
         super().__init__([jax.local_devices()[0]])
 
-    def adopt_variable(self, variable: Any) -> None:
+    def _adopt_variable(self, variable: Any) -> None:
         """Leave the variable where it is: this is no strategy that anybody chose."""
 
     def __repr__(self) -> str:

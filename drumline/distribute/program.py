@@ -56,8 +56,8 @@ class ReplicaProgram(CompiledStep):
         spans = self.strategy.spans_processes
         if not spans and not isinstance(array, jax.Array):
             return array
-        placed = self.strategy.place_variable(array)
-        return self.strategy.for_program(placed) if spans else placed
+        placed = self.strategy._arrays.place_variable(array)
+        return self.strategy._arrays.for_program(placed) if spans else placed
 
     def finish(self, outputs: Any) -> Any:
         return unwrap(outputs, _itself if self._alone else PerReplica.of_stacked)

@@ -46,7 +46,7 @@ def _reduce(strategy: Strategy, op: ReduceOp, node: Any, axis: int | None) -> An
         traced = isinstance(node.stacked, jax.core.Tracer)
         if axis is None and strategy.spans_processes and traced and node.replicas is None:
             return _meet(strategy, op, node.stacked)
-        return strategy.compute(_reduce_values, (op, axis, _which(node)), _rows(node))
+        return strategy._arrays.compute(_reduce_values, (op, axis, _which(node)), _rows(node))
     if axis is not None:
         require_fits(node, f"strategy.reduce({op.name})", "reduce it with numpy")
         reduce = jnp.sum if op is ReduceOp.SUM else jnp.mean
@@ -133,8 +133,8 @@ def require_alike(name: str, values: Sequence[Any]) -> None:
 def _gather(strategy: Strategy, node: Any, axis: int) -> Any:
     if not isinstance(node, PerReplica):
         require_fits(node, "strategy.gather", "it is there already")
-        return strategy.compute(_gather_values, (axis, None), (jnp.asarray(node),))
-    return strategy.compute(_gather_values, (axis, _which(node)), _rows(node))
+        return strategy._arrays.compute(_gather_values, (axis, None), (jnp.asarray(node),))
+    return strategy._arrays.compute(_gather_values, (axis, _which(node)), _rows(node))
 
 
 def _gather_values(axis: int, which: tuple[int, ...] | None, rows: Sequence[Any]) -> Any:

@@ -58,7 +58,7 @@ class ReplicaScope(StateScope):
         if id(variable) in self.state_mapping:
             return value
         if has_copies(variable):
-            copies = self._context.strategy.known_everywhere(value)
+            copies = self._context.strategy._arrays.known_everywhere(value)
             return copies[self._context.replica_id_in_sync_group]
         return self._counting_from(value) if summed_when_read(variable) else value
 

@@ -126,7 +126,7 @@ def _normalized(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     tree = (tuple(args), dict(kwargs))
     made: tuple[tuple[Any, ...], dict[str, Any]] = normalized(
-        tree, strategy.stack, strategy.num_replicas_in_sync
+        tree, strategy._arrays.stack, strategy.num_replicas_in_sync
     )
     return made
 
@@ -151,7 +151,7 @@ def run(
         )
     if config.functions_run_eagerly():
         return _run_eagerly(strategy, fn, args, kwargs, options or RunOptions())
-    return strategy.programs.run(fn, args, kwargs, options or RunOptions())
+    return strategy._programs.run(fn, args, kwargs, options or RunOptions())
 
 
 def _run_eagerly(
@@ -174,7 +174,7 @@ def _each_in_turn(
         with replica_context.enter(SingleContext(strategy)), strategy.scope():
             return as_arrays(fn(*args, **kwargs))
     replicas = strategy.num_replicas_in_sync
-    tree = strategy.known_everywhere(_normalized(strategy, args, kwargs))
+    tree = strategy._arrays.known_everywhere(_normalized(strategy, args, kwargs))
     present = taking_part(tree, replicas)
     outcome = run_in_turn(strategy, fn, tree, present, eager=True)
     assign_values(outcome.variables, outcome.values)

@@ -26,15 +26,15 @@ class UnevenProgram(WholeProgram):
     """
 
     def place(self, arrays: Sequence[Any]) -> list[Any]:
-        known = map(self.strategy.known_everywhere, arrays)
-        placed: list[Any] = self.strategy.place_everywhere(list(known))
+        known = map(self.strategy._arrays.known_everywhere, arrays)
+        placed: list[Any] = self.strategy._arrays.place_everywhere(list(known))
         return placed
 
     def spanning(self) -> None:
         """None: each process computes all of it, on its own devices."""
 
     def place_read(self, values: list[Any]) -> list[Any]:
-        return [self.strategy.known_everywhere(value) for value in values]
+        return [self.strategy._arrays.known_everywhere(value) for value in values]
 
     def new_bank(self) -> VariableBuffer:
         if not self.strategy.spans_processes:
@@ -42,9 +42,9 @@ class UnevenProgram(WholeProgram):
         strategy = self.strategy
         return VariableBuffer(
             self.written,
-            enter=lambda variable, value: strategy.known_everywhere(value),
+            enter=lambda variable, value: strategy._arrays.known_everywhere(value),
             leave=lambda variable, value: (
-                strategy.place_copies(value) if has_copies(variable) else value
+                strategy._arrays.place_copies(value) if has_copies(variable) else value
             ),
         )
 
@@ -57,7 +57,7 @@ class UnevenProgram(WholeProgram):
         traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(together))
         if self.strategy.spans_processes and not traced:
             return together
-        return stack_if_alike(together, self.strategy.stack, replicas)
+        return stack_if_alike(together, self.strategy._arrays.stack, replicas)
 
     def call(self, arrays: Sequence[Any]) -> Any:
         tree = self.form.arguments(arrays)

@@ -136,7 +136,7 @@ class Variable(keras.Variable):
         copies = self._all_copies()
         owner = owner_of(self)
         if owner is not None and owner.spans_processes and in_program_merge() is None:
-            return owner.compute(_aggregate, (self._aggregation, self.path), copies)
+            return owner._arrays.compute(_aggregate, (self._aggregation, self.path), copies)
         return _aggregate(self._aggregation, self.path, copies)
 
     def read_value(self) -> Any:

@@ -73,7 +73,7 @@ def _of_all_processes(save: Callable[..., Any]) -> Callable[..., Any]:
         get_state_tree = self.model.get_state_tree
 
         def of_all(*args: Any, **kwargs: Any) -> Any:
-            return jax.tree.map(strategy.for_program, get_state_tree(*args, **kwargs))
+            return jax.tree.map(strategy._arrays.for_program, get_state_tree(*args, **kwargs))
 
         with shadowed(self.model, "get_state_tree", of_all):
             return save(self, *args, **kwargs)

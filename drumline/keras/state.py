@@ -100,7 +100,8 @@ def place_assigned(assign: Callable[..., Any]) -> Callable[..., Any]:
             set_owner(self, strategy)
         if strategy is not None and not isinstance(value, jax.core.Tracer):
             copies = getattr(self, "has_copies", False)
-            value = strategy.place_copies(value) if copies else strategy.place_variable(value)
+            arrays = strategy._arrays
+            value = arrays.place_copies(value) if copies else arrays.place_variable(value)
         return assign(self, value)
 
     return assign_placed
@@ -130,7 +131,7 @@ def place_state(get_state: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _placed(strategy: Strategy, value: Any) -> jax.Array:
-    return strategy.for_program(strategy.place_variable(value))
+    return strategy._arrays.for_program(strategy._arrays.place_variable(value))
 
 
 def _variables(model: keras.Model, groups: dict[str, Any]) -> list[Any]:

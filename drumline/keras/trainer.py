@@ -27,17 +27,17 @@ from drumline.keras.step.train_step import TrainStep, UnevenReporter
 
 
 def limit_in_flight(step: Callable[..., Any], strategy: Strategy) -> Callable[..., Any]:
-    """Let a step start only when `Strategy.in_flight` allows it."""
+    """Let a step start only when the strategy's `InFlight` allows it."""
 
     def step_when_free(state: Any, batch: Any) -> Any:
-        strategy.in_flight.wait()
+        strategy._in_flight.wait()
         batch = (
             shard_or_replicate(batch, strategy)
             if strategy.spans_processes
             else move_to_devices(batch, strategy)
         )
         outputs, state = step(state, batch)
-        strategy.in_flight.started(outputs)
+        strategy._in_flight.started(outputs)
         if strategy.spans_processes:
             outputs = jax.tree.map(on_this_process, outputs)
         return outputs, state

@@ -76,9 +76,9 @@ def test_arrays_made_in_a_scope_are_on_its_first_device() -> None:
 
 def test_variables_are_placed_once() -> None:
     strategy = MirroredStrategy(["cpu:1", "cpu:2"])
-    placed = strategy.place_variable(np.arange(3.0))
+    placed = strategy._arrays.place_variable(np.arange(3.0))
     assert placed.sharding.device_set == set(jax.devices("cpu")[1:3])
-    assert strategy.place_variable(placed) is placed
+    assert strategy._arrays.place_variable(placed) is placed
 
 
 def test_descriptions() -> None:

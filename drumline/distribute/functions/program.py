@@ -36,7 +36,7 @@ class FunctionProgram(WholeProgram):
 
     def in_flight(self) -> list[InFlight]:
         require_one_place([*self.written, *self.read])
-        return [strategy.in_flight for strategy in self._strategies()]
+        return [strategy._in_flight for strategy in self._strategies()]
 
     def _strategies(self) -> list[Strategy]:
         """Those whose variables or replicas the program uses."""

@@ -85,7 +85,7 @@ def move_replicated(batch: Any, strategy: Strategy) -> Any:
     def move(leaf: Any) -> Any:
         if not _is_committed(leaf) or not (leaf.is_fully_addressable or leaf.is_fully_replicated):
             return leaf
-        return strategy.for_program(strategy.place_variable(leaf))
+        return strategy._arrays.for_program(strategy._arrays.place_variable(leaf))
 
     return jax.tree.map(move, batch)
 

@@ -45,7 +45,7 @@ class GlobalBatchStep:
                 out_shardings=(outputs, placed),
             )
 
-        every, here = strategy.program_sharding, strategy.variable_sharding
+        every, here = strategy._arrays.program_sharding, strategy.variable_sharding
         leave_sharded = sharded_outputs and not strategy.spans_processes
         cut = None if leave_sharded else every
         self._cut = compiled("partitioned_step", every, strategy.batch_sharding, cut)
@@ -58,4 +58,4 @@ class GlobalBatchStep:
         if splits_evenly(batch, strategy.num_replicas_in_sync):
             return self._cut(state, batch)
         outputs, state = self._whole(jax.tree.map(on_this_process, state), batch)
-        return outputs, jax.tree.map(strategy.for_program, state)
+        return outputs, jax.tree.map(strategy._arrays.for_program, state)

@@ -142,7 +142,7 @@ class TrainStep:
             out_specs=whole,
             check_vma=False,
         )
-        placed = self._strategy.program_sharding
+        placed = self._strategy._arrays.program_sharding
 
         def train_step(state: Any, batch: Any) -> Any:
             return body(state, batch)
