@@ -228,7 +228,7 @@ class Variable(keras.Variable):
         constant = context.traced_once and is_constant(given)
         if self._aggregation == "only_first_replica":
             return value if constant else first_replicas(context, value)
-        if constant and not context.strategy.has_own_all_reduce and value.dtype != bool:
+        if constant and not context.strategy._has_own_all_reduce and value.dtype != bool:
             return value * context.num_replicas_in_sync if self._aggregation == "sum" else value
         met = context.all_reduce(ReduceOp.of(self._aggregation), value)
         return met if jnp.issubdtype(self.dtype, jnp.inexact) else met.astype(self.dtype)
