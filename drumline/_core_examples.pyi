@@ -47,7 +47,7 @@ class ExampleParser:
         Args:
             parts: for each field of the message that is a map of features its number, and of each
                 wanted feature the key, the kind (``"string"``, ``"float32"``, ``"int64"``), the
-                form and its count (``drumline/io/examples/wanted.py`` says which there are) and
+                form and its count (``drumline/io/feature_requests.py`` says which there are) and
                 the values of a missing one.
 
         Raises:

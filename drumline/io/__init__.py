@@ -2,6 +2,7 @@
 
 from drumline.data.files.record_writer import TFRecordOptions, TFRecordWriter
 from drumline.io.csv import decode_csv
+from drumline.io.decoding import parse_tensor, serialize_tensor
 from drumline.io.features import (
     FixedLenFeature,
     FixedLenSequenceFeature,
@@ -16,7 +17,6 @@ from drumline.io.parsing import (
     parse_single_sequence_example,
 )
 from drumline.io.raw import decode_raw
-from drumline.io.tensors import parse_tensor, serialize_tensor
 from drumline.io.whole_files import read_file
 
 __all__ = [

@@ -2,12 +2,12 @@
 
 from drumline.strings.changing import lower, strip, upper
 from drumline.strings.comparing import equal, not_equal
+from drumline.strings.elementwise import length, substr
 from drumline.strings.hashing import to_hash_bucket_fast, to_hash_bucket_strong
-from drumline.strings.joining import join, reduce_join
-from drumline.strings.measuring import length, substr
 from drumline.strings.ngrams import ngrams
 from drumline.strings.numbers import as_string, to_number
 from drumline.strings.patterns import regex_full_match, regex_replace
+from drumline.strings.split_join import join, reduce_join
 from drumline.strings.splitting import split
 from drumline.strings.text_vectorization import TextVectorization
 from drumline.strings.unicode import (

@@ -11,15 +11,15 @@ import numpy as np
 from drumline.data.leaves import as_array
 from drumline.data.ragged import fill_value
 from drumline.data.spec import STRING, as_dtype
-from drumline.io.examples.columns import (
+from drumline.io.examples.partitions import Cut
+from drumline.io.feature_columns import (
     FeatureColumn,
     FixedColumn,
     PartitionedColumn,
     RaggedFramesColumn,
     VaryingColumn,
 )
-from drumline.io.examples.partitions import Cut
-from drumline.io.examples.wanted import BYTES, FLOAT, INT, Wanted
+from drumline.io.feature_requests import BYTES, FLOAT, INT, Wanted
 from drumline.io.features import (
     Feature,
     FixedLenFeature,

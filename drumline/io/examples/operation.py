@@ -15,9 +15,9 @@ from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.ragged import RaggedArray
 from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.data.structure import LEAF_STRUCTURE, Structure
-from drumline.io.examples.columns import FeatureColumn, of_batches, of_records
 from drumline.io.examples.partitions import BadRecord
-from drumline.io.examples.wanted import Failed, Parsed, Parts, Records, Wanted, parse, parser
+from drumline.io.feature_columns import FeatureColumn, of_batches, of_records
+from drumline.io.feature_requests import Failed, Parsed, Parts, Records, Wanted, parse, parser
 
 _BLOCKS = 16
 """How many blocks' buffers are kept for later ones."""

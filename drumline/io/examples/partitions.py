@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from drumline.data.ragged import RaggedArray, splits_of
-from drumline.io.examples.wanted import Parsed, Wanted
+from drumline.io.feature_requests import Parsed, Wanted
 
 _MOST_ROWS = 1 << 24
 

@@ -15,7 +15,7 @@ from drumline.data.ragged import RaggedArray
 from drumline.data.ragged_spec import RaggedTensorSpec
 from drumline.data.spec import STRING, TensorSpec
 from drumline.io.examples.partitions import Cut, cut_into_rows
-from drumline.io.examples.wanted import Parsed, Wanted
+from drumline.io.feature_requests import Parsed, Wanted
 
 Records = np.ndarray | RaggedArray
 """Values of many records: an array (n, ...), or rows of different lengths."""
