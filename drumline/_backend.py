@@ -1,4 +1,10 @@
-"""Choosing Keras's JAX backend, and keeping the CPU at hand for the input pipeline."""
+"""Choosing Keras's JAX backend, with JAX's CPU backend available for the input pipeline.
+
+Where they are installed, ``import keras`` imports matplotlib.pyplot for `keras.visualization` and
+scikit-learn for `keras.wrappers`: a third of what ``import drumline`` took, in every process of a
+job, for what few programs use. These packages are loaded when something is first asked of them,
+by the standard library's own `importlib.util.LazyLoader`, and are then what they always are.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +12,43 @@ import json
 import os
 import sys
 import warnings
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import LazyLoader
 from pathlib import Path
+from types import ModuleType
 
 import jax
 
 from drumline._jax_start import jax_has_started
-from drumline._keras_import import import_keras
+
+_WHEN_USED = frozenset({"keras.src.visualization", "keras.visualization", "keras.wrappers"})
+
+
+def import_keras() -> None:
+    """Import Keras, unless that has happened, and leave those of its packages for later."""
+    finder = _Finder()
+    sys.meta_path.insert(0, finder)
+    try:
+        import keras  # noqa: F401
+    finally:
+        sys.meta_path.remove(finder)
+
+
+class _Finder(MetaPathFinder):
+    """Finds the packages that wait, as the usual finder does, and nothing else."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in _WHEN_USED:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = LazyLoader(spec.loader)
+        return spec
+
 
 _VARIABLE = "KERAS_BACKEND"
 
@@ -55,7 +92,7 @@ def cpu_device() -> jax.Device:
     """The first CPU device of this process, on which the input pipeline computes.
 
     Raises:
-        RuntimeError: if JAX started without its CPU backend, or was told to use an accelerator
+        RuntimeError: if JAX started without its CPU backend, or was set to use an accelerator
             only and found none; the message says what to set.
     """
     keep_cpu_platform()
@@ -73,7 +110,7 @@ def cpu_device() -> jax.Device:
     if _accelerators_asked_for and jax.local_devices()[0] == device:
         asked = _accelerators_asked_for[0]
         raise RuntimeError(
-            f"JAX was told to use the platforms {asked!r} only, and found no such device here. "
+            f"JAX is set to use the platforms {asked!r} only, and found no such device here. "
             f"To run on the CPU, set JAX_PLATFORMS=cpu or leave it unset."
         )
     return device

@@ -1,4 +1,4 @@
-"""Event files of TensorBoard whose names nobody else has."""
+"""Event files of TensorBoard with unique names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths of the local file system, told from URLs.
+"""Paths of the local file system, as opposed to URLs.
 
 ``pathlib`` and ``os.path`` take ``gs://bucket/x`` for a relative path and make a directory ``gs:``
 of it. What can only write locally therefore asks here first.

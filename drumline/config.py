@@ -24,8 +24,8 @@ def run_functions_eagerly(run_eagerly: bool) -> None:
     """Run `Strategy.run` and `function` step by step as plain Python, or compiled again.
 
     As ``tf.config.run_functions_eagerly``: for debugging. Values are concrete, so that a step may
-    print them, branch on them and be stepped through; replicas run one after another, up to where
-    they meet. The results are the same, the speed is not.
+    print them, branch on them and be stepped through; replicas run sequentially, up to the
+    next collective. The results are the same, the speed is not.
     """
     global _eager
     _eager = bool(run_eagerly)

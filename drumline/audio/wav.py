@@ -61,7 +61,7 @@ class Decode(NativeOperation):
         return ElementSpec(structure, tuple(leaves))
 
     def run(self, columns: Sequence[Column], n: int) -> Rows:
-        """Decodes files one after the other."""
+        """Decode files sequentially."""
         samples, channels = self.shape
         audio, rates, told = decode_wavs(list(np.asarray(columns[0])), channels, samples, _MOST)
         error = None if told is None else ValueError(f"{self.name}: {told}")

@@ -29,7 +29,7 @@ class IdxError(ValueError):
 
 
 def read_idx(path: str | bytes | os.PathLike[str]) -> np.ndarray:
-    """The array in an IDX file, gzipped or not (told by its first bytes, not its name).
+    """Return the array in an IDX file, gzipped or not (by its first bytes, not its name).
 
     Returns:
         An array of the file's shape, in the machine's byte order: uint8, int8, int16, int32,

@@ -1,7 +1,8 @@
-"""Parts of images, and images with zeros around them, as ``tf.image``."""
+"""Cropping, padding, mirroring and turning images, as ``tf.image``: one native operation for all."""
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -10,9 +11,130 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from drumline._core import arrange_images
 from drumline.data import random
-from drumline.data.native.apply import is_symbol
-from drumline.image.arranging import arranged, shape_of
+from drumline.data.native.apply import apply, is_symbol
+from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.native.symbol import ValueNeedsPython
+from drumline.data.ragged import RaggedArray
+from drumline.data.spec import ElementSpec, TensorSpec
+from drumline.image import columns as col
+
+TRANSPOSED, UPSIDE_DOWN, MIRRORED = 1, 2, 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Arrange(NativeOperation):
+    """Images to windows of them, zeros beyond their edges; then transposed, turned over, mirrored.
+
+    A second argument, integers (5,), says for each where the window begins, its height and width
+    (-1: to the end of the image), and the sum of what is done.
+
+    Attributes:
+        called: the name of the function for which this is done.
+        height: of all results, if known.
+        width: likewise.
+        rule: ``"within"`` if windows must lie in their images, ``"around"`` if images must lie in
+            their windows, or ``""``.
+    """
+
+    called: str
+    height: int | None
+    width: int | None
+    rule: str = ""
+
+    @property
+    def name(self) -> str:
+        """As users know it."""
+        return f"image.{self.called}"
+
+    def results(self, *arguments: TensorSpec) -> ElementSpec:
+        """Images of the known size, or of any."""
+        spec = col.image_spec(arguments[0], self.name)
+        return col.one((self.height, self.width, spec.shape[2]), spec.dtype)
+
+    def run(self, columns: Sequence[Column], n: int) -> Rows:
+        """Copies pixels on all cores."""
+        images = col.contiguous(columns[0])
+        placements = np.array(columns[1], np.int64).reshape(n, 5)
+        shapes = np.array([image.shape for image in images], np.int64).reshape(n, 3)
+        rest = shapes[:, :2] - placements[:, :2]
+        placements[:, 2:4] = np.where(placements[:, 2:4] < 0, rest, placements[:, 2:4])
+        good = self._first_bad(shapes[:, :2], placements[:, :2], placements[:, 2:4])
+        made = self._arranged(images[:good], placements[:good], images[0])
+        if good == n:
+            return Rows((made,))
+        (top, left, height, width, _), shape = placements[good], shapes[good]
+        what = (
+            f"{self.name}: the window of {height} x {width} pixels at ({top}, {left}) does not "
+            f"fit an image of {shape[0]} x {shape[1]}"
+        )
+        return Rows((made,), ValueError(what))
+
+    def _arranged(self, images: Any, placements: np.ndarray, like: np.ndarray) -> Column:
+        found = arrange_images(images, placements.tolist())
+        made = [image.view(like.dtype) for image in found]
+        if self.width is None:
+            return made
+        if self.height is None:
+            # A column of arrays of which the first dimension alone varies is ragged.
+            splits = np.cumsum([0, *map(len, made)])
+            none = np.empty((0, self.width, like.shape[2]), like.dtype)
+            return RaggedArray(np.concatenate([none, *made]), splits)
+        out = col.empty(len(made), (self.height, self.width, like.shape[2]), like.dtype)
+        if made:
+            np.stack(made, out=out)
+        return out
+
+    def _first_bad(self, shapes: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> int:
+        bad = sizes < 1
+        if self.rule == "within":
+            bad |= (starts < 0) | (starts + sizes > shapes)
+        if self.rule == "around":
+            bad |= (starts > 0) | (starts + sizes < shapes)
+        found = np.flatnonzero(bad.any(axis=1) & (self.rule != ""))
+        return int(found[0]) if len(found) else len(shapes)
+
+
+def arranged(
+    called: str,
+    image: Any,
+    place: Sequence[Any] = (0, 0, -1, -1),
+    turn: Any = 0,
+    size: tuple[int | None, int | None] = (None, None),
+    rule: str = "",
+) -> Any:
+    """The native operation on an image of varying shape, or of numpy."""
+    numbers = [*place, turn]
+    traced = any(not isinstance(number, int | np.integer) for number in numbers)
+    given = jnp.stack([jnp.asarray(n, jnp.int32) for n in numbers]) if traced else numbers
+    return apply(Arrange(called, *size, rule), image, given)
+
+
+def shape_of(image: Any) -> Any:
+    """(height, width, channels): Python numbers, or an array where the shape varies."""
+    if is_symbol(image) and None in image.shape:
+        return apply(ShapeOf(), image)
+    return tuple(image.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class ShapeOf(NativeOperation):
+    """Images to their shapes."""
+
+    @property
+    def name(self) -> str:
+        """As users know it."""
+        return "image.shape"
+
+    def results(self, *arguments: TensorSpec) -> ElementSpec:
+        """Three integers."""
+        col.image_spec(arguments[0], self.name)
+        return col.one((3,), np.int32)
+
+    def run(self, columns: Sequence[Column], n: int) -> Rows:
+        """Looks at shapes."""
+        return Rows((np.array([image.shape for image in columns[0]], np.int32).reshape(n, 3),))
 
 
 def crop_to_bounding_box(
@@ -216,3 +338,90 @@ def _whole(called: str, numbers: Sequence[Any]) -> tuple[int, ...]:
 def _static(size: Sequence[Any]) -> tuple[int | None, int | None]:
     height, width = (None if isinstance(n, jax.core.Tracer) else int(n) for n in size)
     return height, width
+
+
+def flip_left_right(image: Any) -> Any:
+    """The image with its columns in reverse order, or each image of a batch.
+
+    Args:
+        image: (height, width, channels) or (n, height, width, channels).
+
+    Raises:
+        ValueError: it has other dimensions.
+    """
+    return _turned("flip_left_right", image, MIRRORED)
+
+
+def flip_up_down(image: Any) -> Any:
+    """The image with its rows in reverse order, or each image of a batch.
+
+    Args, raises: as `flip_left_right`.
+    """
+    return _turned("flip_up_down", image, UPSIDE_DOWN)
+
+
+def transpose(image: Any, name: str | None = None) -> Any:
+    """The image with rows and columns exchanged, or each image of a batch.
+
+    Args, raises: as `flip_left_right`.
+    """
+    return _turned("transpose", image, TRANSPOSED)
+
+
+_QUARTERS = (0, TRANSPOSED + UPSIDE_DOWN, UPSIDE_DOWN + MIRRORED, TRANSPOSED + MIRRORED)
+
+
+def rot90(image: Any, k: Any = 1, name: str | None = None) -> Any:
+    """The image turned by ``k`` quarters, counter-clockwise, or each image of a batch.
+
+    Args, raises: as `flip_left_right`. Where an element says ``k``, batches of images that are not
+    square are turned in Python: no operation makes batches of images whose shape varies.
+    """
+    if not isinstance(k, jax.core.Tracer):
+        return _turned("rot90", image, _QUARTERS[int(k) % 4])
+    height, width = image.shape[-3:-1]
+    square = height is not None and height == width
+    if is_symbol(image) or (not square and len(image.shape) == 3):
+        side = height if square else None
+        turn = jnp.array(_QUARTERS, jnp.int32)[k % 4]
+        return arranged("rot90", image, turn=turn, size=(side, side))
+    if not square:
+        raise ValueNeedsPython("rot90 by such a k changes the shape of the image", varying=True)
+    turned = [jnp.asarray(_turned("rot90", image, turn)) for turn in _QUARTERS]
+    return jax.lax.select_n((k % 4).astype(jnp.int32), *turned)
+
+
+def random_flip_left_right(image: Any, seed: int | None = None) -> Any:
+    """`flip_left_right` of every second image or so, as ``tf.image.random_flip_left_right``."""
+    return _by_chance("random_flip_left_right", image, MIRRORED, seed)
+
+
+def random_flip_up_down(image: Any, seed: int | None = None) -> Any:
+    """`flip_up_down` of every second image or so, as ``tf.image.random_flip_up_down``."""
+    return _by_chance("random_flip_up_down", image, UPSIDE_DOWN, seed)
+
+
+def _by_chance(called: str, image: Any, turn: int, seed: int | None) -> Any:
+    if len(np.shape(image) if not hasattr(image, "shape") else image.shape) == 4:
+        flips = random.bernoulli(0.5, (image.shape[0], 1, 1, 1), seed)
+        return jnp.where(flips, _turned(called, image, turn), image)
+    flip = random.bernoulli(0.5, seed=seed)
+    if is_symbol(image) or not isinstance(flip, jax.core.Tracer):
+        number = flip.astype(jnp.int32) * turn
+        return arranged(called, image, turn=number, size=tuple(image.shape[:2]))
+    return jnp.where(flip, _turned(called, image, turn), image)
+
+
+def _turned(called: str, image: Any, turn: int) -> Any:
+    if is_symbol(image):
+        height, width = image.shape[:2]
+        size = (width, height) if turn & TRANSPOSED else (height, width)
+        return arranged(called, image, turn=turn, size=size)
+    array = image if isinstance(image, jax.Array) else np.asarray(image)
+    if array.ndim not in (3, 4):
+        raise ValueError(f"{called}: an image has 3 dimensions, a batch 4; got {array.shape}")
+    if turn & TRANSPOSED:
+        array = array.swapaxes(-3, -2)
+    if turn & UPSIDE_DOWN:
+        array = array[..., ::-1, :, :]
+    return array[..., ::-1, :] if turn & MIRRORED else array

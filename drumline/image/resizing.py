@@ -1,11 +1,11 @@
-"""Resizing images, as ``tf.image``."""
+"""Resizing images, as ``tf.image``: alone, with padding, and fused with decoding of JPEG files."""
 
 from __future__ import annotations
 
 import dataclasses
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,8 @@ from drumline.data.native.arithmetic import Arithmetic, described, rounded
 from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.image import columns as col
-from drumline.image.jpeg import DecodeJpeg
-from drumline.image.resized import joined
+from drumline.image.columns import get_limits
+from drumline.image.jpeg import DecodeJpeg, DecodeResized, joined
 
 
 class ResizeMethod:
@@ -54,7 +54,7 @@ class Resize(NativeOperation):
         return described("image.resize", self.arithmetic)
 
     def then(self, arithmetic: tuple[Arithmetic, ...]) -> NativeOperation | None:
-        """The same, and values computed on while they are at hand."""
+        """Return the same operation, with arithmetic on values while they are in the cache."""
         if self.mixed or self.method == "nearest":
             return None
         return dataclasses.replace(self, arithmetic=arithmetic)
@@ -198,3 +198,131 @@ def _fitted(shape: Sequence[int | None], height: int, width: int) -> tuple[int, 
     down, along = np.float32(height) / shape[0], np.float32(width) / shape[1]
     scale = min(np.float32(down), np.float32(along))
     return max(1, round(float(scale * shape[0]))), max(1, round(float(scale * shape[1])))
+
+
+def decode_jpeg_resized(
+    contents: Any,
+    size: Sequence[int],
+    crop_window: Any = None,
+    flip: Any = None,
+    channels: int = 3,
+    ratio: int | str = 1,
+    method: str = "bilinear",
+    antialias: bool = False,
+) -> Any:
+    """A JPEG file, or a window of it, at another size: float32 (height, width, channels).
+
+    The same as `decode_and_crop_jpeg`, `resize` and `flip_left_right` in sequence, without
+    the images between them. TensorFlow has no such function.
+
+    Args:
+        contents: bytes.
+        size: two integers: height and width.
+        crop_window: integers (4,): first row and column, height and width, in pixels of the whole
+            image, whatever the ratio.
+        flip: a bool: whether the result is mirrored.
+        channels: 1 or 3.
+        ratio: 1, 2, 4 or 8: by how much the image is made smaller while it is decoded, which is
+            faster and not the same; or ``"auto"``, the largest at which the window is not smaller
+            than ``size``.
+        method: as for `resize`, but not ``"nearest"``.
+        antialias: as for `resize`.
+
+    Raises:
+        ValueError: as `decode_and_crop_jpeg` and `resize`.
+    """
+    height, width = size_of("decode_jpeg_resized", size)
+    if method not in METHODS or method == "nearest":
+        raise ValueError(f"decode_jpeg_resized: no method {method!r} interpolates")
+    if channels not in (1, 3):
+        raise ValueError(f"decode_jpeg_resized: channels must be 1 or 3, got {channels!r}")
+    if ratio not in (1, 2, 4, 8, "auto"):
+        raise ValueError(f"decode_jpeg_resized: ratio must be 1, 2, 4, 8 or 'auto', got {ratio!r}")
+    operation = DecodeResized(
+        height,
+        width,
+        int(channels),
+        0 if ratio == "auto" else int(ratio),
+        method,
+        bool(antialias),
+        crop_window is not None,
+        flip is not None,
+        get_limits(),
+    )
+    optional = [value for value in (crop_window, flip) if value is not None]
+    return apply(operation, contents, *optional)
+
+
+_NAME = "image.resize_with_pad"
+
+
+@dataclasses.dataclass(frozen=True)
+class ResizeWithPad(NativeOperation):
+    """Images, or arrays of images, to ones of a size."""
+
+    row_by_row: ClassVar[bool] = True
+
+    height: int
+    width: int
+    method: str
+    antialias: bool
+
+    @property
+    def name(self) -> str:
+        """As users know it."""
+        return _NAME
+
+    def results(self, *arguments: TensorSpec) -> ElementSpec:
+        """Images of one size."""
+        (images,) = arguments
+        if len(images.shape) != 4:
+            col.image_spec(images, self.name)
+        dtype = images.dtype if self.method == "nearest" else np.float32
+        return col.one((*images.shape[:-3], self.height, self.width, images.shape[-1]), dtype)
+
+    def run(self, columns: Sequence[Column], n: int) -> Rows:
+        """Resizes image by image."""
+        rows = [self._padded(np.asarray(row)) for row in columns[0]]
+        same = len({row.shape for row in rows}) == 1
+        return Rows((np.stack(rows) if same else rows,))
+
+    def _padded(self, image: np.ndarray) -> np.ndarray:
+        height, width = image.shape[-3:-1]
+        ratio = max(width / self.width, height / self.height)
+        rows, columns = int(np.floor(height / ratio)), int(np.floor(width / ratio))
+        top = int(np.floor((self.height - height / ratio) / 2))
+        left = int(np.floor((self.width - width / ratio) / 2))
+        size = (max(rows, 1), max(columns, 1))
+        part = resize(image, size, self.method, antialias=self.antialias)
+        shape = (*image.shape[:-3], self.height, self.width, image.shape[-1])
+        whole = np.zeros(shape, part.dtype)
+        whole[..., top : top + size[0], left : left + size[1], :] = part
+        return whole
+
+
+def resize_with_pad(
+    image: Any,
+    target_height: int,
+    target_width: int,
+    method: str = "bilinear",
+    antialias: bool = False,
+) -> Any:
+    """The image made to fit a size, in the middle of zeros, as ``tf.image.resize_with_pad``.
+
+    Args:
+        image: (height, width, channels) or (n, height, width, channels).
+        target_height: rows of the result.
+        target_width: columns of the result.
+        method: as of `resize`.
+        antialias: as of `resize`.
+
+    Returns:
+        float32, for ``"nearest"`` of the image's type.
+
+    Raises:
+        ValueError: an argument is none of these.
+    """
+    size = operator.index(target_height), operator.index(target_width)
+    if min(size) < 1:
+        raise ValueError(f"resize_with_pad: the size must be positive, got {size}")
+    return apply(ResizeWithPad(*size, method, antialias), image)

@@ -1,22 +1,25 @@
 """Files of records, and what is in them, as ``tf.io``."""
 
 from drumline.data.files.record_writer import TFRecordOptions, TFRecordWriter
-from drumline.io.csv import decode_csv
-from drumline.io.decoding import parse_tensor, serialize_tensor
+from drumline.io.decoding import (
+    decode_csv,
+    decode_json_example,
+    decode_raw,
+    parse_tensor,
+    serialize_tensor,
+)
 from drumline.io.features import (
     FixedLenFeature,
     FixedLenSequenceFeature,
     RaggedFeature,
     VarLenFeature,
 )
-from drumline.io.json_example import decode_json_example
 from drumline.io.parsing import (
     parse_example,
     parse_sequence_example,
     parse_single_example,
     parse_single_sequence_example,
 )
-from drumline.io.raw import decode_raw
 from drumline.io.whole_files import read_file
 
 __all__ = [

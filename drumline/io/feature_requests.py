@@ -1,4 +1,4 @@
-"""What the Rust core is asked for, and what it gives."""
+"""What the Rust core is asked to parse, and what it returns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_MEMORY = "there is no memory for the values; parse fewer records"
 
 
 @dataclasses.dataclass(frozen=True)
-class Wanted:
+class FeatureRequest:
     """A column.
 
     Attributes:
@@ -82,7 +82,7 @@ class Parsed:
 
 @dataclasses.dataclass(frozen=True)
 class Failed:
-    """Why record `row` could not be parsed: in which column, frame, byte, as far as known."""
+    """Why record `row` could not be parsed: in which column, frame and byte, where known."""
 
     row: int
     column: int | None
@@ -91,7 +91,7 @@ class Failed:
     message: str
 
 
-Parts = tuple[tuple[int, tuple[Wanted, ...]], ...]
+Parts = tuple[tuple[int, tuple[FeatureRequest, ...]], ...]
 """The number of a message's field that is a map of features, and what is wanted of it; of one or
 more such fields."""
 
@@ -101,7 +101,9 @@ def parser(parts: Parts) -> ExampleParser:
     return ExampleParser([(field, [_described(w) for w in wanted]) for field, wanted in parts])
 
 
-def _described(wanted: Wanted) -> tuple[bytes, str, str, int, Sequence[float | bytes] | None]:
+def _described(
+    wanted: FeatureRequest,
+) -> tuple[bytes, str, str, int, Sequence[float | bytes] | None]:
     default = None if wanted.default is None else list(wanted.default)
     return wanted.key.encode(), wanted.kind, wanted.form, wanted.count, default
 
@@ -137,7 +139,9 @@ def _parse(parser: ExampleParser, records: Records, room: list[np.ndarray | None
     return parser.parse(np.ascontiguousarray(records), room)
 
 
-def _room(every: Sequence[Wanted], records: int, pool: BufferPool) -> list[np.ndarray | None]:
+def _room(
+    every: Sequence[FeatureRequest], records: int, pool: BufferPool
+) -> list[np.ndarray | None]:
     """Memory for each column of numbers of which every record has as many."""
     kinds = [
         (wanted.kind, wanted.count) if wanted.form == "fixed" and wanted.kind != BYTES else None
@@ -151,7 +155,7 @@ def _room(every: Sequence[Wanted], records: int, pool: BufferPool) -> list[np.nd
     return [None if kind is None else arrays[kind].pop() for kind in kinds]
 
 
-def _empty(wanted: Wanted) -> Parsed:
+def _empty(wanted: FeatureRequest) -> Parsed:
     start = np.zeros(1, np.int64)
     rows = None if wanted.form == "fixed" else start
     frames = start if wanted.form == "varying frames" else None

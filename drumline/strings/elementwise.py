@@ -1,4 +1,4 @@
-"""Parts of strings by position, and their lengths."""
+"""Strings changed, compared and measured one by one: case, substrings, lengths."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from drumline._core import string_lengths, substrings
+from drumline._core import change_strings, string_lengths, substrings
+from drumline.data.native import string_chain
 from drumline.data.native.apply import apply
+from drumline.data.native.comparing import Equal
 from drumline.data.native.flat import Flat, flat
 from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.native.string_elementwise import Bad, Elementwise, failure, shown
@@ -151,3 +153,84 @@ def _aligned(columns: Sequence[np.ndarray]) -> list[np.ndarray]:
         for column in columns
     ]
     return [np.ascontiguousarray(column) for column in np.broadcast_arrays(*level)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Change(Elementwise, string_chain.Link):
+    """A change without arguments."""
+
+    how: str
+
+    @property
+    def name(self) -> str:
+        return f"strings.{self.how.split()[0]}"
+
+    @property
+    def changes(self) -> tuple[string_chain.Change, ...]:
+        return (self.how,)
+
+    def compute(self, values: np.ndarray) -> tuple[np.ndarray, Bad | None]:
+        return change_strings(values, self.how), None
+
+
+def lower(input: Any, encoding: str = "", name: str | None = None) -> Any:
+    """Strings in lower case, as ``tf.strings.lower``.
+
+    Args:
+        input: a string, or an array of strings of any shape; a ``RaggedArray`` of strings.
+        encoding: ``""`` changes ASCII letters only, ``"utf-8"`` all; bytes that are no UTF-8 then
+            become U+FFFD.
+
+    Returns:
+        Strings, in the shape of ``input``.
+
+    Raises:
+        ValueError: the encoding is neither.
+        TypeError: ``input`` holds no strings.
+    """
+    return apply(Change(_with("lower", encoding)), input)
+
+
+def upper(input: Any, encoding: str = "", name: str | None = None) -> Any:
+    """Strings in upper case, as ``tf.strings.upper``; arguments and errors are ``lower``'s."""
+    return apply(Change(_with("upper", encoding)), input)
+
+
+def strip(input: Any, name: str | None = None) -> Any:
+    """Strings without white space (ASCII's) at their ends, as ``tf.strings.strip``.
+
+    Args:
+        input: a string, or an array of strings of any shape; a ``RaggedArray`` of strings.
+
+    Raises:
+        TypeError: ``input`` holds no strings.
+    """
+    return apply(Change("strip"), input)
+
+
+def _with(how: str, encoding: str) -> str:
+    if encoding not in ("", "utf-8"):
+        raise ValueError(f"strings.{how}: encoding must be '' or 'utf-8', got {encoding!r}")
+    return f"{how} {encoding}".rstrip()
+
+
+def equal(x: Any, y: Any) -> Any:
+    """Whether strings are the same, as ``tf.equal`` of strings.
+
+    Args:
+        x: strings of any shape, ``bytes`` or ``str``.
+        y: strings of the same shape, or one, which may also be ``x``; arrays are broadcast.
+
+    Returns:
+        bool, in their shape.
+
+    Raises:
+        ValueError: the shapes do not go together.
+        TypeError: they are no strings.
+    """
+    return apply(Equal(False), x, y)
+
+
+def not_equal(x: Any, y: Any) -> Any:
+    """Whether strings differ, as ``tf.not_equal``; arguments and errors are ``equal``'s."""
+    return apply(Equal(True), x, y)

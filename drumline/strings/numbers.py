@@ -1,19 +1,29 @@
-"""Numbers as text, and text as numbers."""
+"""Strings and numbers: text of numbers, numbers of text, hash buckets, and lookup tables."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from drumline._core import join_strings, numbers_of_strings, print_floats, print_integers
+from drumline._core import (
+    hash_strings,
+    join_strings,
+    numbers_of_strings,
+    print_floats,
+    print_integers,
+)
+from drumline.data._dataset.arguments import count_of
 from drumline.data.native.apply import apply
 from drumline.data.native.flat import flat
 from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.native.string_elementwise import Bad, Elementwise, shown
 from drumline.data.native.string_specs import as_text, one, with_dtype
+from drumline.data.native.vocabulary import LookUp, Vocabulary
 from drumline.data.spec import STRING, ElementSpec, TensorSpec, as_dtype
 
 NUMBERS = ("float32", "float64", "int32", "int64", "uint32", "uint64")
@@ -142,3 +152,115 @@ def as_string(
         raise ValueError(f"strings.as_string: fill must be '', ' ', '0', '-' or '+', got {fill!r}")
     style = "scientific" if scientific else "shortest" if shortest else "fixed"
     return apply(AsString(style, int(precision), int(width), text), input)
+
+
+@dataclasses.dataclass(frozen=True)
+class HashBucket(Elementwise):
+    """The bucket of each string, by SipHash if there is a key."""
+
+    buckets: int
+    key: tuple[int, int] | None = None
+
+    @property
+    def name(self) -> str:
+        return f"strings.to_hash_bucket_{'fast' if self.key is None else 'strong'}"
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(np.int64)
+
+    def compute(self, values: np.ndarray) -> tuple[np.ndarray, Bad | None]:
+        return hash_strings(values, self.buckets, self.key), None
+
+
+def to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Any:
+    """The buckets of strings, as ``tf.strings.to_hash_bucket_fast``: the same as TensorFlow's.
+
+    The hash is FarmHash's ``Fingerprint64``. Who knows it can make strings that share a bucket.
+
+    Args:
+        input: a string, or an array of strings of any shape; a ``RaggedArray`` of strings.
+        num_buckets: how many there are.
+
+    Returns:
+        int64 in ``[0, num_buckets)``, in the shape of ``input``.
+
+    Raises:
+        ValueError: ``num_buckets`` is less than 1.
+        TypeError: ``input`` holds no strings.
+    """
+    return apply(HashBucket(_buckets(num_buckets, "strings.to_hash_bucket_fast")), input)
+
+
+def to_hash_bucket_strong(
+    input: Any, num_buckets: int, key: Sequence[int], name: str | None = None
+) -> Any:
+    """The buckets of strings under a key, as ``tf.strings.to_hash_bucket_strong``.
+
+    The hash is SipHash-2-4, several times slower than ``to_hash_bucket_fast``: who does not know
+    the key cannot make strings that share a bucket.
+
+    Args:
+        input: as of ``to_hash_bucket_fast``, as what is returned.
+        num_buckets: how many there are.
+        key: two integers.
+
+    Raises:
+        ValueError: ``num_buckets`` is less than 1, or the key has another length.
+        TypeError: ``input`` holds no strings.
+    """
+    name = "strings.to_hash_bucket_strong"
+    buckets = _buckets(num_buckets, name)
+    if len(key) != 2:
+        raise ValueError(f"{name}: key must be two integers, got {key!r:.60}")
+    first, second = (int(part) % 2**64 for part in key)
+    return apply(HashBucket(buckets, (first, second)), input)
+
+
+def _buckets(given: int, name: str) -> int:
+    buckets = count_of(given, name, "num_buckets", least=1)
+    if buckets >= 2**63:
+        raise ValueError(f"{name}: num_buckets must be less than 2**63, got {buckets}")
+    return buckets
+
+
+_NAME = "StaticVocabularyTable"
+
+
+class StaticVocabularyTable:
+    """Numbers of strings, and of buckets for others, as ``tf.lookup.StaticVocabularyTable``.
+
+    Args:
+        vocabulary: the strings, numbered from 0 on, or the path of a file with one a line.
+        num_oov_buckets: how many numbers after these are for other strings, which share them by
+            ``to_hash_bucket_fast``. With 0 other strings get ``default_value``.
+        default_value: as of ``tf.lookup.StaticHashTable``.
+
+    Raises:
+        ValueError: a string occurs twice.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Sequence[str | bytes] | str | os.PathLike[str],
+        num_oov_buckets: int = 1,
+        default_value: int = -1,
+    ) -> None:
+        if isinstance(vocabulary, str | os.PathLike):
+            vocabulary = Path(vocabulary).read_bytes().splitlines()
+        tokens = [as_text(token, _NAME, "vocabulary") for token in vocabulary]
+        buckets = count_of(num_oov_buckets, _NAME, "num_oov_buckets", least=0)
+        self._look_up = LookUp(Vocabulary(tokens), absent=int(default_value), buckets=buckets)
+
+    def lookup(self, keys: Any) -> Any:
+        """The numbers of strings of any shape: int64 of that shape."""
+        return apply(self._look_up, keys)
+
+    __getitem__ = lookup
+
+    def size(self) -> int:
+        """How many numbers there are."""
+        return len(self._look_up.vocabulary) + self._look_up.buckets
+
+    def __len__(self) -> int:
+        return self.size()

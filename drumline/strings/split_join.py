@@ -1,20 +1,24 @@
-"""Strings put together."""
+"""Strings joined, split into parts, and joined to n-grams."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from drumline._core import join_rows, join_strings
+from drumline._core import join_rows, join_strings, split_strings, string_ngrams
+from drumline.data._dataset.arguments import count_of
 from drumline.data.native.apply import apply
 from drumline.data.native.flat import flat, holds_ragged
 from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.native.string_chain import Cut, Link
 from drumline.data.native.string_elementwise import failure
-from drumline.data.native.string_specs import as_text, one, require_strings, shape_of
+from drumline.data.native.string_specs import as_text, expanded, one, require_strings, shape_of
+from drumline.data.ragged import RaggedArray
 from drumline.data.ragged_spec import RaggedTensorSpec
 from drumline.data.spec import STRING, ElementSpec, TensorSpec
 from drumline.strings.documents import runs
@@ -173,3 +177,145 @@ def reduce_join(
     axes = None if axis is None else tuple(np.atleast_1d(np.asarray(axis, np.int64)).tolist())
     text = as_text(separator, "strings.reduce_join", "separator")
     return apply(ReduceJoin(axes, bool(keepdims), text), inputs)
+
+
+@dataclasses.dataclass(frozen=True)
+class Split(Link):
+    """Parts of each string."""
+
+    separator: bytes
+    most: int
+
+    @property
+    def name(self) -> str:
+        return "strings.split"
+
+    @property
+    def cut(self) -> Cut | None:
+        return self.separator, self.most
+
+    def results(self, *arguments: TensorSpec) -> ElementSpec:
+        (strings,) = arguments
+        require_strings(self.name, strings)
+        return one(expanded(strings, STRING))
+
+    def run(self, columns: Sequence[Column], n: int) -> Rows:
+        given = flat(columns[0])
+        return Rows([given.expand(*split_strings(given.values, self.separator, self.most))])
+
+
+def split(
+    input: Any, sep: str | bytes | None = None, maxsplit: int = -1, name: str | None = None
+) -> Any:
+    """Strings cut at a separator, as ``tf.strings.split``.
+
+    Args:
+        input: a string, or an array of strings of any shape; a ``RaggedArray`` of strings.
+        sep: where to cut. ``None`` and ``""`` cut at runs of ASCII white space, which gives no
+            empty parts.
+        maxsplit: how often to cut each string at most, if it is 0 or more.
+
+    Returns:
+        Of a string an array (parts,); of arrays a ``RaggedArray`` with one more dimension.
+
+    Raises:
+        TypeError: ``input`` holds no strings.
+    """
+    separator = b"" if sep is None else as_text(sep, "strings.split", "sep")
+    return apply(Split(separator, operator.index(maxsplit)), input)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ngrams(NativeOperation):
+    """N-grams along the last dimension."""
+
+    widths: tuple[int, ...]
+    separator: bytes
+    pads: tuple[bytes, bytes]
+    padding: int
+    preserve_short: bool
+
+    @property
+    def name(self) -> str:
+        return "strings.ngrams"
+
+    def results(self, *arguments: TensorSpec) -> ElementSpec:
+        (strings,) = arguments
+        require_strings(self.name, strings)
+        rank = len(strings.shape)
+        if not rank:
+            raise ValueError(f"{self.name}: data must have at least one dimension")
+        if isinstance(strings, RaggedTensorSpec):
+            if rank > 2:
+                raise ValueError(f"{self.name}: ragged data has two dimensions, got {strings}")
+            return one(RaggedTensorSpec(strings.shape, STRING))
+        if rank > 1 and None in strings.shape:
+            raise ValueError(f"{self.name}: of arrays only one dimension may vary, got {strings}")
+        return one(TensorSpec((*strings.shape[:-1], None), STRING))
+
+    def run(self, columns: Sequence[Column], n: int) -> Rows:
+        (column,) = columns
+        documents = runs(column)
+        given = documents.given
+        # TensorFlow does not pad elements without any string.
+        skipped = np.repeat(given.sizes() == 0, documents.counts)
+        joining = (self.separator, *self.pads, self.padding)
+        values, splits = string_ngrams(
+            given.values,
+            documents.splits,
+            list(self.widths),
+            joining,
+            self.preserve_short,
+            skipped,
+        )
+        ragged = isinstance(column, np.ndarray) and holds_ragged(column)
+        return Rows([documents.put_rows(RaggedArray(values, splits), not ragged)])
+
+
+def ngrams(
+    data: Any,
+    ngram_width: int | Sequence[int],
+    separator: str | bytes = " ",
+    pad_values: str | bytes | tuple[str | bytes, str | bytes] | None = None,
+    padding_width: int | None = None,
+    preserve_short_sequences: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Runs of neighbouring strings joined, as ``tf.strings.ngrams``.
+
+    Args:
+        data: strings (..., length), or a ``RaggedArray`` of two dimensions.
+        ngram_width: how many strings to join; of several widths, all n-grams of the first come
+            first.
+        separator: what stands between strings.
+        pad_values: what stands for strings before the first and after the last, one or a pair;
+            ``None``: no n-gram goes beyond them.
+        padding_width: how many of these there are at most, always fewer than the width.
+        preserve_short_sequences: whether a row too short for all widths gives one n-gram of all
+            its strings instead of none.
+
+    Returns:
+        Strings (..., number); a ``RaggedArray`` if ``data`` is one.
+
+    Raises:
+        ValueError: a width is less than 1; there is a ``padding_width`` without ``pad_values``.
+        TypeError: ``data`` holds no strings.
+    """
+    name = "strings.ngrams"
+    widths = (ngram_width,) if isinstance(ngram_width, int) else tuple(ngram_width)
+    checked = tuple(count_of(width, name, "ngram_width", least=1) for width in widths)
+    if padding_width is not None and pad_values is None:
+        raise ValueError(f"{name}: pad_values must be given if padding_width is")
+    pads = pad_values if isinstance(pad_values, tuple | list) else (pad_values, pad_values)
+    left, right = (b"" if pad is None else as_text(pad, name, "pad_values") for pad in pads)
+    padding = 0 if pad_values is None else max(checked) - 1
+    if padding_width is not None:
+        padding = min(padding, count_of(padding_width, name, "padding_width", least=1))
+    operation = Ngrams(
+        checked,
+        as_text(separator, name, "separator"),
+        (left, right),
+        padding,
+        bool(preserve_short_sequences),
+    )
+    return apply(operation, data)

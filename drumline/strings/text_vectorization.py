@@ -15,10 +15,18 @@ from drumline.data.native.apply import apply, is_symbol
 from drumline.data.native.vocabulary import Vocabulary
 from drumline.data.ragged import RaggedArray
 from drumline.data.rows import single
-from drumline.strings.changing import lower
-from drumline.strings.learning import documents_of, learned_tokens, with_unknown
+from drumline.strings.elementwise import lower
 from drumline.strings.patterns import regex_replace
-from drumline.strings.vectorizing import NAME, Count, EachToken, Tokens, Vectorize
+from drumline.strings.vectorizing import (
+    NAME,
+    Count,
+    EachToken,
+    Tokens,
+    Vectorize,
+    documents_of,
+    learned_tokens,
+    with_unknown,
+)
 
 _STANDARDIZE = ("lower_and_strip_punctuation", "lower", "strip_punctuation")
 _SPLIT = ("whitespace", "character")

@@ -1,4 +1,4 @@
-"""Taking frames of a sequence."""
+"""Taking frames of a sequence, which begins again where it is too short."""
 
 from __future__ import annotations
 
@@ -18,7 +18,35 @@ from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.ragged import RaggedArray
 from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.data.structure import LEAF_STRUCTURE
-from drumline.video import indices
+
+
+def strided(length: int, num_steps: int, stride: int, fraction: float) -> np.ndarray:
+    """``num_steps`` frames, each ``stride`` after the one before: int64 (num_steps,).
+
+    Args:
+        length: of the sequence, at least 1.
+        num_steps: how many frames.
+        stride: from one to the next.
+        fraction: in [0, 1): where the first one is, among the places from which all frames lie
+            within the sequence, or among all if there is none.
+    """
+    start = first_place(length, num_steps, stride, fraction, np)
+    return (int(start) + np.arange(num_steps) * stride) % length
+
+
+def linspace(length: int, num_windows: int, num_steps: int, stride: int) -> np.ndarray:
+    """The frames of windows at equal distances: int64 (num_windows * num_steps,)."""
+    last = max(0, length - num_steps * stride)
+    starts = np.linspace(0.0, last, num_windows, dtype=np.float32).astype(np.int64)
+    return ((starts[:, None] + np.arange(num_steps) * stride) % length).reshape(-1)
+
+
+def first_place(length: int, num_steps: int, stride: int, fraction: Any, numbers: Any) -> Any:
+    """The first frame for a fraction, computed by numpy or ``jax.numpy`` (``numbers``)."""
+    span = (num_steps - 1) * stride
+    places = length - span if length > span else length
+    place = numbers.floor(numbers.asarray(fraction, np.float32) * np.float32(places))
+    return numbers.minimum(place, places - 1).astype(np.int32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,8 +102,8 @@ class Sample(NativeOperation):
     def places(self, length: int, fraction: float) -> np.ndarray:
         """Which frames of a sequence of ``length``."""
         if self.num_windows:
-            return indices.linspace(length, self.num_windows, self.num_steps, self.stride)
-        return indices.strided(length, self.num_steps, self.stride, fraction)
+            return linspace(length, self.num_windows, self.num_steps, self.stride)
+        return strided(length, self.num_steps, self.stride, fraction)
 
 
 def sample_sequence(
@@ -151,6 +179,6 @@ def _sampled_by_jax(operation: Sample, sequence: jax.Array, fraction: Any) -> ja
     if operation.num_windows:
         return jnp.take(sequence, operation.places(length, 0.0), 0)
     steps, stride = operation.num_steps, operation.stride
-    start = indices.first_place(length, steps, stride, fraction, jnp)
+    start = first_place(length, steps, stride, fraction, jnp)
     places = (start + jnp.arange(steps, dtype=jnp.int32) * stride) % length
     return jnp.take(sequence, places, 0)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumline.datasets.info import Splits
+from drumline.datasets.builder import Splits
 from drumline.datasets.split_expression import RowRange, resolve_split
 
 SIZES = {"train": 999, "test": 50}

@@ -19,8 +19,8 @@ from drumline.io import (
     parse_example,
     parse_single_example,
 )
-from drumline.io.examples.describe import features_of
-from drumline.io.examples.operation import ParseExample
+from drumline.io.features import features_of
+from drumline.io.parsing import ParseExample
 
 # As TensorFlow's SerializeToString writes them.
 FULL = (

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from drumline.data import TensorSpec
-from drumline.datasets.builder import DatasetBuilder
-from drumline.datasets.info import DatasetInfo, Splits
-from drumline.datasets.registry import register
+from drumline.datasets.builder import DatasetBuilder, DatasetInfo, Splits
+from drumline.datasets.load import register
 
 _TEST_EVERY = 5
 

@@ -9,11 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from drumline.data import TensorSpec
-from drumline.datasets.builder import DatasetBuilder
-from drumline.datasets.data_dir import VARIABLE
+from drumline.datasets.builder import VARIABLE, DatasetBuilder, DatasetInfo, Splits
 from drumline.datasets.idx import IdxError, read_idx
-from drumline.datasets.info import DatasetInfo, Splits
-from drumline.datasets.registry import register
+from drumline.datasets.load import register
 
 _IMAGES, _LABELS = "images-idx3-ubyte", "labels-idx1-ubyte"
 _PREFIXES = {"train": "train", "test": "t10k"}

@@ -1,17 +1,58 @@
-"""Folders of images."""
+"""Folders of images, each cut to a ratio and resized as ``keras.utils`` does it."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import keras
+import numpy as np
 
 from drumline import image, io
-from drumline.datasets.folders.aspect import crop_to_aspect
+from drumline.data.native.apply import apply
+from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.spec import ElementSpec, TensorSpec
+from drumline.data.structure import LEAF_STRUCTURE
 from drumline.datasets.folders.labelled_files import Request
+
+
+@dataclasses.dataclass(frozen=True)
+class CropToAspect(NativeOperation):
+    """Images (height, width, channels) to the largest part in the middle that has a ratio."""
+
+    height: int
+    width: int
+
+    @property
+    def name(self) -> str:
+        """For errors."""
+        return "datasets.crop_to_aspect_ratio"
+
+    def results(self, *arguments: TensorSpec) -> ElementSpec:
+        """Images of any size."""
+        (image,) = arguments
+        part = TensorSpec((None, None, image.shape[2]), image.dtype)
+        return ElementSpec(LEAF_STRUCTURE, (part,))
+
+    def run(self, columns: Sequence[Column], n: int) -> Rows:
+        """Views of the images."""
+        return Rows(([self._cropped(np.asarray(image)) for image in columns[0]],))
+
+    def _cropped(self, image: np.ndarray) -> np.ndarray:
+        height, width = image.shape[:2]
+        rows = max(min(height, int(float(width * self.height) / self.width)), 1)
+        columns = max(min(width, int(float(height * self.width) / self.height)), 1)
+        top, left = int(float(height - rows) / 2), int(float(width - columns) / 2)
+        return image[top : top + rows, left : left + columns]
+
+
+def crop_to_aspect(image: Any, height: int, width: int) -> Any:
+    """The largest part in the middle of an image with the ratio of ``height`` to ``width``."""
+    return apply(CropToAspect(height, width), image)
+
 
 FORMATS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
 _CHANNELS = {"grayscale": 1, "rgb": 3, "rgba": 4}

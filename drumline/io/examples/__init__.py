@@ -1,1 +1,0 @@
-"""Parsing ``Example`` and ``SequenceExample`` messages."""
