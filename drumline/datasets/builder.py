@@ -1,4 +1,4 @@
-"""`DatasetBuilder`, the base class of named datasets, with their info and the directory of their files."""
+"""`DatasetBuilder`, the base class of named datasets, with their info and data directory."""
 
 from __future__ import annotations
 

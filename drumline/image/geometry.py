@@ -1,4 +1,4 @@
-"""Cropping, padding, mirroring and turning images, as ``tf.image``: one native operation for all."""
+"""Cropping, padding, mirroring and turning, as ``tf.image``: one native operation for all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strings to arrays, as ``tf.io``: raw bytes, ``TensorProto`` messages, CSV records, JSON examples."""
+"""Strings to arrays, as ``tf.io``: raw bytes, tensors, CSV records, JSON examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Descriptions of a record's features, by the names and defaults of ``tf.io``, and their columns."""
+"""Descriptions of features, by the names and defaults of ``tf.io``, and their columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parsing serialized ``Example`` and ``SequenceExample`` messages, as ``tf.io``, in whole columns."""
+"""Parsing ``Example`` and ``SequenceExample`` messages, as ``tf.io``, in whole columns."""
 
 from __future__ import annotations
 
