@@ -93,7 +93,7 @@ def test_windows_that_an_element_says_must_lie_in_the_image():
     for top in (0, 5):
         np.testing.assert_array_equal(next(iterator), IMAGE[top : top + 4, 1:4])
     for _ in range(2):
-        with pytest.raises(IndexError, match="out of bounds for axis 0 with size 9 at test_geo'):
+        with pytest.raises(IndexError, match="out of bounds for axis 0 with size 9 at test_geo"):
             next(iterator)
 
 
@@ -109,7 +109,7 @@ def test_margins_that_an_element_says_must_leave_room():
         margins = [(top, 3 - top), (left, 4 - left), (0, 0)]
         np.testing.assert_array_equal(next(iterator), np.pad(IMAGE, margins))
     for axis in (0, 0, 1):
-        with pytest.raises(IndexError, match=f"out of bounds for axis {axis} .* at test_geo'):
+        with pytest.raises(IndexError, match=f"out of bounds for axis {axis} .* at test_geo"):
             next(iterator)
     with pytest.raises(ValueError, match="an image of 9 x 6 does not fit into 8 x 10"):
         next(
