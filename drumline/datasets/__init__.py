@@ -6,7 +6,7 @@ from drumline.datasets.folders.images import image_dataset_from_directory
 from drumline.datasets.folders.texts import text_dataset_from_directory
 from drumline.datasets.folders.videos import video_dataset_from_directory
 from drumline.datasets.idx import IdxError, read_idx
-from drumline.datasets.load import builder, list_builders, load, register
+from drumline.datasets.registry import builder, list_builders, load, register
 from drumline.datasets.time_series import timeseries_dataset_from_array
 
 __all__ = [

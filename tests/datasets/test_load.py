@@ -12,7 +12,7 @@ import pytest
 
 from drumline import datasets
 from drumline.data import TensorSpec
-from drumline.datasets import DatasetBuilder, DatasetInfo, IdxError, Splits, load
+from drumline.datasets import DatasetBuilder, DatasetInfo, IdxError, Splits, registry
 from tests.datasets.idx_files import write_mnist
 
 REAL = Path(os.environ.get("DRUMLINE_SHARED", Path(__file__).parents[3] / "shared"))
@@ -119,7 +119,7 @@ def test_unknown_names_list_what_there_is() -> None:
 
 
 def test_a_registered_builder_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load, "_registered", dict(load._registered))
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
 
     @datasets.register
     class Squares(DatasetBuilder):

@@ -9,7 +9,7 @@ import numpy as np
 
 from drumline.data import TensorSpec
 from drumline.datasets.builder import DatasetBuilder, DatasetInfo, Splits
-from drumline.datasets.load import register
+from drumline.datasets.registry import register
 
 _TEST_EVERY = 5
 

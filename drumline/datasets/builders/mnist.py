@@ -11,7 +11,7 @@ import numpy as np
 from drumline.data import TensorSpec
 from drumline.datasets.builder import VARIABLE, DatasetBuilder, DatasetInfo, Splits
 from drumline.datasets.idx import IdxError, read_idx
-from drumline.datasets.load import register
+from drumline.datasets.registry import register
 
 _IMAGES, _LABELS = "images-idx3-ubyte", "labels-idx1-ubyte"
 _PREFIXES = {"train": "train", "test": "t10k"}
