@@ -11,8 +11,21 @@ import pytest
 
 import drumline as dl
 
-MODULES = ("drumline.data.dataset", "drumline.distribute.strategy")
-CLASSES = (dl.data.Dataset, dl.distribute.Strategy, dl.distribute.StrategyExtended)
+MODULES = (
+    "drumline.data.dataset",
+    "drumline.distribute.mirrored",
+    "drumline.distribute.multi_worker_mirrored",
+    "drumline.distribute.one_device",
+    "drumline.distribute.parameter_server.strategy",
+    "drumline.distribute.strategy",
+)
+WHOLE = (dl.data.Dataset, dl.distribute.Strategy, dl.distribute.StrategyExtended)
+CLASSES = (
+    *WHOLE,
+    dl.distribute.MirroredStrategy,
+    dl.distribute.MultiWorkerMirroredStrategy,
+    dl.distribute.OneDeviceStrategy,
+)
 NEEDS = {"Dataset.from_huggingface": "datasets"}
 """What the package in its example is, where drumline does without it."""
 
@@ -62,9 +75,14 @@ def test_every_public_name_is_documented(kind: type, name: str) -> None:
         )
 
 
+@pytest.mark.parametrize("kind", [*CLASSES, dl.distribute.ParameterServerStrategy])
+def test_every_class_has_an_example(kind: type) -> None:
+    assert ">>> " in (inspect.getdoc(kind) or "")
+
+
 def test_classes_have_the_public_names_themselves() -> None:
     """Whoever looks for a method finds it in the class, and not in a base."""
-    for kind in CLASSES:
+    for kind in WHOLE:
         elsewhere = [
             name for name in dir(kind) if not name.startswith("_") and name not in vars(kind)
         ]

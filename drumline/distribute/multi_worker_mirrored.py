@@ -28,13 +28,15 @@ from drumline.lowerings import kernels
 
 
 class MultiWorkerMirroredStrategy(Strategy):
-    """Synchronous training in several processes, on one machine or on many, as
-    ``tf.distribute.MultiWorkerMirroredStrategy``.
+    """Synchronous training in several processes, on one machine or on many.
+
+    Follows ``tf.distribute.MultiWorkerMirroredStrategy``.
 
     Create it at the beginning of the program, in every process of the cluster: it waits for all of
     them, and fixes JAX's devices. Each device of each process holds a copy of every variable and
-    computes on its share of the global batch; gradients meet before they are applied. A cluster of
-    one process is a `MirroredStrategy`; a process without accelerators brings its CPU devices.
+    computes on its share of the global batch; gradients are reduced before they are applied. A
+    cluster of one process is a `MirroredStrategy`; a process without accelerators brings its CPU
+    devices.
 
     All processes run the same script: the same steps in the same order. Variables start with the
     values that the first process gave them. What users hold (variables' values, losses, logs)
@@ -46,7 +48,7 @@ class MultiWorkerMirroredStrategy(Strategy):
     Args:
         cluster_resolver: says which processes there are and which one this is; by default what the
             environment variable ``TF_CONFIG`` says.
-        communication_options: how values meet, and how long a step may take.
+        communication_options: how values are reduced, and how long a step may take.
         heartbeat_timeout_seconds: how long another process may be silent, because its machine or
             the network is down or it is stopped, before this one ends.
         check_agreement: compare the replicas' variables after each training step; see `Strategy`.
@@ -56,6 +58,14 @@ class MultiWorkerMirroredStrategy(Strategy):
             other processes do not come in time.
         ValueError: if the cluster is none to compute with, if its processes have different numbers
             of devices, or if NCCL is asked for without GPUs.
+
+    Example:
+        The same script in every process, as ``drumline launch --workers 2 train.py`` starts them;
+        here in one process, without ``TF_CONFIG``.
+
+        >>> strategy = dl.distribute.MultiWorkerMirroredStrategy()
+        >>> strategy.num_processes, strategy.num_replicas_in_sync == len(strategy.replica_devices)
+        (1, True)
     """
 
     def __init__(
@@ -87,16 +97,34 @@ class MultiWorkerMirroredStrategy(Strategy):
 
     @property
     def replica_devices(self) -> tuple[jax.Device, ...]:
-        """The devices of all processes, in the order of the cluster."""
+        """The devices of all processes, in the order of the cluster.
+
+        Example:
+            >>> len(dl.distribute.MultiWorkerMirroredStrategy().replica_devices) >= 1
+            True
+        """
         return self._all_devices
 
     @property
     def is_chief(self) -> bool:
-        """Whether this is the process that writes what is shared."""
+        """Whether this is the process that writes what is shared, as checkpoints.
+
+        Not in tf.distribute, where it follows from ``cluster_resolver``.
+
+        Example:
+            >>> dl.distribute.MultiWorkerMirroredStrategy().is_chief
+            True
+        """
         return self._group.is_chief
 
     def describe(self) -> str:
-        """As `Strategy.describe`, with the cluster and what was chosen to reduce by."""
+        """Return `Strategy.describe`, with the cluster and the algorithm that reduces values.
+
+        Example:
+            >>> print(dl.distribute.MultiWorkerMirroredStrategy().describe())
+            MultiWorkerMirroredStrategy: ...
+              processes: 1 (worker:0), this is worker:0
+        """
         tasks = ", ".join(self._group.tasks)
         this = f"  processes: {self._group.num_processes} ({tasks}), this is {self._group.task}"
         axis = ReplicaAxis(REPLICA_AXIS, self.replica_devices)

@@ -12,13 +12,21 @@ from drumline.distribute.strategy import Strategy
 
 
 class OneDeviceStrategy(Strategy):
-    """Place variables and computation on one device, as ``tf.distribute.OneDeviceStrategy``.
+    """Place variables and computation on one device.
+
+    Follows ``tf.distribute.OneDeviceStrategy``.
 
     Args:
         device: a device name such as ``"cpu:1"`` or ``"/gpu:0"``, or a JAX device.
 
     Raises:
         ValueError: if the device does not exist.
+
+    Example:
+        >>> strategy = dl.distribute.OneDeviceStrategy("cpu:1")
+        >>> result = strategy.run(lambda x: x + 1, (np.float32(1),))
+        >>> float(result), result.devices()
+        (2.0, {CpuDevice(id=1)})
     """
 
     def __init__(self, device: DeviceLike) -> None:

@@ -20,6 +20,7 @@ from drumline.distribute.outputs import as_arrays, joined
 from drumline.distribute.program import ReplicaProgram
 from drumline.distribute.replica_context import SingleContext, running_replica
 from drumline.distribute.same_start import start_alike
+from drumline.distribute.scope import default_device
 from drumline.distribute.uneven_program import UnevenProgram
 from drumline.training.state_scope import assign_values
 
@@ -151,7 +152,11 @@ def run(
         )
     if config.functions_run_eagerly():
         return _run_eagerly(strategy, fn, args, kwargs, options or RunOptions())
-    return strategy._programs.run(fn, args, kwargs, options or RunOptions())
+    if strategy.num_replicas_in_sync > 1:
+        return strategy._programs.run(fn, args, kwargs, options or RunOptions())
+    # The program of one replica goes where its arguments are, and numpy's are nowhere yet.
+    with default_device(strategy.replica_devices[0]):
+        return strategy._programs.run(fn, args, kwargs, options or RunOptions())
 
 
 def _run_eagerly(

@@ -47,7 +47,7 @@ def enter(strategy: Strategy) -> Iterator[Strategy]:
         )
     token = _entered.set(strategy)
     try:
-        with _default_device(strategy.local_replica_devices[0]):
+        with default_device(strategy.local_replica_devices[0]):
             yield strategy
     finally:
         _entered.reset(token)
@@ -63,7 +63,8 @@ def left() -> Iterator[None]:
         _entered.reset(token)
 
 
-def _default_device(device: jax.Device) -> contextlib.AbstractContextManager[object]:
+def default_device(device: jax.Device) -> contextlib.AbstractContextManager[object]:
+    """Let what is on no device yet go to `device` until the block ends."""
     if device == jax.local_devices()[0]:
         return contextlib.nullcontext()
     return jax.default_device(device)

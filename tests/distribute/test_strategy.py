@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
+import drumline as dl
 from drumline import distribute
 from drumline.distribute import (
     MirroredStrategy,
@@ -72,6 +74,20 @@ def test_a_scope_holds_for_its_thread() -> None:
 def test_arrays_made_in_a_scope_are_on_its_first_device() -> None:
     with OneDeviceStrategy("cpu:3").scope():
         assert jnp.zeros(1).device == jax.devices("cpu")[3]
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_steps_run_on_the_device_in_a_scope_and_out_of_it(eagerly: bool) -> None:
+    """Arguments of numpy's, and none at all, say nothing of where to compute."""
+    strategy, device = OneDeviceStrategy("cpu:1"), jax.devices("cpu")[1]
+    dl.config.run_functions_eagerly(eagerly)
+    try:
+        for entered in (contextlib.nullcontext(), strategy.scope()):
+            with entered:
+                assert strategy.run(lambda x: x + 1, (np.float32(1),)).devices() == {device}
+                assert strategy.run(lambda: jnp.ones(3)).devices() == {device}
+    finally:
+        dl.config.run_functions_eagerly(False)
 
 
 def test_variables_are_placed_once() -> None:

@@ -50,11 +50,12 @@ TABLE_BYTES = 1 << 20
 
 
 class ParameterServerStrategy(Strategy):
-    """Trains asynchronously, as ``tf.distribute.ParameterServerStrategy``.
+    """Asynchronous training with variables on parameter servers.
 
-    The chief makes the model in `scope` and schedules steps with a `ClusterCoordinator` or Keras's
-    ``fit``; workers run them, and variables live on the parameter servers with their optimizer's
-    state. The chief's program creates it; workers and ps run a `Server`.
+    Follows ``tf.distribute.ParameterServerStrategy``. The chief makes the model in `scope` and
+    schedules steps with a `ClusterCoordinator` or Keras's ``fit``; workers run them, and variables
+    live on the parameter servers with their optimizer's state. The chief's program creates it;
+    workers and ps run a `Server`.
 
     Args:
         cluster_resolver: the cluster, by default what ``TF_CONFIG`` says. It needs addresses of
@@ -72,6 +73,30 @@ class ParameterServerStrategy(Strategy):
             `max_staleness` is negative or given with `synchronous`.
         drumline.distribute.parameter_server.ParameterServerLostError: if a server cannot be
             reached in time.
+
+    Example:
+        A cluster in one process; `drumline launch` starts one of many.
+
+        >>> import socket
+        >>> def free_address():
+        ...     with socket.create_server(("127.0.0.1", 0)) as probe:
+        ...         return "127.0.0.1:%d" % probe.getsockname()[1]
+        >>> cluster = dl.train.ClusterSpec({"worker": [free_address()], "ps": [free_address()]})
+        >>> tasks = [dl.distribute.Server(cluster, job, 0) for job in ("worker", "ps")]
+        >>> resolver = dl.distribute.cluster_resolver.SimpleClusterResolver(cluster)
+        >>> strategy = dl.distribute.ParameterServerStrategy(resolver)
+        >>> with strategy.scope():
+        ...     layer = keras.layers.Dense(1, kernel_initializer="ones")
+        ...     layer.build((None, 2))
+        >>> def step(x):
+        ...     return strategy.run(lambda x: layer(x).sum(), (x,))
+        >>> coordinator = dl.distribute.coordinator.ClusterCoordinator(strategy)
+        >>> result = coordinator.schedule(step, (np.ones((4, 2), np.float32),))
+        >>> float(result.fetch())
+        8.0
+        >>> coordinator.close()
+        >>> for task in tasks:
+        ...     task.close()
     """
 
     def __init__(
@@ -200,6 +225,17 @@ class ParameterServerStrategy(Strategy):
     ) -> Any:
         """Run `fn` on the worker, inside a function that `ClusterCoordinator.schedule` was given.
 
+        Follows ``tf.distribute.ParameterServerStrategy.run``.
+
+        Args:
+            fn: the step.
+            args: positional arguments, any pytree.
+            kwargs: named arguments.
+            options: must not retain 64 bits.
+
+        Returns:
+            What `fn` returns.
+
         Raises:
             NotImplementedError: for options that keep 64 bits: workers compute in 32.
             RuntimeError: anywhere else.
@@ -236,7 +272,7 @@ class ParameterServerStrategy(Strategy):
     def distribute_datasets_from_function(
         self, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None = None
     ) -> Any:
-        """A worker's dataset, in a function given to `create_per_worker_dataset`.
+        """Return a worker's dataset, in a function given to `create_per_worker_dataset`.
 
         Args:
             dataset_fn: makes it from the worker's `InputContext`.
@@ -250,7 +286,11 @@ class ParameterServerStrategy(Strategy):
     def experimental_distribute_dataset(
         self, dataset: Any, options: InputOptions | None = None
     ) -> Any:
-        """The whole of `dataset`, in a function given to `create_per_worker_dataset`.
+        """Return the whole of `dataset`, in a function given to `create_per_worker_dataset`.
+
+        Args:
+            dataset: a worker's dataset.
+            options: as in TensorFlow. A worker has one replica, whatever they say.
 
         Raises:
             RuntimeError: anywhere else.
@@ -262,7 +302,7 @@ class ParameterServerStrategy(Strategy):
         return dataset_functions.StrategyOnWorker, ()
 
     def describe(self) -> str:
-        """A text that says which tasks there are and what each server keeps."""
+        """Return a text that says which tasks there are and what each server stores."""
         lines = [
             f"ParameterServerStrategy: {self.num_workers} worker(s), {len(self.servers)} ps",
             f"  steps run on: {', '.join(self.worker_addresses)}",
