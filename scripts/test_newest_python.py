@@ -252,7 +252,7 @@ def _copy_tests() -> None:
     for name in BESIDE_TESTS:
         ignored = shutil.ignore_patterns("__pycache__", "results")
         shutil.copytree(REPOSITORY / name, target / name, ignore=ignored)
-    for name in ("README.md", "pyproject.toml", "Makefile"):
+    for name in ("README.md", "pyproject.toml", "Makefile", "conftest.py"):
         shutil.copy(REPOSITORY / name, target / name)
 
 
