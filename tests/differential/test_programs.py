@@ -16,7 +16,7 @@ from hypothesis import given, settings
 
 import drumline as dl
 from tests.differential.comparing import Outcome, described, narrower, outcome_of, plain, same
-from tests.differential.parts import Step
+from tests.differential.parts import Step, parts_of
 from tests.differential.programs import LIMIT, Program, programs
 from tests.differential.sides import Ours, Theirs
 
@@ -106,12 +106,13 @@ def _unknown_dimensions(program: Program, ours: Outcome, theirs: Outcome) -> boo
 
 def _tried_when_given(program: Program, ours: Outcome, theirs: Outcome) -> bool:
     """Theirs raises for the first element what ours raises when it is built, or has none."""
-    if not ours.building or theirs.building or theirs.elements:
+    if not ours.building or theirs.building:
         return False
     number = _step_that_raises(program)
     reached = outcome_of(program.before(number + 1), THEIRS, 1)
+    raised = reached.ending == "error" and not reached.elements
     none = not outcome_of(program.before(number), THEIRS, 1).elements
-    return program.steps[number].name in GIVEN_FUNCTIONS and (none or reached.ending == "error")
+    return program.steps[number].name in GIVEN_FUNCTIONS and (none or raised)
 
 
 def _step_that_raises(program: Program) -> int:
@@ -124,6 +125,15 @@ GIVEN_FUNCTIONS = (
     *("map", "scan", "flat_map", "interleave", "group_by_window", "filter", "take_while"),
     *("reduce", "bucket", "with_dataset", "of_dataset"),
 )
+
+
+def _has_datasets_to_store(program: Program, ours: Outcome, theirs: Outcome) -> bool:
+    if not isinstance(ours.error, TypeError) or not ours.building or theirs.building:
+        return False
+    number = _step_that_raises(program)
+    spec = program.before(number).build(THEIRS).element_spec
+    leaves = [type(leaf).__name__ for _, leaf in parts_of(spec)]
+    return program.steps[number].name == "stored" and "DatasetSpec" in leaves
 
 
 def _ends_early(fact: str) -> Callable[[Program, Outcome, Outcome], bool]:
@@ -155,6 +165,7 @@ DECISIONS = [
         "for the element it is tried with.",
         _tried_when_given,
     ),
+    Decision("Elements with datasets among their leaves are not stored.", _has_datasets_to_store),
     Decision("A file that ends within a record's length raises.", _ends_early("within a length")),
     Decision(
         "`FixedLengthRecordDataset` gives a file's whole records and raises for what is left over.",
