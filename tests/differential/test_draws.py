@@ -49,7 +49,7 @@ def _counted(made: Callable[[Any], Any], events: int, count: int = DRAWS) -> lis
 _shares = st.lists(st.integers(0, 8), min_size=2, max_size=4).filter(lambda s: sum(s) > 0)
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(weights=_shares, seed=st.integers(0, 99))
 def test_samples_have_their_weights(weights: list[int], seed: int) -> None:
     given_weights = (np.array(weights) / sum(weights)).tolist()
@@ -62,7 +62,7 @@ def test_samples_have_their_weights(weights: list[int], seed: int) -> None:
     assert_one_distribution(*counts, np.array(given_weights) * 10 * DRAWS)
 
 
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(
     target=_shares,
     initial=st.lists(st.integers(1, 8), min_size=4, max_size=4),

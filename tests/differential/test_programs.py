@@ -127,6 +127,13 @@ GIVEN_FUNCTIONS = (
 )
 
 
+def _bytes_left_over(program: Program, ours: Outcome, theirs: Outcome) -> bool:
+    """Theirs raises before a file's records, ours after them, if so many are asked for."""
+    raised = isinstance(ours.error, dl.errors.DataLossError) and not ours.building
+    found = program.steps[0].facts.get("left over")
+    return bool(found) and (raised or _no_error_of_ours(ours, theirs))
+
+
 def _has_datasets_to_store(program: Program, ours: Outcome, theirs: Outcome) -> bool:
     if not isinstance(ours.error, TypeError) or not ours.building or theirs.building:
         return False
@@ -136,14 +143,10 @@ def _has_datasets_to_store(program: Program, ours: Outcome, theirs: Outcome) -> 
     return program.steps[number].name == "stored" and "DatasetSpec" in leaves
 
 
-def _ends_early(fact: str) -> Callable[[Program, Outcome, Outcome], bool]:
-    """Whether files end as a source says, and ours raises there, where theirs go on."""
-
-    def allows(program: Program, ours: Outcome, theirs: Outcome) -> bool:
-        raised = isinstance(ours.error, dl.errors.DataLossError) and not ours.building
-        return bool(program.steps[0].facts.get(fact)) and raised
-
-    return allows
+def _ends_in_a_length(program: Program, ours: Outcome, theirs: Outcome) -> bool:
+    """Ours raises where theirs go on."""
+    raised = isinstance(ours.error, dl.errors.DataLossError) and not ours.building
+    return raised and bool(program.steps[0].facts.get("within a length"))
 
 
 DECISIONS = [
@@ -166,10 +169,10 @@ DECISIONS = [
         _tried_when_given,
     ),
     Decision("Elements with datasets among their leaves are not stored.", _has_datasets_to_store),
-    Decision("A file that ends within a record's length raises.", _ends_early("within a length")),
+    Decision("A file that ends within a record's length raises.", _ends_in_a_length),
     Decision(
         "`FixedLengthRecordDataset` gives a file's whole records and raises for what is left over.",
-        _ends_early("left over"),
+        _bytes_left_over,
     ),
 ]
 
