@@ -94,7 +94,7 @@ bench: $(VENV)/.installed-bench
 
 # Into build/docs; nothing is fetched but the packages of the extra, once.
 docs: $(VENV)/.installed-docs
-	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 
 install: $(VENV)/.installed
 
