@@ -13,10 +13,10 @@ from drumline.data.narrowing import keeping_64_bits
 from drumline.distribute import across_processes
 from drumline.distribute.distributed_iterator import DistributedIterator
 from drumline.distribute.input_options import InputOptions, InputReplicationMode
-from drumline.distribute.own_steps import Step
 from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.per_replica_spec import on_replicas
 from drumline.distribute.process_input import placed_step, steps_of
+from drumline.distribute.sharded_input import Step
 from drumline.distribute.shares import shares
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from drumline.data.narrowing import keeping_64_bits
 from drumline.distribute.distributed_iterator import DistributedIterator
 from drumline.distribute.input import InputContext
 from drumline.distribute.input_options import InputOptions, InputReplicationMode
-from drumline.distribute.own_steps import OwnSteps, Step
 from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.per_replica_spec import on_replicas
 from drumline.distribute.pipelines import Pipelines
 from drumline.distribute.process_input import global_batch, placed_step, rowless_batch
+from drumline.distribute.sharded_input import OwnSteps, Step
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from drumline.training import jax_internals
 
 if TYPE_CHECKING:
-    from drumline.distribute.rendezvous import Combine, Rendezvous
+    from drumline.distribute.replica_barrier import Combine, Rendezvous
 
 
 class LinearMeeting(abc.ABC):

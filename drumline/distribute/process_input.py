@@ -24,9 +24,9 @@ from drumline.data.sharing import (
 from drumline.distribute import across_processes
 from drumline.distribute.exchange import first_process
 from drumline.distribute.input_options import InputOptions
-from drumline.distribute.own_steps import OwnSteps, Step
 from drumline.distribute.parts import Parts
 from drumline.distribute.per_replica import PerReplica
+from drumline.distribute.sharded_input import OwnSteps, Step
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec
 
 from drumline.data.narrowing import require_fits
 from drumline.distribute.cross_device_ops.channels import continued, numbering
-from drumline.distribute.merge_call import InProgram
+from drumline.distribute.merge import InProgram
 from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.reduce_op import REPLICA_AXIS, ReduceOp
 

@@ -101,7 +101,7 @@ class ReplicaContext:
             args: positional arguments of this replica.
             kwargs: named arguments of this replica.
         """
-        from drumline.distribute.merge_call import merge_in_program
+        from drumline.distribute.merge import merge_in_program
 
         return merge_in_program(self, merge_fn, args, kwargs or {})
 

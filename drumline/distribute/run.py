@@ -13,9 +13,9 @@ from drumline.data.narrowing import any_wide, in_64_bits, keeping_64_bits
 from drumline.distribute import replica_context
 from drumline.distribute.arguments import Form, is_regular, normalized, take_apart, taking_part
 from drumline.distribute.compiled_step import CompiledStep, representable
-from drumline.distribute.lockstep import run_in_turn
+from drumline.distribute.eager_replicas import run_in_turn
 from drumline.distribute.made_anew import Redefinitions, recognized
-from drumline.distribute.merge_call import merging_replica
+from drumline.distribute.merge import merging_replica
 from drumline.distribute.outputs import as_arrays, joined
 from drumline.distribute.program import ReplicaProgram
 from drumline.distribute.replica_context import SingleContext, running_replica

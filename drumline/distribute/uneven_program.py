@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from drumline.distribute.arguments import stack_if_alike, taking_part
-from drumline.distribute.lockstep import run_in_turn
+from drumline.distribute.eager_replicas import run_in_turn
 from drumline.distribute.outputs import joined, unwrap, wrap
 from drumline.distribute.replica_scope import has_copies
 from drumline.distribute.whole_program import WholeProgram

@@ -10,7 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from drumline.distribute.cross_device_ops.channels import Channels, channels_here
-from drumline.distribute.cross_device_ops.gloo import GlooAllReduce
+from drumline.distribute.cross_device_ops.platform import GlooAllReduce
 from drumline.distribute.cross_device_ops.replica_axis import ReplicaAxis
 
 _DTYPES = frozenset({"int32", "int64", "float16", "bfloat16", "float32", "float64"})

@@ -11,21 +11,16 @@ import jax
 
 from drumline._forks import at_exit
 from drumline._jax_start import jax_has_started
-from drumline.distribute.processes import (
-    addresses,
-    environment,
-    jax_internals,
-    summing_memory,
-)
+from drumline.distribute.processes import addresses, environment, jax_internals, shm_all_reduce
 from drumline.distribute.processes.coordination import Coordination
-from drumline.distribute.processes.ending import Ending
 from drumline.distribute.processes.group import ProcessGroup, Resolver, group_of
+from drumline.distribute.processes.health import Monitor
 from drumline.distribute.processes.lines import Lines
-from drumline.distribute.processes.meeting import Meeting, meet
-from drumline.distribute.processes.membership import Membership
-from drumline.distribute.processes.monitor import Monitor
 from drumline.distribute.processes.one_writer import OneWriter
+from drumline.distribute.processes.peers import Membership
 from drumline.distribute.processes.pending import Pending
+from drumline.distribute.processes.rendezvous import Meeting, meet
+from drumline.distribute.processes.shutdown import Ending
 from drumline.distribute.processes.watchdog import Watchdog
 from drumline.training.checkpoint.checkpoint import save_together
 
@@ -158,7 +153,7 @@ def share_memory(process_of_rank: tuple[int, ...]) -> str:
     """
     if _running is None:
         return "this process is alone"
-    return summing_memory.share(_running.membership, process_of_rank)
+    return shm_all_reduce.share(_running.membership, process_of_rank)
 
 
 def _require_fresh_jax() -> None:

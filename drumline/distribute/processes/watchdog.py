@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
-from drumline.distribute.processes.ending import STUCK_EXIT_CODE, Ending
 from drumline.distribute.processes.peer_lost import is_about_a_peer
 from drumline.distribute.processes.pending import PendingSteps
+from drumline.distribute.processes.shutdown import STUCK_EXIT_CODE, Ending
 from drumline.distribute.processes.stacks import stacks_of_all_threads
 
 

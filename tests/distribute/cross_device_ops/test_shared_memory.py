@@ -25,7 +25,7 @@ from drumline.distribute.cross_device_ops.channels import (
     Numbered,
     numbering,
 )
-from drumline.distribute.processes import summing_memory
+from drumline.distribute.processes import shm_all_reduce
 from drumline.distribute.processes.local_process import LocalProcess
 from drumline.lowerings import kernels
 from tests.distribute.cross_device_ops import checks
@@ -190,7 +190,7 @@ def decide(machines: list[str], process_of_rank: list[int]) -> list[str]:
     def member(index: int) -> str:
         group = SimpleNamespace(process_index=index, num_processes=len(machines), tasks=tasks)
         membership: Any = SimpleNamespace(group=group, processes=processes, coordination=blackboard)
-        return summing_memory.share(membership, process_of_rank)
+        return shm_all_reduce.share(membership, process_of_rank)
 
     with concurrent.futures.ThreadPoolExecutor(len(machines)) as pool:
         return list(pool.map(member, range(len(machines))))
@@ -200,7 +200,7 @@ def decide(machines: list[str], process_of_rank: list[int]) -> list[str]:
 def joined(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What would have been shared."""
     found: list[Any] = []
-    monkeypatch.setattr(summing_memory, "share_summing_memory", lambda *args: found.append(args))
+    monkeypatch.setattr(shm_all_reduce, "share_summing_memory", lambda *args: found.append(args))
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_collective_timeout_seconds=7 --other=8")
     return found
 
@@ -226,7 +226,7 @@ def test_processes_that_cannot_share_say_why(
         (why,) = set(decide(["here", "here"], [0, 1]))
     assert "No space left" in why
     with monkeypatch.context() as here:
-        here.setattr(summing_memory, "open_sealed", _no_space)
+        here.setattr(shm_all_reduce, "open_sealed", _no_space)
         (why,) = set(decide(["here", "here", "here"], [0, 1, 2]))
     assert "cannot be opened" in why
     monkeypatch.setenv("DRUMLINE_SHARED_MEMORY", "0")
@@ -243,12 +243,12 @@ def test_memory_of_another_job_is_not_taken(joined: list[Any]) -> None:
     offer = {"nonce": "0" * 32, "process": os.getpid(), "descriptor": descriptor}
     blackboard.tell_memory("offer", json.dumps({**offer, "network": network}))
     found: Any = blackboard
-    assert "another job's" in str(summing_memory._accept(found, 8192))
-    assert "not the memory" in str(summing_memory._accept(found, 4096))
+    assert "another job's" in str(shm_all_reduce._accept(found, 8192))
+    assert "not the memory" in str(shm_all_reduce._accept(found, 4096))
     os.close(descriptor)
     other: Any = Blackboard()
     other.tell_memory("offer", json.dumps({**offer, "network": "net:[1]"}))
-    assert "several hosts" in str(summing_memory._accept(other, 8192))
+    assert "several hosts" in str(shm_all_reduce._accept(other, 8192))
 
 
 def _no_space(*_: Any) -> None:

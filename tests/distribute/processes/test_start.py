@@ -21,7 +21,7 @@ from drumline.distribute.cluster_resolver import (
 from drumline.distribute.processes import addresses, jax_internals
 from drumline.distribute.processes.group import group_of
 from drumline.distribute.processes.local_process import LocalProcess
-from drumline.distribute.processes.meeting import Meeting, meet
+from drumline.distribute.processes.rendezvous import Meeting, meet
 from tests.distribute.processes.clusters import Cluster, Ended, free_port, running
 
 HOSTS = ("127.0.0.2", "127.0.0.3")

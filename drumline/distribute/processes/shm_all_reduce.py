@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from drumline._core import share_summing_memory, summing_limits, summing_memory_bytes
 from drumline.distribute.processes.coordination import Coordination
 from drumline.distribute.processes.environment import collective_limit_seconds
-from drumline.distribute.processes.membership import Membership
+from drumline.distribute.processes.peers import Membership
 from drumline.distribute.sealed_memory import SWITCH, is_wanted, open_sealed, sealed_memory
 
 _NONCE_PLACE = 64

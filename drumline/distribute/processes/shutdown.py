@@ -16,8 +16,8 @@ import jax
 from drumline import failure_record
 from drumline.distribute.processes import jax_internals
 from drumline.distribute.processes.coordination import Failure
-from drumline.distribute.processes.membership import Blame, Membership
 from drumline.distribute.processes.peer_lost import PeerLostError, is_about_a_peer
+from drumline.distribute.processes.peers import Blame, Membership
 from drumline.failure_record import Kind
 
 EXCEPTION_EXIT_CODE = 1

@@ -15,13 +15,13 @@ import numpy as np
 from drumline.distribute import replica_context
 from drumline.distribute.arguments import called, followers, for_replica, leaves_per_replica
 from drumline.distribute.linear_meeting import Gathering, Reduction
-from drumline.distribute.merge_call import merging, result_of_replica
+from drumline.distribute.merge import merging, result_of_replica
 from drumline.distribute.merge_scope import MergeScope
 from drumline.distribute.outputs import joined, require_same_structure
 from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.reduce_op import REPLICA_AXIS, ReduceOp
 from drumline.distribute.reducing import require_alike, total
-from drumline.distribute.rendezvous import END, CannotFollow, Rendezvous
+from drumline.distribute.replica_barrier import END, CannotFollow, Rendezvous
 from drumline.distribute.replica_context import ReplicaContext, with_axis
 from drumline.distribute.replica_scope import ReplicaScope, has_copies
 from drumline.training.jax_internals import current_trace

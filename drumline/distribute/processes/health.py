@@ -10,9 +10,9 @@ from typing import NoReturn
 import jax
 
 from drumline.distribute.processes.coordination import Failure
-from drumline.distribute.processes.ending import STUCK_EXIT_CODE, Ending
 from drumline.distribute.processes.lines import Lines, silence_seconds
-from drumline.distribute.processes.membership import Blame, Membership
+from drumline.distribute.processes.peers import Blame, Membership
+from drumline.distribute.processes.shutdown import STUCK_EXIT_CODE, Ending
 from drumline.distribute.processes.stacks import main_thread_stands, stacks_of_all_threads
 from drumline.distribute.processes.watchdog import Watchdog
 
