@@ -1,7 +1,7 @@
 """Strategies: how one training script runs on several devices.
 
 A strategy answers three questions: where variables live, where replicas run, and how values
-meet. The names follow ``tf.distribute``.
+are reduced. The names follow ``tf.distribute``.
 """
 
 from drumline.distribute import cluster_resolver, experimental

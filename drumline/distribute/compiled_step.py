@@ -1,4 +1,8 @@
-"""A step over the replicas that is traced, compiled, and run with the variables it uses."""
+"""A step over the replicas that is traced, compiled, and run with the variables it uses.
+
+Where a step runs within a larger program, it is compiled for each place there, with collective
+channels of its own (`NumberedPrograms`).
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,16 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from drumline.data.narrowing import (
-    any_wide,
-    in_32_bits,
-    in_64_bits,
-    keeping_64_bits,
-    require_fits,
-)
-from drumline.distribute.across_processes import on_this_process
+from drumline.data.narrowing import any_wide, in_32_bits, in_64_bits, keeping_64_bits, require_fits
 from drumline.distribute.arguments import Form
+from drumline.distribute.broadcast_variables import broadcast_initial_values
+from drumline.distribute.cross_device_ops.collective_channels import (
+    ChannelAllocator,
+    ChannelRange,
+    channels_here,
+)
+from drumline.distribute.global_arrays import to_local_array
 from drumline.distribute.in_flight import InFlight
-from drumline.distribute.numbered_programs import NumberedPrograms
-from drumline.distribute.same_start import start_alike
 from drumline.training.jax_internals import current_trace, is_staged
 from drumline.training.keras_internals import Variable, get_stateless_scope
 from drumline.training.state_scope import (
@@ -38,6 +40,36 @@ from drumline.training.variable_buffer import VariableBuffer
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
+
+
+class NumberedPrograms:
+    """``program(written, read, arrays)``, compiled.
+
+    Args:
+        program: traced once for each set of channels that its sums take, see `Numbered`.
+    """
+
+    def __init__(self, program: Callable[..., Any]) -> None:
+        self._program = program
+        self._alone = jax.jit(ChannelRange(program, ChannelAllocator()), donate_argnums=0)
+        self._inside: dict[ChannelAllocator | None, tuple[ChannelRange, Callable[..., Any]]] = {}
+
+    def alone(self, written: Any, read: Any, arrays: Any) -> Any:
+        """Run it by itself; the buffers of `written` are given away."""
+        return self._alone(written, read, arrays)
+
+    def inside(self, written: Any, read: Any, arrays: Any) -> Any:
+        """Run it as part of the program that is being traced."""
+        channels = channels_here()
+        first = channels.first if channels is not None else None
+        if first not in self._inside:
+            numbered = ChannelRange(self._program, first)
+            self._inside[first] = numbered, jax.jit(numbered)
+        numbered, compiled = self._inside[first]
+        outputs = compiled(written, read, arrays)
+        if channels is not None:
+            channels.first = channels.first.after(numbered.end)
+        return outputs
 
 
 def representable(
@@ -203,7 +235,7 @@ class CompiledStep:
         return VariableBuffer(
             self.written,
             enter=lambda variable, value: span._arrays.for_program(value),
-            leave=lambda variable, value: on_this_process(value),
+            leave=lambda variable, value: to_local_array(value),
         )
 
     def _run_in_trace(self, read: Any, arrays: Sequence[Any], staged: bool) -> Any:
@@ -241,7 +273,7 @@ class CompiledStep:
         self._span = self.spanning()
         spanning = self._span or (self.strategy if self.strategy.spans_processes else None)
         if spanning is not None and get_stateless_scope() is None:
-            start_alike(spanning, used)
+            broadcast_initial_values(spanning, used)
         self._compiled = NumberedPrograms(self.program)
 
     def _initialize_created(self, first: bool) -> None:
@@ -249,3 +281,28 @@ class CompiledStep:
             created = initialize_created()
         if created and not first:
             refuse_created(self.fn, created)
+
+
+class WholeProgram(CompiledStep):
+    """A step that is traced once, with each variable's one value for all replicas."""
+
+    def call(self, arrays: Sequence[Any]) -> Any:
+        """Traced: call the function on the arrays of its arguments, in a scope of variables."""
+        raise NotImplementedError
+
+    def discover(self, arrays: Sequence[Any]) -> StateScope:
+        scopes: list[StateScope] = []
+
+        def trace(arrays: Sequence[Any]) -> Any:
+            scopes.append(StateScope())
+            with scopes[-1]:
+                return self.call(arrays)
+
+        jax.eval_shape(trace, list(arrays))
+        return scopes[-1]
+
+    def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any]:
+        scope = StateScope([*self.written, *self.read], [*written, *read], sealed=True)
+        with scope:
+            outputs = self.call(arrays)
+            return outputs, [scope.value_of(variable) for variable in self.written]

@@ -10,14 +10,13 @@ import jax
 import numpy as np
 
 from drumline.data.narrowing import keeping_64_bits
-from drumline.distribute import across_processes
+from drumline.distribute import global_arrays
 from drumline.distribute.distributed_iterator import DistributedIterator
 from drumline.distribute.input_options import InputOptions, InputReplicationMode
 from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.per_replica_spec import on_replicas
-from drumline.distribute.process_input import placed_step, steps_of
+from drumline.distribute.process_input import placed_step, split_rows, steps_of
 from drumline.distribute.sharded_input import Step
-from drumline.distribute.shares import shares
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
@@ -95,7 +94,7 @@ class DistributedDataset:
         rows = _rows(batch)
         if rows and rows % replicas == 0:
             return self._placed(jax.tree.map(functools.partial(_cut, replicas, 0), batch), 0)
-        pieces = shares(rows, replicas)
+        pieces = split_rows(rows, replicas)
         devices = list(self.strategy.replica_devices)
         if self.strategy.spans_processes:  # each process computes the step on all of the batch
             devices = [self.strategy.local_replica_devices[0]] * replicas
@@ -109,7 +108,7 @@ class DistributedDataset:
             return placed_step(self.strategy, batch, self._options)
         if self._replicas == 1:
             return batch
-        pieces = shares(_rows(batch), self._replicas)
+        pieces = split_rows(_rows(batch), self._replicas)
         return jax.tree.map(lambda leaf: PerReplica([leaf[piece] for piece in pieces]), batch)
 
     def _distribute_many(self, batches: Sequence[Any]) -> Any:
@@ -126,7 +125,7 @@ class DistributedDataset:
     def _placed(self, cut: Any, axis: int) -> Any:
         """`PerReplica` values of arrays whose `axis` counts the replicas."""
         return jax.tree.map(
-            PerReplica.of_stacked, across_processes.cut(cut, self.strategy.mesh, axis)
+            PerReplica.of_stacked, global_arrays.shard(cut, self.strategy.mesh, axis)
         )
 
 

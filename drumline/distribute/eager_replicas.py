@@ -1,4 +1,4 @@
-"""A step on each replica in turn: for debugging, and for shares of different sizes."""
+"""A step on each replica sequentially: for debugging, and for shards of different sizes."""
 
 from __future__ import annotations
 
@@ -14,22 +14,56 @@ import numpy as np
 
 from drumline.distribute import replica_context
 from drumline.distribute.arguments import called, followers, for_replica, leaves_per_replica
-from drumline.distribute.linear_meeting import Gathering, Reduction
 from drumline.distribute.merge import merging, result_of_replica
-from drumline.distribute.merge_scope import MergeScope
-from drumline.distribute.outputs import joined, require_same_structure
 from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.reduce_op import REPLICA_AXIS, ReduceOp
 from drumline.distribute.reducing import require_alike, total
-from drumline.distribute.replica_barrier import END, CannotFollow, Rendezvous
+from drumline.distribute.replica_barrier import (
+    END,
+    CannotFollow,
+    CollectiveGather,
+    Reduction,
+    ReplicaScheduler,
+)
 from drumline.distribute.replica_context import ReplicaContext, with_axis
-from drumline.distribute.replica_scope import ReplicaScope, has_copies
+from drumline.distribute.replica_scope import ReplicaScope, has_copies, summed_when_read
+from drumline.distribute.step_outputs import joined, require_same_structure
 from drumline.training.jax_internals import current_trace
 from drumline.training.keras_internals import Variable
-from drumline.training.state_scope import current_values
+from drumline.training.state_scope import StateScope, current_values
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
+
+
+class MergeScope(StateScope):
+    """A `StateScope` around a ``merge_call``, over the scopes of the replicas that take part.
+
+    Args:
+        scopes: theirs, in their order.
+    """
+
+    def __init__(self, scopes: Sequence[ReplicaScope]) -> None:
+        super().__init__(outer=scopes[0])
+        self._scopes = scopes
+
+    def position(self, scope: ReplicaScope) -> int:
+        """Which of the replicas has `scope`."""
+        return next(index for index, each in enumerate(self._scopes) if each is scope)
+
+    def get_current_value(self, variable: Variable) -> Any:
+        known = id(variable) in self.state_mapping
+        value = super().get_current_value(variable)
+        if known or not (has_copies(variable) or summed_when_read(variable)):
+            return value
+        values = [scope.value_of(variable) for scope in self._scopes]
+        return jnp.stack(values) if has_copies(variable) else sum(values[1:], values[0])
+
+    def value_for(self, scope: ReplicaScope, variable: Variable) -> Any:
+        """What `variable`, which was written, holds for the replica of `scope`."""
+        value = self.value_of(variable)
+        return value[self.position(scope)] if has_copies(variable) else value
+
 
 Call = tuple[Sequence[Any], Mapping[str, Any]]
 
@@ -40,7 +74,7 @@ class LockstepContext(ReplicaContext):
     Args:
         strategy: whose replica it is.
         index: its number.
-        rendezvous: where it meets the others.
+        rendezvous: where it waits for the others.
         taking_part: how many replicas have rows.
         follows: whether it has none: it then gets what the others compute together.
 
@@ -53,7 +87,7 @@ class LockstepContext(ReplicaContext):
         self,
         strategy: Strategy,
         index: int,
-        rendezvous: Rendezvous,
+        rendezvous: ReplicaScheduler,
         taking_part: int,
         *,
         follows: bool = False,
@@ -92,7 +126,7 @@ class LockstepContext(ReplicaContext):
         if current_trace() is self._rendezvous.trace or not all(map(_is_numeric, leaves)):
             combine = functools.partial(_gather, axis)
             return _own(self._rendezvous.meet(f"all_gather(axis={axis})", value, combine))
-        gathering = Gathering(self._rendezvous, axis, self._index)
+        gathering = CollectiveGather(self._rendezvous, axis, self._index)
         return jax.tree.unflatten(tree, gathering(leaves))
 
     def merge_call(
@@ -148,10 +182,10 @@ class Outcome:
     values: list[Any]
 
 
-def run_in_turn(
+def run_replicas_sequentially(
     strategy: Strategy, fn: Callable[..., Any], tree: Any, present: Sequence[int], *, eager: bool
 ) -> Outcome:
-    """Run `fn` for each replica, one after another up to where they meet.
+    """Run `fn` for each replica, sequentially up to the next collective.
 
     A replica without rows follows, if the call has more to compute with than the batch: it runs
     with its empty share, adds nothing to what the others compute together, and gets that. So what
@@ -164,7 +198,7 @@ def run_in_turn(
         present: the numbers of the replicas that take part, see `taking_part`.
         eager: whether values are concrete: variables that the step creates get theirs at once.
     """
-    rendezvous = Rendezvous()
+    rendezvous = ReplicaScheduler()
     following, unknown = followers(tree, present, strategy.num_replicas_in_sync)
 
     def call_of(index: int) -> Call:

@@ -21,15 +21,79 @@ from drumline.data.sharing import (
     set_shuffle_seeds,
     shuffle_seeds,
 )
-from drumline.distribute import across_processes
-from drumline.distribute.exchange import first_process
+from drumline.distribute import global_arrays
+from drumline.distribute.host_collectives import broadcast_host
 from drumline.distribute.input_options import InputOptions
-from drumline.distribute.parts import Parts
 from drumline.distribute.per_replica import PerReplica
-from drumline.distribute.sharded_input import OwnSteps, Step
+from drumline.distribute.sharded_input import LockstepInputIterator, Step
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
+
+
+def split_rows(rows: int, replicas: int) -> list[slice]:
+    """Cut `rows` rows into one run for each replica, in order; sizes differ by at most one.
+
+    With fewer rows than replicas the last replicas get none.
+    """
+    size, extra = divmod(rows, replicas)
+    ends = np.cumsum([size + (index < extra) for index in range(replicas)])
+    return [slice(int(end) - (size + (i < extra)), int(end)) for i, end in enumerate(ends)]
+
+
+class LocalBatchSplitter:
+    """Of batches of the global size, those for the replicas of one process, step by step.
+
+    Each process has its own dataset, so that a batch of the global size lasts it for as many steps
+    as there are processes.
+
+    Args:
+        source: the dataset's own iterator.
+        strategy: whose replicas of this process take the batches.
+    """
+
+    def __init__(self, source: Iterator[Any], strategy: Strategy) -> None:
+        self._source = source
+        self._processes = strategy.num_processes
+        self._local = len(strategy.local_replica_devices)
+        self._before: Any = None
+        self._batch: Any = None
+        self._parts: list[slice] = []
+        self._used = 0
+
+    def __iter__(self) -> LocalBatchSplitter:
+        return self
+
+    def __next__(self) -> list[Any]:
+        if self._used == len(self._parts):
+            self._take_batch()
+        part = self._parts[self._used]
+        self._used += 1
+        return [
+            jax.tree.map(lambda leaf, p=piece: leaf[part][p], self._batch)
+            for piece in split_rows(part.stop - part.start, self._local)
+        ]
+
+    def state(self) -> dict[str, Any]:
+        """The position of the next step: in the dataset, and in the batch that is used up."""
+        if self._used == len(self._parts):
+            return {"source": self._source.state(), "used": 0}  # type: ignore[attr-defined]
+        return {"source": self._before, "used": self._used}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on where `state` was taken."""
+        self._source.restore(state["source"])  # type: ignore[attr-defined]
+        self._parts, self._used = [], 0
+        if state["used"]:
+            self._take_batch()
+            self._used = state["used"]
+
+    def _take_batch(self) -> None:
+        self._before = self._source.state() if hasattr(self._source, "state") else None
+        self._batch = next(self._source)
+        rows = len(jax.tree.leaves(self._batch)[0])
+        self._parts = [part for part in split_rows(rows, self._processes) if part.stop > part.start]
+        self._used = 0
 
 
 def steps_of(dataset: Iterable[Any], strategy: Strategy) -> tuple[Any, Iterator[Any]]:
@@ -58,8 +122,8 @@ def steps_of(dataset: Iterable[Any], strategy: Strategy) -> tuple[Any, Iterator[
         dataset = file_share(dataset, processes, strategy.process_index)
     if policy is AutoShardPolicy.HINT:
         dataset = hinted_share(dataset, processes, strategy.process_index)
-    parts = Parts(iter(dataset), strategy)
-    own = OwnSteps(parts, parts, strategy, lambda: rowless_batch(dataset))
+    parts = LocalBatchSplitter(iter(dataset), strategy)
+    own = LockstepInputIterator(parts, parts, strategy, lambda: rowless_batch(dataset))
     return own, own
 
 
@@ -67,7 +131,7 @@ def agree_on_order(dataset: Dataset, strategy: Strategy) -> None:
     """Let the dataset's shuffles have the seeds that the first process drew, and its epoch."""
     seeds = shuffle_seeds(dataset)
     if seeds:
-        agreed = first_process(strategy, np.array([next_epoch(dataset), *seeds], np.uint64))
+        agreed = broadcast_host(strategy, np.array([next_epoch(dataset), *seeds], np.uint64))
         epoch, *seeds = map(int, agreed)
         set_shuffle_seeds(dataset, seeds)
         set_next_epoch(dataset, epoch)
@@ -83,7 +147,7 @@ def agree_on_files(dataset: Dataset, policy: AutoShardPolicy, strategy: Strategy
     if files is None:
         return
     own = np.array([policy, files], np.int64)
-    first = first_process(strategy, own)
+    first = broadcast_host(strategy, own)
     if (own != first).any():
         raise ValueError(
             f"This process's dataset reads {files} files and is divided by {policy.name}, that of "
@@ -103,7 +167,7 @@ def placed_step(strategy: Strategy, step: Step, options: InputOptions) -> Any:
                 lambda *leaves: PerReplica(jax.device_put(list(leaves), device)), *batches
             )
         return jax.tree.map(
-            lambda *rows: PerReplica.of_stacked(across_processes.joined_rows(rows, strategy.mesh)),
+            lambda *rows: PerReplica.of_stacked(global_arrays.joined_rows(rows, strategy.mesh)),
             *batches,
         )
 

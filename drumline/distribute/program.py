@@ -12,12 +12,12 @@ from jax.sharding import PartitionSpec
 from drumline.distribute import replica_context
 from drumline.distribute.arguments import called, per_replica_leaves
 from drumline.distribute.compiled_step import CompiledStep
-from drumline.distribute.cross_device_ops.channels import numbering
-from drumline.distribute.outputs import unwrap, wrap
+from drumline.distribute.cross_device_ops.collective_channels import allocate_channels
 from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.reduce_op import REPLICA_AXIS
 from drumline.distribute.replica_context import ReplicaContext, SingleContext
 from drumline.distribute.replica_scope import ReplicaScope, has_copies
+from drumline.distribute.step_outputs import unwrap, wrap
 from drumline.training.keras_internals import Variable
 
 _WHOLE, _CUT = PartitionSpec(), PartitionSpec(REPLICA_AXIS)
@@ -77,7 +77,7 @@ class ReplicaProgram(CompiledStep):
             for variable, value in zip(variables, (*written, *read), strict=True)
         ]
         scope = ReplicaScope(context, variables, values, sealed=True)
-        with numbering():
+        with allocate_channels():
             outputs = self._call(context, scope, arrays)
             with scope, replica_context.enter(context):
                 merged = scope.merged(self.written)

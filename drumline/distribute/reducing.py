@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from drumline.data.narrowing import require_fits
-from drumline.distribute.cross_device_ops.channels import continued, numbering
+from drumline.distribute.cross_device_ops.collective_channels import allocate_channels, continued
 from drumline.distribute.merge import InProgram
 from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.reduce_op import REPLICA_AXIS, ReduceOp
@@ -63,7 +63,7 @@ def _meet(strategy: Strategy, op: ReduceOp, stacked: jax.Array) -> Any:
     """The rows reduced the way gradients meet: the compiler would send them to all processes."""
 
     def reduced(rows: jax.Array) -> Any:
-        with numbering():
+        with allocate_channels():
             return strategy.all_reduce(op, rows[0])
 
     cut, whole = PartitionSpec(REPLICA_AXIS), PartitionSpec()

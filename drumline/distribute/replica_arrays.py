@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import Sharding
 
 from drumline.data.narrowing import any_wide, keeping_64_bits, require_all_fit, require_fits
-from drumline.distribute import across_processes
+from drumline.distribute import global_arrays
 from drumline.distribute.per_replica import PerReplica
 from drumline.training.jax_internals import current_trace, is_staged
 
@@ -39,12 +39,12 @@ class ReplicaArrays:
     def program_sharding(self) -> Sharding:
         """Where a program that runs on all replicas finds variables, and leaves them."""
         if self._strategy.spans_processes:
-            return across_processes.copies_on(self._strategy.replica_devices)
+            return global_arrays.copies_on(self._strategy.replica_devices)
         return self._strategy.variable_sharding
 
     def for_program(self, value: jax.Array) -> jax.Array:
         """Return a `value` placed as variables are as a program on all replicas takes it."""
-        return across_processes.on_all_processes(value, self.program_sharding)
+        return global_arrays.to_global_array(value, self.program_sharding)
 
     def compute(self, fn: Callable[..., Any], options: tuple[Any, ...], operand: Any) -> Any:
         """Evaluate ``fn(*options, operand)`` to an array that lies where variables do.
@@ -69,7 +69,7 @@ class ReplicaArrays:
         sharding = self.program_sharding if over_all else self._strategy.variable_sharding
         result = _compiled(fn, options, sharding)(operand)
         self._strategy._in_flight.started(result)
-        return jax.tree.map(across_processes.on_this_process, result)
+        return jax.tree.map(global_arrays.to_local_array, result)
 
     def stack(self, values: Sequence[Any]) -> Any:
         """Return one array ``(replicas, ...)`` of arrays of one shape, a row on each device.
@@ -83,7 +83,7 @@ class ReplicaArrays:
         if self._strategy.num_replicas_in_sync == 1:
             return jax.device_put(values[0], self._strategy.replica_devices[0])[None]
         own = [values[index] for index in self._strategy.local_replica_ids]
-        return across_processes.joined_rows(own, self._strategy.mesh)
+        return global_arrays.joined_rows(own, self._strategy.mesh)
 
     def place_variable(self, value: jax.typing.ArrayLike) -> jax.Array:
         """Return `value` placed where this strategy's variables live; no copy if it is there.
@@ -91,7 +91,7 @@ class ReplicaArrays:
         Raises:
             ValueError: if it is divided between processes.
         """
-        value = across_processes.on_this_process(value)
+        value = global_arrays.to_local_array(value)
         require_fits(value, "An array that goes to the devices", KEEP_64_BITS)
         sharding = self._strategy.variable_sharding
         if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
@@ -108,7 +108,7 @@ class ReplicaArrays:
         """Return an array ``(replicas, ...)`` with each row on its replica's device."""
         if isinstance(copies, jax.Array) and not copies.is_fully_addressable:
             return copies
-        return across_processes.cut(copies, self._strategy.mesh)
+        return global_arrays.shard(copies, self._strategy.mesh)
 
     def place_everywhere(self, tree: Any) -> Any:
         """Return a pytree with its arrays where variables live, and the rest as it is."""

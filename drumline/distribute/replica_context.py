@@ -118,7 +118,7 @@ class ReplicaContext:
             RuntimeError: if the replicas write different values. A compiled step raises it, as
                 part of JAX's own error, when its results are read.
         """
-        from drumline.distribute.agreement import require_agreement
+        from drumline.distribute.divergence_check import require_agreement
 
         with self.agreeing():
             result = fn(variable, *args, **(kwargs or {}))

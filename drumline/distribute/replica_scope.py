@@ -7,8 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from drumline.distribute.merge import in_program_merge
-from drumline.distribute.merging import merge_written
+from drumline.distribute.merge import in_program_merge, merge_written
 from drumline.distribute.replica_context import ReplicaContext
 from drumline.distribute.variable import Variable
 from drumline.training.keras_internals import Variable as KerasVariable

@@ -12,15 +12,15 @@ from drumline import config
 from drumline.data.narrowing import any_wide, in_64_bits, keeping_64_bits
 from drumline.distribute import replica_context
 from drumline.distribute.arguments import Form, is_regular, normalized, take_apart, taking_part
+from drumline.distribute.broadcast_variables import broadcast_initial_values
 from drumline.distribute.compiled_step import CompiledStep, representable
-from drumline.distribute.eager_replicas import run_in_turn
+from drumline.distribute.eager_replicas import run_replicas_sequentially
 from drumline.distribute.made_anew import Redefinitions, recognized
 from drumline.distribute.merge import merging_replica
-from drumline.distribute.outputs import as_arrays, joined
 from drumline.distribute.program import ReplicaProgram
 from drumline.distribute.replica_context import SingleContext, running_replica
-from drumline.distribute.same_start import start_alike
 from drumline.distribute.scope import default_device
+from drumline.distribute.step_outputs import as_arrays, joined
 from drumline.distribute.uneven_program import UnevenProgram
 from drumline.training.state_scope import assign_values
 
@@ -49,7 +49,7 @@ class RunOptions:
     keep_64_bits: bool = False
 
 
-class Programs:
+class StepCache:
     """The compiled steps of a strategy, the longest unused forgotten first."""
 
     def __init__(self, strategy: Strategy) -> None:
@@ -181,10 +181,10 @@ def _each_in_turn(
     replicas = strategy.num_replicas_in_sync
     tree = strategy._arrays.known_everywhere(_normalized(strategy, args, kwargs))
     present = taking_part(tree, replicas)
-    outcome = run_in_turn(strategy, fn, tree, present, eager=True)
+    outcome = run_replicas_sequentially(strategy, fn, tree, present, eager=True)
     assign_values(outcome.variables, outcome.values)
     if strategy.spans_processes:
-        start_alike(strategy, outcome.variables)
+        broadcast_initial_values(strategy, outcome.variables)
     results = [as_arrays(result) for result in outcome.results.values()]
     carried = {number: as_arrays(result) for number, result in outcome.carried.items()}
     numbers = None if len(present) == replicas else present

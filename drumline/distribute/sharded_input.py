@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from drumline.distribute.exchange import gathered
+from drumline.distribute.host_collectives import all_gather_host
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
@@ -36,7 +36,7 @@ class Step:
     of_all: bool
 
 
-class OwnSteps:
+class LockstepInputIterator:
     """The steps of a process that reads a dataset of its own, until all processes have ended.
 
     Processes read ahead and tell one another how many rows their replicas have in the next few
@@ -67,7 +67,7 @@ class OwnSteps:
         self._next_window = 1
         self._ended = False
 
-    def __iter__(self) -> OwnSteps:
+    def __iter__(self) -> LockstepInputIterator:
         return self
 
     def __next__(self) -> Step:
@@ -111,7 +111,7 @@ class OwnSteps:
                 self._like = batches[0]
                 own[number] = [*map(_rows, batches), _digest(batches[0])]
             read.append((position, batches or [self._empty()] * local))
-        told = gathered(self._strategy, own)
+        told = all_gather_host(self._strategy, own)
         rows, digests = told[..., :-1], told[..., -1]
         for number, (position, batches) in enumerate(read):
             if not rows[:, number].any():
@@ -132,7 +132,9 @@ class OwnSteps:
         columns, treedef = zip(*(jax.tree.flatten(batch) for batch in batches), strict=True)
         forms = self._forms(batches[0], rows)
         together = [
-            gathered(self._strategy, np.stack([_padded(leaf, most, *form) for leaf in leaves]))
+            all_gather_host(
+                self._strategy, np.stack([_padded(leaf, most, *form) for leaf in leaves])
+            )
             for leaves, form in zip(zip(*columns, strict=True), forms, strict=True)
         ]
         return [
@@ -148,7 +150,7 @@ class OwnSteps:
             raise ValueError(f"A batch of {len(_form(batch))} components has too many of them.")
         buffer = np.zeros(MOST_BYTES_OF_A_FORM, np.uint8)
         buffer[: len(own)] = np.frombuffer(own, np.uint8)
-        texts = gathered(self._strategy, buffer)
+        texts = all_gather_host(self._strategy, buffer)
         text = texts[int(rows.any(axis=1).argmax())].tobytes().rstrip(b"\0")
         return [(tuple(shape), dtype) for shape, dtype in json.loads(text)]
 

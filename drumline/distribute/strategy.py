@@ -23,7 +23,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
 from drumline.data.narrowing import require_all_fit
-from drumline.distribute import across_processes, scope
+from drumline.distribute import global_arrays, scope
 from drumline.distribute.adoption import adopt, owner_of
 from drumline.distribute.arguments import for_replica
 from drumline.distribute.cross_device_ops import (
@@ -39,17 +39,17 @@ from drumline.distribute.devices import (
 )
 from drumline.distribute.distributed_dataset import DistributedDataset
 from drumline.distribute.distributed_dataset_from_function import DistributedDatasetFromFunction
-from drumline.distribute.exchange import gathered
+from drumline.distribute.host_collectives import all_gather_host
 from drumline.distribute.in_flight import InFlight
 from drumline.distribute.input import InputContext, ValueContext
 from drumline.distribute.input_options import InputOptions
-from drumline.distribute.outputs import require_same_structure
 from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.reduce_op import REPLICA_AXIS, ReduceOp
 from drumline.distribute.reducing import gather_tree, reduce_tree
 from drumline.distribute.replica_arrays import KEEP_64_BITS, ReplicaArrays
 from drumline.distribute.replica_context import running_replica
-from drumline.distribute.run import Programs, RunOptions, run
+from drumline.distribute.run import RunOptions, StepCache, run
+from drumline.distribute.step_outputs import require_same_structure
 from drumline.distribute.variable import Variable
 
 
@@ -104,12 +104,12 @@ class Strategy:
         self.cross_device_ops = resolve_cross_device_ops(cross_device_ops)
         self._devices = resolve_devices(devices)
         self.check_agreement = check_agreement
-        self._mesh = across_processes.mesh_of(self.replica_devices)
+        self._mesh = global_arrays.mesh_of(self.replica_devices)
         self.cross_device_ops.check(ReplicaAxis(REPLICA_AXIS, self.replica_devices))
         self.extended = StrategyExtended(self)
         self._arrays = ReplicaArrays(self)
         self._in_flight = InFlight(self.replica_devices, timeout_seconds=self._step_timeout_seconds)
-        self._programs = Programs(self)
+        self._programs = StepCache(self)
 
     # What a custom strategy overrides.
 
@@ -134,7 +134,7 @@ class Strategy:
             >>> sharding.is_fully_replicated, len(sharding.device_set)
             (True, 2)
         """
-        return across_processes.copies_on(self.local_replica_devices)
+        return global_arrays.copies_on(self.local_replica_devices)
 
     def all_reduce(self, op: ReduceOp | str, value: Any) -> Any:
         """Reduce the replicas' values of a pytree; every replica gets the result.
@@ -312,7 +312,7 @@ class Strategy:
             >>> dl.distribute.MirroredStrategy(["cpu:0", "cpu:1"]).barrier()
         """
         if self.spans_processes:
-            gathered(self, np.zeros(1, np.uint8))
+            all_gather_host(self, np.zeros(1, np.uint8))
 
     # Input, and values for each replica.
 
@@ -489,7 +489,7 @@ class Strategy:
             >>> dl.distribute.MirroredStrategy(["cpu:0", "cpu:1"]).local_replica_devices
             (CpuDevice(id=0), CpuDevice(id=1))
         """
-        return across_processes.own_devices(self.replica_devices)
+        return global_arrays.own_devices(self.replica_devices)
 
     @property
     def local_replica_ids(self) -> list[int]:
@@ -596,7 +596,7 @@ class Strategy:
         """The values of this process's replicas, and those that the other processes have."""
         require_all_fit(rows, "A replica's value", KEEP_64_BITS)
         arrays = [row if isinstance(row, jax.Array) else np.asarray(row) for row in rows]
-        return PerReplica.of_stacked(across_processes.joined_rows(arrays, self._mesh))
+        return PerReplica.of_stacked(global_arrays.joined_rows(arrays, self._mesh))
 
     def _own_values(self, value: PerReplica) -> tuple[Any, ...]:
         if not self.spans_processes or value.is_stacked:

@@ -9,10 +9,10 @@ from typing import Any
 import jax
 
 from drumline.distribute.arguments import stack_if_alike, taking_part
-from drumline.distribute.eager_replicas import run_in_turn
-from drumline.distribute.outputs import joined, unwrap, wrap
+from drumline.distribute.compiled_step import WholeProgram
+from drumline.distribute.eager_replicas import run_replicas_sequentially
 from drumline.distribute.replica_scope import has_copies
-from drumline.distribute.whole_program import WholeProgram
+from drumline.distribute.step_outputs import joined, unwrap, wrap
 from drumline.training.state_scope import assign_values
 from drumline.training.variable_buffer import VariableBuffer
 
@@ -22,7 +22,7 @@ class UnevenProgram(WholeProgram):
 
     No replica computes with padding, and the sums over the replicas are those of the shares as
     they are. Replicas without a row take no part: they contribute to no sum and no mean, and
-    return nothing, but follow (`run_in_turn`). It is meant for the last batch of an epoch.
+    return nothing, but follow (`run_replicas_sequentially`). It is meant for the last batch of an epoch.
     """
 
     def place(self, arrays: Sequence[Any]) -> list[Any]:
@@ -62,7 +62,7 @@ class UnevenProgram(WholeProgram):
     def call(self, arrays: Sequence[Any]) -> Any:
         tree = self.form.arguments(arrays)
         present = taking_part(tree, self.strategy.num_replicas_in_sync)
-        outcome = run_in_turn(self.strategy, self.fn, tree, present, eager=False)
+        outcome = run_replicas_sequentially(self.strategy, self.fn, tree, present, eager=False)
         assign_values(outcome.variables, outcome.values)
         return _Results(
             {number: wrap(tree, _itself) for number, tree in outcome.results.items()},

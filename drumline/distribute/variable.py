@@ -13,8 +13,7 @@ import numpy as np
 
 from drumline.data.narrowing import in_64_bits, is_wide, keeping_64_bits, require_fits
 from drumline.distribute.adoption import owner_of
-from drumline.distribute.merge import in_program_merge
-from drumline.distribute.merging import first_replicas, is_constant
+from drumline.distribute.merge import first_replicas, in_program_merge, is_constant
 from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.reduce_op import ReduceOp
 from drumline.distribute.replica_context import running_replica

@@ -10,8 +10,8 @@ import keras
 import numpy as np
 
 from drumline.distribute import Strategy
-from drumline.distribute.exchange import first_process
-from drumline.distribute.same_start import forget_start, start_alike
+from drumline.distribute.broadcast_variables import broadcast_initial_values, forget_start
+from drumline.distribute.host_collectives import broadcast_host
 from drumline.keras.internals import replace_method, shadowed
 from drumline.keras.parameter_server.backups import restored_by_servers, saved_by_servers
 from drumline.keras.state import strategy_of
@@ -105,10 +105,10 @@ def _restored_alike(on_train_begin: Callable[..., Any]) -> Callable[..., Any]:
             return
         model = self.model
         epoch = np.array(getattr(model, "_initial_epoch", None) or 0)
-        model._initial_epoch = int(first_process(strategy, epoch))
+        model._initial_epoch = int(broadcast_host(strategy, epoch))
         variables = [*model.variables, *model.optimizer.variables]
         forget_start(variables)
-        start_alike(strategy, variables)
+        broadcast_initial_values(strategy, variables)
 
     return on_train_begin_alike
 

@@ -23,8 +23,7 @@ import numpy as np
 
 from drumline.data import INFINITE_CARDINALITY, Dataset
 from drumline.distribute import ReplicaContext, get_strategy, in_cross_replica_context
-from drumline.distribute.merge import merging_replica
-from drumline.distribute.merging import is_constant
+from drumline.distribute.merge import is_constant, merging_replica
 from drumline.distribute.replica_context import running_replica, whole_batch
 from drumline.distribute.replica_scope import ReplicaScope
 from drumline.distribute.updates_elsewhere import note_draw

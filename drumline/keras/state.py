@@ -16,9 +16,9 @@ import keras
 
 from drumline.distribute import ParameterServerStrategy, Strategy, get_strategy, has_strategy
 from drumline.distribute.adoption import owner_of, set_owner
+from drumline.distribute.broadcast_variables import broadcast_initial_values
 from drumline.distribute.parameter_server.coordinator import ClusterCoordinator
 from drumline.distribute.parameter_server.server_variable import ServerVariable, make_slot
-from drumline.distribute.same_start import start_alike
 from drumline.keras import internals
 from drumline.training.keras_internals import get_stateless_scope, thread_state
 from drumline.training.state_scope import StateScope
@@ -118,7 +118,7 @@ def place_state(get_state: Callable[..., Any]) -> Callable[..., Any]:
         purge = groups.get("purge_model_variables", False)
         strategy = strategy_of(self)
         if strategy is not None and strategy.spans_processes:
-            start_alike(strategy, _variables(self, groups))
+            broadcast_initial_values(strategy, _variables(self, groups))
         state = get_state(self, **groups)
         if strategy is not None:
             state = tuple([_placed(strategy, value) for value in part] for part in state)

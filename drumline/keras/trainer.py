@@ -10,8 +10,8 @@ import keras
 import numpy as np
 
 from drumline.distribute import Strategy, get_strategy, has_strategy
-from drumline.distribute.across_processes import on_this_process
-from drumline.distribute.exchange import first_process
+from drumline.distribute.global_arrays import to_local_array
+from drumline.distribute.host_collectives import broadcast_host
 from drumline.distribute.replica_context import whole_batch
 from drumline.keras.data_adapter import DatasetAdapter
 from drumline.keras.internals import overrides
@@ -39,7 +39,7 @@ def limit_in_flight(step: Callable[..., Any], strategy: Strategy) -> Callable[..
         outputs, state = step(state, batch)
         strategy._in_flight.started(outputs)
         if strategy.spans_processes:
-            outputs = jax.tree.map(on_this_process, outputs)
+            outputs = jax.tree.map(to_local_array, outputs)
         return outputs, state
 
     return step_when_free
@@ -59,7 +59,7 @@ def identical_batches(adapter: Any, strategy: Strategy) -> Iterator[Any]:
 
 def _share_random_state(strategy: Strategy) -> None:
     name, keys, position, *_ = np.random.get_state()
-    shared = first_process(strategy, np.append(keys, np.uint32(position)))
+    shared = broadcast_host(strategy, np.append(keys, np.uint32(position)))
     np.random.set_state((name, shared[:-1], int(shared[-1]), 0, 0.0))
 
 

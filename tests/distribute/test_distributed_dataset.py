@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from drumline.data import Dataset
 from drumline.distribute import MirroredStrategy, OneDeviceStrategy, PerReplica
-from drumline.distribute.shares import shares
+from drumline.distribute.process_input import split_rows
 
 
 @given(rows=st.integers(0, 50), replicas=st.integers(1, 9))
 def test_shares_are_even_in_order_and_complete(rows: int, replicas: int) -> None:
-    pieces = [list(range(rows))[piece] for piece in shares(rows, replicas)]
+    pieces = [list(range(rows))[piece] for piece in split_rows(rows, replicas)]
     assert list(itertools.chain(*pieces)) == list(range(rows))
     sizes = [len(piece) for piece in pieces]
     assert len(sizes) == replicas

@@ -1,28 +1,183 @@
-"""The public base of the algorithms by which replicas' values meet."""
+"""`CrossDeviceOps`, the public base of the algorithms that reduce replicas' values, and packing.
+
+The arrays of a pytree are packed, so that many small ones travel as one.
+"""
 
 from __future__ import annotations
 
 import abc
+import dataclasses
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.tree_util import PyTreeDef
 from jax.typing import ArrayLike
 
-from drumline.distribute.cross_device_ops.copies import copy_to_all
-from drumline.distribute.cross_device_ops.leaves import numbers
-from drumline.distribute.cross_device_ops.pack import send_packed
-from drumline.distribute.cross_device_ops.packing import Packing
-from drumline.distribute.cross_device_ops.replica_axis import ReplicaAxis
+from drumline.distribute.cross_device_ops.replica_axis import (
+    ReplicaAxis,
+    copy_to_all,
+    join,
+    piece_length,
+    split,
+)
 from drumline.distribute.reduce_op import ReduceOp
+
+
+def numbers(values: Any, *, booleans: bool = False) -> tuple[list[jax.Array], PyTreeDef]:
+    """Flatten a pytree into arrays of numbers.
+
+    Args:
+        values: the pytree.
+        booleans: keep boolean arrays; otherwise they become int32.
+
+    Raises:
+        TypeError: if a leaf is something else; the message names it.
+    """
+    leaves, tree = jax.tree_util.tree_flatten_with_path(values)
+    return [_number(path, leaf, booleans) for path, leaf in leaves], tree
+
+
+def _number(path: tuple[Any, ...], leaf: Any, booleans: bool) -> jax.Array:
+    try:
+        array = jnp.asarray(leaf)
+    except TypeError:
+        array = None
+    if array is not None and array.dtype == jnp.bool_:
+        return array if booleans else array.astype(jnp.int32)
+    if array is None or not jnp.issubdtype(array.dtype, jnp.number):
+        kind = type(leaf).__name__ if array is None else f"an array of {array.dtype}"
+        raise TypeError(
+            f"Replicas exchange arrays of numbers, but the value{jax.tree_util.keystr(path)} is "
+            f"{kind}."
+        )
+    return array
+
+
+SMALL_BYTES = 256 * 1024
+"""Arrays of more bytes travel alone: copying them costs more than a collective saves."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Packing:
+    """How small arrays are put together to travel as one.
+
+    Attributes:
+        num_packs: into how many packs the small arrays of a dtype are divided, evenly by their
+            bytes; 0 for none, every array travels alone.
+        bytes_per_pack: the most bytes a pack may hold, so that there may be more packs; 0 for no
+            such limit.
+
+    Raises:
+        ValueError: if a number is negative.
+        TypeError: if one is no integer.
+    """
+
+    num_packs: int = 1
+    bytes_per_pack: int = 0
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            _require_count(field.name, getattr(self, field.name))
+
+    def groups(self, arrays: Sequence[jax.Array]) -> list[list[int]]:
+        """Return the positions in `arrays` of those that travel together, every one once."""
+        small = [i for i, array in enumerate(arrays) if array.nbytes <= SMALL_BYTES]
+        if self.num_packs == 0:
+            small = []
+        alone = sorted(set(range(len(arrays))) - set(small))
+        of_dtype: dict[object, list[int]] = {}
+        for position in small:
+            of_dtype.setdefault(arrays[position].dtype, []).append(position)
+        together = [
+            pack
+            for positions in of_dtype.values()
+            for share in self._shares(positions, arrays)
+            for pack in self._bounded(share, arrays)
+        ]
+        return together + [[position] for position in alone]
+
+    def _shares(self, positions: list[int], arrays: Sequence[jax.Array]) -> list[list[int]]:
+        total = sum(arrays[position].nbytes for position in positions)
+        shares: list[list[int]] = [[] for _ in range(self.num_packs)]
+        before = 0
+        for position in positions:
+            shares[before * self.num_packs // total].append(position)
+            before += arrays[position].nbytes
+        return [share for share in shares if share]
+
+    def _bounded(self, positions: list[int], arrays: Sequence[jax.Array]) -> list[list[int]]:
+        if not self.bytes_per_pack:
+            return [positions]
+        packs: list[list[int]] = []
+        filled = 0
+        for position in positions:
+            size = arrays[position].nbytes
+            if not packs or filled + size > self.bytes_per_pack:
+                packs.append([])
+                filled = 0
+            packs[-1].append(position)
+            filled += size
+        return packs
+
+
+def _require_count(name: str, value: int) -> None:
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, got {value!r}.") from None
+    if count < 0:
+        raise ValueError(f"{name} must be 0 or more, got {value}.")
+
+
+def send_packed(
+    arrays: Sequence[jax.Array],
+    packing: Packing,
+    pieces: int,
+    send: Callable[[jax.Array], jax.Array],
+) -> list[jax.Array]:
+    """Apply `send`, which keeps shapes, to packs of `arrays`; return each array's result.
+
+    A pack has the shape [pieces, columns], and row i of it holds the i-th piece of every array. So
+    an algorithm that cuts what it is given into as many pieces treats every element alike, packed
+    or not, and the results are the same to the bit.
+    """
+    sent: dict[int, jax.Array] = {}
+    for group in packing.groups(arrays):
+        if len(group) == 1:
+            sent[group[0]] = send(arrays[group[0]])
+            continue
+        members = [arrays[position] for position in group]
+        sent.update(zip(group, _unpack(send(_pack(members, pieces)), members), strict=True))
+    return [sent[position] for position in range(len(arrays))]
+
+
+def _pack(arrays: Sequence[jax.Array], pieces: int) -> jax.Array:
+    blocks = [split(array, pieces) for array in arrays]
+    # Without the barrier XLA computes the blocks element by element inside a slow loop of branches.
+    return lax.concatenate(lax.optimization_barrier(blocks), 1)
+
+
+def _unpack(packed: jax.Array, like: Sequence[jax.Array]) -> list[jax.Array]:
+    arrays = []
+    column, pieces = 0, packed.shape[0]
+    for array in like:
+        end = column + piece_length(array.size, pieces)
+        arrays.append(join(lax.slice_in_dim(packed, column, end, axis=1), array.shape))
+        column = end
+    return arrays
+
 
 _UNPACKED = Packing(num_packs=0)
 
 
 class CrossDeviceOps(abc.ABC):
-    """How replicas' values meet, as ``tf.distribute.CrossDeviceOps``.
+    """How replicas' values are reduced, as ``tf.distribute.CrossDeviceOps``.
 
-    An algorithm of one's own overrides `sum_array`; if it cuts arrays into pieces, `pieces` as
+    A custom algorithm overrides `sum_array`; if it cuts arrays into pieces, `pieces` as
     well. Its methods are called while a replica's step is traced: they take what this replica
     holds, use collectives of `jax.lax` over `axis.name`, and return what this replica gets.
 
@@ -64,7 +219,7 @@ class CrossDeviceOps(abc.ABC):
         return 1
 
     def check(self, axis: ReplicaAxis) -> None:  # noqa: B027 - to be overridden if needed
-        """Raise ValueError if values cannot meet this way among these replicas."""
+        """Raise ValueError if values of these replicas cannot be reduced this way."""
 
     def bytes_sent(
         self, array: ArrayLike | jax.ShapeDtypeStruct, axis: ReplicaAxis, replica: int

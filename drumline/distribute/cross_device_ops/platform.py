@@ -1,15 +1,47 @@
-"""All-reduce between the CPUs of several processes."""
+"""The platform's own all-reduce (`NcclAllReduce`), Gloo between CPUs, and the choice by name."""
 
 from __future__ import annotations
 
 import jax
+from jax import lax
 from jax.typing import ArrayLike
 
 from drumline.distribute.cross_device_ops.cross_device_ops import CrossDeviceOps
-from drumline.distribute.cross_device_ops.nccl import NcclAllReduce
-from drumline.distribute.cross_device_ops.pieces import piece_bytes
-from drumline.distribute.cross_device_ops.recursive_doubling import RecursiveDoublingAllReduce
-from drumline.distribute.cross_device_ops.replica_axis import ReplicaAxis
+from drumline.distribute.cross_device_ops.replica_axis import ReplicaAxis, piece_bytes
+from drumline.distribute.cross_device_ops.tree import RecursiveDoublingAllReduce
+
+
+class NcclAllReduce(CrossDeviceOps):
+    """One all-reduce for each array or pack, by the platform's library: NCCL on GPUs.
+
+    As ``tf.distribute.NcclAllReduce``. On TPUs it is XLA's own, and between CPUs shared memory or
+    Gloo.
+
+    Args:
+        num_packs: see `CrossDeviceOps`.
+        bytes_per_pack: see `CrossDeviceOps`.
+    """
+
+    def sum_array(self, array: jax.Array, axis: ReplicaAxis) -> jax.Array:
+        """Sum by `jax.lax.psum`."""
+        return lax.psum(array, axis.name)
+
+    def describe(self, axis: ReplicaAxis) -> str:
+        """What sums on this platform."""
+        platform = axis.devices[0].platform
+        if platform in ("gpu", "cuda", "rocm"):
+            return "NcclAllReduce"
+        return f"NcclAllReduce, which is XLA's own all-reduce on {platform.upper()}s"
+
+    def bytes_sent(
+        self, array: ArrayLike | jax.ShapeDtypeStruct, axis: ReplicaAxis, replica: int
+    ) -> int:
+        """2(N-1) pieces of S/N bytes, the least that any all-reduce can do with.
+
+        The program names the operation only. Which algorithm the library takes is not in it.
+        """
+        return 2 * (axis.size - 1) * piece_bytes(array, axis.size)
+
 
 SMALL_BYTES = 64 * 1024
 """Up to here an array's time is that of the messages' number; above, that of their bytes."""
@@ -59,3 +91,23 @@ class GlooAllReduce(CrossDeviceOps):
         if axis.size == 2 or piece_bytes(array, 1) <= SMALL_BYTES:
             return self._few_messages
         return self._few_bytes
+
+
+def resolve_cross_device_ops(value: CrossDeviceOps | None) -> CrossDeviceOps:
+    """Return `value`, or `NcclAllReduce()` for None.
+
+    Raises:
+        TypeError: if it is something else.
+    """
+    if value is None:
+        return NcclAllReduce()
+    if isinstance(value, CrossDeviceOps):
+        return value
+    if isinstance(value, type) and issubclass(value, CrossDeviceOps):
+        raise TypeError(
+            f"cross_device_ops takes an instance, not a class: write {value.__name__}()."
+        )
+    raise TypeError(
+        "cross_device_ops must be a CrossDeviceOps such as NcclAllReduce(), RingAllReduce(), "
+        f"HierarchicalCopyAllReduce() or ReductionToOneDevice(), not {value!r}."
+    )

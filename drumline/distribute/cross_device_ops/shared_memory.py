@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 
-from drumline.distribute.cross_device_ops.channels import Channels, channels_here
+from drumline.distribute.cross_device_ops.collective_channels import Channels, channels_here
 from drumline.distribute.cross_device_ops.platform import GlooAllReduce
 from drumline.distribute.cross_device_ops.replica_axis import ReplicaAxis
 

@@ -1,23 +1,110 @@
-"""Running a loop over a dataset as compiled steps."""
+"""Running a loop over a dataset as compiled steps, several of them in one call where possible."""
 
 from __future__ import annotations
 
+import types
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from drumline.distribute.arguments import Identity, take_apart
-from drumline.distribute.functions.around import closure_values, with_closure
+from drumline.distribute.arguments import Form, Identity, take_apart
 from drumline.distribute.functions.batches import Batches, is_batches
 from drumline.distribute.functions.program import FunctionProgram
-from drumline.distribute.functions.scan_program import ScanProgram
+from drumline.distribute.global_arrays import to_local_array
 from drumline.distribute.one_device import default_strategy
 from drumline.distribute.per_replica import PerReplica
 from drumline.training.keras_internals import get_stateless_scope
 from drumline.training.state_scope import StateScope
+
+_EMPTY = object()
+
+
+def closure_values(body: Callable[..., Any]) -> list[Any]:
+    """The values of a function's closure: arrays and numbers as they are, all else by identity."""
+    cells = body.__closure__ or ()
+    return [_value(cell) for cell in cells]
+
+
+def with_closure(body: Callable[..., Any], values: Sequence[Any]) -> Callable[..., Any]:
+    """`body` with other values in its closure, in the order of `closure_values`."""
+    cells = [types.CellType() if value is _EMPTY else types.CellType(value) for value in values]
+    return types.FunctionType(
+        body.__code__,
+        body.__globals__,
+        body.__name__,
+        None,
+        tuple(cells),
+    )
+
+
+def _value(cell: types.CellType) -> Any:
+    try:
+        value = cell.cell_contents
+    except ValueError:  # a name that the function has not assigned yet
+        return Identity(_EMPTY)
+    known = (bool, int, float, complex, str, np.ndarray, np.generic, jax.Array, PerReplica)
+    return value if isinstance(value, known) else Identity(value)
+
+
+class ScanProgram(FunctionProgram):
+    """A loop's body over several stacked batches.
+
+    ``fn(around, carried, batch)`` returns the new carried values; its arguments' arrays are those
+    of ``around``, then of ``carried``, then of the batches, each stacked along a new first axis.
+
+    Args:
+        fn: the body.
+        form: the form of its arguments for one batch.
+        around: how many arrays come before those that are carried.
+        carried: how many arrays are carried.
+        keep_64_bits: see `CompiledStep`.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        form: Form,
+        around: int,
+        carried: int,
+        *,
+        keep_64_bits: bool = False,
+    ) -> None:
+        super().__init__(default_strategy(), fn, form, keep_64_bits=keep_64_bits)
+        self._first = around
+        self._last = around + carried
+
+    def discover(self, arrays: Sequence[Any]) -> StateScope:
+        first = [*arrays[: self._last], *(array[0] for array in arrays[self._last :])]
+        return super().discover(first)
+
+    def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any]:
+        around = arrays[: self._first]
+
+        def step(state: Any, batch: Any) -> Any:
+            values, carried = state
+            scope = StateScope([*self.written, *self.read], [*values, *read], sealed=True)
+            with scope:
+                outputs = jax.tree.leaves(self.call([*around, *carried, *batch]))
+                new = [scope.value_of(variable) for variable in self.written]
+            return (new, _as_before(carried, outputs)), None
+
+        carried = arrays[self._first : self._last]
+        (new, outputs), _ = jax.lax.scan(step, (written, carried), arrays[self._last :])
+        return outputs, new
+
+    def finish(self, outputs: Any) -> Any:
+        return jax.tree.map(to_local_array, outputs)
+
+
+def _as_before(before: Sequence[Any], after: Sequence[Any]) -> list[Any]:
+    """`after`, which must be of the shapes and dtypes of `before`, as strongly typed as it."""
+    return [
+        jax.lax.convert_element_type(new, old.dtype) for old, new in zip(before, after, strict=True)
+    ]
 
 
 class LoopOverData(BaseException):

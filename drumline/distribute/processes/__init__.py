@@ -5,7 +5,7 @@ them fails is written down in ``docs/architecture.md``.
 """
 
 from drumline.distribute.processes.group import ProcessGroup, Resolver
-from drumline.distribute.processes.peer_lost import PeerLostError
+from drumline.distribute.processes.peers import PeerLostError
 from drumline.distribute.processes.start import share_memory, start, watch_pending, watchdog
 
 __all__ = [

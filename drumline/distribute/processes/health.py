@@ -1,20 +1,157 @@
-"""Threads that learn of other processes' ends while this one computes, waits or idles."""
+"""Noticing lost peers and steps that never end.
+
+* `Monitor`: threads that learn of other processes' ends while this one computes, waits or idles.
+* `Watchdog`: ends this process when a step takes too long or fails because a peer is lost.
+* `PendingSteps`: steps that were started and whose results no thread may be waiting for yet.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
+import os
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 import jax
 
 from drumline.distribute.processes.coordination import Failure
-from drumline.distribute.processes.lines import Lines, silence_seconds
-from drumline.distribute.processes.peers import Blame, Membership
+from drumline.distribute.processes.peers import FailureCause, Membership, is_about_a_peer
+from drumline.distribute.processes.rendezvous import ControlChannel, silence_seconds
 from drumline.distribute.processes.shutdown import STUCK_EXIT_CODE, Ending
-from drumline.distribute.processes.stacks import main_thread_stands, stacks_of_all_threads
-from drumline.distribute.processes.watchdog import Watchdog
+
+
+def stacks_of_all_threads() -> str:
+    """The calls that each thread is in, the latest first."""
+    with tempfile.TemporaryFile("w+") as file:
+        faulthandler.dump_traceback(file, all_threads=True)
+        file.seek(0)
+        return file.read()
+
+
+def main_thread_stands() -> str:
+    """The main thread's latest call, as ``"in load at input.py:12"``."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    if frame is None:
+        return "in no Python code"
+    place = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return f"in {frame.f_code.co_name} at {place}"
+
+
+Pending = Callable[[], "tuple[float, int] | None"]
+"""Gives the oldest step that has not ended: when it started (`time.monotonic`), and its number."""
+
+_LOOKS = 8
+"""How often to look within the time that a step may take."""
+
+
+class PendingSteps:
+    """Looks whether steps end in time, wherever the program is meanwhile.
+
+    Args:
+        bark: called with a step's number and its time when it took longer.
+    """
+
+    def __init__(self, bark: Callable[[int, float], object]) -> None:
+        self._bark = bark
+        self._sources: list[Pending] = []
+
+    def any(self) -> bool:
+        """Whether a step is under way."""
+        return any(source() is not None for source in self._sources)
+
+    def add(self, source: Pending, timeout_seconds: float | None) -> None:
+        """Watch the steps of `source`; without a limit they only count as under way."""
+        self._sources.append(source)
+        if timeout_seconds is not None:
+            threading.Thread(
+                target=self._watch,
+                args=(source, timeout_seconds),
+                name="drumline-steps",
+                daemon=True,
+            ).start()
+
+    def _watch(self, source: Pending, seconds: float) -> None:
+        while True:
+            time.sleep(seconds / _LOOKS)
+            oldest = source()
+            if oldest is not None and time.monotonic() - oldest[0] > seconds:
+                self._bark(oldest[1], seconds)
+
+
+class Watchdog:
+    """Watches one step at a time; a step within another is part of the outer one.
+
+    Attributes:
+        pending: steps that are watched although the program does not wait for them.
+    """
+
+    def __init__(self, ending: Ending) -> None:
+        self._ending = ending
+        self._changed = threading.Condition()
+        self._steps = 0
+        self._deadline: float | None = None
+        self._on_time_out: Callable[[], None] | None = None
+        self._thread: threading.Thread | None = None
+        self.pending = PendingSteps(self._bark)
+
+    @property
+    def in_step(self) -> bool:
+        """Whether a step is under way."""
+        return self._steps > 0 or self.pending.any()
+
+    @contextlib.contextmanager
+    def step(self, step: int | None, timeout_seconds: float | None) -> Iterator[None]:
+        """End the process if the block takes longer, and name a lost peer if it fails for one."""
+        outermost = not self._steps
+        self._steps += 1
+        if outermost and timeout_seconds is not None:
+            self._arm(step, timeout_seconds)
+        try:
+            yield
+        except Exception as error:
+            if not is_about_a_peer(error):
+                raise
+            raise self._ending.peer_lost(error, step) from error
+        finally:
+            self._steps -= 1
+            if outermost:
+                self._deadline = None
+
+    def _arm(self, step: int | None, seconds: float) -> None:
+        self._on_time_out = lambda: self._bark(step, seconds)
+        self._deadline = time.monotonic() + seconds
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._watch, name="drumline-watchdog", daemon=True
+            )
+            self._thread.start()
+        with self._changed:
+            self._changed.notify()
+
+    def _watch(self) -> None:
+        while True:
+            deadline = self._deadline
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0 and self._on_time_out:
+                self._on_time_out()
+            with self._changed:
+                self._changed.wait(left)
+
+    def _bark(self, step: int | None, seconds: float) -> NoReturn:
+        which = "A step" if step is None else f"Step {step}"
+        message = f"{which} has not ended within {seconds:g} s (timeout_seconds)"
+        stacks = stacks_of_all_threads()
+        print(f"drumline: {message}; the stacks of all threads:\n{stacks}", file=sys.stderr)
+        blame = self._ending.who_stands_still(message)
+        if blame is not None:
+            self._ending.lost(self._ending.because(blame, message, step), stacks, say=True)
+        self._ending.fail("stuck", message, trace=stacks, step=step, exit_code=STUCK_EXIT_CODE)
+
 
 _ASK_SECONDS = 1.0
 _LEFT_BEHIND_SECONDS = 8.0
@@ -26,7 +163,7 @@ class Monitor:
     """Ends this process when another has failed or has fallen silent."""
 
     def __init__(
-        self, membership: Membership, lines: Lines, ending: Ending, watchdog: Watchdog
+        self, membership: Membership, lines: ControlChannel, ending: Ending, watchdog: Watchdog
     ) -> None:
         self._membership = membership
         self._lines = lines
@@ -112,7 +249,9 @@ class Monitor:
         stopped = self._membership.processes[0].condition() == "stopped"
         self._coordinator_stopped = self._coordinator_stopped + 1 if stopped else 0
         if self._coordinator_stopped > silence_seconds(self._membership.heartbeat_timeout_seconds):
-            self._lost(Blame(self._membership.group.tasks[0], "is stopped (SIGSTOP, a debugger)"))
+            self._lost(
+                FailureCause(self._membership.group.tasks[0], "is stopped (SIGSTOP, a debugger)")
+            )
 
     def _stuck(self, failure: Failure) -> None:
         """Say where this process stands when a step of another's does not end."""
@@ -120,13 +259,13 @@ class Monitor:
         stacks = stacks_of_all_threads()
         print(f"drumline: {own} stands here while {failure.task} waits:\n{stacks}", file=sys.stderr)
         if self._watchdog.in_step:
-            waits = Blame(failure.task, f"failed: {failure.message}")
+            waits = FailureCause(failure.task, f"failed: {failure.message}")
             self._lost(self._membership.who_stands_still() or waits, stacks)
         where = main_thread_stands()
         self._membership.coordination.tell_standing(where)
         message = f"Did not come to the step that {failure.task} waits in: it is {where}"
         self._ending.fail("stuck", message, trace=stacks, exit_code=STUCK_EXIT_CODE)
 
-    def _lost(self, blame: Blame, trace: str = "") -> NoReturn:
+    def _lost(self, blame: FailureCause, trace: str = "") -> NoReturn:
         task = self._membership.group.task
         self._ending.lost(self._ending.because(blame, f"{task} ends"), trace, say=True)

@@ -1,28 +1,36 @@
-"""The first meeting of a cluster's processes, at process 0's address, before JAX is asked.
+"""The rendezvous of processes at process 0's address, and the control channel that it leaves.
 
-JAX's coordination service aborts a process when others do not come. This meeting takes place
-before, on the same address: it names who is missing, and who has been told of another cluster.
+JAX's coordination service aborts a process when others do not come. The rendezvous takes place
+before, on the same address: it names who is missing, and who has another cluster specification.
+
+The connections stay open. The kernel closes a dead process's connections at once and keeps asking
+whether a silent machine is there, however busy both processes are. So they report a death before
+JAX's coordination service does, which aborts the survivors without a name when process 0 is lost.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import selectors
 import socket
+import threading
 import time
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from drumline.distribute.processes import addresses
 from drumline.distribute.processes.group import ProcessGroup
-from drumline.distribute.processes.local_process import LocalProcess
+from drumline.distribute.processes.peers import LocalProcess
 
 _RETRY_SECONDS = 0.05
 _GREETING_SECONDS = 2.0
 _LONGEST = 1 << 20
 
 
-class Meeting(NamedTuple):
-    """What comes of a meeting.
+class Rendezvous(NamedTuple):
+    """The result of a rendezvous.
 
     Attributes:
         processes: all of the group, by index.
@@ -33,7 +41,7 @@ class Meeting(NamedTuple):
     connections: dict[int, socket.socket]
 
 
-def meet(group: ProcessGroup, timeout_seconds: float) -> Meeting:
+def meet(group: ProcessGroup, timeout_seconds: float) -> Rendezvous:
     """Wait until all processes of the group are there.
 
     Raises:
@@ -51,7 +59,7 @@ def meet(group: ProcessGroup, timeout_seconds: float) -> Meeting:
     return found
 
 
-def _host(group: ProcessGroup, until: float) -> Meeting | str:
+def _host(group: ProcessGroup, until: float) -> Rendezvous | str:
     come = {0: LocalProcess.this().to_json()}
     guests: dict[int, socket.socket] = {}
     with contextlib.ExitStack() as on_failure:
@@ -77,10 +85,10 @@ def _host(group: ProcessGroup, until: float) -> Meeting | str:
             except OSError:
                 return f"{group.tasks[index]} came, and left before all were there"
         on_failure.pop_all()
-    return Meeting([LocalProcess.from_json(text) for text in everybody], guests)
+    return Rendezvous([LocalProcess.from_json(text) for text in everybody], guests)
 
 
-def _visit(group: ProcessGroup, until: float) -> Meeting | str:
+def _visit(group: ProcessGroup, until: float) -> Rendezvous | str:
     greeting = {
         "tasks": group.tasks,
         "addresses": group.addresses,
@@ -103,7 +111,7 @@ def _visit(group: ProcessGroup, until: float) -> Meeting | str:
             problem = f"{group.tasks[0]} does not answer ({error})"
         if answer and "everybody" in answer:
             everybody = [LocalProcess.from_json(text) for text in answer["everybody"]]
-            return Meeting(everybody, {0: host})
+            return Rendezvous(everybody, {0: host})
         if answer and "refused" in answer:
             raise RuntimeError(
                 f"{group.task} was refused by {group.describe(0)}: {answer['refused']}"
@@ -141,3 +149,71 @@ def _receive(peer: socket.socket, seconds: float = _GREETING_SECONDS) -> dict[st
     except (OSError, ValueError):
         return None
     return message if isinstance(message, dict) else None
+
+
+_GLANCE_SECONDS = 1.0
+
+
+def silence_seconds(heartbeat_timeout_seconds: int) -> int:
+    """How long process 0 may be silent, less than it takes JAX to end this process for it."""
+    return max(1, heartbeat_timeout_seconds * 3 // 5)
+
+
+class ControlChannel:
+    """This process's open connections, by the index of the process at the other end."""
+
+    def __init__(self, connections: Mapping[int, socket.socket], heartbeat_timeout: int) -> None:
+        self._connections = dict(connections)
+        self._stopped = threading.Event()
+        for connection in self._connections.values():
+            connection.setblocking(False)
+            _ask_often(connection, silence_seconds(heartbeat_timeout))
+
+    def watch(self, ended: Callable[[int, bool], None], glance: Callable[[], None]) -> None:
+        """Call `ended` for each connection that ends, and `glance` every second, until `stop`.
+
+        `ended` is told the process and whether it was silent for too long (else it hung up).
+        """
+        with selectors.DefaultSelector() as selector:
+            for index, connection in self._connections.items():
+                selector.register(connection, selectors.EVENT_READ, index)
+            while not self._stopped.is_set():
+                for key, _ in selector.select(_GLANCE_SECONDS):
+                    selector.unregister(key.fileobj)
+                    silent = _was_silent(self._connections[key.data])
+                    if not self._stopped.is_set():
+                        ended(key.data, silent)
+                if not self._stopped.is_set():
+                    glance()
+
+    def stop(self) -> None:
+        """End `watch`."""
+        self._stopped.set()
+
+    def close(self) -> None:
+        """Close the connections."""
+        for connection in self._connections.values():
+            with contextlib.suppress(OSError):
+                connection.close()
+
+
+def _was_silent(connection: socket.socket) -> bool:
+    try:
+        connection.recv(1)
+    except OSError as error:
+        return error.errno in (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
+    return False
+
+
+def _ask_often(connection: socket.socket, silence: int) -> None:
+    """Let the kernel end the connection when the other machine is silent for that long."""
+    every = max(1, silence // 4)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        ("TCP_KEEPIDLE", every),
+        ("TCP_KEEPINTVL", every),
+        ("TCP_KEEPCNT", max(1, silence // every - 1)),
+        ("TCP_USER_TIMEOUT", silence * 1000),
+    ):
+        if hasattr(socket, option):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

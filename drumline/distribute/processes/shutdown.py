@@ -16,8 +16,12 @@ import jax
 from drumline import failure_record
 from drumline.distribute.processes import jax_internals
 from drumline.distribute.processes.coordination import Failure
-from drumline.distribute.processes.peer_lost import PeerLostError, is_about_a_peer
-from drumline.distribute.processes.peers import Blame, Membership
+from drumline.distribute.processes.peers import (
+    FailureCause,
+    Membership,
+    PeerLostError,
+    is_about_a_peer,
+)
 from drumline.failure_record import Kind
 
 EXCEPTION_EXIT_CODE = 1
@@ -104,7 +108,7 @@ class Ending:
             exit_code=PEER_LOST_EXIT_CODE,
         )
 
-    def who_stands_still(self, message: str) -> Blame | None:
+    def who_stands_still(self, message: str) -> FailureCause | None:
         """Tell the others that a step here does not end, and hear who is not in it."""
         self._tell(Failure(self._membership.group.task, "stuck", message, None))
         return self._membership.who_stands_still()
@@ -208,7 +212,7 @@ class Ending:
         first_line = str(error).strip().partition("\n")[0]
         return self.because(blame, f"A collective failed{place} ({first_line})", step)
 
-    def because(self, blame: Blame, what: str, step: int | None = None) -> PeerLostError:
+    def because(self, blame: FailureCause, what: str, step: int | None = None) -> PeerLostError:
         """The error that says `blame`, `what` follows from it here, and what to do."""
         return PeerLostError(
             f"{self._membership.sentence(blame)}. {what}. This process cannot go on alone: restart "

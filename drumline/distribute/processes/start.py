@@ -14,14 +14,11 @@ from drumline._jax_start import jax_has_started
 from drumline.distribute.processes import addresses, environment, jax_internals, shm_all_reduce
 from drumline.distribute.processes.coordination import Coordination
 from drumline.distribute.processes.group import ProcessGroup, Resolver, group_of
-from drumline.distribute.processes.health import Monitor
-from drumline.distribute.processes.lines import Lines
+from drumline.distribute.processes.health import Monitor, Pending, Watchdog
 from drumline.distribute.processes.one_writer import OneWriter
 from drumline.distribute.processes.peers import Membership
-from drumline.distribute.processes.pending import Pending
-from drumline.distribute.processes.rendezvous import Meeting, meet
+from drumline.distribute.processes.rendezvous import ControlChannel, Rendezvous, meet
 from drumline.distribute.processes.shutdown import Ending
-from drumline.distribute.processes.watchdog import Watchdog
 from drumline.training.checkpoint.checkpoint import save_together
 
 
@@ -91,7 +88,7 @@ def start(
     membership = _join(group, meeting, heartbeat_timeout_seconds, initialization_timeout_seconds)
     ending = Ending(membership)
     watchdog_of_steps = Watchdog(ending)
-    lines = Lines(meeting.connections, heartbeat_timeout_seconds)
+    lines = ControlChannel(meeting.connections, heartbeat_timeout_seconds)
     monitor = Monitor(membership, lines, ending, watchdog_of_steps)
     ending.install()
     monitor.start()
@@ -170,7 +167,9 @@ def _require_fresh_jax() -> None:
         )
 
 
-def _join(group: ProcessGroup, meeting: Meeting, heartbeat: int, initialization: int) -> Membership:
+def _join(
+    group: ProcessGroup, meeting: Rendezvous, heartbeat: int, initialization: int
+) -> Membership:
     jax_internals.listen_on(addresses.split(group.addresses[group.process_index])[0])
     jax_internals.write_cache_from_every_process()
     client = jax_internals.connect(

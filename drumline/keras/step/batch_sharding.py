@@ -12,7 +12,7 @@ import numpy as np
 
 from drumline.data.narrowing import require_all_fit
 from drumline.distribute import Strategy
-from drumline.distribute.across_processes import cut, on_this_process
+from drumline.distribute.global_arrays import shard, to_local_array
 from drumline.keras.state import strategy_of
 
 
@@ -53,7 +53,7 @@ def shard_or_replicate(batch: Any, strategy: Strategy) -> Any:
     """
     _require_fits(batch)
     if not splits_evenly(batch, strategy.num_replicas_in_sync):
-        return jax.device_put(jax.tree.map(on_this_process, batch), strategy.variable_sharding)
+        return jax.device_put(jax.tree.map(to_local_array, batch), strategy.variable_sharding)
     if strategy.spans_processes:
         return jax.tree.map(lambda leaf: _cut_over_processes(leaf, strategy), batch)
     return jax.device_put(batch, strategy.batch_sharding)
@@ -118,7 +118,7 @@ def _is_committed(leaf: Any) -> bool:
 
 def _cut_over_processes(leaf: Any, strategy: Strategy) -> jax.Array:
     """`leaf`, the same on all processes, cut over their replicas; one that is cut stays."""
-    leaf = on_this_process(leaf)
+    leaf = to_local_array(leaf)
     if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
         return leaf
-    return cut(np.asarray(leaf), strategy.mesh)
+    return shard(np.asarray(leaf), strategy.mesh)

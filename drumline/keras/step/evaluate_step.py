@@ -9,7 +9,7 @@ import jax
 from jax.sharding import Sharding
 
 from drumline.distribute import Strategy
-from drumline.distribute.across_processes import on_this_process
+from drumline.distribute.global_arrays import to_local_array
 from drumline.distribute.replica_context import whole_batch
 from drumline.keras.step.batch_sharding import splits_evenly
 
@@ -57,5 +57,5 @@ class GlobalBatchStep:
         strategy = self._strategy
         if splits_evenly(batch, strategy.num_replicas_in_sync):
             return self._cut(state, batch)
-        outputs, state = self._whole(jax.tree.map(on_this_process, state), batch)
+        outputs, state = self._whole(jax.tree.map(to_local_array, state), batch)
         return outputs, jax.tree.map(strategy._arrays.for_program, state)

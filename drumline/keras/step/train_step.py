@@ -18,8 +18,12 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from drumline.distribute import Strategy
-from drumline.distribute.cross_device_ops.channels import First, Numbered, numbering
-from drumline.distribute.merging import merge_written
+from drumline.distribute.cross_device_ops.collective_channels import (
+    ChannelAllocator,
+    ChannelRange,
+    allocate_channels,
+)
+from drumline.distribute.merge import merge_written
 from drumline.distribute.strategy import REPLICA_AXIS
 from drumline.keras.internals import overrides
 from drumline.keras.step.batch_sharding import splits_evenly
@@ -107,7 +111,7 @@ class TrainStep:
         self._strategy = strategy
         self._uneven = UnevenReporter(strategy.num_replicas_in_sync)
         self._whole = GlobalBatchStep(model.train_step, strategy)
-        self._per_replica = self._compile(First())
+        self._per_replica = self._compile(ChannelAllocator())
         self._per_replica_inside = self._compile(None)
         self._must_see_whole = overrides(
             model, "train_step", "compute_loss_and_updates", "_update_metrics_variables"
@@ -133,7 +137,7 @@ class TrainStep:
             self._require_agreement(state, differs)
         return logs, state
 
-    def _compile(self, first: First | None) -> Any:
+    def _compile(self, first: ChannelAllocator | None) -> Any:
         whole, cut = PartitionSpec(), PartitionSpec(REPLICA_AXIS)
         body = jax.shard_map(
             self._replica_step,
@@ -148,7 +152,7 @@ class TrainStep:
             return body(state, batch)
 
         return jax.jit(
-            Numbered(train_step, first),
+            ChannelRange(train_step, first),
             donate_argnums=0,
             in_shardings=(placed, self._strategy.batch_sharding),
             out_shardings=placed,
@@ -156,7 +160,7 @@ class TrainStep:
 
     def _replica_step(self, state: Any, batch: Any) -> Any:
         model = self._model
-        with numbering(), tracing(self._strategy) as trace:
+        with allocate_channels(), tracing(self._strategy) as trace:
             metrics = ReplicaMetrics(model, trace)
             trainables, before, optimizer, old_metrics = state
             with (

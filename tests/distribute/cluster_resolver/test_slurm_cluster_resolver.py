@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from drumline.distribute.cluster_resolver import SlurmClusterResolver
-from drumline.distribute.cluster_resolver.slurm_expressions import (
+from drumline.distribute.cluster_resolver.slurm import (
     expand_hostlist,
     expand_tasks_per_node,
 )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumline.distribute.cross_device_ops import RingAllReduce
-from drumline.distribute.cross_device_ops.packing import SMALL_BYTES, Packing
+from drumline.distribute.cross_device_ops.cross_device_ops import SMALL_BYTES, Packing
 from tests.distribute.cross_device_ops.replicas import axis_of, program
 
 arrays_to_pack = st.lists(

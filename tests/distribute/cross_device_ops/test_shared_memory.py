@@ -18,15 +18,15 @@ from jax.sharding import NamedSharding, PartitionSpec
 from drumline import _core
 from drumline.distribute import MirroredStrategy, PerReplica, sealed_memory
 from drumline.distribute.cross_device_ops import GlooAllReduce, SharedMemoryAllReduce
-from drumline.distribute.cross_device_ops.channels import (
+from drumline.distribute.cross_device_ops.collective_channels import (
     LARGE_CHANNELS,
     MOST_RANKS,
-    First,
-    Numbered,
-    numbering,
+    ChannelAllocator,
+    ChannelRange,
+    allocate_channels,
 )
 from drumline.distribute.processes import shm_all_reduce
-from drumline.distribute.processes.local_process import LocalProcess
+from drumline.distribute.processes.peers import LocalProcess
 from drumline.lowerings import kernels
 from tests.distribute.cross_device_ops import checks
 from tests.distribute.cross_device_ops.replicas import assert_same_bits, axis_of, program, stack_of
@@ -53,10 +53,10 @@ def numbered(body: Callable[..., Any]) -> Any:
     """Compile on call: `body` for every replica, with channels for its sums."""
 
     def with_channels(*args: Any) -> Any:
-        with numbering():
+        with allocate_channels():
             return body(*args)
 
-    return jax.jit(Numbered(program(with_channels, REPLICAS), First()))
+    return jax.jit(ChannelRange(program(with_channels, REPLICAS), ChannelAllocator()))
 
 
 def reduced(values: Any) -> Any:
@@ -147,7 +147,7 @@ def test_what_a_function_reduces_after_a_step(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(MirroredStrategy, "spans_processes", True)
 
     def whole(rows: Any) -> Any:
-        with numbering():
+        with allocate_channels():
             values = PerReplica.of_stacked(rows)
             return strategy.reduce("SUM", values, axis=None), strategy.reduce("MEAN", values, None)
 
@@ -155,7 +155,7 @@ def test_what_a_function_reduces_after_a_step(monkeypatch: pytest.MonkeyPatch) -
         np.arange(REPLICAS * 3, dtype=np.int32).reshape(REPLICAS, 3),
         NamedSharding(strategy.mesh, PartitionSpec(strategy.mesh.axis_names[0])),
     )
-    compiled = jax.jit(Numbered(whole, First()))
+    compiled = jax.jit(ChannelRange(whole, ChannelAllocator()))
     assert "all-reduce" not in compiled.lower(rows).compile().as_text()
     assert calls(compiled, rows) == 2
     total, mean = compiled(rows)

@@ -20,8 +20,8 @@ from drumline.distribute.cluster_resolver import (
 )
 from drumline.distribute.processes import addresses, jax_internals
 from drumline.distribute.processes.group import group_of
-from drumline.distribute.processes.local_process import LocalProcess
-from drumline.distribute.processes.rendezvous import Meeting, meet
+from drumline.distribute.processes.peers import LocalProcess
+from drumline.distribute.processes.rendezvous import Rendezvous, meet
 from tests.distribute.processes.clusters import Cluster, Ended, free_port, running
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
@@ -159,7 +159,7 @@ def meeting_of(address: str, told: str, seconds: float = 20) -> tuple[Any, Any]:
         return tuple(each.exception() or _processes(each.result()) for each in reversed(futures))
 
 
-def _processes(meeting: Meeting) -> list[LocalProcess]:
+def _processes(meeting: Rendezvous) -> list[LocalProcess]:
     for connection in meeting.connections.values():
         connection.close()
     return meeting.processes

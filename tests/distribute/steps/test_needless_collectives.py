@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import drumline as dl
-from drumline.distribute.numbered_programs import NumberedPrograms
+from drumline.distribute.compiled_step import NumberedPrograms
 from drumline.keras.step.train_step import TrainStep
 from tests.distribute.steps.loops import mirrored
 

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline.distribute.arguments import Form, take_apart
-from drumline.distribute.outputs import wrap
 from drumline.distribute.parameter_server.programs.errors import StepError
 from drumline.distribute.parameter_server.programs.gradients import Update, Updates
 from drumline.distribute.parameter_server.programs.step_scope import StepScope
+from drumline.distribute.step_outputs import wrap
 from drumline.distribute.updates_elsewhere import updates_go_to
 from drumline.training.state_scope import NewVariables, initialize_created, refuse_created
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import jax
 
-from drumline.distribute.outputs import unwrap
 from drumline.distribute.parameter_server.programs.exporting import PLATFORMS
 from drumline.distribute.parameter_server.programs.recorded_step import record
 from drumline.distribute.parameter_server.programs.split import Split
 from drumline.distribute.parameter_server.programs.step_program import StepProgram
+from drumline.distribute.step_outputs import unwrap
 
 
 @dataclass(frozen=True)

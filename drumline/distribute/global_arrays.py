@@ -33,13 +33,13 @@ def copies_on(devices: tuple[jax.Device, ...]) -> jax.sharding.Sharding:
     return NamedSharding(mesh_of(devices), PartitionSpec())
 
 
-def on_all_processes(value: jax.Array, sharding: jax.sharding.Sharding) -> jax.Array:
+def to_global_array(value: jax.Array, sharding: jax.sharding.Sharding) -> jax.Array:
     """`value`, of which this process's devices hold copies, as an array of all processes'.
 
     The processes hold the same value; this is not checked.
 
     Args:
-        value: as `on_this_process` returns it; what lies on all processes already stays.
+        value: as `to_local_array` returns it; what lies on all processes already stays.
         sharding: a copy on each device of all processes, `value`'s among them.
     """
     if not value.is_fully_addressable or sharding.is_fully_addressable:
@@ -47,7 +47,7 @@ def on_all_processes(value: jax.Array, sharding: jax.sharding.Sharding) -> jax.A
     return jax.make_array_from_single_device_arrays(value.shape, sharding, _parts(value))
 
 
-def on_this_process(value: Any) -> Any:
+def to_local_array(value: Any) -> Any:
     """`value` as this process's devices hold it.
 
     What is no array of several processes stays, and so does one that is divided between them.
@@ -63,7 +63,7 @@ def on_this_process(value: Any) -> Any:
     return jax.make_array_from_single_device_arrays(value.shape, copies_on(devices), parts)
 
 
-def cut(tree: Any, mesh: Mesh, axis: int = 0) -> Any:
+def shard(tree: Any, mesh: Mesh, axis: int = 0) -> Any:
     """A pytree that all processes have, the `axis` of its arrays cut over the mesh's devices."""
     sharding = NamedSharding(mesh, PartitionSpec(*[None] * axis, REPLICA_AXIS))
     if sharding.is_fully_addressable:

@@ -16,7 +16,7 @@ from drumline.training.keras_internals import Variable
 
 
 @jax.tree_util.register_pytree_node_class
-class Kept:
+class StaticValue:
     """Something that is no array, on its way out of a compiled step: structure, not a leaf."""
 
     def __init__(self, value: Any) -> None:
@@ -27,7 +27,7 @@ class Kept:
         return (), Identity(self.value)
 
     @classmethod
-    def tree_unflatten(cls, kept: Identity, _: Any) -> Kept:
+    def tree_unflatten(cls, kept: Identity, _: Any) -> StaticValue:
         """Rebuild from no children."""
         return cls(kept.value)
 
@@ -41,7 +41,7 @@ def wrap(tree: Any, change: Callable[[Any], Any]) -> Any:
         if isinstance(leaf, (jax.Array, np.ndarray, np.generic, bool, int, float, complex)):
             require_fits(leaf, "A result of the step", "return an array of JAX's")
             return change(jnp.asarray(leaf))
-        return Kept(leaf)
+        return StaticValue(leaf)
 
     return jax.tree.map(wrapped, tree)
 
@@ -49,9 +49,9 @@ def wrap(tree: Any, change: Callable[[Any], Any]) -> Any:
 def unwrap(tree: Any, change: Callable[[Any], Any]) -> Any:
     """The tree that `wrap` was given, with `change` applied to every array."""
     return jax.tree.map(
-        lambda leaf: leaf.value if isinstance(leaf, Kept) else change(leaf),
+        lambda leaf: leaf.value if isinstance(leaf, StaticValue) else change(leaf),
         tree,
-        is_leaf=lambda node: isinstance(node, Kept),
+        is_leaf=lambda node: isinstance(node, StaticValue),
     )
 
 

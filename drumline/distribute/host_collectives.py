@@ -1,4 +1,4 @@
-"""Small things that the processes of a strategy tell one another, outside of their steps."""
+"""Collectives of small host arrays between the processes of a strategy, outside of steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
 
 
-def gathered(strategy: Strategy, value: np.ndarray) -> np.ndarray:
+def all_gather_host(strategy: Strategy, value: np.ndarray) -> np.ndarray:
     """What each process gives, an array ``(processes, ...)``; all call this together.
 
     Args:
@@ -34,7 +34,7 @@ def broadcast(strategy: Strategy, value: np.ndarray) -> np.ndarray:
         return np.asarray(multihost_utils.broadcast_one_to_all(value))
 
 
-def first_process(strategy: Strategy, value: np.ndarray) -> np.ndarray:
+def broadcast_host(strategy: Strategy, value: np.ndarray) -> np.ndarray:
     """What the first process gives, on all of them."""
-    first: np.ndarray = gathered(strategy, value)[0]
+    first: np.ndarray = all_gather_host(strategy, value)[0]
     return first

@@ -1,4 +1,4 @@
-"""Variables start with the same values in all processes."""
+"""Broadcasting variables' initial values from the first process to all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drumline.distribute.exchange import broadcast, gathered
+from drumline.distribute.host_collectives import all_gather_host, broadcast
 from drumline.training.keras_internals import Variable
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ CHUNK_BYTES = 64 * 2**20
 """How much travels at once."""
 
 
-def start_alike(strategy: Strategy, variables: Sequence[Variable]) -> None:
+def broadcast_initial_values(strategy: Strategy, variables: Sequence[Variable]) -> None:
     """Give `variables` the values that they have in the first process, once each.
 
     All processes call this together, with the same variables. Those with a value for each replica
@@ -34,7 +34,7 @@ def start_alike(strategy: Strategy, variables: Sequence[Variable]) -> None:
         RuntimeError: if the processes have different variables.
     """
     new = [variable for variable in variables if not vars(variable).get(_SAME)]
-    if not new:  # then nobody exchanges anything: one process alone may have come here
+    if not new:  # then no process exchanges anything: one alone may have come here
         return
     values = [variable._value for variable in new]
     _require_same_variables(strategy, new)
@@ -47,7 +47,7 @@ def start_alike(strategy: Strategy, variables: Sequence[Variable]) -> None:
 
 
 def forget_start(variables: Sequence[Variable]) -> None:
-    """Let `start_alike` treat `variables` as new ones."""
+    """Let `broadcast_initial_values` treat `variables` as new ones."""
     for variable in variables:
         vars(variable).pop(_SAME, None)
 
@@ -72,7 +72,7 @@ def first_values(strategy: Strategy, values: Sequence[Any]) -> list[np.ndarray]:
 
 def _require_same_variables(strategy: Strategy, variables: Sequence[Variable]) -> None:
     described = [f"{v.path} {v.dtype}{list(v.shape)}" for v in variables]
-    counts = gathered(strategy, np.array([len(described), _digest(described)], np.uint64))
+    counts = all_gather_host(strategy, np.array([len(described), _digest(described)], np.uint64))
     if (counts == counts[0]).all():
         return
     raise RuntimeError(

@@ -1,4 +1,4 @@
-"""Which sums of a compiled program meet one another.
+"""The numbers by which processes match the collectives of a compiled program.
 
 XLA runs the independent operations of a program in any order, and so in another order in another
 process. Sums through shared memory therefore meet on numbered channels, each of which belongs to
@@ -22,7 +22,7 @@ MOST_RANKS, LARGE_CHANNELS, SMALL_CHANNELS, SMALL_BYTES = summing_limits()
 
 
 @dataclasses.dataclass(frozen=True)
-class First:
+class ChannelAllocator:
     """The first channels that are free.
 
     Attributes:
@@ -33,11 +33,11 @@ class First:
     large: int = 0
     small: int = 0
 
-    def after(self, other: First | None) -> First:
+    def after(self, other: ChannelAllocator | None) -> ChannelAllocator:
         """The first channels that are free after both."""
         if other is None:
             return self
-        return First(max(self.large, other.large), max(self.small, other.small))
+        return ChannelAllocator(max(self.large, other.large), max(self.small, other.small))
 
 
 class Channels:
@@ -52,7 +52,7 @@ class Channels:
         first: the first ones that are free.
     """
 
-    def __init__(self, first: First) -> None:
+    def __init__(self, first: ChannelAllocator) -> None:
         self.trace = current_trace()
         self.first = first
 
@@ -62,15 +62,15 @@ class Channels:
         if nbytes <= SMALL_BYTES:
             if small == SMALL_CHANNELS:
                 return None
-            self.first = First(large, small + 1)
+            self.first = ChannelAllocator(large, small + 1)
             return LARGE_CHANNELS + small
         if large == LARGE_CHANNELS:
             return None
-        self.first = First(large + 1, small)
+        self.first = ChannelAllocator(large + 1, small)
         return large
 
 
-class Numbered:
+class ChannelRange:
     """A function to be compiled, whose sums take the channels from `first` on.
 
     Args:
@@ -81,7 +81,7 @@ class Numbered:
         end: the channels that are free after it, as far as it has been traced.
     """
 
-    def __init__(self, function: Callable[..., Any], first: First | None) -> None:
+    def __init__(self, function: Callable[..., Any], first: ChannelAllocator | None) -> None:
         self._function = function
         self._first = first
         self.end = first
@@ -107,7 +107,7 @@ class Numbered:
                 self.end = channels.first.after(self.end)
 
 
-_start: contextvars.ContextVar[Numbered | None] = contextvars.ContextVar(
+_start: contextvars.ContextVar[ChannelRange | None] = contextvars.ContextVar(
     "drumline_numbered", default=None
 )
 _channels: contextvars.ContextVar[Channels | None] = contextvars.ContextVar(
@@ -115,7 +115,7 @@ _channels: contextvars.ContextVar[Channels | None] = contextvars.ContextVar(
 )
 
 
-def numbering() -> contextlib.AbstractContextManager[None]:
+def allocate_channels() -> contextlib.AbstractContextManager[None]:
     """Let sums in the current trace take the channels of the `Numbered` function being traced."""
     numbered = _start.get()
     return contextlib.nullcontext() if numbered is None else numbered.channels()
@@ -130,7 +130,7 @@ def continued(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any) -> Any:
         channels = channels_here()
-        numbered = Numbered(function, None if channels is None else channels.first)
+        numbered = ChannelRange(function, None if channels is None else channels.first)
         outputs = numbered(*args)
         if channels is not None:
             channels.first = channels.first.after(numbered.end)
