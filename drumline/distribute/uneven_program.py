@@ -22,7 +22,8 @@ class UnevenProgram(WholeProgram):
 
     No replica computes with padding, and the sums over the replicas are those of the shares as
     they are. Replicas without a row take no part: they contribute to no sum and no mean, and
-    return nothing, but follow (`run_replicas_sequentially`). It is meant for the last batch of an epoch.
+    return nothing, but follow (`run_replicas_sequentially`). It is meant for the last batch of an
+    epoch.
     """
 
     def place(self, arrays: Sequence[Any]) -> list[Any]:
