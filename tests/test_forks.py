@@ -30,7 +30,7 @@ CONNECTIONS = """
 import subprocess
 from tests.distribute.parameter_server.transport import peer_process
 peer_process.import_without_jax()
-from drumline.distribute.parameter_server.transport import Connection, TransportServer
+from drumline.distribute.parameter_server.wire import Connection, TransportServer
 
 def echo(connection):
     return connection.submit("echo", dict(a=1), []).result(60).header["a"]

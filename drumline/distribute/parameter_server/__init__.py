@@ -8,9 +8,9 @@ from drumline.distribute.parameter_server.errors import (
     OutOfRangeError,
     ParameterServerLostError,
 )
-from drumline.distribute.parameter_server.server import Server
 from drumline.distribute.parameter_server.server_variable import ServerVariable, ShardedVariable
 from drumline.distribute.parameter_server.strategy import ParameterServerStrategy
+from drumline.distribute.parameter_server.task import Server
 
 __all__ = [
     "ChiefLostError",

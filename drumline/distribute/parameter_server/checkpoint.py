@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from drumline.distribute.parameter_server.layout import Layout
-from drumline.distribute.parameter_server.owner.errors import (
+from drumline.distribute.parameter_server.rules import Rules
+from drumline.distribute.parameter_server.saved_values import FORMAT, SavedValues
+from drumline.distribute.parameter_server.server.errors import (
     RestoreError,
     RuleMismatchError,
     SaveError,
 )
-from drumline.distribute.parameter_server.owner.shard_set import find_shards
-from drumline.distribute.parameter_server.rules import Rules
-from drumline.distribute.parameter_server.saved_values import FORMAT, SavedValues
+from drumline.distribute.parameter_server.server.shard_set import find_shards
 from drumline.distribute.parameter_server.servers import Servers
-from drumline.distribute.parameter_server.transport import RemoteError
+from drumline.distribute.parameter_server.wire import RemoteError
 from drumline.training.checkpoint.external_storage import ExternalValues
 from drumline.training.checkpoint.file_format import DamagedCheckpointError
 from drumline.training.keras_internals import trained_variables

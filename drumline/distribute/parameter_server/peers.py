@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from drumline.distribute.parameter_server.transport import (
+from drumline.distribute.parameter_server.wire import (
     CallTimeoutError,
     Connection,
     PeerUnavailableError,

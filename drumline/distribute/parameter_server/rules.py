@@ -16,10 +16,10 @@ import jax
 import numpy as np
 
 from drumline.distribute import scope
+from drumline.distribute.parameter_server.compiler import export_update, formula_of
+from drumline.distribute.parameter_server.compiler.container import unsealed
+from drumline.distribute.parameter_server.compiler.exporting import digest_of
 from drumline.distribute.parameter_server.layout import Layout, Part
-from drumline.distribute.parameter_server.programs import export_update, formula_of
-from drumline.distribute.parameter_server.programs.container import unsealed
-from drumline.distribute.parameter_server.programs.exporting import digest_of
 from drumline.distribute.parameter_server.servers import Servers
 
 _LET_GO_SECONDS = 2.0

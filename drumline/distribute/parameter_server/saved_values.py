@@ -8,9 +8,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from drumline.distribute.parameter_server.owner.errors import RestoreError
-from drumline.distribute.parameter_server.owner.shard_file import ShardFile
-from drumline.distribute.parameter_server.owner.shard_set import find_shards
+from drumline.distribute.parameter_server.server.errors import RestoreError
+from drumline.distribute.parameter_server.server.shard_file import ShardFile
+from drumline.distribute.parameter_server.server.shard_set import find_shards
 from drumline.training.checkpoint.external_storage import ExternalValues, register_reader
 
 FORMAT = "parameter servers"

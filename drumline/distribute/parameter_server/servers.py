@@ -12,7 +12,7 @@ import numpy as np
 from drumline.distribute.parameter_server.errors import ParameterServerLostError
 from drumline.distribute.parameter_server.layout import Layout, Part
 from drumline.distribute.parameter_server.peers import finish
-from drumline.distribute.parameter_server.transport import (
+from drumline.distribute.parameter_server.wire import (
     Connection,
     Form,
     Message,

@@ -25,12 +25,12 @@ from drumline.distribute.input import InputContext
 from drumline.distribute.input_options import InputOptions
 from drumline.distribute.parameter_server import dataset_functions, peers
 from drumline.distribute.parameter_server.checkpoint import ServersKeeper
+from drumline.distribute.parameter_server.compiler import export_initializer
+from drumline.distribute.parameter_server.compiler.ids_program import REMEDY_64_BITS
 from drumline.distribute.parameter_server.discarded import Discarded
 from drumline.distribute.parameter_server.layout import Layout
 from drumline.distribute.parameter_server.partitioners import Partitioner
 from drumline.distribute.parameter_server.placement import RoundRobin
-from drumline.distribute.parameter_server.programs import export_initializer
-from drumline.distribute.parameter_server.programs.ids_program import REMEDY_64_BITS
 from drumline.distribute.parameter_server.rules import Rules
 from drumline.distribute.parameter_server.scheduled import being_scheduled
 from drumline.distribute.parameter_server.server_variable import move_to_servers

@@ -9,9 +9,9 @@ import pytest
 
 import drumline as dl
 from drumline.distribute.parameter_server.errors import ParameterServerLostError
-from drumline.distribute.parameter_server.owner import Owner
 from drumline.distribute.parameter_server.partitioners import FixedShardsPartitioner
-from drumline.distribute.parameter_server.transport import Message
+from drumline.distribute.parameter_server.server import Owner
+from drumline.distribute.parameter_server.wire import Message
 from drumline.distribute.parameter_server.worker.worker import Worker
 from tests.distribute.parameter_server.clusters import in_process
 

@@ -2,7 +2,7 @@
 
 from concurrent.futures import Future
 
-from drumline.distribute.parameter_server.transport import Message, PeerUnavailableError
+from drumline.distribute.parameter_server.wire import Message, PeerUnavailableError
 from drumline.distribute.parameter_server.worker.closure import Closure
 from drumline.distribute.parameter_server.worker.pipeline import Completion, fail
 

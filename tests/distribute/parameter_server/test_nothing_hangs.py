@@ -11,7 +11,7 @@ from drumline.distribute.parameter_server.coordinator import applied, cluster_co
 from drumline.distribute.parameter_server.coordinator.closure import Closure
 from drumline.distribute.parameter_server.coordinator.worker_handle import WorkerHandle
 from drumline.distribute.parameter_server.errors import ParameterServerLostError
-from drumline.distribute.parameter_server.transport import (
+from drumline.distribute.parameter_server.wire import (
     AuthenticationError,
     PeerUnavailableError,
 )

@@ -6,7 +6,7 @@ import pytest
 
 import drumline as dl
 from drumline.distribute.parameter_server import ChiefLostError
-from drumline.distribute.parameter_server.transport import Connection, cluster_token
+from drumline.distribute.parameter_server.wire import Connection, cluster_token
 from tests.distribute.parameter_server.clusters import TOKEN, cluster_spec
 
 

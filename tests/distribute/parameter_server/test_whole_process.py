@@ -18,7 +18,7 @@ PROGRAM = """
 import os, resource, sys, threading
 import numpy as np
 from drumline.distribute.cluster_resolver import ClusterSpec
-from drumline.distribute.parameter_server.server import Server
+from drumline.distribute.parameter_server.task import Server
 
 cores = len(os.sched_getaffinity(0))
 workers = [f"127.0.0.1:{port}" for port in range(40001, 40001 + max(2, cores))]

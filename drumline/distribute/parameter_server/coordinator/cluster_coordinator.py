@@ -31,7 +31,7 @@ from drumline.distribute.parameter_server.dataset_functions import SentFunction,
 from drumline.distribute.parameter_server.discarded import Discarded
 from drumline.distribute.parameter_server.errors import ParameterServerLostError
 from drumline.distribute.parameter_server.strategy import ParameterServerStrategy
-from drumline.distribute.parameter_server.transport import Connection
+from drumline.distribute.parameter_server.wire import Connection
 
 
 class ClusterCoordinator:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from drumline.distribute.parameter_server.coordinator.reached_worker import Order, ReachedWorker
-from drumline.distribute.parameter_server.transport import Connection
+from drumline.distribute.parameter_server.wire import Connection
 
 MakeOrder = Callable[[Connection], Order]
 

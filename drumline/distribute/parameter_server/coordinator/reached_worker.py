@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from drumline.distribute.parameter_server.transport import Connection
+from drumline.distribute.parameter_server.wire import Connection
 
 Order = tuple[Any, str, dict[str, Any], Sequence[np.ndarray]]
 """Something that a worker is to make: a name for it, the request, its header and arrays."""

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from drumline.distribute.parameter_server.coordinator.reached_worker import Order
-from drumline.distribute.parameter_server.programs import (
+from drumline.distribute.parameter_server.compiler import (
     Output,
     StepError,
     TracedStep,
     WholeTableReadError,
     trace_step,
 )
+from drumline.distribute.parameter_server.coordinator.reached_worker import Order
 from drumline.distribute.parameter_server.strategy import ParameterServerStrategy
 from drumline.distribute.parameter_server.worker.forms import Form
 

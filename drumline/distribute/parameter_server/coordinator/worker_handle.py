@@ -22,7 +22,7 @@ from drumline.distribute.parameter_server.errors import (
     ParameterServerLostError,
 )
 from drumline.distribute.parameter_server.peers import finish
-from drumline.distribute.parameter_server.transport import (
+from drumline.distribute.parameter_server.wire import (
     Connection,
     Message,
     PeerUnavailableError,

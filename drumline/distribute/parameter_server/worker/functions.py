@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from drumline.distribute.parameter_server.compiler import StepProgram
 from drumline.distribute.parameter_server.layout import Layout
-from drumline.distribute.parameter_server.programs import StepProgram
 from drumline.distribute.parameter_server.worker.closure import Closure
 from drumline.distribute.parameter_server.worker.forms import Form, NeedsForm, form_of
 from drumline.distribute.parameter_server.worker.step import Function

@@ -13,7 +13,7 @@ import numpy as np
 from drumline._core import spread_rows, sum_rows, unique_ids
 from drumline.data.execute.pool import BufferPool
 from drumline.distribute.parameter_server.layout import Layout
-from drumline.distribute.parameter_server.transport import Form
+from drumline.distribute.parameter_server.wire import Form
 from drumline.distribute.parameter_server.worker.messages import Exchange
 
 _FEW = 8

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from drumline.distribute.parameter_server.transport import Form, Message
+from drumline.distribute.parameter_server.wire import Form, Message
 
 _IDS = np.dtype(np.int32)  # as steps compute them
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from drumline.data.execute.pool import BufferPool
+from drumline.distribute.parameter_server.compiler import worker_state
 from drumline.distribute.parameter_server.errors import OutOfRangeError, ParameterServerLostError
-from drumline.distribute.parameter_server.programs import worker_state
 from drumline.distribute.parameter_server.servers import Servers
-from drumline.distribute.parameter_server.transport import Message, PeerUnavailableError
+from drumline.distribute.parameter_server.wire import Message, PeerUnavailableError
 from drumline.distribute.parameter_server.worker.closure import Closure
 from drumline.distribute.parameter_server.worker.datasets import Datasets
 from drumline.distribute.parameter_server.worker.dense import DenseValues

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from drumline.data.execute.pool import BufferPool
-from drumline.distribute.parameter_server.layout import Layout
-from drumline.distribute.parameter_server.programs import (
+from drumline.distribute.parameter_server.compiler import (
     Input,
     Output,
     StepProgram,
@@ -18,7 +17,8 @@ from drumline.distribute.parameter_server.programs import (
     load,
     prepared,
 )
-from drumline.distribute.parameter_server.transport import Form
+from drumline.distribute.parameter_server.layout import Layout
+from drumline.distribute.parameter_server.wire import Form
 from drumline.distribute.parameter_server.worker.closure import Closure
 from drumline.distribute.parameter_server.worker.dense import DenseValues
 from drumline.distribute.parameter_server.worker.lookup import Lookup

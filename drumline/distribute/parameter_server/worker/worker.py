@@ -14,7 +14,7 @@ from drumline.distribute.input import InputContext
 from drumline.distribute.parameter_server import dataset_functions
 from drumline.distribute.parameter_server.errors import ParameterServerLostError
 from drumline.distribute.parameter_server.servers import Servers
-from drumline.distribute.parameter_server.transport import Connection, Handler, Message
+from drumline.distribute.parameter_server.wire import Connection, Handler, Message
 from drumline.distribute.parameter_server.worker.closure import Closure
 from drumline.distribute.parameter_server.worker.datasets import Datasets
 from drumline.distribute.parameter_server.worker.forms import form_from_json

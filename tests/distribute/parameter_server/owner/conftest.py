@@ -10,12 +10,12 @@ import keras
 import numpy as np
 import pytest
 
-from drumline.distribute.parameter_server.owner import Owner
-from drumline.distribute.parameter_server.owner.part import Part
-from drumline.distribute.parameter_server.owner.rule import Rule
-from drumline.distribute.parameter_server.programs.formula import formula_of
-from drumline.distribute.parameter_server.programs.update import export_update
-from drumline.distribute.parameter_server.transport.message import Message
+from drumline.distribute.parameter_server.compiler.formula import formula_of
+from drumline.distribute.parameter_server.compiler.update import export_update
+from drumline.distribute.parameter_server.server import Owner
+from drumline.distribute.parameter_server.server.part import Part
+from drumline.distribute.parameter_server.server.rule import Rule
+from drumline.distribute.parameter_server.wire.message import Message
 
 RULES: dict[Any, Rule] = {}
 """They are exported and compiled once for all tests."""

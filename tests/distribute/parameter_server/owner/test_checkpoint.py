@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import pytest
 
-from drumline.distribute.parameter_server.owner import errors, part_snapshot
+from drumline.distribute.parameter_server.server import errors, part_snapshot
 from drumline.training.checkpoint.file_format import DamagedCheckpointError
 
 ROWS = 12
@@ -192,8 +192,8 @@ def test_a_save_is_of_one_moment_for_each_part(client, make_client, tmp_path, mo
 CHILD = """
 import os, sys, time
 import numpy as np
-from drumline.distribute.parameter_server.owner import Owner
-from drumline.distribute.parameter_server.transport.message import Message
+from drumline.distribute.parameter_server.server import Owner
+from drumline.distribute.parameter_server.wire.message import Message
 handlers = Owner(0).handlers()
 value = np.ones(100_000, "float32")
 header = {"name": "v/0", "shape": [100_000], "dtype": "float32", "table": False, "program": None}

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumline.distribute.parameter_server.owner import errors
-from drumline.distribute.parameter_server.owner.applied import AppliedPushes
-from drumline.distribute.parameter_server.owner.number_set import NumberSet
+from drumline.distribute.parameter_server.server import errors
+from drumline.distribute.parameter_server.server.applied import AppliedPushes
+from drumline.distribute.parameter_server.server.number_set import NumberSet
 
 ROWS, WIDTH = 6, 2
 PARTS = {"t/0": (ROWS, WIDTH), "u/0": (ROWS, WIDTH), "v/0": (3,), "n/0": ()}

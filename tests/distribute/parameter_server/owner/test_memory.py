@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import pytest
 
-from drumline.distribute.parameter_server.owner import errors, memory
-from drumline.distribute.parameter_server.owner.held_array import HeldArray
-from drumline.distribute.parameter_server.programs.initializer import export_initializer
+from drumline.distribute.parameter_server.compiler.initializer import export_initializer
+from drumline.distribute.parameter_server.server import errors, memory
+from drumline.distribute.parameter_server.server.held_array import HeldArray
 
 LARGE = 3 << 20
 

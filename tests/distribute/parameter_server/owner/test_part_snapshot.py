@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from drumline.distribute.parameter_server.owner import part_snapshot
+from drumline.distribute.parameter_server.server import part_snapshot
 
 ROWS = 40
 ONES = np.ones((ROWS, 2), "float32")

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from drumline.distribute.parameter_server.owner import errors
+from drumline.distribute.parameter_server.server import errors
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import keras
 import numpy as np
 import pytest
 
-from drumline.distribute.parameter_server.owner import errors, row_update
-from drumline.distribute.parameter_server.owner.table_part import TablePart
+from drumline.distribute.parameter_server.server import errors, row_update
+from drumline.distribute.parameter_server.server.table_part import TablePart
 
 
 def sgd(value, slots, gradient, step):

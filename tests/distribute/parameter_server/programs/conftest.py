@@ -10,14 +10,14 @@ import jax
 import numpy as np
 import pytest
 
-from drumline.distribute.parameter_server import programs
+from drumline.distribute.parameter_server import compiler
 
 
 @dataclass
 class Ran:
     """What a step gave: its results, and by kind and key what is to be written."""
 
-    traced: programs.TracedStep
+    traced: compiler.TracedStep
     result: Any = None
     writes: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
     ids: dict[str, np.ndarray] = field(default_factory=dict)
@@ -39,16 +39,16 @@ class Ran:
         return whole
 
 
-def run_traced(traced: programs.TracedStep, *args: Any, padding: float = np.nan) -> Ran:
+def run_traced(traced: compiler.TracedStep, *args: Any, padding: float = np.nan) -> Ran:
     """Run a step by its bytes alone; rows that are only padding hold `padding`."""
     ran = Ran(traced)
-    program = programs.StepProgram.from_bytes(traced.program.to_bytes())
+    program = compiler.StepProgram.from_bytes(traced.program.to_bytes())
     leaves = [leaf for leaf in jax.tree.leaves(args) if hasattr(leaf, "dtype")]
 
-    def value_of(wanted: programs.Input) -> np.ndarray:
+    def value_of(wanted: compiler.Input) -> np.ndarray:
         return np.asarray(traced.variables[wanted.key].value)
 
-    found = programs.evaluate_ids(program.ids, leaves, value_of)
+    found = compiler.evaluate_ids(program.ids, leaves, value_of)
     inverses = {}
     for key, count, ids in zip(program.ids.tables, program.ids.counts, found, strict=True):
         assert ids.shape == (count,) and ids.dtype == np.int32
@@ -57,7 +57,7 @@ def run_traced(traced: programs.TracedStep, *args: Any, padding: float = np.nan)
     given = []
     for wanted in program.inputs:
         if wanted.kind == "argument":
-            given.append(programs.prepared(leaves[wanted.index], wanted))
+            given.append(compiler.prepared(leaves[wanted.index], wanted))
         elif wanted.kind == "inverse":
             given.append(inverses[wanted.key].astype(np.int32))
         elif wanted.kind == "rows_by_id":
@@ -70,7 +70,7 @@ def run_traced(traced: programs.TracedStep, *args: Any, padding: float = np.nan)
         else:
             given.append(value_of(wanted))
     results = {}
-    for made, array in zip(program.outputs, programs.load(program)(given), strict=True):
+    for made, array in zip(program.outputs, compiler.load(program)(given), strict=True):
         assert (array.shape, array.dtype.name) == (made.shape, made.dtype)
         if made.kind == "result":
             results[made.index] = array
@@ -87,11 +87,11 @@ def run() -> Callable[..., Ran]:
 
 
 @pytest.fixture(scope="session")
-def trace() -> Callable[..., programs.TracedStep]:
+def trace() -> Callable[..., compiler.TracedStep]:
     """`trace_step` for the CPU, with variables known by their paths."""
 
     def traced(fn: Any, *args: Any, tables: tuple[str, ...] = ("embeddings",)) -> Any:
-        return programs.trace_step(
+        return compiler.trace_step(
             fn,
             args,
             key_of=lambda variable: variable.path,

@@ -13,9 +13,9 @@ import pytest
 from jax import lax
 from keras import ops
 
-from drumline.distribute.parameter_server import programs
-from drumline.distribute.parameter_server.programs.ids_program import IdsProgram
-from drumline.distribute.parameter_server.programs.ids_translation import NotForNumpy, Translation
+from drumline.distribute.parameter_server import compiler
+from drumline.distribute.parameter_server.compiler.ids_program import IdsProgram
+from drumline.distribute.parameter_server.compiler.ids_translation import NotForNumpy, Translation
 
 IDS = np.array([[-60, -3, 0], [7, 49, 300]], "int32")
 
@@ -32,7 +32,7 @@ def both(function: Any, *arrays: Any) -> tuple[Any, Any]:
     operands = translation.translate(traced.jaxpr, traced.consts, list(range(len(arrays))))
     steps = json.loads(json.dumps(translation.operations))
     inputs = [
-        programs.Input("argument", None, index, array.shape, array.dtype.name)
+        compiler.Input("argument", None, index, array.shape, array.dtype.name)
         for index, array in enumerate(arrays)
     ]
     program = IdsProgram(("t",), (0,), tuple(inputs), tuple(steps), (tuple(operands),))
@@ -99,7 +99,7 @@ def test_ids_are_within_the_table_in_the_order_of_lookups(table: Any, trace: Any
 
     program = trace(step, IDS).program.ids
     assert program.exported is None
-    (found,) = programs.evaluate_ids(program, [IDS])
+    (found,) = compiler.evaluate_ids(program, [IDS])
     sequences = {tuple(found[:6]), tuple(found[3:])}
     wrapped = (0, 47, 0, 7, 49, 49)
     assert wrapped in sequences and found.size == 9
@@ -112,7 +112,7 @@ def test_a_program_where_numpy_will_not_do(table: Any, trace: Any, run: Any) -> 
 
     traced = trace(step, IDS)
     assert traced.program.ids.exported is not None and not traced.program.ids.operations
-    (found,) = programs.evaluate_ids(traced.program.ids, [IDS])
+    (found,) = compiler.evaluate_ids(traced.program.ids, [IDS])
     np.testing.assert_array_equal(found, np.sort(IDS, axis=None)[::-1] % 50)
     assert run(traced, IDS).result.shape == (6, 4)
 
@@ -124,14 +124,14 @@ def test_ids_that_depend_on_a_variable(table: Any, trace: Any, run: Any) -> None
     assert [each.kind for each in traced.program.ids.inputs] == ["dense", "argument"]
     np.testing.assert_array_equal(run(traced, IDS[1:, :1]).result[0, 0], [36, 37, 38, 39])
     with pytest.raises(ValueError, match=r"depend on dense 'offset'.*value_of"):
-        programs.evaluate_ids(traced.program.ids, [IDS[1:, :1]])
+        compiler.evaluate_ids(traced.program.ids, [IDS[1:, :1]])
 
 
 def test_arguments_that_do_not_fit(table: Any, trace: Any) -> None:
     program = trace(lambda ids: ops.take(table, ids, axis=0), IDS).program.ids
     with pytest.raises(ValueError, match=r"shape \(3,\)"):
-        programs.evaluate_ids(program, [IDS[0]])
+        compiler.evaluate_ids(program, [IDS[0]])
     with pytest.raises(ValueError, match=r"0 array\(s\), and uses number 0"):
-        programs.evaluate_ids(program, [])
-    (found,) = programs.evaluate_ids(program, [IDS.astype("int64")])
+        compiler.evaluate_ids(program, [])
+    (found,) = compiler.evaluate_ids(program, [IDS.astype("int64")])
     assert found.dtype == np.int32

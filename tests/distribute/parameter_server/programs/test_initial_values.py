@@ -11,8 +11,8 @@ import keras
 import numpy as np
 import pytest
 
-from drumline.distribute.parameter_server import programs
-from drumline.distribute.parameter_server.programs import initializer as module
+from drumline.distribute.parameter_server import compiler
+from drumline.distribute.parameter_server.compiler import initializer as module
 
 I = keras.initializers  # noqa: E741
 SHAPE = (7, 5)
@@ -30,10 +30,10 @@ BY_ROWS: dict[str, Callable[..., Any]] = {
 
 
 def part(initializer: Any, start: int, stop: int, dtype: str = "float32") -> np.ndarray:
-    program = programs.export_initializer(
+    program = compiler.export_initializer(
         initializer, SHAPE, dtype, start, stop, platforms=("cpu",)
     )
-    (rows,) = programs.load_program(program)()
+    (rows,) = compiler.load_program(program)()
     return np.asarray(rows)
 
 
@@ -57,10 +57,10 @@ def test_other_dtypes_and_at_once() -> None:
 
 
 def test_a_huge_table_is_never_held_whole() -> None:
-    program = programs.export_initializer(
+    program = compiler.export_initializer(
         BY_ROWS["RandomUniform"], (50_000_000, 16), "float32", 45_000_000, 46_000_000
     )
-    compiled = programs.load_program(program).lower().compile()  # type: ignore[attr-defined]
+    compiled = compiler.load_program(program).lower().compile()  # type: ignore[attr-defined]
     memory = compiled.memory_analysis()
     assert memory.output_size_in_bytes < 65 << 20
     assert memory.temp_size_in_bytes < 65 << 20
@@ -70,10 +70,10 @@ def test_rows_around_the_first_four_billion_elements() -> None:
     border = 1 << 28
 
     def rows(start: int, stop: int) -> np.ndarray:
-        program = programs.export_initializer(
+        program = compiler.export_initializer(
             BY_ROWS["RandomUniform"], (1 << 29, 16), "float32", start, stop, platforms=("cpu",)
         )
-        return np.asarray(programs.load_program(program)()[0])
+        return np.asarray(compiler.load_program(program)()[0])
 
     across = rows(border - 2, border + 2)
     parts = [rows(border - 2, border), rows(border, border + 2)]
@@ -85,7 +85,7 @@ def test_what_cannot_be_cut_is_computed_whole_if_small(monkeypatch: pytest.Monke
     initializer = I.Orthogonal(seed=1)
     np.testing.assert_allclose(part(initializer, 2, 4), whole(initializer)[2:4], atol=1e-6)
     monkeypatch.setattr(module, "WHOLE_BYTES", 100)
-    with pytest.raises(programs.ProgramError, match=r"`qr` of Orthogonal"):
+    with pytest.raises(compiler.ProgramError, match=r"`qr` of Orthogonal"):
         part(initializer, 0, 2)
     assert part(initializer, 0, 7).shape == SHAPE
 
@@ -104,5 +104,5 @@ def test_rows_that_there_are_not(rows: tuple[int, int]) -> None:
 
 
 def test_scalars() -> None:
-    program = programs.export_initializer(I.Ones(), (), "float32", 0, 1, platforms=("cpu",))
-    assert programs.load_program(program)()[0] == 1
+    program = compiler.export_initializer(I.Ones(), (), "float32", 0, 1, platforms=("cpu",))
+    assert compiler.load_program(program)()[0] == 1

@@ -13,7 +13,7 @@ import pytest
 from keras import ops
 
 import drumline as dl
-from drumline.distribute.parameter_server import programs
+from drumline.distribute.parameter_server import compiler
 
 IDS = np.arange(6, dtype="int32").reshape(2, 3)
 
@@ -56,7 +56,7 @@ def test_what_needs_all_of_a_table_is_refused_with_its_line(
     name: str, table: Any, trace: Any
 ) -> None:
     primitive, loss = NEEDS_ALL[name]
-    with pytest.raises(programs.WholeTableReadError, match=r"'embeddings' is used by") as refused:
+    with pytest.raises(compiler.WholeTableReadError, match=r"'embeddings' is used by") as refused:
         trace(training(table, loss), IDS)
     assert (refused.value.key, refused.value.path) == ("embeddings", "embeddings")
     assert primitive in refused.value.primitive
@@ -66,12 +66,12 @@ def test_what_needs_all_of_a_table_is_refused_with_its_line(
 
 
 def test_returning_a_table_is_refused(table: Any, trace: Any) -> None:
-    with pytest.raises(programs.WholeTableReadError, match="embeddings"):
+    with pytest.raises(compiler.WholeTableReadError, match="embeddings"):
         trace(lambda ids: table.value * 2, IDS)
 
 
 def test_assigning_a_table_is_refused(table: Any, trace: Any) -> None:
-    with pytest.raises(programs.StepError, match="'embeddings' is assigned"):
+    with pytest.raises(compiler.StepError, match="'embeddings' is assigned"):
         trace(lambda ids: table.assign(table * 2), IDS)
 
 
@@ -94,7 +94,7 @@ def test_optimizers_that_need_more_than_one_variable_are_refused(
         optimizer = OPTIMIZERS[name]()
     except (TypeError, ValueError):
         pytest.skip("made in another way by this version of Keras")
-    with pytest.raises(programs.OptimizerError, match=name):
+    with pytest.raises(compiler.OptimizerError, match=name):
         trace(lambda ids: optimizer.apply([jnp.ones((50, 4))], [table]), IDS)
 
 
@@ -106,7 +106,7 @@ def test_two_optimizers_of_one_variable_are_refused(trace: Any) -> None:
         first.apply([x], [weight])
         second.apply([x], [weight])
 
-    with pytest.raises(programs.OptimizerError, match=r"'weight' is given .* twice .* 'second'"):
+    with pytest.raises(compiler.OptimizerError, match=r"'weight' is given .* twice .* 'second'"):
         trace(step, np.ones(3, "float32"))
 
 
@@ -114,7 +114,7 @@ def test_constraints_are_refused(trace: Any) -> None:
     weight = keras.Variable(np.ones(3, "float32"), name="weight")
     weight.constraint = keras.constraints.NonNeg()
     optimizer = keras.optimizers.SGD()
-    with pytest.raises(programs.OptimizerError, match="NonNeg"):
+    with pytest.raises(compiler.OptimizerError, match="NonNeg"):
         trace(lambda x: optimizer.apply([x], [weight]), np.ones(3, "float32"))
 
 
@@ -126,7 +126,7 @@ def test_a_variable_is_not_read_after_its_update(trace: Any) -> None:
         optimizer.apply([x], [weight])
         return weight.value.sum()
 
-    with pytest.raises(programs.StepError, match="'weight' is used after"):
+    with pytest.raises(compiler.StepError, match="'weight' is used after"):
         trace(step, np.ones(3, "float32"))
 
 
@@ -138,7 +138,7 @@ def test_a_variable_is_not_assigned_and_updated(trace: Any) -> None:
         weight.assign(weight * 2)
         optimizer.apply([x], [weight])
 
-    with pytest.raises(programs.StepError, match="'weight' is assigned in a step that also"):
+    with pytest.raises(compiler.StepError, match="'weight' is assigned in a step that also"):
         trace(step, np.ones(3, "float32"))
 
 
@@ -153,7 +153,7 @@ def test_an_optimizer_inside_a_function_of_jax_is_refused(trace: Any) -> None:
 
         return jax.lax.cond(x.sum() > 0, branch, lambda y: y, x)
 
-    with pytest.raises(programs.StepError, match="'inner' is applied inside a function"):
+    with pytest.raises(compiler.StepError, match="'inner' is applied inside a function"):
         trace(step, np.ones(3, "float32"))
 
 
@@ -162,7 +162,7 @@ def test_calls_back_into_python_are_refused(trace: Any) -> None:
         jax.debug.print("{}", x)
         return x
 
-    with pytest.raises(programs.ProgramError, match=r"jax\.debug\.print"):
+    with pytest.raises(compiler.ProgramError, match=r"jax\.debug\.print"):
         trace(step, np.ones(3, "float32"))
 
 

@@ -12,7 +12,7 @@ import pytest
 from keras import ops
 
 import drumline as dl
-from drumline.distribute.parameter_server import programs
+from drumline.distribute.parameter_server import compiler
 
 X = np.random.default_rng(0).normal(size=(8, 5)).astype("float32")
 Y = np.random.default_rng(1).normal(size=(8, 1)).astype("float32")
@@ -159,7 +159,7 @@ def test_specifications_in_the_place_of_arrays(trace: Any, run: Any) -> None:
 def test_another_shape_is_refused_by_name(trace: Any) -> None:
     traced = trace(lambda x: x.sum(), X)
     with pytest.raises(ValueError, match=r"Array 0 .* \(3,\).*\(8, 5\)"):
-        programs.prepared(np.zeros(3), traced.program.inputs[0])
+        compiler.prepared(np.zeros(3), traced.program.inputs[0])
 
 
 def test_workers_draw_differently_and_repeatably(trace: Any) -> None:
@@ -167,11 +167,11 @@ def test_workers_draw_differently_and_repeatably(trace: Any) -> None:
     program = trace(lambda: keras.random.uniform((64,), seed=generator)).program
     chief = np.asarray(generator.state.value)
     assert [each.kind for each in program.outputs] == ["result", "state"]
-    draw = programs.load(program)
-    drawn = [np.asarray(draw([programs.worker_state(chief, worker)])[0]) for worker in (0, 1, 1)]
+    draw = compiler.load(program)
+    drawn = [np.asarray(draw([compiler.worker_state(chief, worker)])[0]) for worker in (0, 1, 1)]
     np.testing.assert_array_equal(drawn[1], drawn[2])
     assert abs(np.corrcoef(drawn[0], drawn[1])[0, 1]) < 0.5
-    assert programs.worker_state(chief, 0).dtype == chief.dtype
+    assert compiler.worker_state(chief, 0).dtype == chief.dtype
 
 
 def test_a_strategys_replica_context_works_in_a_step(trace: Any, run: Any) -> None:

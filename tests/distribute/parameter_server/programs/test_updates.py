@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from drumline._core import UpdateRule
-from drumline.distribute.parameter_server import programs
+from drumline.distribute.parameter_server import compiler
 
 O = keras.optimizers  # noqa: E741
 SHAPE = (6, 3)
@@ -39,11 +39,11 @@ class Served:
     """A variable, or rows of one, as a parameter server keeps it."""
 
     def __init__(self, optimizer: Any, value: np.ndarray, sparse: bool, **options: Any) -> None:
-        program, slots = programs.export_update(
+        program, slots = compiler.export_update(
             optimizer, value.shape, value.dtype.name, sparse, platforms=("cpu",), **options
         )
         self.names = [slot["name"] for slot in slots]
-        self._update = programs.load_program(program)
+        self._update = compiler.load_program(program)
         self._rate = 0.1
         self.state = [value.copy()]
         for slot in slots:
@@ -133,8 +133,8 @@ def test_clipping_and_loss_scaling_are_left_to_the_step() -> None:
 def test_variables_without_weight_decay() -> None:
     optimizer = O.AdamW(0.1, weight_decay=0.5)
     optimizer.exclude_from_weight_decay(var_names=["bias"])
-    with pytest.raises(programs.OptimizerError, match="AdamW excludes variables"):
-        programs.export_update(optimizer, SHAPE, "float32", False)
+    with pytest.raises(compiler.OptimizerError, match="AdamW excludes variables"):
+        compiler.export_update(optimizer, SHAPE, "float32", False)
     (gradient,) = gradients(1)
     for name in ("bias", "kernel"):
         one = O.AdamW(0.1, weight_decay=0.5)
@@ -173,11 +173,11 @@ def test_bfloat16() -> None:
 
 
 def test_one_program_for_any_number_of_rows_of_a_huge_table() -> None:
-    program, slots = programs.export_update(
+    program, slots = compiler.export_update(
         O.Adagrad(0.1), (50_000_000, 4), "float32", True, platforms=("cpu",)
     )
     assert [slot["shape"] for slot in slots] == ["rows"]
-    update = programs.load_program(program)
+    update = compiler.load_program(program)
     for rows in (1, 8):
         given = [np.ones((rows, 4), "float32")] * 3
         assert update(*given, np.int32(0), np.float32(0.1))[0].shape == (rows, 4)
@@ -186,20 +186,20 @@ def test_one_program_for_any_number_of_rows_of_a_huge_table() -> None:
 def test_updates_that_need_the_whole_variable_are_refused() -> None:
     optimizer = O.Lamb(0.1)
     for options in ({"sparse": True, "whole": True}, {"sparse": False}):
-        with pytest.raises(programs.OptimizerError, match="Lamb cannot update single rows"):
-            programs.export_update(optimizer, SHAPE, "float32", **options)
+        with pytest.raises(compiler.OptimizerError, match="Lamb cannot update single rows"):
+            compiler.export_update(optimizer, SHAPE, "float32", **options)
     Served(optimizer, start(), False, whole=True).apply(gradients(1)[0], 0)
 
 
 def test_slots_of_other_shapes_are_refused() -> None:
-    with pytest.raises(programs.OptimizerError, match="Adafactor cannot run on parameter servers"):
-        programs.export_update(O.Adafactor(0.1), SHAPE, "float32", False)
+    with pytest.raises(compiler.OptimizerError, match="Adafactor cannot run on parameter servers"):
+        compiler.export_update(O.Adafactor(0.1), SHAPE, "float32", False)
 
 
 def test_a_learning_rate_of_python_is_refused() -> None:
     optimizer = O.SGD(lambda: 0.1)
-    with pytest.raises(programs.OptimizerError, match="Python function as its learning rate"):
-        programs.export_update(optimizer, SHAPE, "float32", False)
+    with pytest.raises(compiler.OptimizerError, match="Python function as its learning rate"):
+        compiler.export_update(optimizer, SHAPE, "float32", False)
 
 
 FORMULAS = {
@@ -219,7 +219,7 @@ FORMULAS = {
 @pytest.mark.parametrize("name", FORMULAS)
 def test_formulas_are_the_updates_of_keras(name: str) -> None:
     optimizer = FORMULAS[name]()
-    formula = programs.formula_of(optimizer, "float32")
+    formula = compiler.formula_of(optimizer, "float32")
     assert formula is not None
     rule = UpdateRule(**formula)
     served = Served(optimizer, np.linspace(-1, 1, 40, dtype="float32"), False)
@@ -242,19 +242,19 @@ class Louder(O.SGD):
 def test_other_updates_have_no_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = O.schedules.ExponentialDecay(0.1, 2, 0.5)
     others = [O.Nadam(0.1), O.AdamW(0.1), O.SGD(schedule), O.SGD(0.1, weight_decay=0.1), Louder()]
-    assert [programs.formula_of(each, "float32") for each in others] == [None] * len(others)
-    assert programs.formula_of(O.SGD(0.1), "bfloat16") is None
+    assert [compiler.formula_of(each, "float32") for each in others] == [None] * len(others)
+    assert compiler.formula_of(O.SGD(0.1), "bfloat16") is None
     # A later Keras may compute something else under the same name.
     monkeypatch.setattr(O.Adagrad, "update_step", O.SGD(0.1).update_step.__func__)
     monkeypatch.setattr(O.Adagrad, "momentum", 0, raising=False)
-    assert programs.formula_of(O.Adagrad(0.1, epsilon=3e-7), "float32") is None
+    assert compiler.formula_of(O.Adagrad(0.1, epsilon=3e-7), "float32") is None
 
 
 def test_a_formula_is_found_while_something_is_traced() -> None:
     optimizer, found = O.RMSprop(0.1, epsilon=2e-7), []
 
     def traced(x: Any) -> Any:
-        found.append(programs.formula_of(optimizer, "float32"))
+        found.append(compiler.formula_of(optimizer, "float32"))
         return x
 
     jax.make_jaxpr(traced)(1.0)

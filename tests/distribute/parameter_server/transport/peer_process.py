@@ -26,7 +26,7 @@ def import_without_jax() -> None:
 def serve(address: str, token: str, heartbeat_seconds: str = "1.5") -> None:
     import numpy as np
 
-    from drumline.distribute.parameter_server.transport import Message, TransportServer
+    from drumline.distribute.parameter_server.wire import Message, TransportServer
 
     kept: list[object] = []
 
@@ -59,7 +59,7 @@ def flood(address: str, token: str) -> None:
     """Sends until it is killed."""
     import numpy as np
 
-    from drumline.distribute.parameter_server.transport import Connection
+    from drumline.distribute.parameter_server.wire import Connection
 
     connection = Connection(address, token=token)
     print("connected", flush=True)
@@ -72,7 +72,7 @@ def busy(address: str, token: str) -> None:
     """Keeps a handler busy, and sends what fills the connection."""
     import numpy as np
 
-    from drumline.distribute.parameter_server.transport import Connection
+    from drumline.distribute.parameter_server.wire import Connection
 
     connection = Connection(address, token=token)
     connection.submit("hang", {})
@@ -83,7 +83,7 @@ def busy(address: str, token: str) -> None:
 
 def fork(address: str, token: str) -> None:
     """Has a child that does nothing, and says which one."""
-    from drumline.distribute.parameter_server.transport import Connection
+    from drumline.distribute.parameter_server.wire import Connection
 
     connection = Connection(address, token=token)
     child = os.fork()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from drumline.distribute.parameter_server.transport import (
+from drumline.distribute.parameter_server.wire import (
     Connection,
     Message,
     ProtocolError,
@@ -19,9 +19,9 @@ from drumline.distribute.parameter_server.transport import (
     arena,
     shared_memory,
 )
-from drumline.distribute.parameter_server.transport.arena import DATA_START, Arena
-from drumline.distribute.parameter_server.transport.codec import Place, Spec
-from drumline.distribute.parameter_server.transport.mapped_arena import MappedArena
+from drumline.distribute.parameter_server.wire.arena import DATA_START, Arena
+from drumline.distribute.parameter_server.wire.codec import Place, Spec
+from drumline.distribute.parameter_server.wire.mapped_arena import MappedArena
 from tests.distribute.parameter_server.transport.transport_support import TOKEN, Handlers, use_way
 
 SIZE = DATA_START + (1 << 20)

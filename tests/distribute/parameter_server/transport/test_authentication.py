@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from drumline.distribute.parameter_server.transport import (
+from drumline.distribute.parameter_server.wire import (
     AuthenticationError,
     ClientTls,
     Connection,
@@ -28,8 +28,8 @@ from drumline.distribute.parameter_server.transport import (
     cluster_token,
     greeting,
 )
-from drumline.distribute.parameter_server.transport import server as server_module
-from drumline.distribute.parameter_server.transport.token import (
+from drumline.distribute.parameter_server.wire import server as server_module
+from drumline.distribute.parameter_server.wire.token import (
     FILE_VARIABLE,
     NONCE_BYTES,
     TOKEN_VARIABLE,

@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drumline.distribute.parameter_server.transport import (
+from drumline.distribute.parameter_server.wire import (
     CallTimeoutError,
     Connection,
     PeerUnavailableError,
     TransportError,
     TransportServer,
 )
-from drumline.distribute.parameter_server.transport import watch as watch_module
-from drumline.distribute.parameter_server.transport.watch import Watch
+from drumline.distribute.parameter_server.wire import watch as watch_module
+from drumline.distribute.parameter_server.wire.watch import Watch
 from tests.distribute.parameter_server.transport.transport_support import (
     TOKEN,
     Handlers,

@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumline.distribute.parameter_server.transport import (
+from drumline.distribute.parameter_server.wire import (
     Connection,
     ProtocolError,
     TransportServer,
     codec,
     greeting,
 )
-from drumline.distribute.parameter_server.transport.sending import Sender
-from drumline.distribute.parameter_server.transport.stream import Stream
+from drumline.distribute.parameter_server.wire.sending import Sender
+from drumline.distribute.parameter_server.wire.stream import Stream
 from tests.distribute.parameter_server.transport.transport_support import (
     TOKEN,
     Handlers,

@@ -8,12 +8,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from drumline.distribute.parameter_server.transport import (
+from drumline.distribute.parameter_server.wire import (
     Connection,
     Message,
     RemoteError,
 )
-from drumline.distribute.parameter_server.transport.dtypes import dtype_name, named_dtype
+from drumline.distribute.parameter_server.wire.dtypes import dtype_name, named_dtype
 from tests.distribute.parameter_server.transport.transport_support import Handlers, wait_until
 
 DTYPES = [

@@ -2,7 +2,7 @@
 
 import threading
 
-from drumline.distribute.parameter_server.transport.watch import Watch
+from drumline.distribute.parameter_server.wire.watch import Watch
 
 
 class Broken:

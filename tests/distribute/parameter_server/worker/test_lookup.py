@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from drumline.data.execute.pool import BufferPool
 from drumline.distribute.parameter_server.layout import Layout, Part
-from drumline.distribute.parameter_server.owner.requests import Arrays
-from drumline.distribute.parameter_server.transport import Message
+from drumline.distribute.parameter_server.server.requests import Arrays
+from drumline.distribute.parameter_server.wire import Message
 from drumline.distribute.parameter_server.worker.lookup import Lookup
 from drumline.distribute.parameter_server.worker.messages import Exchange
 

@@ -1,0 +1,45 @@
+"""Steps, updates and initial values as programs that other tasks run without the user's code."""
+
+from drumline.distribute.parameter_server.compiler.errors import (
+    CorruptProgramError,
+    OptimizerError,
+    ProgramError,
+    StepError,
+    WholeTableReadError,
+)
+from drumline.distribute.parameter_server.compiler.exporting import load_program
+from drumline.distribute.parameter_server.compiler.formula import formula_of
+from drumline.distribute.parameter_server.compiler.ids_program import (
+    IdsProgram,
+    evaluate_ids,
+    prepared,
+)
+from drumline.distribute.parameter_server.compiler.initializer import export_initializer
+from drumline.distribute.parameter_server.compiler.slots import Input, Output
+from drumline.distribute.parameter_server.compiler.step_program import StepProgram, load
+from drumline.distribute.parameter_server.compiler.trace_step import TracedStep, trace_step
+from drumline.distribute.parameter_server.compiler.update import UpdateProgram, export_update
+from drumline.distribute.parameter_server.compiler.worker_state import worker_state
+
+__all__ = [
+    "CorruptProgramError",
+    "IdsProgram",
+    "Input",
+    "OptimizerError",
+    "Output",
+    "ProgramError",
+    "StepError",
+    "StepProgram",
+    "TracedStep",
+    "UpdateProgram",
+    "WholeTableReadError",
+    "evaluate_ids",
+    "export_initializer",
+    "export_update",
+    "formula_of",
+    "load",
+    "load_program",
+    "prepared",
+    "trace_step",
+    "worker_state",
+]

@@ -1,0 +1,101 @@
+"""Compiled functions as bytes, which run where neither the function nor Keras is known."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from drumline.distribute.parameter_server.compiler.container import sealed, unsealed
+from drumline.distribute.parameter_server.compiler.errors import ProgramError
+
+PLATFORMS = ("cpu", "tpu", "cuda")
+"""What a program can run on, by default."""
+
+_PLACE = re.compile(r" loc\((?:[^()]|\([^()]*\))*\)")
+
+
+def export_function(
+    function: Callable[..., Any], specs: Sequence[Any], platforms: Sequence[str] = PLATFORMS
+) -> bytes:
+    """`function` of arrays as StableHLO with a checksum.
+
+    Args:
+        function: from arrays to a list of arrays.
+        specs: a `jax.ShapeDtypeStruct` for each argument.
+        platforms: those on which it will run.
+
+    Raises:
+        ProgramError: if it calls back into Python, or JAX cannot export it.
+    """
+    compiled = jax.jit(function)
+    compiled.trace(*specs)  # what the function itself raises is raised here, as it is
+    try:
+        exported = jax.export.export(compiled, platforms=list(platforms))(*specs)
+        return sealed(bytes(exported.serialize()))
+    except (NotImplementedError, ValueError) as error:
+        raise ProgramError(
+            f"A function cannot be sent to other tasks: {error}. jax.debug.print, jax.debug."
+            "callback, jax.pure_callback and the like work in this process only; leave them out of "
+            "steps that others run."
+        ) from error
+
+
+def load_program(data: bytes, donate: Sequence[int] = ()) -> Callable[..., Any]:
+    """What `export_function` wrote, compiled when it is first called.
+
+    Args:
+        data: its bytes.
+        donate: the arguments whose buffers may be overwritten.
+
+    Returns:
+        A function of arrays that gives a list of arrays.
+
+    Raises:
+        CorruptProgramError: if the bytes are damaged.
+        ProgramError: if this JAX is too old or too new for it, or this device's platform is not
+            among its own.
+    """
+    payload = unsealed(data)
+    try:
+        exported = jax.export.deserialize(bytearray(payload))
+    except Exception as error:
+        raise ProgramError(
+            f"This jax ({jax.__version__}) cannot read a program of the cluster: {error}. Let all "
+            "tasks run the same version of jax."
+        ) from error
+    _check(exported)
+    return jax.jit(exported.call, donate_argnums=tuple(donate))
+
+
+def _check(exported: jax.export.Exported) -> None:
+    version = exported.calling_convention_version
+    oldest = jax.export.minimum_supported_calling_convention_version
+    newest = jax.export.maximum_supported_calling_convention_version
+    if not oldest <= version <= newest:
+        raise ProgramError(
+            f"A program of the cluster has the calling convention {version}, and this jax "
+            f"({jax.__version__}) knows {oldest} to {newest}. Let all tasks run the same version "
+            "of jax."
+        )
+    platform = jax.default_backend()
+    names = {"gpu": ("cuda", "rocm")}.get(platform, (platform,))
+    if not set(names) & set(exported.platforms):
+        raise ProgramError(
+            f"A program of the cluster was made for {', '.join(exported.platforms)}, and this task "
+            f"runs on {platform}. Set JAX_PLATFORMS=cpu for this task, or give the platform when "
+            "the program is made."
+        )
+
+
+def digest_of(exported: jax.export.Exported) -> str:
+    """Equal for programs that do the same: without the places in the source.
+
+    These differ from export to export.
+    """
+    lines = str(exported.mlir_module()).splitlines()
+    text = "\n".join(line for line in lines if not line.startswith("#loc"))
+    return hashlib.sha256(_PLACE.sub("", text).encode()).hexdigest()

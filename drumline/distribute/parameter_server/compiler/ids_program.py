@@ -1,0 +1,175 @@
+"""From a step's arguments to the ids of the rows that it looks up."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from drumline.data.narrowing import require_fits
+from drumline.distribute.parameter_server.compiler.exporting import load_program
+from drumline.distribute.parameter_server.compiler.ids_bounds import (
+    BOUNDED,
+    bounded,
+    with_bounds_joined,
+)
+from drumline.distribute.parameter_server.compiler.numpy_operations import OPERATIONS
+from drumline.distribute.parameter_server.compiler.slots import Input
+
+ValueOf = Callable[[Input], Any]
+"""Gives the value of a variable or a random generator's state that ids depend on."""
+
+REMEDY_64_BITS = "use a strategy without parameter servers, whose steps have 32 bits"
+"""What `require_fits` says of integers that are too large for steps and variables."""
+
+
+@dataclass(frozen=True)
+class IdsProgram:
+    """Computes a step's ids, table by table.
+
+    It is a list of operations for numpy or, if ids come out of others, an exported program.
+
+    Attributes:
+        tables: the tables' keys.
+        counts: for each table how many ids there are: those of all its lookups, in their order.
+        inputs: what they depend on: arguments, rarely also variables and states.
+        operations: each ``[name, operands, parameters]``. Operands are numbers of values (the
+            inputs, then the results of the operations) or constants ``[data, dtype]``.
+        outputs: for each table the values that hold its ids.
+        exported: the program that gives the tables' ids instead of operations, or None.
+    """
+
+    tables: tuple[str, ...]
+    counts: tuple[int, ...]
+    inputs: tuple[Input, ...]
+    operations: tuple[Any, ...]
+    outputs: tuple[tuple[Any, ...], ...]
+    exported: bytes | None = None
+
+    @functools.cached_property
+    def _steps(self) -> list[tuple[Any, list[Any], dict[str, Any]] | None]:
+        known = {**OPERATIONS, BOUNDED: bounded}
+        joined = with_bounds_joined(self.operations, len(self.inputs), self.outputs)
+        return [
+            None if each is None else (known[each[0]], [_operand(v) for v in each[1]], each[2])
+            for each in joined
+        ]
+
+    @functools.cached_property
+    def _compiled(self) -> Callable[..., Any]:
+        assert self.exported is not None
+        return load_program(self.exported)
+
+    def evaluate(self, values: Sequence[Any]) -> list[np.ndarray]:
+        """The tables' ids from the values of the inputs."""
+        if self.exported is not None:
+            return [np.asarray(ids) for ids in self._compiled(*values)]
+        known = list(values)
+        with np.errstate(all="ignore"):
+            for step in self._steps:
+                known.append(None if step is None else _result(step, known))
+        return [_joined([_read(known, _operand(each)) for each in group]) for group in self.outputs]
+
+    def to_json(self) -> dict[str, Any]:
+        """As objects that JSON has, but for `exported`."""
+        return {
+            "tables": list(self.tables),
+            "counts": list(self.counts),
+            "inputs": [each.to_json() for each in self.inputs],
+            "operations": [list(each) for each in self.operations],
+            "outputs": [list(each) for each in self.outputs],
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any], exported: bytes | None) -> IdsProgram:
+        """What `to_json` described."""
+        return cls(
+            tuple(value["tables"]),
+            tuple(value["counts"]),
+            tuple(Input.from_json(each) for each in value["inputs"]),
+            tuple(tuple(each) for each in value["operations"]),
+            tuple(tuple(each) for each in value["outputs"]),
+            exported,
+        )
+
+
+def evaluate_ids(
+    program: IdsProgram, arguments: Sequence[Any], value_of: ValueOf | None = None
+) -> list[np.ndarray]:
+    """The ids that a step looks up, in numpy wherever that can be.
+
+    Args:
+        program: of the step.
+        arguments: the arrays of the step's arguments.
+        value_of: gives the value of the variables and random states that ids depend on, if
+            `program.inputs` has any.
+
+    Returns:
+        For each of `program.tables` its ids, int32 of shape (count,), each within the table.
+
+    Raises:
+        ValueError: if an argument is missing or has another shape, or `value_of` is needed.
+    """
+    return program.evaluate([_input(each, arguments, value_of) for each in program.inputs])
+
+
+def prepared(array: Any, wanted: Input) -> np.ndarray:
+    """An array as a program takes it: with 32 bits where JAX has no more.
+
+    Raises:
+        OverflowError: if an integer does not fit into the type that the step takes.
+        ValueError: if it has another shape than the step was traced with.
+    """
+    made: np.ndarray = np.asarray(array)
+    if made.shape != wanted.shape:
+        raise ValueError(
+            f"Array {wanted.index} of a step's arguments has the shape {made.shape}, and the step "
+            f"was traced for {wanted.shape}. Trace it for this shape too."
+        )
+    if made.dtype == wanted.dtype:
+        return made
+    what = f"Array {wanted.index} of a step's arguments"
+    require_fits(made, what, REMEDY_64_BITS, to=wanted.dtype)
+    return made.astype(wanted.dtype)
+
+
+def _input(wanted: Input, arguments: Sequence[Any], value_of: ValueOf | None) -> Any:
+    if wanted.kind == "argument":
+        assert wanted.index is not None
+        if wanted.index >= len(arguments):
+            raise ValueError(
+                f"A step was given {len(arguments)} array(s), and uses number {wanted.index}."
+            )
+        return prepared(arguments[wanted.index], wanted)
+    if value_of is None:
+        raise ValueError(
+            f"The rows that this step looks up depend on {wanted.kind} {wanted.key!r}: give its "
+            "value by `value_of`."
+        )
+    return value_of(wanted)
+
+
+def _result(step: tuple[Any, list[Any], dict[str, Any]], known: Sequence[Any]) -> Any:
+    operation, operands, parameters = step
+    return operation(*[_read(known, each) for each in operands], **parameters)
+
+
+def _operand(described: Any) -> Any:
+    if isinstance(described, int):
+        return described
+    data, dtype = described
+    return np.asarray(data, dtype)
+
+
+def _read(known: Sequence[Any], operand: Any) -> Any:
+    return known[operand] if isinstance(operand, int) else operand
+
+
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    if not parts:
+        return np.zeros(0, np.int32)
+    flat = [np.ravel(part) for part in parts]
+    return flat[0] if len(flat) == 1 else np.concatenate(flat)

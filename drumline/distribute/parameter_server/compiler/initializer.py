@@ -1,0 +1,129 @@
+"""A variable's initial value as a program that computes no more than one part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from drumline.distribute.parameter_server.compiler.errors import ProgramError
+from drumline.distribute.parameter_server.compiler.exporting import PLATFORMS, export_function
+from drumline.distribute.parameter_server.compiler.rows import Rows, Uniform
+from drumline.distribute.parameter_server.compiler.windows import NotByRows, WindowInterpreter
+from drumline.training.keras_internals import StatelessScope
+
+WHOLE_BYTES = 256 << 20
+"""Up to this size a value that cannot be computed row by row is computed whole on each server."""
+
+
+BLOCK_ELEMENTS = 1 << 20
+"""How many elements are drawn at a time."""
+
+
+def export_initializer(
+    initializer: Callable[..., Any],
+    shape: Sequence[int],
+    dtype: str,
+    start: int,
+    stop: int,
+    *,
+    platforms: Sequence[str] = PLATFORMS,
+) -> bytes:
+    """The rows [start, stop) of what `initializer` gives for the whole variable.
+
+    They are the same numbers however the variable is cut. Only they are computed and held, if the
+    initializer computes its rows from constants and random bits, as all of Keras's do but for
+    ``Orthogonal``, ``Identity`` of a square matrix included.
+
+    Args:
+        initializer: a Keras initializer or a function of ``(shape, dtype=)``. If its seed is a
+            `keras.random.SeedGenerator`, that is left as it was.
+        shape: of the whole variable.
+        dtype: its name.
+        start: the first row; 0 for a scalar.
+        stop: the row after the last; 1 for a scalar.
+        platforms: on which the program may run.
+
+    Returns:
+        A program for `load_program`: it takes nothing and gives ``[rows]``.
+
+    Raises:
+        ValueError: if the rows are not the variable's.
+        ProgramError: if it cannot be cut and is too large to be computed whole.
+    """
+    shape = tuple(int(size) for size in shape)
+    if not 0 <= start < stop <= (shape[0] if shape else 1):
+        raise ValueError(f"Rows {start} to {stop} are not those of a variable of shape {shape}.")
+    with StatelessScope(initialize_variables=False):
+        traced = jax.make_jaxpr(lambda: jnp.asarray(initializer(shape, dtype=dtype), dtype))()
+    (made,) = traced.out_avals
+    if made.shape != shape:
+        raise ValueError(f"The initializer gave the shape {made.shape} instead of {shape}.")
+
+    def whole() -> list[Any]:
+        return jax.core.eval_jaxpr(traced.jaxpr, traced.consts)
+
+    if not shape:
+        return export_function(whole, (), platforms)
+    try:
+        jax.eval_shape(lambda: _rows(traced, shape, start, stop))
+        return export_function(lambda: [_rows(traced, shape, start, stop)], (), platforms)
+    except NotByRows as error:
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        if size > WHOLE_BYTES and stop - start < shape[0]:
+            raise ProgramError(
+                f"The initial value of a variable of shape {shape} cannot be computed in parts: "
+                f"`{error}` of {_name(initializer)} needs all {size >> 20} MB of it. Use an "
+                "initializer that draws each element on its own, such as GlorotUniform or "
+                "TruncatedNormal, or a variable without partitions."
+            ) from None
+    return export_function(lambda: [whole()[0][start:stop]], (), platforms)
+
+
+def _rows(traced: Any, shape: tuple[int, ...], start: int, stop: int) -> Any:
+    """The rows, block by block: drawing them takes several times the memory that they do."""
+    count = stop - start
+    block = max(1, BLOCK_ELEMENTS // math.prod(shape[1:]))
+    if count <= block or any(np.shape(const) == shape for const in traced.consts):
+        return _window(traced, shape, start, _halves(start, shape), count)
+    # The last block ends where the rows do, and draws some of them again.
+    begins = [min(begin, count - block) for begin in range(0, count, block)]
+    offsets = [_halves(start + begin, shape) for begin in begins]
+    highs, lows = (jnp.asarray(each, "uint32") for each in zip(*offsets, strict=True))
+    places = jnp.asarray(begins, "int32")
+
+    def fill(number: Any, made: Any) -> Any:
+        begin, offset = places[number], (highs[number], lows[number])
+        rows = _window(traced, shape, start + begin, offset, block)
+        return lax.dynamic_update_slice_in_dim(made, rows, begin, 0)
+
+    empty = jnp.zeros((count, *shape[1:]), traced.out_avals[0].dtype)
+    return lax.fori_loop(0, len(begins), fill, empty)
+
+
+def _window(traced: Any, shape: tuple[int, ...], start: Any, offset: Any, count: int) -> Any:
+    interpreter = WindowInterpreter(shape, start, offset, count)
+    consts = [
+        Rows(const[start : start + count], shape, "", False) if np.shape(const) == shape else const
+        for const in traced.consts
+    ]
+    (value,) = interpreter.evaluate(traced.jaxpr, consts, [])
+    if isinstance(value, Rows):
+        return value.value
+    if isinstance(value, Uniform):
+        return value.rows(count)
+    raise NotByRows("an operation")
+
+
+def _halves(row: int, shape: tuple[int, ...]) -> tuple[int, int]:
+    """How many elements are before a row, as its high and low 32 bits."""
+    return divmod(row * math.prod(shape[1:]), 1 << 32)
+
+
+def _name(initializer: Any) -> str:
+    return getattr(initializer, "__name__", type(initializer).__name__)

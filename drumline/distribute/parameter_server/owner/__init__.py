@@ -1,5 +1,0 @@
-"""What a parameter server keeps and does."""
-
-from drumline.distribute.parameter_server.owner.owner import Owner
-
-__all__ = ["Owner"]

@@ -1,0 +1,151 @@
+"""A part that is read and updated whole."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from drumline.distribute.parameter_server.server import memory
+from drumline.distribute.parameter_server.server.errors import PartLostError
+from drumline.distribute.parameter_server.server.held_array import HeldArray
+from drumline.distribute.parameter_server.server.part import Part
+from drumline.distribute.parameter_server.server.part_snapshot import ArraysSnapshot, Snapshot
+from drumline.distribute.parameter_server.server.rule import Rule, Slot
+
+_SMALL = 16 << 10
+
+Shared = Callable[[tuple[int, ...], np.dtype], np.ndarray | None]
+
+
+class DensePart(Part):
+    """A variable's rows, of which readers see one value or the next, never something between.
+
+    Args:
+        name: as the cluster calls it.
+        value: at first; it is copied.
+        start: the number of its first row in the whole variable.
+        versions: where the numbers of its versions come from.
+    """
+
+    is_table = False
+
+    def __init__(
+        self, name: str, value: np.ndarray, start: int | None, versions: itertools.count[int]
+    ) -> None:
+        super().__init__(name, value.shape, value.dtype, start, versions)
+        self._value = HeldArray(value)
+        self._slots: dict[str, HeldArray] = {}
+
+    @property
+    def value(self) -> np.ndarray:
+        """The value, read-only; it stays as it is."""
+        return self._value.view
+
+    @property
+    def nbytes(self) -> int:
+        held = [self._value, *self._slots.values()]
+        return sum(each.operand.nbytes for each in held)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        return self.value[start:stop] if self.shape else self.value
+
+    def write(self, start: int, stop: int, value: np.ndarray) -> None:
+        if stop - start < self.rows:
+            whole = self.value.copy()
+            whole[start:stop] = value
+            value = whole
+        self._value.replace(value)
+        self.changed()
+
+    def add(self, value: np.ndarray) -> None:
+        self._value.replace(np.asarray(np.add(self.value, value, dtype=self.dtype)))
+        self.changed()
+
+    def pull(self, shared: Shared) -> np.ndarray:
+        """The value for a reply: copied to memory that its receiver sees, if there is such memory.
+
+        Args:
+            shared: gives that memory, or None.
+        """
+        operand = self._value.operand
+        if operand.nbytes < _SMALL:
+            return np.array(operand)
+        out = shared(self.shape, self.dtype)
+        if out is None:
+            return self.value
+        self._value.copy_to(out)
+        return out
+
+    def attach(self, rule: Rule) -> None:
+        super().attach(rule)
+        if rule.formula is not None:
+            return
+        # Memory of JAX's own, which the first update can use again.
+        for held in (self._value, *self._slots.values()):
+            if isinstance(held.operand, np.ndarray):
+                held.replace(memory.on_cpu(held.operand))
+
+    def update(self, gradient: np.ndarray, rule: Rule) -> None:
+        if rule.formula is not None:
+            held = [self._value, *(self._slots[slot.name] for slot in rule.slots)]
+            arrays = [each.writable().reshape(-1) for each in held]
+            flat = np.require(gradient, requirements=["C", "A"]).reshape(-1)
+            rate = float(rule.learning_rate)
+            rule.formula.update_whole([(arrays, flat, self.iteration)], rate)
+        else:
+            self._compute(gradient, rule)
+        self.iteration += 1
+        self.changed()
+
+    def _compute(self, gradient: np.ndarray, rule: Rule) -> None:
+        held = [self._value, *self._slots.values()]
+        donated = tuple(i for i, each in enumerate(held) if each.is_spare)
+        operands = [each.operand for each in held]
+        update = rule.compiled(donated)
+        try:
+            results = update(*operands, gradient, np.int32(self.iteration), rule.learning_rate)
+            jax.block_until_ready(results)
+        except Exception as error:
+            self._check_not_lost(operands, error)
+            raise
+        for each, result in zip(held, results, strict=True):
+            each.replace(result)
+
+    def _check_not_lost(self, operands: list[Any], error: Exception) -> None:
+        if any(isinstance(each, jax.Array) and each.is_deleted() for each in operands):
+            raise PartLostError(
+                f"An update of the part {self.name!r} failed when it had overwritten the old "
+                f"value: {error}. Restore the servers from a checkpoint."
+            ) from error
+
+    def make_slots(self, slots: tuple[Slot, ...]) -> None:
+        self._slots = {
+            slot.name: HeldArray(np.full(self.slot_shape(slot), slot.initial, slot.dtype))
+            for slot in slots
+        }
+
+    def slots(self) -> dict[str, np.ndarray]:
+        return {name: held.view for name, held in self._slots.items()}
+
+    def slot_specs(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        operands = {name: held.operand for name, held in self._slots.items()}
+        return {name: (each.shape, np.dtype(each.dtype)) for name, each in operands.items()}
+
+    def begin_snapshot(self) -> list[Snapshot]:
+        arrays = {self.file_name(name): value for name, value in self.slots().items()}
+        return [ArraysSnapshot({self.file_name(): self.value, **arrays})]
+
+    def write_slot(
+        self, name: str, value: np.ndarray, start: int = 0, stop: int | None = None
+    ) -> None:
+        held = self._slots[name]
+        follows = any(slot.name == name and slot.shape is None for slot in self.slot_list)
+        if follows and self.shape:
+            whole = held.view.copy()
+            whole[start:stop] = value
+            value = whole
+        held.replace(value)

@@ -1,0 +1,247 @@
+"""What a server keeps of one variable: rows of it, and what its optimizer keeps beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import operator
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from drumline.distribute.parameter_server.server.errors import (
+    PartMismatchError,
+    RowIndexError,
+    RuleMismatchError,
+    UnknownRuleError,
+)
+from drumline.distribute.parameter_server.server.part_snapshot import Snapshot
+from drumline.distribute.parameter_server.server.rule import Rule, Slot
+
+
+class Part(ABC):
+    """The base of both kinds of parts. Methods are called with `lock` held.
+
+    Attributes:
+        name: as the cluster calls it.
+        shape: of the rows that are here.
+        dtype: of the elements.
+        start: the number of the first of these rows in the whole variable; None if not known.
+        lock: held while the part is read or written.
+        version: another after each change, and always a larger one.
+        iteration: how many updates there were.
+        rule_name: the rule that was attached last; None if it has no slots.
+        slot_list: what its rules keep beside the value.
+    """
+
+    is_table: bool
+
+    def __init__(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        start: int | None,
+        versions: itertools.count[int],
+    ) -> None:
+        self.name = name
+        self.shape = shape
+        self.dtype = dtype
+        self.start = start
+        self.lock = threading.Lock()
+        self.iteration = 0
+        self.rule_name: str | None = None
+        self.slot_list: tuple[Slot, ...] = ()
+        self._versions = versions
+        self.version = next(versions)
+        self._rules: dict[str, Rule] = {}
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are; a scalar has one."""
+        return self.shape[0] if self.shape else 1
+
+    def rule(self, name: str | None) -> Rule:
+        """An attached rule; the last one for None.
+
+        Raises:
+            UnknownRuleError: if it was not attached.
+        """
+        rule = self._rules.get(self.rule_name if name is None else name)  # type: ignore[arg-type]
+        if rule is None:
+            raise UnknownRuleError(
+                f"No rule {name or ''!r} updates the part {self.name!r}, only {list(self._rules)}; "
+                "send it with 'rule' and 'attach' it."
+            )
+        return rule
+
+    def changed(self) -> None:
+        """Note that the value is another one now."""
+        self.version = next(self._versions)
+
+    def attach(self, rule: Rule) -> None:
+        """Have `rule` update the part.
+
+        The slots that are there stay if they are the rule's, whether another rule or a checkpoint
+        brought them; so a program for rows and one for the whole value share them. Otherwise the
+        rule gets its own, and rules that were attached before go.
+
+        Raises:
+            PartMismatchError: if the rule is for other values.
+            RuleMismatchError: if the slots of a checkpoint are not the rule's.
+        """
+        if rule.name in self._rules:
+            return
+        rule.check(self.name, self.shape, self.dtype)
+        if self.rule_name is None or not self._has_slots_of(rule):
+            self.reset_slots(rule.slots)
+            self._rules = {}
+        self._rules[rule.name] = rule
+        self.rule_name = rule.name
+
+    def detach(self) -> None:
+        """Have no rule update the part."""
+        self._rules = {}
+        self.rule_name = None
+        self.reset_slots(())
+
+    def reset_slots(self, slots: tuple[Slot, ...]) -> None:
+        """Have these slots, with their initial values, as before the first update."""
+        self.slot_list = slots
+        self.iteration = 0
+        self.make_slots(slots)
+
+    def check_slots(self, slots: tuple[Slot, ...]) -> None:
+        """Make sure that the rules that are attached keep just these slots.
+
+        Raises:
+            RuleMismatchError: if not.
+        """
+        needed = {slot.name: (self.slot_shape(slot), slot.dtype) for slot in slots}
+        if self._rules and needed != self.slot_specs():
+            raise RuleMismatchError(
+                f"The part {self.name!r} has the slots {self.slot_specs()}, and the checkpoint "
+                f"{needed}. Train with the optimizer of the checkpoint."
+            )
+
+    def slot_shape(self, slot: Slot) -> tuple[int, ...]:
+        """The shape that a slot has beside this part."""
+        return self.shape if slot.shape is None else slot.shape
+
+    def check_value(self, what: str, value: np.ndarray, shape: tuple[int, ...]) -> None:
+        """Make sure that `value` has the part's dtype and a certain shape.
+
+        Raises:
+            PartMismatchError: if not.
+        """
+        if value.shape != shape or value.dtype != self.dtype:
+            raise PartMismatchError(
+                f"{what} of the part {self.name!r} has shape {value.shape} and dtype "
+                f"{value.dtype}; it has to have {shape} and {self.dtype}."
+            )
+
+    def check_range(self, start: int, stop: int) -> tuple[int, ...]:
+        """The shape of the rows ``[start, stop)``.
+
+        Raises:
+            RowIndexError: if there are no such rows.
+        """
+        if not 0 <= start <= stop <= self.rows:
+            raise RowIndexError(
+                f"The part {self.name!r} has the rows [0, {self.rows}), not [{start}, {stop})."
+            )
+        return (stop - start, *self.shape[1:]) if self.shape else ()
+
+    def file_name(self, slot: str | None = None) -> str:
+        """What a checkpoint calls the value, or a slot."""
+        return self.name if slot is None else f"{self.name}#{slot}"
+
+    def check_slot(self, name: str, value: np.ndarray) -> None:
+        """Make sure that `value` can be that of a slot.
+
+        Raises:
+            PartMismatchError: if there is no such slot, or one of another shape or dtype.
+        """
+        found = self.slot_specs()
+        if found.get(name) != (value.shape, value.dtype):
+            raise PartMismatchError(
+                f"The part {self.name!r} has no slot {name!r} of shape {value.shape} and dtype "
+                f"{value.dtype}; it has {found}."
+            )
+
+    def _has_slots_of(self, rule: Rule) -> bool:
+        needed = {slot.name: (self.slot_shape(slot), slot.dtype) for slot in rule.slots}
+        found = self.slot_specs()
+        if needed != found and not self._rules:
+            raise RuleMismatchError(
+                f"The part {self.name!r} was restored with the slots {found} of the rule "
+                f"{self.rule_name!r}; the rule {rule.name!r} needs {needed}. Train with the "
+                "optimizer of the checkpoint."
+            )
+        return needed == found
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """How many bytes the value and its slots have."""
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """The rows ``[start, stop)``, which stay as they are."""
+
+    @abstractmethod
+    def write(self, start: int, stop: int, value: np.ndarray) -> None:
+        """Set the rows ``[start, stop)``."""
+
+    @abstractmethod
+    def add(self, value: np.ndarray) -> None:
+        """Add to the whole value."""
+
+    @abstractmethod
+    def update(self, gradient: np.ndarray, rule: Rule) -> None:
+        """Apply a rule once, with a gradient for the whole value."""
+
+    @abstractmethod
+    def make_slots(self, slots: tuple[Slot, ...]) -> None:
+        """Have these slots, with their initial values, and no others."""
+
+    @abstractmethod
+    def slots(self) -> dict[str, np.ndarray]:
+        """The slots by name; they stay as they are."""
+
+    @abstractmethod
+    def begin_snapshot(self) -> list[Snapshot]:
+        """The value and the slots as they are now, each once, to be read without the lock."""
+
+    def end_snapshot(self) -> None:
+        """The snapshot is not read any more. The lock is held."""
+        return
+
+    @abstractmethod
+    def slot_specs(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """The slots' shapes and dtypes by name."""
+
+    @abstractmethod
+    def write_slot(
+        self, name: str, value: np.ndarray, start: int = 0, stop: int | None = None
+    ) -> None:
+        """Set a slot, or some rows of one that follows the value's rows."""
+
+
+@contextlib.contextmanager
+def locked(parts: Iterable[Part]) -> Iterator[None]:
+    """Holds the locks of parts. All who hold several take them in the order of their names."""
+    taken = []
+    try:
+        for part in sorted(set(parts), key=_name):
+            part.lock.acquire()
+            taken.append(part.lock)
+        yield
+    finally:
+        for lock in taken:
+            lock.release()
+
+
+_name = operator.attrgetter("name")

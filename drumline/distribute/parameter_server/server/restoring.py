@@ -1,0 +1,220 @@
+"""Giving parts the values of a checkpoint, of the same number of servers or of another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from drumline.distribute.parameter_server.server import memory
+from drumline.distribute.parameter_server.server.applied import AppliedPushes
+from drumline.distribute.parameter_server.server.errors import RestoreError
+from drumline.distribute.parameter_server.server.part import Part
+from drumline.distribute.parameter_server.server.parts import Parts
+from drumline.distribute.parameter_server.server.rule import Slot
+from drumline.distribute.parameter_server.server.shard_file import ShardFile
+from drumline.distribute.parameter_server.server.shard_set import ShardSet
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of a part in a file.
+
+    Attributes:
+        file: which.
+        name: the part's name there.
+        first: the first of the file's rows that is taken.
+        start: the row of the part here that takes it.
+        count: how many rows are taken.
+    """
+
+    file: ShardFile
+    name: str
+    first: int
+    start: int
+    count: int
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What the file tells of the part."""
+        found: dict[str, Any] = self.file.metadata["parts"][self.name]
+        return found
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """The slots that the file has."""
+        return tuple(Slot.from_json(slot) for slot in self.described["slots"])
+
+    def value(self, slot: Slot | None = None) -> np.ndarray:
+        """The rows of the value, or of a slot; a slot that all rows share, whole."""
+        if slot is None:
+            return self._rows(self.file.arrays[self.name])
+        array = self.file.arrays[f"{self.name}#{slot.name}"]
+        return self._rows(array) if slot.shape is None else array
+
+    def _rows(self, array: np.ndarray) -> np.ndarray:
+        return array[self.first : self.first + self.count] if array.ndim else array
+
+
+def restore_own(parts: Parts, applied: AppliedPushes, shards: ShardSet, server: int) -> None:
+    """Restore the file that this server wrote. Parts that are not here are made.
+
+    Raises:
+        RestoreError: if a part here is not in the file, or is another one there.
+        RuleMismatchError: if a part has other slots there.
+        DamagedCheckpointError: if the file is.
+    """
+    file = shards.own(server)
+    described = file.metadata["parts"]
+    missing = [part.name for part in parts if part.name not in described]
+    if missing:
+        raise RestoreError(
+            f"{str(file.path)!r} lacks the parts {missing[:5]} that this server keeps. Restore a "
+            "checkpoint of the same variables."
+        )
+    plan = []
+    for name in described:
+        if name in parts:
+            part = parts.get(name)
+            piece = Piece(file, name, 0, 0, part.rows)
+            check(part, [piece], whole=True)
+            plan.append((part, [piece]))
+    file.verify()
+    for part, pieces in plan:
+        assign(part, pieces)
+    for name in described:
+        if name not in parts:
+            _make(parts, file, name)
+    finished = file.metadata["finished"]
+    applied.reset({name: each["applied"] for name, each in described.items()}, finished)
+
+
+def restore_cut_anew(parts: Parts, applied: AppliedPushes, shards: ShardSet) -> None:
+    """Restore the parts here from the files of another number of servers.
+
+    Raises:
+        RestoreError: if rows of a part are in no file, or the part is another one there.
+        RuleMismatchError: if a part has other slots there.
+        DamagedCheckpointError: if a file is.
+    """
+    files = shards.all()
+    if not len(parts):
+        raise RestoreError(
+            f"The checkpoint in {str(shards.directory)!r} is of {shards.servers} servers, so which "
+            "of its rows belong here follows from the variables: create them before it is restored."
+        )
+    plan = [(part, pieces_of(part, files)) for part in parts]
+    for part, pieces in plan:
+        check(part, pieces, whole=False)
+    for file in files:
+        file.verify()
+    for part, pieces in plan:
+        assign(part, pieces)
+    applied.reset({}, {})
+
+
+def pieces_of(part: Part, files: Sequence[ShardFile], key: str | None = None) -> list[Piece]:
+    """Where the rows of a part are, in order.
+
+    Args:
+        part: the part.
+        files: of all servers.
+        key: of the variable in the files, by default that of the part.
+    """
+    key = part.name.rpartition("/")[0] if key is None else key
+    found = []
+    for file in files:
+        for name, described in file.metadata["parts"].items():
+            if name.rpartition("/")[0] != key:
+                continue
+            if part.start is None or described["start"] is None:
+                raise RestoreError(
+                    f"Where the rows of the part {part.name!r} begin in their variable was not "
+                    "said when it was created; restore with as many servers as there were."
+                )
+            array = file.arrays[name]
+            rows = len(array) if array.ndim else 1
+            first = max(part.start, described["start"])
+            stop = min(part.start + part.rows, described["start"] + rows)
+            if first < stop or (rows == 0 and part.rows == 0):
+                start = first - part.start
+                found.append(Piece(file, name, first - described["start"], start, stop - first))
+    return sorted(found, key=lambda piece: piece.start)
+
+
+def check(part: Part, pieces: Sequence[Piece], whole: bool, with_state: bool = True) -> None:
+    """Make sure that the pieces are the rows of a part, and all of them.
+
+    Raises:
+        RestoreError: if not.
+        RuleMismatchError: if they have other slots than the part's rules.
+    """
+    covered = 0
+    for piece in pieces:
+        array = piece.file.arrays[piece.name]
+        same_rows = array.shape == part.shape if whole else array.shape[1:] == part.shape[1:]
+        if not same_rows or array.dtype != part.dtype or array.ndim != len(part.shape):
+            raise RestoreError(
+                f"The part {part.name!r} has shape {part.shape} and dtype {part.dtype}; in "
+                f"{str(piece.file.path)!r} it has {array.shape} and {array.dtype}."
+            )
+        if piece.described["table"] != part.is_table:
+            raise RestoreError(
+                f"The part {part.name!r} has table={part.is_table}, and the opposite in "
+                f"{str(piece.file.path)!r}."
+            )
+        covered += piece.count if piece.start == covered else 0
+        if piece.described["rule"] is not None and with_state:
+            part.check_slots(piece.slots)
+        if piece.slots != pieces[0].slots:
+            raise RestoreError(f"The files disagree on the slots of the part {part.name!r}.")
+    if covered != part.rows or not pieces:
+        raise RestoreError(
+            f"The checkpoint has {covered} of the {part.rows} rows of the part {part.name!r}."
+        )
+
+
+def assign(
+    part: Part, pieces: Sequence[Piece], with_value: bool = True, with_state: bool = True
+) -> None:
+    """Give a part the rows of pieces that were checked.
+
+    Args:
+        part: the part.
+        pieces: all of its rows, in order.
+        with_value: whether to take the value.
+        with_state: whether to take the slots and the number of updates.
+    """
+    slots, rule = pieces[0].slots, pieces[0].described["rule"]
+    with part.lock:
+        for piece in pieces if with_value else ():
+            part.write(piece.start, piece.start + piece.count, piece.value())
+        if not with_state:
+            return
+        if rule is None:
+            part.reset_slots(part.slot_list)
+            return
+        if set(slots) != set(part.slot_list):
+            part.reset_slots(slots)
+        for piece in pieces:
+            for slot in slots:
+                stop = piece.start + piece.count
+                part.write_slot(slot.name, piece.value(slot), piece.start, stop)
+        part.iteration = max(piece.described["iteration"] for piece in pieces)
+        if part.rule_name is None:
+            part.rule_name = rule
+
+
+def _make(parts: Parts, file: ShardFile, name: str) -> None:
+    array, described = file.arrays[name], file.metadata["parts"][name]
+    part, _ = parts.create(
+        name,
+        array.shape,
+        array.dtype,
+        described["table"],
+        described["start"],
+        lambda: memory.copied(array),
+    )
+    assign(part, [Piece(file, name, 0, 0, part.rows)])

@@ -1,0 +1,162 @@
+"""A worker or a parameter server: a process, or a part of one, that others ask to do things."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from drumline.distribute.cluster_resolver import ClusterSpec
+from drumline.distribute.parameter_server import peers, whole_process
+from drumline.distribute.parameter_server.cores import share_cores
+from drumline.distribute.parameter_server.errors import ChiefLostError
+from drumline.distribute.parameter_server.server import Owner
+from drumline.distribute.parameter_server.wire import (
+    Handler,
+    Message,
+    TransportServer,
+    cluster_token,
+)
+from drumline.distribute.parameter_server.worker import Worker
+from drumline.distribute.processes.addresses import on_host_of
+
+_JOBS = ("worker", "ps")
+
+
+class Server:
+    """One task of a parameter-server job, as ``tf.distribute.Server``.
+
+    It listens on its own address of the cluster at once. Several can live in one process, beside
+    the chief too.
+
+    Args:
+        server_or_cluster_def: the cluster, a `ClusterSpec` or a dictionary of its jobs.
+        job_name: ``"worker"`` or ``"ps"``. Of other jobs nothing listens.
+        task_index: the number of the task within its job.
+        protocol: as in TensorFlow; only ``"grpc"`` is known, for whatever
+            drumline itself speaks.
+        config: as in TensorFlow, and unused: a process's devices are those that JAX finds.
+        start: whether to listen at once.
+        without_chief_seconds: how long `join` waits for a chief to come back that is lost, and then
+            raises `ChiefLostError`. None waits for ever: a chief that starts again goes on with the
+            variables as they are.
+
+    Raises:
+        ValueError: if the cluster has no such task, or for another protocol.
+        OSError: if the address is taken, or not this machine's.
+    """
+
+    def __init__(
+        self,
+        server_or_cluster_def: ClusterSpec | Mapping[str, Any],
+        job_name: str,
+        task_index: int,
+        protocol: str | None = None,
+        config: object = None,
+        start: bool = True,
+        *,
+        without_chief_seconds: float | None = None,
+    ) -> None:
+        if protocol not in (None, "grpc"):
+            raise ValueError(f"Unknown protocol {protocol!r}: a Server speaks 'grpc'.")
+        del config
+        spec = ClusterSpec(server_or_cluster_def)
+        self.address = spec.task_address(job_name, task_index)
+        self._process = os.getpid()
+        self._changed = threading.Condition()
+        self._finished = False
+        self._chief_lane: int | None = None
+        self._chief_lost: str | None = None
+        self._without_chief_seconds = without_chief_seconds
+        self._task: Owner | Worker | None = None
+        self._transport: TransportServer | None = None
+        self._name = f"{job_name}:{task_index}"
+        self._workers_here = 0
+        if job_name not in _JOBS:
+            return
+        if job_name == "ps":
+            self._task = Owner(task_index)
+        else:
+            servers = [str(address) for address in spec.job_tasks("ps")]
+            self._task = Worker(task_index, servers, peers.connector)
+            self._workers_here = on_host_of(self.address, map(str, spec.job_tasks("worker")))
+        handlers: dict[str, Handler] = {
+            **self._task.handlers(),
+            "serve chief": self._serve_chief,
+            "finish": self._finish,
+        }
+        self._transport = TransportServer(
+            self.address, handlers, token=cluster_token(), client_left=self._client_left
+        )
+        if start:
+            self.start()
+
+    @property
+    def target(self) -> str:
+        """The task's address as ``grpc://host:port``."""
+        return f"grpc://{self.address}"
+
+    def start(self) -> None:
+        """Listen; nothing if it does already."""
+        if self._transport is not None:
+            self._transport.start()
+
+    def join(self) -> None:
+        """Wait until the chief has finished its job, or for ever if it never does.
+
+        A process whose main thread calls this of a worker is taken to do nothing else: it shares
+        the machine's cores with the other workers of its host, and keeps freed memory.
+
+        Raises:
+            ChiefLostError: if the chief is lost and stays away for `without_chief_seconds`.
+        """
+        if threading.current_thread() is threading.main_thread():
+            whole_process.collect_only_what_is_new()
+            if self._workers_here:
+                share_cores(self._workers_here)
+                whole_process.keep_freed_memory()
+        with self._changed:
+            while not self._finished:
+                lost = self._chief_lost
+                limit = self._without_chief_seconds if lost is not None else None
+                came_back = self._changed.wait(limit)
+                if lost is not None and not came_back and self._chief_lost is not None:
+                    raise ChiefLostError(self._name, lost, limit or 0.0)
+        self.close()
+
+    def close(self) -> None:
+        """Stop listening, and let go of what was kept. In a forked child nothing is done."""
+        if os.getpid() != self._process:
+            return
+        self._end()
+        if self._transport is not None:
+            self._transport.close()
+        if isinstance(self._task, Worker):
+            self._task.close()
+
+    def _serve_chief(self, request: Message) -> Message:
+        """The chief is at the other end of this lane."""
+        with self._changed:
+            self._chief_lane = None if request.lane is None else request.lane.number
+            self._chief_lost = None
+            self._changed.notify_all()
+        return Message({}, [])
+
+    def _client_left(self, lane: int, reason: str) -> None:
+        with self._changed:
+            if lane == self._chief_lane:
+                self._chief_lost = reason
+                self._changed.notify_all()
+
+    def _finish(self, request: Message) -> Message:
+        self._end()
+        return Message({}, [])
+
+    def _end(self) -> None:
+        with self._changed:
+            self._finished = True
+            self._changed.notify_all()
+
+    def __repr__(self) -> str:
+        return f"Server({self._name} at {self.address})"

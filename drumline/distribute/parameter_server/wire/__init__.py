@@ -1,0 +1,40 @@
+"""Messages between the processes of a cluster, over TCP or shared memory."""
+
+from drumline.distribute.parameter_server.wire.connection import Connection
+from drumline.distribute.parameter_server.wire.errors import (
+    AuthenticationError,
+    CallTimeoutError,
+    PeerUnavailableError,
+    ProtocolError,
+    RemoteError,
+    TransportError,
+)
+from drumline.distribute.parameter_server.wire.message import (
+    Form,
+    Handler,
+    Handlers,
+    Lane,
+    Message,
+)
+from drumline.distribute.parameter_server.wire.server import TransportServer
+from drumline.distribute.parameter_server.wire.tls import ClientTls, ServerTls
+from drumline.distribute.parameter_server.wire.token import cluster_token
+
+__all__ = [
+    "AuthenticationError",
+    "CallTimeoutError",
+    "ClientTls",
+    "Connection",
+    "Form",
+    "Handler",
+    "Handlers",
+    "Lane",
+    "Message",
+    "PeerUnavailableError",
+    "ProtocolError",
+    "RemoteError",
+    "ServerTls",
+    "TransportError",
+    "TransportServer",
+    "cluster_token",
+]

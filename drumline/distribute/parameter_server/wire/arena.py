@@ -1,0 +1,259 @@
+"""Shared memory in which one process puts arrays for one other on the same machine.
+
+Its pages are reserved before they are written, and its size is sealed, so that neither a full
+memory nor the other side can make an access fail.
+
+It is divided into slots, with an array in each, or several of one message. A byte per slot says
+whether the other side still holds one: this side sets it when it sends, and the other clears it
+when the last of a slot's arrays dies there.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import dataclasses
+import itertools
+import math
+import mmap
+import operator
+import os
+import secrets
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from drumline.distribute.parameter_server.wire.buffers import ALIGNMENT, address_of, padded
+from drumline.distribute.parameter_server.wire.codec import Place
+from drumline.distribute.parameter_server.wire.message import Form
+from drumline.distribute.sealed_memory import sealed_memory
+
+ARENA_BYTES = 1 << 30
+"""Of addresses; memory is taken as it is needed."""
+
+NONCE_BYTES = 32
+FLAG_BYTES = 64
+"""Each flag has a cache line of its own."""
+MOST_SLOTS = 1023
+DATA_START = FLAG_BYTES * (MOST_SLOTS + 1)
+
+_PAGE = 4096
+_LARGEST_SHARE = 4
+_IDLE_SECONDS = 10.0
+_LOOKED_AT = 4
+_start = operator.attrgetter("start")
+
+
+@dataclasses.dataclass(slots=True)
+class _Slot:
+    number: int
+    start: int
+    length: int
+    used_at: float = 0.0
+    local: weakref.ref[np.ndarray] | None = None
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.length
+
+
+class Arena:
+    """The sending side.
+
+    Args:
+        nbytes: of addresses.
+
+    Attributes:
+        descriptor: of the memory, for `MappedArena`.
+        nonce: what the memory begins with.
+        nbytes: as given.
+
+    Raises:
+        OSError: if the system has no such memory.
+    """
+
+    def __init__(self, nbytes: int = ARENA_BYTES) -> None:
+        self.nbytes = nbytes
+        self.nonce = secrets.token_hex(NONCE_BYTES // 2)
+        self.descriptor = sealed_memory(nbytes, reserved=DATA_START)
+        try:
+            self._memory = mmap.mmap(self.descriptor, nbytes)
+        except BaseException:
+            os.close(self.descriptor)
+            raise
+        self._memory[:NONCE_BYTES] = self.nonce.encode()
+        self._address = address_of(np.frombuffer(self._memory, np.uint8))
+        self._lock = threading.Lock()
+        self._slots: list[_Slot] = []
+        self._by_length: dict[int, collections.deque[_Slot]] = {}
+        self._numbers = list(reversed(range(MOST_SLOTS)))
+        self._closed = False
+
+    def put(self, arrays: Sequence[np.ndarray]) -> list[Place | None]:
+        """Send the arrays of one message: the place of each here, or None if there is no room.
+
+        They are copied, except for those that `empties` made.
+        """
+        places: list[Place | None] = []
+        copies: list[tuple[_Slot, np.ndarray]] = []
+        with self._lock:
+            sent: _Slot | None = None
+            stop = 0
+            for array in arrays:
+                offset = address_of(array) - self._address
+                if sent is None or offset < stop or not _lies_in(sent, offset, array):
+                    sent = self._sent_as_it_lies(offset, array)
+                if sent is not None:
+                    stop = offset + array.nbytes
+                    places.append((sent.number, offset))
+                elif copy := self._sent_as_copy(array):
+                    places.append((copy.number, copy.start))
+                    copies.append((copy, array))
+                else:
+                    places.append(None)
+        for slot, array in copies:
+            np.copyto(self._view(slot, array.shape, array.dtype), array)
+        return places
+
+    def empties(self, forms: Sequence[Form]) -> list[np.ndarray] | None:
+        """Arrays here to be filled and sent in one message, or None if there is no room.
+
+        They are one to the memory: what one of them takes is free when all are gone.
+        """
+        sizes = [math.prod(shape) * dtype.itemsize for shape, dtype in forms]
+        stops = list(itertools.accumulate(map(padded, sizes)))
+        with self._lock:
+            slot = None if self._closed else self._take(stops[-1] if stops else 0)
+            if slot is None:
+                return None
+            base = np.frombuffer(self._memory, np.uint8, stops[-1], slot.start)
+            slot.local = weakref.ref(base)
+        return [
+            base[start : start + size].view(dtype).reshape(shape)
+            for (shape, dtype), start, size in zip(forms, [0, *stops], sizes, strict=False)
+        ]
+
+    def trim(self) -> None:
+        """Give memory back that was not used for a while."""
+        if self._lock.acquire(blocking=False):
+            try:
+                now = time.monotonic()
+                self._drop(s for s in self._free() if now - s.used_at > _IDLE_SECONDS)
+            finally:
+                self._lock.release()
+
+    def close(self) -> None:
+        """Send no more. The memory lives on with the arrays over it, here and there."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                os.close(self.descriptor)
+                self._slots.clear()
+                self._by_length.clear()
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory taken for slots."""
+        return sum(slot.length for slot in self._slots)
+
+    def _view(self, slot: _Slot, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        count = math.prod(shape)
+        return np.frombuffer(self._memory, dtype, count, slot.start).reshape(shape)
+
+    def _sent_as_it_lies(self, offset: int, array: np.ndarray) -> _Slot | None:
+        """The slot in which `array` lies, unless that is on its way already."""
+        if not 0 <= offset < self.nbytes:
+            return None
+        before = bisect.bisect_right(self._slots, offset, key=_start)
+        slot = self._slots[before - 1] if before else None
+        if slot is None or not _lies_in(slot, offset, array) or self._memory[_flag(slot.number)]:
+            return None
+        self._memory[_flag(slot.number)] = 1
+        return slot
+
+    def _sent_as_copy(self, array: np.ndarray) -> _Slot | None:
+        slot = None if self._closed else self._take(array.nbytes)
+        if slot is not None:
+            self._memory[_flag(slot.number)] = 1
+        return slot
+
+    def _take(self, nbytes: int) -> _Slot | None:
+        if not 0 < nbytes <= self.nbytes // _LARGEST_SHARE:
+            return None
+        length = _rounded(nbytes)
+        slot = self._free_of(length) or self._fitting(length) or self._new(length)
+        if slot is None:
+            self._drop(self._free())
+            slot = self._new(length)
+        if slot is not None:
+            slot.used_at = time.monotonic()
+            slot.local = None
+        return slot
+
+    def _free_of(self, length: int) -> _Slot | None:
+        """A slot of that length, of the first few: those that were taken longest ago."""
+        slots = self._by_length.get(length, collections.deque())
+        for _ in range(min(len(slots), _LOOKED_AT)):
+            slot = slots[0]
+            slots.rotate(-1)
+            if self._is_free(slot):
+                return slot
+        return None
+
+    def _fitting(self, length: int) -> _Slot | None:
+        fitting = [s for s in self._free() if length <= s.length <= 2 * length]
+        return min(fitting, key=lambda s: s.length, default=None)
+
+    def _free(self) -> list[_Slot]:
+        return [slot for slot in self._slots if self._is_free(slot)]
+
+    def _is_free(self, slot: _Slot) -> bool:
+        here = slot.local is not None and slot.local() is not None
+        return not here and not self._memory[_flag(slot.number)]
+
+    def _new(self, length: int) -> _Slot | None:
+        start = next((start for start, gap in self._gaps() if gap >= length), None)
+        if start is None or not self._numbers:
+            return None
+        try:
+            os.posix_fallocate(self.descriptor, start, length)
+        except OSError:  # memory is short: the array goes by the network
+            return None
+        slot = _Slot(self._numbers.pop(), start, length)
+        bisect.insort(self._slots, slot, key=_start)
+        self._by_length.setdefault(length, collections.deque()).append(slot)
+        return slot
+
+    def _gaps(self) -> Iterator[tuple[int, int]]:
+        start = DATA_START
+        for slot in self._slots:
+            yield start, slot.start - start
+            start = slot.stop
+        yield start, self.nbytes - start
+
+    def _drop(self, slots: Any) -> None:
+        for slot in list(slots):
+            self._slots.remove(slot)
+            self._by_length[slot.length].remove(slot)
+            self._numbers.append(slot.number)
+            self._memory.madvise(mmap.MADV_REMOVE, slot.start, slot.length)
+
+
+def _lies_in(slot: _Slot, offset: int, array: np.ndarray) -> bool:
+    """Whether an array at that offset is in the slot, and can be sent as it lies."""
+    inside = slot.start <= offset < slot.stop
+    return inside and offset % ALIGNMENT == 0 and array.flags.c_contiguous
+
+
+def _flag(number: int) -> int:
+    return FLAG_BYTES * (number + 1)
+
+
+def _rounded(nbytes: int) -> int:
+    """The next of eight sizes for each power of two, in whole pages."""
+    step = max(_PAGE, 1 << max(0, nbytes.bit_length() - 4))
+    return -(-nbytes // step) * step

@@ -1,0 +1,286 @@
+"""Messages as bytes.
+
+A message is a kind of frame, a byte; a fixed head; JSON with the operation, the header and what
+arrays there are; the bytes of its small arrays; and then the other arrays one after another, but
+for those that lie in shared memory. A message whose sender died is never complete. The other kind
+of frame is a goodbye, a byte alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from drumline.distribute.parameter_server.wire.buffers import Buffers, aligned, padded
+from drumline.distribute.parameter_server.wire.dtypes import (
+    as_array,
+    dtype_name,
+    named_dtype,
+)
+from drumline.distribute.parameter_server.wire.errors import ProtocolError
+from drumline.distribute.parameter_server.wire.stream import Stream
+
+MESSAGE = b"M"
+GOODBYE = b"B"
+
+REQUEST, REPLY, ERROR = 0, 1, 2
+
+INLINE_ARRAY = 16 * 1024
+"""Bytes; a smaller array travels in its record."""
+_INLINE_MESSAGE = 256 * 1024
+LONGEST_TEXT = 1 << 28
+"""Bytes of a message's JSON."""
+LONGEST_INLINE = INLINE_ARRAY + _INLINE_MESSAGE
+
+HEAD = struct.Struct("<QBII")
+"""Sequence number, kind, and the bytes of the JSON and of the small arrays."""
+_MOST_BYTES = 1 << 48
+
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
+
+Place = tuple[int, int]
+"""Where in a shared memory an array lies: the number of its slot, and the offset of its bytes."""
+
+
+@dataclasses.dataclass(slots=True)
+class Spec:
+    """What a record says of one array.
+
+    Attributes:
+        dtype: its type.
+        shape: its shape.
+        nbytes: its size.
+        where: its place in shared memory, or None: inside the record, or behind it.
+        behind: whether it comes behind the record.
+    """
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    nbytes: int
+    where: Place | None
+    behind: bool
+
+    def array(self, data: np.ndarray) -> np.ndarray:
+        """The array whose bytes are `data`.
+
+        Raises:
+            ProtocolError: if there is no such array.
+        """
+        try:
+            return data.view(self.dtype).reshape(self.shape)
+        except ValueError as error:
+            raise ProtocolError(f"an array of shape {self.shape} cannot be: {error}") from None
+
+
+@dataclasses.dataclass(slots=True)
+class Record:
+    """A message but for the arrays that do not lie inside, as it was read.
+
+    Attributes:
+        seq: the number of the request on its lane; a reply has its request's.
+        kind: `REQUEST`, `REPLY` or `ERROR`.
+        op: the operation asked for; empty in replies.
+        header: the message's.
+        specs: of the arrays.
+        inline: the bytes of the small ones, one after another.
+    """
+
+    seq: int
+    kind: int
+    op: str
+    header: dict[str, Any]
+    specs: list[Spec]
+    inline: memoryview
+
+
+@dataclasses.dataclass(slots=True)
+class Encoded:
+    """A message ready to be sent.
+
+    Attributes:
+        text: its JSON.
+        inline: the small arrays' bytes.
+        behind: the bytes of each array that comes behind the record.
+        nbytes: of all arrays that the network carries.
+    """
+
+    text: bytes
+    inline: list[bytes]
+    behind: list[memoryview]
+    nbytes: int
+
+    def record(self, seq: int, kind: int) -> bytes:
+        """The message up to the arrays behind it."""
+        inline = b"".join(self.inline)
+        head = HEAD.pack(seq, kind, len(self.text), len(inline))
+        return b"".join((MESSAGE, head, self.text, inline))
+
+
+def encode(
+    op: str,
+    header: dict[str, Any],
+    arrays: Sequence[np.ndarray],
+    share: Callable[[Sequence[np.ndarray]], list[Place | None]],
+) -> Encoded:
+    """A message made ready.
+
+    Args:
+        op: the operation; empty in replies.
+        header: what JSON can hold.
+        arrays: of any layout.
+        share: puts arrays into shared memory; None for those that must travel.
+
+    Raises:
+        TypeError: if JSON cannot hold the header, or an array is none or of no sendable dtype.
+        ValueError: if the header is too large.
+    """
+    checked = [as_array(op, index, value) for index, value in enumerate(arrays)]
+    try:
+        start = _to_json([op, header])
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"The header of the message {op!r} is not for JSON: {error}") from None
+    specs: list[list[Any]] = [[dtype_name(array.dtype), array.shape] for array in checked]
+    encoded = Encoded(b"", [], [], 0)
+    large: list[int] = []
+    for index, array in enumerate(checked):
+        if array.nbytes < INLINE_ARRAY and encoded.nbytes < _INLINE_MESSAGE:
+            encoded.inline.append(array.tobytes())
+            encoded.nbytes += array.nbytes
+        else:
+            large.append(index)
+    places = share([checked[index] for index in large]) if large else ()
+    for index, place in zip(large, places, strict=True):
+        specs[index].extend((1,) if place is None else place)
+        if place is None:
+            encoded.behind.append(_flat_bytes(checked[index]))
+            encoded.nbytes += checked[index].nbytes
+    encoded.text = f"{start[:-1]},{_to_json(specs)}]".encode()
+    if len(encoded.text) > LONGEST_TEXT:
+        raise ValueError(
+            f"The header of the message {op!r} takes {len(encoded.text)} bytes of JSON; a message "
+            f"has {LONGEST_TEXT} at most. Send large values as arrays."
+        )
+    return encoded
+
+
+class MessageReader:
+    """The messages of a stream.
+
+    Args:
+        stream: where they come from.
+        shared: makes arrays of what lies in the peer's shared memory, all of one message's.
+    """
+
+    def __init__(
+        self, stream: Stream, shared: Callable[[Sequence[Spec]], list[np.ndarray]]
+    ) -> None:
+        self._stream = stream
+        self._shared = shared
+        self._buffers = Buffers()
+
+    def read(self) -> tuple[Record, list[np.ndarray]] | None:
+        """The next message, or None at a goodbye.
+
+        Raises:
+            EOFError: if the stream ends without a goodbye.
+            ProtocolError: if what comes is no message.
+            MemoryError: if an array is too large.
+            OSError: if the stream breaks, or ends within a message.
+        """
+        kind = self._stream.byte()
+        if kind is None:
+            raise EOFError
+        if kind == GOODBYE[0]:
+            return None
+        if kind != MESSAGE[0]:
+            raise ProtocolError("there is no such frame")
+        record = self._record()
+        return record, self._arrays(record) if record.specs or record.inline else []
+
+    def _record(self) -> Record:
+        seq, kind, text_length, inline_length = HEAD.unpack(self._stream.take(HEAD.size))
+        if kind not in (REQUEST, REPLY, ERROR):
+            raise ProtocolError(f"there is no message of kind {kind}")
+        if text_length > LONGEST_TEXT or inline_length > LONGEST_INLINE:
+            raise ProtocolError("a message is longer than any")
+        op, header, specs = _parsed(bytes(self._stream.take(text_length)))
+        return Record(seq, kind, op, header, specs, self._stream.take(inline_length))
+
+    def _arrays(self, record: Record) -> list[np.ndarray]:
+        inline = _Inline(record)
+        placed = [spec for spec in record.specs if spec.where is not None]
+        shared = iter(self._shared(placed) if placed else ())
+        # What was read ahead goes when something else is read, so all of it is copied first.
+        inside = {
+            index: next(shared) if spec.where is not None else inline.take(spec)
+            for index, spec in enumerate(record.specs)
+            if not spec.behind
+        }
+        return [
+            self._array_behind(spec) if spec.behind else inside[index]
+            for index, spec in enumerate(record.specs)
+        ]
+
+    def _array_behind(self, spec: Spec) -> np.ndarray:
+        data = self._buffers.take(spec.nbytes)
+        self._stream.read_into(data.data)
+        return spec.array(data)
+
+
+class _Inline:
+    """The arrays inside a record, copied to one aligned block."""
+
+    def __init__(self, record: Record) -> None:
+        sizes = [s.nbytes for s in record.specs if s.where is None and not s.behind]
+        if sum(sizes) != len(record.inline):
+            raise ProtocolError("a message's arrays have not the length that it states")
+        self._source = record.inline
+        self._block = aligned(sum(map(padded, sizes)))
+        self._read = 0
+        self._written = 0
+
+    def take(self, spec: Spec) -> np.ndarray:
+        size = spec.nbytes
+        target = self._block[self._written : self._written + size]
+        target[:] = np.frombuffer(self._source[self._read : self._read + size], np.uint8)
+        self._read += size
+        self._written += padded(size)
+        return spec.array(target)
+
+
+def _parsed(text: bytes) -> tuple[str, dict[str, Any], list[Spec]]:
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ProtocolError("a message's text is no JSON") from None
+    if type(parsed) is list and list(map(type, parsed)) == [str, dict, list]:
+        op, header, specs = parsed
+        return op, header, [_spec(spec) for spec in specs]
+    raise ProtocolError("a message's text is not an operation, a header and arrays")
+
+
+def _spec(described: object) -> Spec:
+    if type(described) is list and 2 <= len(described) <= 4:
+        name, shape, *place = described
+        counts = type(name) is str and type(shape) is list and len(shape) <= 32
+        if counts and all(map(_is_count, shape)) and all(map(_is_count, place)):
+            dtype = named_dtype(name)
+            nbytes = math.prod(shape) * dtype.itemsize
+            if nbytes <= _MOST_BYTES:
+                where: Any = tuple(place) if len(place) == 2 else None
+                return Spec(dtype, tuple(shape), nbytes, where, len(place) == 1)
+    raise ProtocolError("an array's description makes no sense")
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value <= _MOST_BYTES
+
+
+def _flat_bytes(array: np.ndarray) -> memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

@@ -1,0 +1,136 @@
+"""How both sides of a new stream prove that they know the token, before anything else is read.
+
+The client says that it speaks this protocol; the server the same, with a nonce; the client a nonce
+of its own with an HMAC of both under the token; the server, once it has checked that, its HMAC. All
+of this has a fixed length, so that strangers get nothing parsed, and a server proves nothing to
+them. The token itself is never sent, nor anything that serves twice. Then the client says what it
+wants, and the server what it grants, as JSON.
+
+Without TLS, someone who can change the traffic can still take over what follows.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+from drumline.distribute.parameter_server.wire.errors import (
+    AuthenticationError,
+    ProtocolError,
+)
+from drumline.distribute.parameter_server.wire.stream import Stream
+from drumline.distribute.parameter_server.wire.token import (
+    HOW_TO_SET,
+    NONCE_BYTES,
+    PROOF_BYTES,
+    is_made_here,
+    new_nonce,
+    proof,
+    same,
+)
+
+PROTOCOL = b"drumline wire 2\n"
+
+_ACCEPTED, _REFUSED = b"+", b"-"
+_LENGTH = struct.Struct("<I")
+_LONGEST = 64 * 1024
+
+
+def greet(stream: Stream, token: str) -> None:
+    """Let both sides know each other; the client's part.
+
+    Raises:
+        AuthenticationError: if one of them does not know the token.
+        ProtocolError: if the other is no server of this kind.
+        OSError: if the stream breaks, or is not set up in time.
+    """
+    _send(stream, PROTOCOL)
+    _hear_protocol(stream)
+    theirs = bytes(stream.take(NONCE_BYTES))
+    own = new_nonce()
+    _send(stream, own + proof(token, b"client", own, theirs))
+    verdict = bytes(stream.take(1))
+    if verdict == _REFUSED:
+        raise AuthenticationError(_words(stream).decode(errors="replace"))
+    if verdict != _ACCEPTED:
+        raise _another_protocol()
+    if not same(proof(token, b"server", own, theirs), bytes(stream.take(PROOF_BYTES))):
+        raise AuthenticationError("the server does not know the cluster's token")
+
+
+def be_greeted(stream: Stream, token: str) -> None:
+    """Let both sides know each other; the server's part.
+
+    Raises:
+        AuthenticationError: if the client does not know the token. It has been told so.
+        ProtocolError: if it is no client of this kind.
+        OSError: if the stream breaks, or is not set up in time.
+    """
+    _hear_protocol(stream)
+    own = new_nonce()
+    _send(stream, PROTOCOL + own)
+    said = bytes(stream.take(NONCE_BYTES + PROOF_BYTES))
+    theirs, shown = said[:NONCE_BYTES], said[NONCE_BYTES:]
+    if not same(proof(token, b"client", theirs, own), shown):
+        why = refusal(token)
+        _send(stream, _REFUSED + _LENGTH.pack(len(why.encode())) + why.encode())
+        raise AuthenticationError(why)
+    _send(stream, _ACCEPTED + proof(token, b"server", theirs, own))
+
+
+def tell(stream: Stream, words: dict[str, Any]) -> None:
+    """Say something, once both sides know each other.
+
+    Raises:
+        OSError: if the stream breaks, or is not set up in time.
+    """
+    text = json.dumps(words).encode()
+    _send(stream, _LENGTH.pack(len(text)) + text)
+
+
+def hear(stream: Stream) -> dict[str, Any]:
+    """What the other side said by `tell`.
+
+    Raises:
+        ProtocolError: if it said something else.
+        OSError: if the stream breaks, or is not set up in time.
+    """
+    try:
+        words = json.loads(_words(stream))
+    except (ValueError, RecursionError):
+        words = None
+    if not isinstance(words, dict):
+        raise _another_protocol()
+    return words
+
+
+def refusal(token: str) -> str:
+    """Why a client is refused that does not know `token`."""
+    if is_made_here(token):
+        return (
+            "this server has no token, so that only its own process can use it. Set one: "
+            + HOW_TO_SET
+        )
+    return "the cluster's token is missing or not this server's. " + HOW_TO_SET
+
+
+def _send(stream: Stream, data: bytes) -> None:
+    with stream.lock:
+        stream.write([data])
+
+
+def _hear_protocol(stream: Stream) -> None:
+    if stream.take(len(PROTOCOL)) != PROTOCOL:
+        raise _another_protocol()
+
+
+def _words(stream: Stream) -> bytes:
+    (length,) = _LENGTH.unpack(stream.take(_LENGTH.size))
+    if length > _LONGEST:
+        raise _another_protocol()
+    return bytes(stream.take(length))
+
+
+def _another_protocol() -> ProtocolError:
+    return ProtocolError("the other side does not speak this protocol, or another release's")

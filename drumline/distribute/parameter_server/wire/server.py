@@ -1,0 +1,330 @@
+"""The listening side of the transport."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from drumline._forks import tell_in_child
+from drumline.distribute.parameter_server.wire import registry
+from drumline.distribute.parameter_server.wire.errors import (
+    AuthenticationError,
+    ProtocolError,
+)
+from drumline.distribute.parameter_server.wire.greeting import be_greeted, hear, tell
+from drumline.distribute.parameter_server.wire.lane import ServerLane
+from drumline.distribute.parameter_server.wire.message import Handlers
+from drumline.distribute.parameter_server.wire.shared_memory import SharedMemory
+from drumline.distribute.parameter_server.wire.stream import Beats, Stream, server_context
+from drumline.distribute.parameter_server.wire.tls import ServerTls, server_tls
+from drumline.distribute.parameter_server.wire.watch import beat_interval
+
+if TYPE_CHECKING:
+    import ssl
+
+    from drumline.distribute.parameter_server.wire.local_link import LocalLink
+
+_log = logging.getLogger("drumline")
+
+HEARTBEAT_SECONDS = 20.0
+"""How long a peer may be silent before it is given up."""
+
+GREETING_SECONDS = 10.0
+"""How long a client may take to show that it knows the token, and to say what it wants."""
+MOST_UNGREETED = 256
+"""How many clients may be about to do so at once."""
+_UNGREETED_SECONDS = 1.0
+"""What each has at least, however many come."""
+_BACKLOG = 1024
+
+
+class TransportServer:
+    """Listens at one address, and answers requests by handlers.
+
+    Args:
+        address: ``"host:port"`` of this machine; port 0 stands for a free one. It listens there and
+            nowhere else.
+        handlers: by operation. They run in one thread for each connection.
+        token: the cluster's; see `cluster_token`.
+        tls: encrypts the connections. None does as the environment says (see `tls.py`): without
+            its variables all is sent in the clear.
+        heartbeat_seconds: after which a client of which nothing is heard is given up.
+        client_left: called with a client's lane number and the reason when its connection has
+            ended or was given up, in any thread.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        handlers: Handlers,
+        *,
+        token: str,
+        tls: ServerTls | None = None,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+        client_left: Callable[[int, str], None] | None = None,
+    ) -> None:
+        self.token = token
+        self.handlers = dict(handlers)
+        self._address = address
+        self._tls = tls or server_tls()
+        self._heartbeat_seconds = heartbeat_seconds
+        self._client_left = client_left
+        self._context: ssl.SSLContext | None = None
+        self._listener: socket.socket | None = None
+        self._port: int | None = None
+        self._newcomers = _Newcomers()
+        self._lock = threading.Lock()
+        self._lanes: dict[int, ServerLane] = {}
+        self._links: set[LocalLink] = set()
+        self._next_number = 0
+        self._closed = False
+        self._process = os.getpid()
+
+    @property
+    def address(self) -> str:
+        """``"host:port"`` at which it listens; with port 0, the one that was found."""
+        host, _, port = self._address.rpartition(":")
+        return f"{host}:{self._port}" if port == "0" and self._port else self._address
+
+    @property
+    def port(self) -> int:
+        """The port at which it listens."""
+        return int(self._address.rpartition(":")[2]) if self._port is None else self._port
+
+    def start(self) -> None:
+        """Listen; nothing if it does already.
+
+        Raises:
+            OSError: if the address is taken, or not one of this machine, or a TLS file cannot be
+                used.
+            RuntimeError: if the server was closed.
+        """
+        if self._closed:
+            raise RuntimeError(f"The server at {self._address} was closed. Make a new one.")
+        if self._listener is None:
+            self._context = None if self._tls is None else server_context(self._tls)
+            self._listener = _listening(self._address)
+            self._port = int(self._listener.getsockname()[1])
+            tell_in_child(self)
+            registry.register(self.address, self)
+            threading.Thread(
+                target=self._accept, args=(self._listener,), name="drumline-accept", daemon=True
+            ).start()
+
+    def close(self, seconds: float = 5.0) -> None:
+        """Stop listening, let requests that run be answered, and end all connections.
+
+        Args:
+            seconds: how long to wait for requests that run; what still runs then is left behind.
+
+        In a forked child nothing is done: the server is its parent's.
+        """
+        if os.getpid() != self._process:
+            return
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            lanes, links = list(self._lanes.values()), list(self._links)
+        registry.forget(self.address, self)
+        if self._listener is not None:
+            with contextlib.suppress(OSError):  # wakes who accepts, who closes it
+                self._listener.shutdown(socket.SHUT_RDWR)
+        self._newcomers.end()
+        for lane in lanes:
+            lane.begin_closing()
+        deadline = time.monotonic() + seconds
+        for link in links:
+            link.server_closes(max(0.0, deadline - time.monotonic()))
+        for lane in lanes:
+            lane.close(max(0.0, deadline - time.monotonic()))
+
+    def forked(self) -> None:
+        """Let a forked child not keep its parent's port."""
+        if self._listener is not None:
+            self._listener.close()
+
+    def attach(self, link: LocalLink) -> int:
+        """Take a connection of this process. Returns its lane number."""
+        with self._lock:
+            if self._closed:
+                raise ConnectionRefusedError("the server was closed")
+            self._links.add(link)
+            return self._number()
+
+    def detach(self, link: LocalLink, number: int, reason: str) -> None:
+        """A connection of this process has ended."""
+        with self._lock:
+            self._links.discard(link)
+        self._tell(number, reason)
+
+    def _accept(self, listener: socket.socket) -> None:
+        with listener:
+            while not self._closed:
+                self._newcomers.wait_for_room()
+                try:
+                    connected, place = listener.accept()
+                except OSError as error:
+                    if not self._closed:  # it left again, or the process has too many files open
+                        _log.warning("%s cannot take a connection: %s", self.address, error)
+                        time.sleep(0.1)
+                    continue
+                self._newcomers.add(connected)
+                peer = f"[{place[0]}]:{place[1]}" if ":" in place[0] else f"{place[0]}:{place[1]}"
+                thread = threading.Thread(
+                    target=self._serve, args=(connected, peer), name="drumline-lane", daemon=True
+                )
+                try:
+                    thread.start()
+                except RuntimeError as error:  # there are as many as the system allows
+                    _log.warning("%s refuses %s: %s", self.address, peer, error)
+                    self._newcomers.remove(connected)
+                    connected.close()
+
+    def _serve(self, connected: socket.socket, peer: str) -> None:
+        """Find out who has come and what for, and serve him."""
+        try:
+            lane = self._greeted(connected, peer)
+        except (OSError, ProtocolError, AuthenticationError):  # a stranger, or gone already
+            connected.close()
+            return
+        except BaseException:
+            connected.close()
+            raise
+        finally:
+            self._newcomers.remove(connected)
+        if lane is not None:
+            lane.serve()
+
+    def _greeted(self, connected: socket.socket, peer: str) -> ServerLane | None:
+        """The lane of a new client; None of a stream of beats, for a lane that there is."""
+        deadline = time.monotonic() + GREETING_SECONDS
+        stream = Stream(connected, self._context, None, deadline)
+        be_greeted(stream, self.token)
+        wishes = hear(stream)
+        if wishes.get("stream") == "requests":
+            return self._new_lane(stream, wishes, peer)
+        if wishes.get("stream") != "beats":
+            raise ProtocolError("a client wants a stream that there is not")
+        number = wishes.get("lane")
+        lane = self._lanes.get(number) if isinstance(number, int) else None
+        if lane is None:
+            raise ProtocolError("a client's beats are for no lane")
+        tell(stream, {})
+        lane.beat_by(Beats(stream))
+        return None
+
+    def _new_lane(self, stream: Stream, wishes: dict[str, Any], peer: str) -> ServerLane:
+        memory = SharedMemory()
+        try:
+            accepted = memory.accept(wishes.get("memory"))
+            with self._lock:
+                number = self._number()
+            silence = {"silence_seconds": self._heartbeat_seconds}
+            tell(
+                stream,
+                {"lane": number, "memory": memory.offer(), "accepted": accepted, **silence},
+            )
+            memory.confirm(hear(stream).get("accepted"))
+            interval = beat_interval(self._heartbeat_seconds, wishes.get("silence_seconds"))
+            lane = ServerLane(
+                *(number, peer, stream, memory, self.handlers, self._heartbeat_seconds, interval),
+                ended=self._lane_ended,
+            )
+            with self._lock:
+                if self._closed:
+                    raise ConnectionAbortedError("the server was closed")
+                self._lanes[number] = lane
+        except BaseException:
+            memory.close()
+            raise
+        try:
+            tell(stream, {})
+        except BaseException as error:
+            memory.close()
+            lane.end(f"the connection broke: {error}")
+            raise
+        return lane
+
+    def _number(self) -> int:
+        self._next_number += 1
+        return self._next_number
+
+    def _lane_ended(self, lane: ServerLane, reason: str) -> None:
+        with self._lock:
+            self._lanes.pop(lane.number, None)
+        self._tell(lane.number, reason)
+
+    def _tell(self, number: int, reason: str) -> None:
+        if self._client_left is not None and not self._closed:
+            self._client_left(number, reason)
+
+
+class _Newcomers:
+    """Who has connected and not yet shown who he is, so that strangers cannot use up all threads.
+
+    Where there are too many, the one who came first has to go, if he had a while.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._came: dict[socket.socket, float] = {}
+        self._is_over = False
+
+    def wait_for_room(self) -> None:
+        """Wait until there is room for another one; make some if that takes long."""
+        with self._changed:
+            while len(self._came) >= MOST_UNGREETED and not self._is_over:
+                first, came = next(iter(self._came.items()))
+                left = came + _UNGREETED_SECONDS - time.monotonic()
+                if left > 0:
+                    self._changed.wait(left)
+                else:
+                    _shut_down(first)
+                    del self._came[first]
+
+    def add(self, connected: socket.socket) -> None:
+        """One has come."""
+        with self._changed:
+            self._came[connected] = time.monotonic()
+            if self._is_over:
+                _shut_down(connected)
+
+    def remove(self, connected: socket.socket) -> None:
+        """One is known, or gone."""
+        with self._changed:
+            self._came.pop(connected, None)
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """Have all go, and who comes later."""
+        with self._changed:
+            self._is_over = True
+            for connected in self._came:
+                _shut_down(connected)
+            self._changed.notify_all()
+
+
+def _shut_down(connected: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # he has gone by himself
+        connected.shutdown(socket.SHUT_RDWR)
+
+
+def _listening(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    try:
+        family, *_, place = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
+        both = host == "::" and socket.has_dualstack_ipv6()
+        return socket.create_server(place, family=family, backlog=_BACKLOG, dualstack_ipv6=both)
+    except (OSError, UnicodeError, ValueError) as error:
+        raise OSError(
+            f"cannot listen at {address!r}: {error}. Give an address of this machine and a free "
+            f"port, as 'host:port'."
+        ) from None
