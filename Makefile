@@ -36,7 +36,7 @@ test-reference: $(REFERENCE)/.installed
 	$(REFERENCE)/bin/python $(PYTEST) $(QUICK) tests/differential
 
 # What depends most on the versions of jax and keras, without what takes longest.
-WITH_OLDEST := $(addprefix tests/,distribute/functions distribute/parameter_server/programs \
+WITH_OLDEST := $(addprefix tests/,distribute/functions distribute/parameter_server/compiler \
 	distribute/parameter_server/test_training.py distribute/steps keras training) $(addprefix --ignore=tests/,distribute/steps/test_equal_loops.py \
 	keras/callbacks keras/parameter_server keras/test_equal_losses.py keras/test_equal_training.py \
 	keras/test_many_steps.py keras/test_metrics.py keras/test_sidecar_evaluator.py \

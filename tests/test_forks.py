@@ -28,7 +28,7 @@ def child(work=lambda: None):
 
 CONNECTIONS = """
 import subprocess
-from tests.distribute.parameter_server.transport import peer_process
+from tests.distribute.parameter_server.wire import peer_process
 peer_process.import_without_jax()
 from drumline.distribute.parameter_server.wire import Connection, TransportServer
 

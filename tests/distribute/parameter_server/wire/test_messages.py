@@ -14,7 +14,7 @@ from drumline.distribute.parameter_server.wire import (
     RemoteError,
 )
 from drumline.distribute.parameter_server.wire.dtypes import dtype_name, named_dtype
-from tests.distribute.parameter_server.transport.transport_support import Handlers, wait_until
+from tests.distribute.parameter_server.wire.wire_support import Handlers, wait_until
 
 DTYPES = [
     *("bool", "int8", "uint16", "int32", "int64", "uint64", "float16", "float32", "float64"),
@@ -111,7 +111,7 @@ def test_an_exception_of_a_handler_reaches_its_caller_alone(connection: Connecti
         bad.result(30)
     assert caught.value.type_name == "ValueError"
     assert caught.value.remote_message == "no such table"
-    assert "transport_support.py" in caught.value.remote_traceback
+    assert "wire_support.py" in caught.value.remote_traceback
     assert before.result(30).header == after.result(30).header == {"text": "no such table"}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from drumline.distribute.parameter_server.wire import Connection, TransportServer
-from tests.distribute.parameter_server.transport.transport_support import TOKEN, Handlers, use_way
+from tests.distribute.parameter_server.wire.wire_support import TOKEN, Handlers, use_way
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from drumline.distribute.parameter_server.wire import (
 )
 from drumline.distribute.parameter_server.wire import watch as watch_module
 from drumline.distribute.parameter_server.wire.watch import Watch
-from tests.distribute.parameter_server.transport.transport_support import (
+from tests.distribute.parameter_server.wire.wire_support import (
     TOKEN,
     Handlers,
     use_way,

@@ -35,7 +35,7 @@ from drumline.distribute.parameter_server.wire.token import (
     TOKEN_VARIABLE,
     proof,
 )
-from tests.distribute.parameter_server.transport.transport_support import (
+from tests.distribute.parameter_server.wire.wire_support import (
     TOKEN,
     Handlers,
     connected,

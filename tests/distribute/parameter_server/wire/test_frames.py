@@ -24,7 +24,7 @@ from drumline.distribute.parameter_server.wire import (
 )
 from drumline.distribute.parameter_server.wire.sending import Sender
 from drumline.distribute.parameter_server.wire.stream import Stream
-from tests.distribute.parameter_server.transport.transport_support import (
+from tests.distribute.parameter_server.wire.wire_support import (
     TOKEN,
     Handlers,
     connected,

@@ -22,7 +22,7 @@ from drumline.distribute.parameter_server.wire import (
 from drumline.distribute.parameter_server.wire.arena import DATA_START, Arena
 from drumline.distribute.parameter_server.wire.codec import Place, Spec
 from drumline.distribute.parameter_server.wire.mapped_arena import MappedArena
-from tests.distribute.parameter_server.transport.transport_support import TOKEN, Handlers, use_way
+from tests.distribute.parameter_server.wire.wire_support import TOKEN, Handlers, use_way
 
 SIZE = DATA_START + (1 << 20)
 
