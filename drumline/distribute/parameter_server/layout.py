@@ -1,9 +1,17 @@
-"""Where a variable lies: which server keeps which of its rows."""
+"""Where a variable lies: which server keeps which of its rows.
+
+On which servers the parts of new variables go: to one after the other.
+"""
 
 from __future__ import annotations
 
+import itertools
+import threading
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from drumline.distribute.parameter_server.partitioners import Partitioner
 
 
 @dataclass(frozen=True)
@@ -58,3 +66,66 @@ class Layout:
         """What `to_json` described."""
         parts = tuple(Part(**part) for part in value["parts"])
         return cls(value["key"], value["path"], tuple(value["shape"]), value["dtype"], parts)
+
+
+class RoundRobin:
+    """Gives each part to the next server, as TensorFlow's parameter-server strategy does.
+
+    Args:
+        num_servers: how many parameter servers there are.
+        partitioner: into how many parts variables are cut; None leaves each whole.
+        prefix: what the variables' keys begin with.
+    """
+
+    def __init__(self, num_servers: int, partitioner: Partitioner | None, prefix: str = "") -> None:
+        self._prefix = prefix
+        self._num_servers = num_servers
+        self._partitioner = partitioner
+        self._variables = itertools.count()
+        self._next = 0
+        self._lock = threading.Lock()
+
+    def place(self, path: str, shape: Sequence[int], dtype: str) -> Layout:
+        """The layout of a new variable.
+
+        Raises:
+            ValueError: if the partitioner cuts along another axis than the first.
+        """
+        shape = tuple(shape)
+        cuts = _even_cuts(shape[0] if shape else 1, self._shards(path, shape, dtype))
+        with self._lock:
+            key = f"{self._prefix}{next(self._variables)}:{path}"
+            parts = tuple(
+                Part((self._next + index) % self._num_servers, index, start, stop)
+                for index, (start, stop) in enumerate(cuts)
+            )
+            self._next = (self._next + len(parts)) % self._num_servers
+        return Layout(key, path, shape, dtype, parts)
+
+    def _shards(self, path: str, shape: tuple[int, ...], dtype: str) -> int:
+        if self._partitioner is None or not shape or shape[0] == 0:
+            return 1
+        counts = list(self._partitioner(shape, dtype, axis=0))
+        if len(counts) != len(shape) or any(count != 1 for count in counts[1:]):
+            raise ValueError(
+                f"The partitioner cuts variable {path!r} of shape {shape} into {counts} parts "
+                "along its axes. Parameter servers cut along axis 0 alone: return "
+                f"[n{', 1' * (len(shape) - 1)}]."
+            )
+        if not 1 <= counts[0] <= shape[0]:
+            raise ValueError(
+                f"The partitioner cuts the {shape[0]} rows of variable {path!r} into {counts[0]} "
+                "parts; there must be 1 to as many parts as rows."
+            )
+        return int(counts[0])
+
+
+def _even_cuts(rows: int, parts: int) -> list[tuple[int, int]]:
+    """The first parts get one row more where rows do not divide, as in TensorFlow."""
+    small, larger = divmod(rows, parts)
+    cuts, start = [], 0
+    for index in range(parts):
+        stop = start + small + (index < larger)
+        cuts.append((start, stop))
+        start = stop
+    return cuts

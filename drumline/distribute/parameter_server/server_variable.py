@@ -12,7 +12,7 @@ from drumline.data.narrowing import require_fits
 from drumline.distribute.adoption import owner_of
 from drumline.distribute.parameter_server.compiler.ids_program import REMEDY_64_BITS
 from drumline.distribute.parameter_server.layout import Layout, Part
-from drumline.distribute.parameter_server.rules import Rules
+from drumline.distribute.parameter_server.optimizers import Rules
 from drumline.distribute.parameter_server.servers import Servers
 from drumline.training.checkpoint.external_storage import ExternalStore
 

@@ -28,14 +28,13 @@ from drumline.distribute.parameter_server.checkpoint import ServersKeeper
 from drumline.distribute.parameter_server.compiler import export_initializer
 from drumline.distribute.parameter_server.compiler.ids_program import REMEDY_64_BITS
 from drumline.distribute.parameter_server.discarded import Discarded
-from drumline.distribute.parameter_server.layout import Layout
+from drumline.distribute.parameter_server.layout import Layout, RoundRobin
+from drumline.distribute.parameter_server.optimizers import Rules
 from drumline.distribute.parameter_server.partitioners import Partitioner
-from drumline.distribute.parameter_server.placement import RoundRobin
-from drumline.distribute.parameter_server.rules import Rules
+from drumline.distribute.parameter_server.process import collect_only_what_is_new
 from drumline.distribute.parameter_server.scheduled import being_scheduled
 from drumline.distribute.parameter_server.server_variable import move_to_servers
 from drumline.distribute.parameter_server.servers import Servers, rows_of
-from drumline.distribute.parameter_server.whole_process import collect_only_what_is_new
 from drumline.distribute.replica_context import SingleContext
 from drumline.distribute.run import RunOptions
 from drumline.distribute.strategy import Strategy

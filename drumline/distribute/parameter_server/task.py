@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from drumline.distribute.cluster_resolver import ClusterSpec
-from drumline.distribute.parameter_server import peers, whole_process
-from drumline.distribute.parameter_server.cores import share_cores
+from drumline.distribute.parameter_server import peers, process
 from drumline.distribute.parameter_server.errors import ChiefLostError
+from drumline.distribute.parameter_server.process import share_cores
 from drumline.distribute.parameter_server.server import Owner
 from drumline.distribute.parameter_server.wire import (
     Handler,
@@ -112,10 +112,10 @@ class Server:
             ChiefLostError: if the chief is lost and stays away for `without_chief_seconds`.
         """
         if threading.current_thread() is threading.main_thread():
-            whole_process.collect_only_what_is_new()
+            process.collect_only_what_is_new()
             if self._workers_here:
                 share_cores(self._workers_here)
-                whole_process.keep_freed_memory()
+                process.keep_freed_memory()
         with self._changed:
             while not self._finished:
                 lost = self._chief_lost

@@ -3,8 +3,8 @@
 from concurrent.futures import Future
 
 from drumline.distribute.parameter_server.wire import Message, PeerUnavailableError
-from drumline.distribute.parameter_server.worker.closure import Closure
 from drumline.distribute.parameter_server.worker.pipeline import Completion, fail
+from drumline.distribute.parameter_server.worker.step import Closure
 
 
 def test_a_server_that_is_lost_before_it_has_answered_is_named():

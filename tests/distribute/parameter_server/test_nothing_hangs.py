@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import drumline as dl
-from drumline.distribute.parameter_server.coordinator import applied, cluster_coordinator
+from drumline.distribute.parameter_server.coordinator import cluster_coordinator
 from drumline.distribute.parameter_server.coordinator.closure import Closure
 from drumline.distribute.parameter_server.coordinator.worker_handle import WorkerHandle
 from drumline.distribute.parameter_server.errors import ParameterServerLostError
@@ -151,7 +151,7 @@ def test_a_server_that_is_lost_when_it_is_told_what_has_run(one, monkeypatch):
         coordinator.join()
 
     with monkeypatch.context() as patched:
-        patched.setattr(applied, "_AT_A_TIME", 2)
+        patched.setattr(cluster_coordinator, "_AT_A_TIME", 2)
         patched.setattr(strategy.servers, "submit", lost_when_told)
         with pytest.raises(ParameterServerLostError, match="it was killed"):
             in_time(many)

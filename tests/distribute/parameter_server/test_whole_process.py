@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 import drumline as dl
-from drumline.distribute.parameter_server import whole_process
+from drumline.distribute.parameter_server import process as whole_process
 
 PROGRAM = """
 import os, resource, sys, threading

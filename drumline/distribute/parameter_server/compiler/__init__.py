@@ -8,7 +8,6 @@ from drumline.distribute.parameter_server.compiler.errors import (
     WholeTableReadError,
 )
 from drumline.distribute.parameter_server.compiler.exporting import load_program
-from drumline.distribute.parameter_server.compiler.formula import formula_of
 from drumline.distribute.parameter_server.compiler.ids_program import (
     IdsProgram,
     evaluate_ids,
@@ -16,10 +15,17 @@ from drumline.distribute.parameter_server.compiler.ids_program import (
 )
 from drumline.distribute.parameter_server.compiler.initializer import export_initializer
 from drumline.distribute.parameter_server.compiler.slots import Input, Output
-from drumline.distribute.parameter_server.compiler.step_program import StepProgram, load
-from drumline.distribute.parameter_server.compiler.trace_step import TracedStep, trace_step
-from drumline.distribute.parameter_server.compiler.update import UpdateProgram, export_update
-from drumline.distribute.parameter_server.compiler.worker_state import worker_state
+from drumline.distribute.parameter_server.compiler.split import TracedStep, trace_step
+from drumline.distribute.parameter_server.compiler.step_program import (
+    StepProgram,
+    load,
+    worker_state,
+)
+from drumline.distribute.parameter_server.compiler.update import (
+    UpdateProgram,
+    export_update,
+    formula_of,
+)
 
 __all__ = [
     "CorruptProgramError",

@@ -1,22 +1,163 @@
-"""Evaluating a program again, with only some rows of some of its arrays."""
+"""Evaluating a program again, with only some rows of some of its arrays.
+
+Arrays of which a program knows only some rows.
+
+Operations that compute each element of their result from the same elements of the operands.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import jax
 import numpy as np
 from jax import lax
 
-from drumline.distribute.parameter_server.compiler.elementwise import (
-    is_elementwise,
-    is_zero,
-    keeps_zero,
-)
-from drumline.distribute.parameter_server.compiler.rows import Rows, Uniform, is_special
 from drumline.training import jax_internals
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of an array.
+
+    Attributes:
+        value: these rows, an array ``(n, ...)``.
+        shape: that of the whole array, ``(rows, ...)``.
+        group: which rows they are; values of one group have the same rows.
+        zero_elsewhere: whether all other rows are known to be zero, and also those of `value` that
+            stand for none. Otherwise they are unknown.
+        has_padding: whether rows of `value` that stand for none may be anything, even no numbers.
+        is_added: whether it is what was added at the ids of a lookup, unchanged since.
+    """
+
+    value: Any
+    shape: tuple[int, ...]
+    group: str
+    zero_elsewhere: bool
+    has_padding: bool = False
+    is_added: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many rows are known."""
+        count: int = self.value.shape[0]
+        return count
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """An array whose rows are all the same.
+
+    Attributes:
+        value: one row, an array ``(1, ...)``.
+        shape: that of the whole array.
+        is_zero: whether it is known to be zero.
+    """
+
+    value: Any
+    shape: tuple[int, ...]
+    is_zero: bool
+
+    def rows(self, count: int) -> Any:
+        """`count` of its rows."""
+        shape = (count, *self.shape[1:])
+        return lax.broadcast_in_dim(self.value, shape, tuple(range(len(shape))))
+
+    def whole(self) -> Any:
+        """The whole array."""
+        return self.rows(self.shape[0])
+
+
+def is_special(value: Any) -> bool:
+    """Whether `value` stands for an array without being one."""
+    return isinstance(value, (Rows, Uniform))
+
+
+# fmt: off
+_KEEPS_ZERO_OF_FIRST = frozenset(
+    [
+        "abs", "asinh", "atan", "atanh", "cbrt", "ceil", "conj", "convert_element_type",
+        "copy", "copy_p", "erf", "erf_inv", "expm1", "floor", "imag", "log1p", "neg",
+        "real", "reduce_precision", "round", "sign", "sin", "sinh", "sqrt", "square",
+        "stop_gradient", "tan", "tanh",
+    ]
+)
+_KEEPS_ZERO_OF_ALL = frozenset(
+    [
+        "add", "add_any", "and", "atan2", "max", "min", "or", "sub", "xor",
+    ]
+)
+_OTHERS = frozenset(
+    [
+        "acos", "acosh", "asin", "clamp", "complex", "cos", "cosh", "digamma", "div", "eq",
+        "erfc", "exp", "exp2", "ge", "gt", "integer_pow", "is_finite", "le", "lgamma",
+        "log", "logistic", "lt", "mul", "ne", "nextafter", "not", "pow", "rem", "rsqrt",
+        "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical",
+        "threefry2x32",
+    ]
+)
+# fmt: on
+
+ELEMENTWISE = _KEEPS_ZERO_OF_FIRST | _KEEPS_ZERO_OF_ALL | _OTHERS
+"""Their names. Operands have the shape of the result, or are broadcast along axes of size 1."""
+
+
+def is_elementwise(eqn: Any) -> bool:
+    """Whether the equation is one of them."""
+    name = eqn.primitive.name
+    if name == "bitcast_convert_type":
+        return bool(eqn.invars[0].aval.shape == eqn.outvars[0].aval.shape)
+    return name in ELEMENTWISE
+
+
+def keeps_zero(eqn: Any, zero: Sequence[bool], operands: Sequence[Any]) -> bool:
+    """Whether the result is zero where the operands marked in `zero` are, whatever the others are.
+
+    The others are taken to be finite, as they are unless training has failed.
+
+    Args:
+        eqn: the equation.
+        zero: for each operand whether it is zero there.
+        operands: they, of which scalars that are known say more.
+    """
+    name = eqn.primitive.name
+    if name in _KEEPS_ZERO_OF_FIRST:
+        return zero[0]
+    if name == "max":
+        return any(zero) and all(z or _known(v, -1) for z, v in zip(zero, operands, strict=True))
+    if name == "min":
+        return any(zero) and all(z or _known(v, 1) for z, v in zip(zero, operands, strict=True))
+    if name in _KEEPS_ZERO_OF_ALL:
+        return all(zero)
+    if name == "mul":
+        return any(zero)
+    if name == "div":
+        return zero[0] and not zero[1]
+    if name == "integer_pow":
+        return zero[0] and eqn.params["y"] > 0
+    if name == "select_n":
+        return all(zero[1:])
+    if name == "clamp":
+        return zero[1] and _known(operands[0], -1) and _known(operands[2], 1)
+    return False
+
+
+def is_zero(value: Any) -> bool:
+    """Whether a scalar is known to be zero."""
+    return _is_known(value) and bool(np.all(np.asarray(value) == 0))
+
+
+def _known(value: Any, sign: int) -> bool:
+    """Whether a scalar is known to be zero or of that sign."""
+    return _is_known(value) and bool(np.all(np.asarray(value) * sign >= 0))
+
+
+def _is_known(value: Any) -> bool:
+    return not isinstance(value, jax.core.Tracer | Rows | Uniform) and np.size(value) == 1
+
 
 # fmt: off
 _INLINED = frozenset(

@@ -13,8 +13,7 @@ import numpy as np
 from drumline.distribute.arguments import Form, take_apart
 from drumline.distribute.outputs import wrap
 from drumline.distribute.parameter_server.compiler.errors import StepError
-from drumline.distribute.parameter_server.compiler.gradients import Update, Updates
-from drumline.distribute.parameter_server.compiler.step_scope import StepScope
+from drumline.distribute.parameter_server.compiler.gradients import StepScope, Update, Updates
 from drumline.distribute.updates_elsewhere import updates_go_to
 from drumline.training.state_scope import NewVariables, initialize_created, refuse_created
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from drumline.distribute.parameter_server.compiler.rows import Uniform
+from drumline.distribute.parameter_server.compiler.interpreter import Uniform
 
 _SUMMED = (np.float32, np.float64)
 

@@ -1,23 +1,89 @@
-"""Splitting a recorded step into ids, rows and the program between them."""
+"""Splitting a recorded step into ids, rows and the program between them.
+
+Which writes of variables add to them, and what.
+
+A user's step as a program for workers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from drumline.distribute.parameter_server.compiler.deltas import added_terms
+from drumline.distribute.outputs import unwrap
 from drumline.distribute.parameter_server.compiler.errors import StepError, WholeTableReadError
-from drumline.distribute.parameter_server.compiler.exporting import export_function
+from drumline.distribute.parameter_server.compiler.exporting import PLATFORMS, export_function
 from drumline.distribute.parameter_server.compiler.ids_split import Accesses, split_ids
-from drumline.distribute.parameter_server.compiler.recorded_step import RecordedStep
-from drumline.distribute.parameter_server.compiler.rows import Rows, Uniform, is_special
+from drumline.distribute.parameter_server.compiler.interpreter import Rows, Uniform, is_special
+from drumline.distribute.parameter_server.compiler.recorded_step import RecordedStep, record
 from drumline.distribute.parameter_server.compiler.slots import Input, InputKind, Output
 from drumline.distribute.parameter_server.compiler.step_program import StepProgram
 from drumline.distribute.parameter_server.compiler.table_access import TableInterpreter
 from drumline.training import jax_internals
+
+_PASSED_ON = frozenset({"copy", "copy_p", "stop_gradient"})
+
+
+def added_terms(jaxpr: Any, old: Any, new: Any) -> list[tuple[int, Any]] | None:
+    """What a program adds to one of its inputs.
+
+    Args:
+        jaxpr: the program.
+        old: the input: what a variable holds before.
+        new: what it holds after.
+
+    Returns:
+        ``(sign, term)`` for each term of the sum ``new = old + ...``, or None if `new` is no sum
+        with `old`. Terms are variables or literals of the program.
+    """
+    made = {variable: eqn for eqn in jaxpr.eqns for variable in eqn.outvars}
+    terms: list[tuple[int, Any]] = []
+    while new is not old:
+        eqn = None if jax_internals.is_literal(new) else made.get(new)
+        name = None if eqn is None else eqn.primitive.name
+        if eqn is None:
+            return None
+        if name in _PASSED_ON or _is_same_dtype(eqn):
+            new = eqn.invars[0]
+        elif name == "sub":
+            terms.append((-1, eqn.invars[1]))
+            new = eqn.invars[0]
+        elif name in ("add", "add_any"):
+            left, right = eqn.invars
+            leads = _reaches(made, right, old)
+            if leads and _reaches(made, left, old):
+                return None
+            new, other = (right, left) if leads else (left, right)
+            terms.append((1, other))
+        else:
+            return None
+    return terms
+
+
+def _reaches(made: dict[Any, Any], atom: Any, old: Any) -> bool:
+    """Whether `atom` is `old` or a sum with it."""
+    while atom is not old:
+        eqn = None if jax_internals.is_literal(atom) else made.get(atom)
+        if eqn is None:
+            return False
+        name = eqn.primitive.name
+        if name in _PASSED_ON or name == "sub" or _is_same_dtype(eqn):
+            atom = eqn.invars[0]
+        elif name in ("add", "add_any"):
+            return any(_reaches(made, each, old) for each in eqn.invars)
+        else:
+            return False
+    return True
+
+
+def _is_same_dtype(eqn: Any) -> bool:
+    """Whether the equation converts to the dtype that there is."""
+    is_conversion = eqn.primitive.name == "convert_element_type"
+    return is_conversion and bool(eqn.invars[0].aval.dtype == eqn.outvars[0].aval.dtype)
 
 
 class Split:
@@ -244,3 +310,73 @@ class Split:
 def _place(kind: InputKind) -> str:
     """What an input is found by: rows are rows, however many there are."""
     return "rows" if kind == "rows_by_id" else kind
+
+
+@dataclass(frozen=True)
+class TracedStep:
+    """A step that workers can run.
+
+    Attributes:
+        program: what they are sent.
+        variables: those that it uses or has gradients of, by their keys.
+        optimizers: whose updates the gradients are for, by the number that outputs name.
+        finish: what the step returns, from the arrays of the program's results in their order.
+        trained: the variables that each of them is given, also those without a gradient.
+    """
+
+    program: StepProgram
+    variables: Mapping[str, Any]
+    optimizers: Sequence[Any]
+    finish: Callable[[Sequence[Any]], Any]
+    trained: Sequence[Sequence[Any]]
+
+
+def trace_step(
+    fn: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    key_of: Callable[[Any], str],
+    is_table: Callable[[Any], bool],
+    platforms: Sequence[str] = PLATFORMS,
+) -> TracedStep:
+    """Trace a step into a program that needs neither Keras nor the user's code.
+
+    Optimizers do not update in it: the gradients that they are given, clipped, are outputs. Of
+    tables it takes and gives only the rows that it looks up. What is added to a variable
+    (``assign_add``, ``assign_sub`` and the state of metrics) is an output of its own, so that what
+    several workers add is all counted; the last to assign anything else wins. What is read after
+    it was written is the new value, as this worker knows it.
+
+    Call it where the step would run: within the strategy's scope, if `fn` creates variables.
+
+    Args:
+        fn: the step; it may use `GradientTape`, `value_and_grad`, layers, losses, metrics,
+            optimizers and variables.
+        args: its arguments: pytrees of arrays, or of `jax.ShapeDtypeStruct` in their place, and of
+            anything else, which becomes part of the program.
+        kwargs: those with names.
+        key_of: gives a variable's key.
+        is_table: says of which variables workers fetch single rows.
+        platforms: on which the program will run.
+
+    Returns:
+        The step. Its program's arguments are the arrays of ``(args, kwargs)``, in the order of
+        ``jax.tree.leaves``.
+
+    Raises:
+        WholeTableReadError: if it needs all of a table; the key is in the error.
+        OptimizerError: if an optimizer cannot run on parameter servers.
+        StepError: if the step cannot run on workers for another reason.
+        ProgramError: if it calls back into Python.
+    """
+    step = record(fn, args, kwargs or {})
+    split = Split(step, key_of, is_table)
+    program = split.program(tuple(platforms))
+    used = [*step.variables, *(update.variable for update in step.updates)]
+    variables = {key_of(variable): variable for variable in used}
+    return TracedStep(program, variables, step.optimizers, _finish(step.results), step.trained)
+
+
+def _finish(structure: Any) -> Callable[[Sequence[Any]], Any]:
+    return lambda results: unwrap(jax.tree.unflatten(structure, list(results)), lambda leaf: leaf)

@@ -1,4 +1,7 @@
-"""A step as the chief sends it to workers."""
+"""A step as the chief sends it to workers.
+
+Random states that differ from worker to worker.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from drumline.distribute.parameter_server.compiler.container import sealed, unsealed
+import jax
+import jax.numpy as jnp
+import numpy as np
+
 from drumline.distribute.parameter_server.compiler.errors import CorruptProgramError
-from drumline.distribute.parameter_server.compiler.exporting import load_program
+from drumline.distribute.parameter_server.compiler.exporting import load_program, sealed, unsealed
 from drumline.distribute.parameter_server.compiler.ids_program import IdsProgram
 from drumline.distribute.parameter_server.compiler.slots import Input, Output
 
@@ -95,3 +101,21 @@ def load(program: StepProgram) -> Callable[[Sequence[Any]], list[Any]]:
         return list(compiled(*arrays))
 
     return run
+
+
+def worker_state(state: Any, worker: int) -> np.ndarray:
+    """A worker's first state of a random generator, from the chief's.
+
+    Workers draw independently of each other, and the same again in a job that starts again.
+
+    Args:
+        state: what the chief's `keras.random.SeedGenerator` holds, of shape (2,).
+        worker: the worker's number.
+
+    Returns:
+        An array of the same shape and dtype.
+    """
+    array: np.ndarray = np.asarray(state)
+    key = jax.random.wrap_key_data(jnp.asarray(array.astype(np.uint32)), impl="threefry2x32")
+    folded = jax.random.key_data(jax.random.fold_in(key, worker))
+    return np.asarray(folded).astype(array.dtype)

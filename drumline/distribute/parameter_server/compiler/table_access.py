@@ -12,8 +12,7 @@ from jax import lax
 
 from drumline.distribute.parameter_server.compiler import row_per_id
 from drumline.distribute.parameter_server.compiler.errors import WholeTableReadError
-from drumline.distribute.parameter_server.compiler.interpreter import RowsInterpreter
-from drumline.distribute.parameter_server.compiler.rows import Rows, Uniform
+from drumline.distribute.parameter_server.compiler.interpreter import Rows, RowsInterpreter, Uniform
 from drumline.training import jax_internals
 
 Locate = Callable[[str, Any], Any]

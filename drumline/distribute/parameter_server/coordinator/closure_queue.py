@@ -7,8 +7,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from drumline.distribute.parameter_server.coordinator.admission import Gate
 from drumline.distribute.parameter_server.coordinator.closure import Closure
-from drumline.distribute.parameter_server.coordinator.gates import Gate
 
 MOST_CLOSURES = 256 * 1024
 """How many closures wait at most, as in TensorFlow; scheduling more waits."""

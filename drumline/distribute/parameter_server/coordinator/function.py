@@ -15,6 +15,7 @@ import numpy as np
 from drumline.distribute.made_anew import recognized
 from drumline.distribute.parameter_server.coordinator.calls import Arguments, Place, opened
 from drumline.distribute.parameter_server.coordinator.closure import next_number
+from drumline.distribute.parameter_server.coordinator.commands import Order
 from drumline.distribute.parameter_server.coordinator.kept_functions import (
     InUse,
     WeakFunction,
@@ -25,11 +26,10 @@ from drumline.distribute.parameter_server.coordinator.per_worker import (
     PerWorkerIterator,
     TracedIterator,
 )
-from drumline.distribute.parameter_server.coordinator.reached_worker import Order
 from drumline.distribute.parameter_server.coordinator.tracing import Tracing
 from drumline.distribute.parameter_server.discarded import Discarded
 from drumline.distribute.parameter_server.scheduled import scheduling
-from drumline.distribute.parameter_server.worker.forms import Form, form_from_json
+from drumline.distribute.parameter_server.worker.functions import Form, form_from_json
 
 MOST_FUNCTIONS = 256
 """How many functions are known at a time; the longest unused is forgotten, and traced again."""

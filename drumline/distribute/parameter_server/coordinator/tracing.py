@@ -17,9 +17,9 @@ from drumline.distribute.parameter_server.compiler import (
     WholeTableReadError,
     trace_step,
 )
-from drumline.distribute.parameter_server.coordinator.reached_worker import Order
+from drumline.distribute.parameter_server.coordinator.commands import Order
 from drumline.distribute.parameter_server.strategy import ParameterServerStrategy
-from drumline.distribute.parameter_server.worker.forms import Form
+from drumline.distribute.parameter_server.worker.functions import Form
 
 _log = logging.getLogger("drumline")
 

@@ -1,4 +1,9 @@
-"""One worker as the chief sees it: given closures, lost, and found again."""
+"""One worker as the chief sees it: given closures, lost, and found again.
+
+Telling the user of a worker that does not come.
+
+How many closures a worker is given at a time.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drumline.distribute.parameter_server.coordinator.absence import Absence
 from drumline.distribute.parameter_server.coordinator.closure import Closure
-from drumline.distribute.parameter_server.coordinator.pace import Pace
-from drumline.distribute.parameter_server.coordinator.reached_worker import Order, ReachedWorker
+from drumline.distribute.parameter_server.coordinator.commands import Order, ReachedWorker
 from drumline.distribute.parameter_server.errors import (
     ClosureError,
     OutOfRangeError,
@@ -33,6 +36,90 @@ if TYPE_CHECKING:
     from drumline.distribute.parameter_server.coordinator.cluster_coordinator import (
         ClusterCoordinator,
     )
+
+
+class Absence:
+    """How long a worker was not reached; a warning names it, once.
+
+    Args:
+        worker: its name.
+        seconds: after which to warn.
+    """
+
+    def __init__(self, worker: str, seconds: float) -> None:
+        self._worker = worker
+        self._seconds = seconds
+        self._since: float | None = None
+        self._told = False
+
+    def note(self, reason: str) -> None:
+        """It was not reached just now."""
+        now = time.monotonic()
+        self._since = self._since or now
+        if now - self._since >= self._seconds and not self._told:
+            self._told = True
+            _log.warning(
+                "%s was not reached for %.0f s (%s). It is tried again and again; meanwhile the "
+                "others run all closures, if there are any.",
+                self._worker,
+                now - self._since,
+                reason,
+            )
+
+    def over(self) -> None:
+        """It was reached."""
+        self._since, self._told = None, False
+
+
+FEWEST = 3
+PIPELINED = 5
+"""One whose gradients are on their way, one that computes, one that has its rows, one that asks for
+them in the message with those gradients, and one between the chief and the worker."""
+
+MOST = 512
+_ON_HAND_SECONDS = 0.01
+_PIPELINED_SECONDS = 0.1
+_WEIGHT = 0.2
+
+
+class Pace:
+    """Keeps a worker busy for about 10 ms: few closures of long steps, many of short ones.
+
+    Steps that are not long get as many as it takes to ask for rows without a message for that
+    alone, if they are done within 100 ms. A worker that is slow is given few, so that the others
+    run the rest.
+    """
+
+    def __init__(self) -> None:
+        self._seconds = _ON_HAND_SECONDS
+        self._last = time.monotonic()
+
+    @property
+    def on_hand(self) -> int:
+        """How many closures the worker is to have."""
+        seconds = max(self._seconds, 1e-7)
+        pipelined = min(PIPELINED, int(_PIPELINED_SECONDS / seconds))
+        return max(FEWEST, pipelined, min(MOST, int(_ON_HAND_SECONDS / seconds)))
+
+    @property
+    def at_once(self) -> int:
+        """How many closures to give in one message.
+
+        It is answered as a whole: several smaller ones keep the worker busy, very small ones cost.
+        """
+        return max(1, self.on_hand // 3)
+
+    def started(self) -> None:
+        """The worker gets closures after it had none."""
+        self._last = time.monotonic()
+
+    def finished(self, closures: int) -> None:
+        """The worker has run so many more."""
+        now = time.monotonic()
+        each = (now - self._last) / closures
+        self._last = now
+        self._seconds += _WEIGHT * (each - self._seconds)
+
 
 _log = logging.getLogger("drumline")
 

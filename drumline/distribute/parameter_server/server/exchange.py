@@ -1,8 +1,13 @@
-"""What workers ask for at every step: pushes, then rows and values."""
+"""What workers ask for at every step: pushes, then rows and values.
+
+What a server has done, and how long it took.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,16 +16,48 @@ import numpy as np
 
 from drumline._core import TableRows
 from drumline.distribute.parameter_server.server.applied import AppliedPushes
-from drumline.distribute.parameter_server.server.dense_part import DensePart
-from drumline.distribute.parameter_server.server.errors import PartMismatchError
-from drumline.distribute.parameter_server.server.part import Part, locked
-from drumline.distribute.parameter_server.server.parts import Parts
+from drumline.distribute.parameter_server.server.dense_shard import DensePart
 from drumline.distribute.parameter_server.server.push import Push, apply_once, pushes_of
-from drumline.distribute.parameter_server.server.requests import Arrays, field
-from drumline.distribute.parameter_server.server.stats import Stats
-from drumline.distribute.parameter_server.server.table_part import TablePart
-from drumline.distribute.parameter_server.server.table_part import gather as gather_tables
-from drumline.distribute.parameter_server.wire.message import Message
+from drumline.distribute.parameter_server.server.requests import Arrays, PartMismatchError, field
+from drumline.distribute.parameter_server.server.shard import Part, locked
+from drumline.distribute.parameter_server.server.shards import Parts
+from drumline.distribute.parameter_server.server.table_shard import TablePart
+from drumline.distribute.parameter_server.server.table_shard import gather as gather_tables
+from drumline.distribute.parameter_server.wire.codec import Message
+
+
+class Stats:
+    """Counts since the server started. Times are in seconds, waiting for locks included."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._seconds: dict[str, float] = {"push": 0.0, "read": 0.0}
+
+    def pushed(self, pushes: Sequence[Push], applied: Sequence[bool], seconds: float) -> None:
+        """Note pushes, and which of them were applied."""
+        with self._lock:
+            for push, now in zip(pushes, applied, strict=True):
+                self._counts["pushes" if now else "repeated_pushes"] += 1
+                self._counts["bytes_in"] += push.value.nbytes
+                if now and push.rows is not None:
+                    self._counts["rows_updated"] += len(push.rows)
+            self._seconds["push"] += seconds
+
+    def read(self, rows: int, arrays: Sequence[np.ndarray], seconds: float) -> None:
+        """Note an exchange's reply."""
+        with self._lock:
+            self._counts["exchanges"] += 1
+            self._counts["rows_gathered"] += rows
+            self._counts["bytes_out"] += sum(array.nbytes for array in arrays)
+            self._seconds["read"] += seconds
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it."""
+        names = ("exchanges", "pushes", "repeated_pushes", "rows_gathered", "rows_updated")
+        with self._lock:
+            counts = {name: self._counts[name] for name in (*names, "bytes_in", "bytes_out")}
+            return {**counts, "seconds": dict(self._seconds)}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""Memory for values and tables: aligned, in huge pages where large, and shared with JAX."""
+"""Memory for values and tables: aligned, in huge pages where large, and shared with JAX.
+
+Initial values, computed where they are kept.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from drumline.distribute.parameter_server.compiler.exporting import unsealed
 
 ALIGNMENT = 64
 """Bytes. JAX reads a numpy array in place, on the CPU, if it is aligned so."""
@@ -106,3 +111,14 @@ def _pages(nbytes: int) -> np.ndarray:
     if hasattr(mmap, "MADV_HUGEPAGE"):
         pages.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(pages, np.uint8)
+
+
+def run_initializer(program: bytes) -> np.ndarray:
+    """The value that a program of `programs.export_initializer` makes, writable.
+
+    A large one is left where JAX computed it, so that it is in memory once.
+    """
+    exported = jax.export.deserialize(bytearray(unsealed(program)))
+    with jax.default_device(jax.devices("cpu")[0]):
+        (value,) = jax.tree.leaves(jax.jit(exported.call)())
+    return taken_over(value)

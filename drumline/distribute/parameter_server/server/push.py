@@ -10,16 +10,17 @@ import numpy as np
 
 from drumline._core import DistinctRows, UpdateRule
 from drumline.distribute.parameter_server.server.applied import AppliedPushes
-from drumline.distribute.parameter_server.server.errors import (
+from drumline.distribute.parameter_server.server.optimizer_updates import Rule
+from drumline.distribute.parameter_server.server.requests import (
+    Arrays,
     PartMismatchError,
     RequestError,
     RuleMismatchError,
+    field,
 )
-from drumline.distribute.parameter_server.server.part import Part, locked
-from drumline.distribute.parameter_server.server.parts import Parts
-from drumline.distribute.parameter_server.server.requests import Arrays, field
-from drumline.distribute.parameter_server.server.rule import Rule
-from drumline.distribute.parameter_server.server.table_part import TablePart
+from drumline.distribute.parameter_server.server.shard import Part, locked
+from drumline.distribute.parameter_server.server.shards import Parts
+from drumline.distribute.parameter_server.server.table_shard import TablePart
 
 GRADIENTS = ("dense", "rows")
 KINDS = (*GRADIENTS, "add", "assign")

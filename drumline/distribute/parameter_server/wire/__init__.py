@@ -1,5 +1,12 @@
 """Messages between the processes of a cluster, over TCP or shared memory."""
 
+from drumline.distribute.parameter_server.wire.codec import (
+    Form,
+    Handler,
+    Handlers,
+    Lane,
+    Message,
+)
 from drumline.distribute.parameter_server.wire.connection import Connection
 from drumline.distribute.parameter_server.wire.errors import (
     AuthenticationError,
@@ -9,16 +16,9 @@ from drumline.distribute.parameter_server.wire.errors import (
     RemoteError,
     TransportError,
 )
-from drumline.distribute.parameter_server.wire.message import (
-    Form,
-    Handler,
-    Handlers,
-    Lane,
-    Message,
-)
+from drumline.distribute.parameter_server.wire.greeting import cluster_token
 from drumline.distribute.parameter_server.wire.server import TransportServer
-from drumline.distribute.parameter_server.wire.tls import ClientTls, ServerTls
-from drumline.distribute.parameter_server.wire.token import cluster_token
+from drumline.distribute.parameter_server.wire.stream import ClientTls, ServerTls
 
 __all__ = [
     "AuthenticationError",

@@ -6,6 +6,10 @@ memory nor the other side can make an access fail.
 It is divided into slots, with an array in each, or several of one message. A byte per slot says
 whether the other side still holds one: this side sets it when it sends, and the other clears it
 when the last of a slot's arrays dies there.
+
+The receiving side of an `Arena`.
+
+Whether two processes share a machine, and the memory they then share.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import bisect
 import collections
 import dataclasses
 import itertools
+import logging
 import math
 import mmap
 import operator
@@ -27,10 +32,15 @@ from typing import Any
 
 import numpy as np
 
-from drumline.distribute.parameter_server.wire.buffers import ALIGNMENT, address_of, padded
-from drumline.distribute.parameter_server.wire.codec import Place
-from drumline.distribute.parameter_server.wire.message import Form
-from drumline.distribute.sealed_memory import sealed_memory
+from drumline.distribute.parameter_server.wire.arrays import (
+    ALIGNMENT,
+    address_of,
+    aligned_empty,
+    padded,
+)
+from drumline.distribute.parameter_server.wire.codec import Form, Place, Spec
+from drumline.distribute.parameter_server.wire.errors import ProtocolError
+from drumline.distribute.sealed_memory import is_wanted, machine, open_sealed, sealed_memory
 
 ARENA_BYTES = 1 << 30
 """Of addresses; memory is taken as it is needed."""
@@ -257,3 +267,184 @@ def _rounded(nbytes: int) -> int:
     """The next of eight sizes for each power of two, in whole pages."""
     step = max(_PAGE, 1 << max(0, nbytes.bit_length() - 4))
     return -(-nbytes // step) * step
+
+
+_NOT_THERE = "an array lies outside of the shared memory, or upon another one"
+
+
+class MappedArena:
+    """Makes arrays of what the other process put into its arena.
+
+    Args:
+        process: the other's number, in the same namespace.
+        descriptor: of the memory in that process.
+        nbytes: its size.
+        nonce: what it must begin with.
+
+    Raises:
+        OSError: if it cannot be opened: another machine, user or namespace, or no such memory.
+    """
+
+    def __init__(self, process: int, descriptor: int, nbytes: int, nonce: str) -> None:
+        opened = open_sealed(process, descriptor, nbytes)
+        try:
+            self._memory = mmap.mmap(opened, nbytes)
+        finally:
+            os.close(opened)
+        if self._memory[:NONCE_BYTES] != nonce.encode():
+            raise OSError(f"process {process} has the arena of another connection there")
+        self._nbytes = nbytes
+        self._process = os.getpid()
+        self._held: dict[int, weakref.ref[np.ndarray]] = {}
+
+    def arrays(self, specs: Sequence[Spec]) -> list[np.ndarray]:
+        """The arrays of one message, which lie at their places.
+
+        A slot is free again when all its arrays and their views are gone.
+
+        Raises:
+            ProtocolError: if there is no such place, or an array there is still in use.
+        """
+        made: list[np.ndarray] = []
+        for number, group in itertools.groupby(specs, key=_slot_of):
+            made += self._of_slot(number, list(group))
+        return made
+
+    def _of_slot(self, number: int, specs: Sequence[Spec]) -> list[np.ndarray]:
+        first, stop = _start_of(specs[0]), DATA_START
+        for spec in specs:
+            start = _start_of(spec)
+            if start < stop or start % ALIGNMENT or spec.nbytes <= 0:
+                raise ProtocolError(_NOT_THERE)
+            stop = start + spec.nbytes
+        if not 0 <= number < MOST_SLOTS or stop > self._nbytes or number in self._held:
+            raise ProtocolError(_NOT_THERE)
+        base = np.frombuffer(self._memory, np.uint8, stop - first, first)
+        self._held[number] = weakref.ref(base, lambda _: self._release(number))
+        return [_of(base, spec, _start_of(spec) - first) for spec in specs]
+
+    def _release(self, number: int) -> None:
+        if os.getpid() == self._process:  # a forked child's copies say nothing of this process's
+            del self._held[number]
+            self._memory[FLAG_BYTES * (number + 1)] = 0
+
+
+def _slot_of(spec: Spec) -> int:
+    return spec.where[0] if spec.where else -1
+
+
+def _start_of(spec: Spec) -> int:
+    return spec.where[1] if spec.where else 0
+
+
+def _of(base: np.ndarray, spec: Spec, start: int) -> np.ndarray:
+    array = base[start : start + spec.nbytes].view(spec.dtype).reshape(spec.shape)
+    # If that is of another array, views of it do not keep `base` alive, and the slot.
+    return array if array.base is base else array.copy()
+
+
+_log = logging.getLogger("drumline")
+
+
+class SharedMemory:
+    """The memory of one connection, as one of its sides sees it.
+
+    It is set up while the connection is: each side describes its own (`offer`), tries to open the
+    other's (`accept`), and says whether it could (`confirm`). Without it, all arrays travel.
+
+    Raises:
+        ValueError: if the environment's ``DRUMLINE_SHARED_MEMORY`` is neither 0 nor 1.
+    """
+
+    def __init__(self) -> None:
+        self._own: Arena | None = None
+        self._theirs: MappedArena | None = None
+        self._confirmed = False
+        self._told = False
+        if is_wanted():
+            try:
+                self._own = Arena()
+            except OSError as error:
+                self._tell(f"there is none: {error}")
+
+    def offer(self) -> dict[str, Any] | None:
+        """What the other side needs to know, for JSON."""
+        if self._own is None:
+            return None
+        place = {"process": os.getpid(), "descriptor": self._own.descriptor}
+        memory = {"nbytes": self._own.nbytes, "nonce": self._own.nonce}
+        return {"machine": machine(), **place, **memory}
+
+    def accept(self, offered: object) -> bool:
+        """Open the other side's memory. Returns whether that worked."""
+        match offered:
+            case {
+                "machine": str(theirs),
+                "process": int(process),
+                "descriptor": int(descriptor),
+                "nbytes": int(nbytes),
+                "nonce": str(nonce),
+            } if theirs == machine() and is_wanted():
+                try:
+                    self._theirs = MappedArena(process, descriptor, nbytes, nonce)
+                except (OSError, ValueError) as error:
+                    self._tell(f"the other process's cannot be opened: {error}")
+        return self._theirs is not None
+
+    def confirm(self, accepted: object) -> None:
+        """Whether the other side could open this side's memory."""
+        self._confirmed = accepted is True
+        if not self._confirmed:
+            self.close()
+
+    def put(self, arrays: Sequence[np.ndarray]) -> list[Place | None]:
+        """Send the arrays of a message: the place of each, or None if it has to travel."""
+        own = self._own  # which another thread may close
+        if own is None or not self._confirmed:
+            return [None] * len(arrays)
+        places = own.put(arrays)
+        for array, place in zip(arrays, places, strict=True):
+            if place is None:
+                self._tell(f"an array of {array.nbytes} bytes found no room")
+        return places
+
+    def arrays(self, specs: Sequence[Spec]) -> list[np.ndarray]:
+        """The arrays of a message that the other side put into its memory.
+
+        Raises:
+            ProtocolError: if it did not.
+        """
+        if self._theirs is None:
+            raise ProtocolError("this connection has no shared memory")
+        return self._theirs.arrays(specs)
+
+    def empties(self, forms: Sequence[Form]) -> list[np.ndarray]:
+        """Arrays to be filled and sent in one message, without a copy where there is room."""
+        own = self._own
+        made = own.empties(forms) if own is not None and self._confirmed else None
+        return [aligned_empty(*form) for form in forms] if made is None else made
+
+    def shared(self, shape: Sequence[int], dtype: Any) -> np.ndarray | None:
+        """One array to be filled and sent without a copy, or None if there is no room."""
+        own = self._own
+        if own is None or not self._confirmed:
+            return None
+        made = own.empties([(tuple(map(int, shape)), np.dtype(dtype))])
+        return None if made is None else made[0]
+
+    def trim(self) -> None:
+        """Give memory back that was not used for a while."""
+        own = self._own
+        if own is not None:
+            own.trim()
+
+    def close(self) -> None:
+        """Use it no more."""
+        own, self._own = self._own, None
+        if own is not None:
+            own.close()
+
+    def _tell(self, what: str) -> None:
+        if not self._told:
+            self._told = True
+            _log.warning("Arrays go by the network instead of shared memory: %s", what)

@@ -4,27 +4,36 @@ A message is a kind of frame, a byte; a fixed head; JSON with the operation, the
 arrays there are; the bytes of its small arrays; and then the other arrays one after another, but
 for those that lie in shared memory. A message whose sender died is never complete. The other kind
 of frame is a goodbye, a byte alone.
+
+What travels: a header that JSON can hold, and arrays.
+
+Messages on their way into a stream, several small ones at once.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import json
 import math
 import struct
-from collections.abc import Callable, Sequence
-from typing import Any
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Protocol
 
 import numpy as np
 
-from drumline.distribute.parameter_server.wire.buffers import Buffers, aligned, padded
-from drumline.distribute.parameter_server.wire.dtypes import (
+from drumline.distribute.parameter_server.wire.arrays import (
+    Buffers,
+    aligned,
     as_array,
     dtype_name,
     named_dtype,
+    padded,
 )
 from drumline.distribute.parameter_server.wire.errors import ProtocolError
-from drumline.distribute.parameter_server.wire.stream import Stream
+from drumline.distribute.parameter_server.wire.stream import Buffer, Stream
 
 MESSAGE = b"M"
 GOODBYE = b"B"
@@ -284,3 +293,117 @@ def _is_count(value: object) -> bool:
 
 def _flat_bytes(array: np.ndarray) -> memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+Form = tuple[tuple[int, ...], np.dtype]
+"""The shape and the dtype of an array."""
+
+
+class Lane(Protocol):
+    """The connection by which a request came, as a server sees it.
+
+    Attributes:
+        number: no two lanes of a server share one.
+        peer: the client's address, for messages to the user.
+    """
+
+    number: int
+    peer: str
+
+    def empties(self, forms: Sequence[Form]) -> list[np.ndarray]:
+        """Uninitialised, 64-byte aligned arrays of these shapes and dtypes for one reply.
+
+        It need not copy them.
+        """
+
+    def shared(self, shape: Sequence[int], dtype: Any) -> np.ndarray | None:
+        """One such array in memory that both sides see; None if there is none, or no room in it."""
+
+
+@dataclasses.dataclass(slots=True)
+class Message:
+    """A request or a reply.
+
+    Received arrays are 64-byte aligned and the receiver's own, except within one process: there
+    they are the sender's, read-only. A sender must leave its arrays unchanged until the reply to
+    them has come, or, for a reply, for good.
+
+    Attributes:
+        header: values that JSON has; tuples arrive as lists, keys as strings.
+        arrays: in the order in which they were given.
+        lane: by which connection a request came; None in replies.
+    """
+
+    header: dict[str, Any]
+    arrays: Sequence[np.ndarray] = ()
+    lane: Lane | None = None
+
+
+Handler = Callable[[Message], "Message | Future[Message]"]
+"""Answers a request, at once or later. It runs in the thread of its lane, so it keeps that lane
+alone waiting; other lanes run other handlers, or the same, at the same time."""
+
+Request = tuple[str, dict[str, Any], Sequence[np.ndarray]]
+"""Operation, header and arrays."""
+
+Handlers = Mapping[str, Handler]
+
+
+_TOGETHER = 256 * 1024
+
+
+class Sender:
+    """Sends what any thread adds, in that order.
+
+    Whoever adds also sends, unless another thread is sending already: then that one sends it too.
+    Whose turn it is has nothing to do with the stream's lock, which others may hold for a moment:
+    nobody would send what is added then.
+
+    Args:
+        stream: to send on.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._turn = threading.Lock()
+        self._waiting: collections.deque[tuple[int, int, Encoded]] = collections.deque()
+
+    def add(self, seq: int, kind: int, encoded: Encoded) -> None:
+        """Let the message be sent by the next `flush`."""
+        self._waiting.append((seq, kind, encoded))
+
+    def flush(self) -> None:
+        """Send what waits, unless another thread does. Nothing is left behind.
+
+        Raises:
+            OSError: if the stream is broken.
+        """
+        while self._waiting and self._turn.acquire(blocking=False):
+            try:
+                while parts := self._next_parts():
+                    with self._stream.lock:
+                        self._stream.write(parts)
+            except BaseException:  # a message may have been sent in part: nothing can follow it
+                self._waiting.clear()
+                self._stream.end()
+                raise
+            finally:
+                self._turn.release()
+
+    def _next_parts(self) -> list[Buffer]:
+        parts: list[Buffer] = []
+        small: list[bytes] = []
+        size = 0
+        while self._waiting and size < _TOGETHER:
+            seq, kind, encoded = self._waiting.popleft()
+            small.append(encoded.record(seq, kind))
+            size += len(small[-1])
+            for data in encoded.behind:
+                if small:
+                    parts.append(b"".join(small))
+                    small = []
+                parts.append(data)
+                size += data.nbytes
+        if small:
+            parts.append(b"".join(small))
+        return parts

@@ -1,8 +1,16 @@
-"""The asking side of the transport."""
+"""The asking side of the transport.
+
+A connection to another process.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
+import ssl
+import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -11,17 +19,49 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from drumline.distribute.parameter_server.wire import registry
+from drumline.distribute.parameter_server.wire.arena import SharedMemory
+from drumline.distribute.parameter_server.wire.codec import (
+    ERROR,
+    GOODBYE,
+    REPLY,
+    REQUEST,
+    Encoded,
+    Form,
+    Message,
+    MessageReader,
+    Record,
+    Request,
+    Sender,
+    encode,
+)
 from drumline.distribute.parameter_server.wire.errors import (
+    AuthenticationError,
     CallTimeoutError,
+    PeerUnavailableError,
+    ProtocolError,
+    RemoteError,
     TransportError,
 )
-from drumline.distribute.parameter_server.wire.message import Form, Message, Request
+from drumline.distribute.parameter_server.wire.greeting import (
+    HOW_TO_SET,
+    greet,
+    hear,
+    is_made_here,
+    tell,
+)
+from drumline.distribute.parameter_server.wire.in_flight import Pending
 from drumline.distribute.parameter_server.wire.server import HEARTBEAT_SECONDS
-from drumline.distribute.parameter_server.wire.tls import ClientTls, client_tls
+from drumline.distribute.parameter_server.wire.stream import (
+    Beats,
+    ClientTls,
+    Stream,
+    client_context,
+    client_tls,
+)
+from drumline.distribute.parameter_server.wire.watch import beat_interval, watch
 
 if TYPE_CHECKING:
     from drumline.distribute.parameter_server.wire.local_link import LocalLink
-    from drumline.distribute.parameter_server.wire.remote_link import RemoteLink
 
 _MOST_BYTES = 1 << 30
 
@@ -72,8 +112,6 @@ class Connection:
 
             self._link = LocalLink(address, server, token, most_bytes)
         else:
-            from drumline.distribute.parameter_server.wire.remote_link import RemoteLink
-
             self._link = RemoteLink(
                 *(address, token, tls or client_tls()),
                 timeout_seconds=timeout_seconds,
@@ -168,3 +206,263 @@ class Connection:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+_GOODBYE_SECONDS = 0.2
+
+
+class RemoteLink:
+    """Sends requests on a stream that stays open, and matches the replies.
+
+    Args:
+        address: of the server.
+        token: the cluster's.
+        tls: whom to believe, and None without encryption.
+        timeout_seconds: for connecting.
+        silence_seconds: how long the server may be silent before it is given up.
+        most_bytes: that may be in flight.
+
+    Attributes:
+        interval: seconds from one `check` to the next.
+
+    Raises:
+        AuthenticationError: if the tokens differ, or there is none to share.
+        PeerUnavailableError: if nothing listens there, or it does not answer in time.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        token: str,
+        tls: ClientTls | None,
+        timeout_seconds: float,
+        silence_seconds: float,
+        most_bytes: int,
+    ) -> None:
+        self._address = address
+        self._silence_seconds = silence_seconds
+        self._pending = Pending(most_bytes)
+        self._order = threading.Lock()
+        self._next_seq = 0
+        self._memory = SharedMemory()
+        opening = _Opening(address, token, tls, timeout_seconds)
+        try:
+            self._stream, self._beats, theirs = opening.streams(self._memory, silence_seconds)
+        except BaseException:
+            self._memory.close()
+            raise
+        self.interval = beat_interval(silence_seconds, theirs)
+        self._sender = Sender(self._stream)
+        self._messages = MessageReader(self._stream, self._memory.arrays)
+        self._broken: str | None = None
+        self._last_heard = watch.now()
+        self._reader = threading.Thread(target=self._read, name="drumline-reader", daemon=True)
+        watch.add(self)
+        self._reader.start()
+
+    def submit_many(self, requests: Sequence[Request]) -> list[Future[Message]]:
+        """See `Connection.submit_many`."""
+        ready = [encode(*request, self._memory.put) for request in requests]
+        for encoded in ready:
+            self._pending.wait_for_room(encoded.nbytes)
+        with self._order:
+            futures = [self._enqueued(encoded) for encoded in ready]
+        try:
+            self._sender.flush()
+        except OSError as error:
+            # Perhaps the server has said why before it went: the reader finds that, or the end.
+            self._broken = f"the connection broke: {error}"
+            self._stream.end()
+        return futures
+
+    @property
+    def is_lost(self) -> bool:
+        """See `Connection.is_lost`."""
+        return self._pending.has_failed
+
+    def empties(self, forms: Sequence[Form]) -> list[np.ndarray]:
+        """See `Connection.empties`."""
+        return self._memory.empties(forms)
+
+    def close(self) -> None:
+        """See `Connection.close`."""
+        here = self._reader is threading.current_thread()
+        if self._fail("this side has closed the connection"):
+            with contextlib.suppress(OSError):  # it was gone already, which is just as well
+                # So that the server knows this from a crash.
+                if self._stream.write_within(_GOODBYE_SECONDS, GOODBYE):
+                    self._stream.end_writing()
+                    if not here:
+                        self._reader.join(_GOODBYE_SECONDS)  # it ends when the server has heard it
+        self._stream.end()
+        if not here:
+            self._reader.join()
+
+    def check(self, now: float) -> None:
+        """Say that this side lives, and give the server up if it has been silent for too long."""
+        self._memory.trim()
+        if self._beats.exchange():
+            self._last_heard = now
+        silent = now - self._last_heard
+        if silent > self._silence_seconds and self._fail(
+            f"nothing was heard of it for {silent:.0f} s: it is stopped or cut off"
+        ):
+            self._stream.end()
+
+    def _enqueued(self, encoded: Encoded) -> Future[Message]:
+        future = self._pending.add(self._next_seq, encoded.nbytes)
+        self._sender.add(self._next_seq, REQUEST, encoded)
+        self._next_seq += 1
+        return future
+
+    def _read(self) -> None:
+        reason = "it ended the connection"
+        try:
+            while self._read_reply():
+                pass
+            reason = "it has shut down"
+        except EOFError:
+            reason = self._broken or reason
+        except ProtocolError as error:
+            reason = f"it broke the protocol: {error}"
+        except MemoryError as error:
+            reason = f"a reply does not fit into memory: {error}"
+        except OSError as error:
+            reason = self._broken or f"the connection broke: {error}"
+        finally:
+            self._fail(reason)
+            self._beats.close()
+            self._stream.close()
+            self._memory.close()
+
+    def _read_reply(self) -> bool:
+        """Returns whether others may follow.
+
+        Nothing that was received outlives the call: memory that is free when the next message comes
+        is used again, and need not be fetched from the system.
+        """
+        received = self._messages.read()
+        if received is None:
+            return False
+        self._last_heard = watch.now()
+        if not self._pending.has_failed:  # or all have their answer
+            self._deliver(*received)
+        return True
+
+    def _deliver(self, record: Record, arrays: list[np.ndarray]) -> None:
+        future = self._pending.pop(record.seq)
+        if future is None:
+            return
+        if record.kind == REPLY:
+            future.set_result(Message(record.header, arrays))
+        elif record.kind == ERROR:
+            said = [str(record.header.get(key, "")) for key in ("type", "message", "traceback")]
+            future.set_exception(RemoteError(self._address, said[0], said[1], said[2]))
+        else:
+            future.set_exception(ProtocolError("a server sent a request"))
+
+    def _fail(self, reason: str) -> bool:
+        watch.remove(self)
+        return self._pending.fail(PeerUnavailableError(self._address, reason))
+
+
+class _Opening:
+    """Connects to a server, and has both sides prove to each other to know the token."""
+
+    def __init__(
+        self, address: str, token: str, tls: ClientTls | None, timeout_seconds: float
+    ) -> None:
+        if is_made_here(token):
+            raise AuthenticationError(
+                f"No server of this process listens at {address}, and other processes need the "
+                f"cluster's token, which is not set. {HOW_TO_SET}"
+            )
+        self._address = address
+        self._token = token
+        self._seconds = timeout_seconds
+        self._deadline = time.monotonic() + timeout_seconds
+        self._context = None if tls is None else client_context(tls)
+        host, _, port = address.rpartition(":")
+        self._place = host.strip("[]"), port
+        self._name = None if tls is None else tls.server_name or self._place[0]
+
+    def streams(self, memory: SharedMemory, silence_seconds: float) -> tuple[Stream, Beats, float]:
+        """The stream of messages, that of beats, and the silence that the server allows."""
+        opened: list[Stream] = []
+        try:
+            return self._streams(opened, memory, silence_seconds)
+        except BaseException as error:
+            for stream in opened:
+                stream.close()
+            if isinstance(error, AuthenticationError):
+                raise AuthenticationError(
+                    f"{self._address} refuses the connection: {error}"
+                ) from None
+            if isinstance(error, OSError | ProtocolError | UnicodeError | ValueError):
+                raise PeerUnavailableError(self._address, self._reason(error)) from None
+            raise
+
+    def _streams(
+        self, opened: list[Stream], memory: SharedMemory, silence_seconds: float
+    ) -> tuple[Stream, Beats, float]:
+        stream = self._open(opened)
+        silence = {"silence_seconds": silence_seconds}
+        tell(stream, {"stream": "requests", "memory": memory.offer(), **silence})
+        granted = hear(stream)
+        if "refused" in granted:
+            raise ProtocolError(str(granted["refused"]))
+        memory.confirm(granted.get("accepted"))
+        tell(stream, {"accepted": memory.accept(granted.get("memory"))})
+        hear(stream)  # it knows the lane from now on
+        beats = self._open(opened)
+        tell(beats, {"stream": "beats", "lane": granted.get("lane")})
+        hear(beats)
+        stream.has_been_set_up()
+        return stream, Beats(beats), granted.get("silence_seconds", silence_seconds)
+
+    def _open(self, opened: list[Stream]) -> Stream:
+        connected = self._connected()
+        try:
+            stream = Stream(connected, self._context, self._name, self._deadline)
+        except BaseException:
+            connected.close()
+            raise
+        opened.append(stream)
+        greet(stream, self._token)
+        return stream
+
+    def _connected(self) -> socket.socket:
+        failure: OSError | None = None
+        found = socket.getaddrinfo(*self._place, type=socket.SOCK_STREAM)
+        for family, kind, protocol, _, place in found:
+            left = self._deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            connecting = socket.socket(family, kind, protocol)
+            try:
+                connecting.settimeout(left)
+                connecting.connect(place)
+                return connecting
+            except OSError as error:
+                failure = error
+                connecting.close()
+            except BaseException:
+                connecting.close()
+                raise
+        assert failure is not None, "getaddrinfo finds something, or raises"
+        raise failure
+
+    def _reason(self, error: BaseException) -> str:
+        match error:
+            case TimeoutError():
+                return f"it does not answer within {self._seconds:.3g} s"
+            case ConnectionRefusedError():
+                return f"nothing listens there ({error})"
+            case ssl.SSLError():
+                return f"no encrypted connection can be made: {error}"
+            case ConnectionError():
+                return (
+                    f"it ended the connection before it was set up ({error}). Do both sides, or "
+                    f"neither, use TLS?"
+                )
+        return str(error)

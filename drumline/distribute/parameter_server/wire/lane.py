@@ -9,21 +9,27 @@ from typing import Any
 
 import numpy as np
 
+from drumline.distribute.parameter_server.wire.arena import SharedMemory
 from drumline.distribute.parameter_server.wire.codec import (
     ERROR,
     GOODBYE,
     REPLY,
     REQUEST,
+    Form,
+    Handlers,
+    Message,
     MessageReader,
     Record,
+    Sender,
     encode,
 )
 from drumline.distribute.parameter_server.wire.errors import ProtocolError
-from drumline.distribute.parameter_server.wire.message import Form, Handlers, Message
-from drumline.distribute.parameter_server.wire.replies import Outcome, Replies
-from drumline.distribute.parameter_server.wire.requests import answer, error_header
-from drumline.distribute.parameter_server.wire.sending import Sender
-from drumline.distribute.parameter_server.wire.shared_memory import SharedMemory
+from drumline.distribute.parameter_server.wire.in_flight import (
+    Outcome,
+    Replies,
+    answer,
+    error_header,
+)
 from drumline.distribute.parameter_server.wire.stream import Beats, Stream
 from drumline.distribute.parameter_server.wire.watch import watch
 

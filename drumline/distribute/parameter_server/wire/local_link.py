@@ -11,20 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from drumline.distribute.parameter_server.wire.buffers import aligned_empty
-from drumline.distribute.parameter_server.wire.dtypes import as_array
+from drumline.distribute.parameter_server.wire.arrays import aligned_empty, as_array
+from drumline.distribute.parameter_server.wire.codec import Form, Message, Request
 from drumline.distribute.parameter_server.wire.errors import (
     AuthenticationError,
     PeerUnavailableError,
     RemoteError,
 )
+from drumline.distribute.parameter_server.wire.greeting import same
+from drumline.distribute.parameter_server.wire.in_flight import (
+    Outcome,
+    Pending,
+    Replies,
+    answer,
+    error_header,
+)
 from drumline.distribute.parameter_server.wire.lane import LEFT
-from drumline.distribute.parameter_server.wire.message import Form, Message, Request
-from drumline.distribute.parameter_server.wire.pending import Pending
-from drumline.distribute.parameter_server.wire.replies import Outcome, Replies
-from drumline.distribute.parameter_server.wire.requests import answer, error_header
 from drumline.distribute.parameter_server.wire.server import TransportServer
-from drumline.distribute.parameter_server.wire.token import same
 
 _Queued = tuple[int, str, dict[str, Any], list[np.ndarray]]
 

@@ -13,16 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 from drumline._forks import tell_in_child
 from drumline.distribute.parameter_server.wire import registry
+from drumline.distribute.parameter_server.wire.arena import SharedMemory
+from drumline.distribute.parameter_server.wire.codec import Handlers
 from drumline.distribute.parameter_server.wire.errors import (
     AuthenticationError,
     ProtocolError,
 )
 from drumline.distribute.parameter_server.wire.greeting import be_greeted, hear, tell
 from drumline.distribute.parameter_server.wire.lane import ServerLane
-from drumline.distribute.parameter_server.wire.message import Handlers
-from drumline.distribute.parameter_server.wire.shared_memory import SharedMemory
-from drumline.distribute.parameter_server.wire.stream import Beats, Stream, server_context
-from drumline.distribute.parameter_server.wire.tls import ServerTls, server_tls
+from drumline.distribute.parameter_server.wire.stream import (
+    Beats,
+    ServerTls,
+    Stream,
+    server_context,
+    server_tls,
+)
 from drumline.distribute.parameter_server.wire.watch import beat_interval
 
 if TYPE_CHECKING:

@@ -1,15 +1,38 @@
-"""The functions that the chief has sent, by number and form."""
+"""The functions that the chief has sent, by number and form.
+
+Shapes and dtypes of a program's arguments: every form is compiled once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import numpy as np
+
 from drumline.distribute.parameter_server.compiler import StepProgram
 from drumline.distribute.parameter_server.layout import Layout
-from drumline.distribute.parameter_server.worker.closure import Closure
-from drumline.distribute.parameter_server.worker.forms import Form, NeedsForm, form_of
-from drumline.distribute.parameter_server.worker.step import Function
+from drumline.distribute.parameter_server.worker.step import Closure, Function
+
+Form = tuple[tuple[tuple[int, ...], str], ...]
+
+
+def form_of(leaves: Sequence[Any]) -> Form:
+    """The form of these arguments."""
+    return tuple((tuple(np.shape(leaf)), str(np.asarray(leaf).dtype)) for leaf in leaves)
+
+
+def form_from_json(value: Any) -> Form:
+    """A form that has been through JSON."""
+    return tuple((tuple(shape), dtype) for shape, dtype in value)
+
+
+class NeedsForm(Exception):  # a request to the chief, not an error
+    """The worker has no program for arguments of this form yet."""
+
+    def __init__(self, form: Form) -> None:
+        super().__init__(f"no program for {form}")
+        self.form = form
 
 
 class Functions:

@@ -19,13 +19,10 @@ from drumline.distribute.parameter_server.compiler import worker_state
 from drumline.distribute.parameter_server.errors import OutOfRangeError, ParameterServerLostError
 from drumline.distribute.parameter_server.servers import Servers
 from drumline.distribute.parameter_server.wire import Message, PeerUnavailableError
-from drumline.distribute.parameter_server.worker.closure import Closure
 from drumline.distribute.parameter_server.worker.datasets import Datasets
-from drumline.distribute.parameter_server.worker.dense import DenseValues
-from drumline.distribute.parameter_server.worker.forms import NeedsForm
-from drumline.distribute.parameter_server.worker.functions import Functions
-from drumline.distribute.parameter_server.worker.messages import Exchange
-from drumline.distribute.parameter_server.worker.step import Step
+from drumline.distribute.parameter_server.worker.functions import Functions, NeedsForm
+from drumline.distribute.parameter_server.worker.lookup import Exchange
+from drumline.distribute.parameter_server.worker.step import Closure, DenseValues, Step
 
 _LANE = "steps"
 _ROUNDS = "rounds"

@@ -1,9 +1,16 @@
-"""One closure on its way: which rows and values it asks for, computes with, and pushes."""
+"""One closure on its way: which rows and values it asks for, computes with, and pushes.
+
+A scheduled function's one run, as the worker has it.
+
+Values of dense variables, as new as the worker's last exchange.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,10 +26,75 @@ from drumline.distribute.parameter_server.compiler import (
 )
 from drumline.distribute.parameter_server.layout import Layout
 from drumline.distribute.parameter_server.wire import Form
-from drumline.distribute.parameter_server.worker.closure import Closure
-from drumline.distribute.parameter_server.worker.dense import DenseValues
-from drumline.distribute.parameter_server.worker.lookup import Lookup
-from drumline.distribute.parameter_server.worker.messages import Exchange
+from drumline.distribute.parameter_server.worker.lookup import Exchange, Lookup
+
+
+@dataclass
+class Closure:
+    """One run of a function.
+
+    Attributes:
+        name: what the whole cluster calls it, also when another worker runs it again.
+        function: the number of the function.
+        iterators: for each iterator it draws from, its number and how many elements.
+        arguments: the arrays the chief passed.
+        round: in synchronous training, the number and the size of the round it belongs to.
+        answer: gets the header and the arrays of the reply.
+        batch: for each iterator the elements drawn from it so far, each a list of leaves. They stay
+            when the closure is run again.
+        broken: how often a connection to a server broke under it.
+    """
+
+    name: str
+    function: int
+    iterators: list[tuple[int, int]]
+    arguments: list[np.ndarray]
+    round: tuple[int, int] | None = None
+    answer: Future[tuple[dict[str, Any], list[np.ndarray]]] = field(default_factory=Future)
+    batch: dict[int, list[list[Any]]] = field(default_factory=dict)
+    broken: int = 0
+
+    def draw(self, draw: Callable[[int], list[Any]]) -> list[Any]:
+        """Draw the elements that are missing, and give the leaves of all arguments."""
+        for number, times in self.iterators:
+            drawn = self.batch.setdefault(number, [])
+            while len(drawn) < times:
+                drawn.append(draw(number))
+        elements = [element for number, _ in self.iterators for element in self.batch[number]]
+        return [*self.arguments, *(leaf for element in elements for leaf in element)]
+
+
+_NEVER = -1
+
+
+class DenseValues:
+    """The last value of every variable that this worker reads whole, with the parts' versions."""
+
+    def __init__(self) -> None:
+        self._versions: dict[str, int] = {}
+        self._pieces: dict[str, np.ndarray] = {}
+        self._whole: dict[str, Any] = {}
+
+    def version(self, part: str) -> int:
+        """The version that is here of a part; -1 if none is."""
+        return self._versions.get(part, _NEVER)
+
+    def update(self, key: str, part: str, version: int, value: np.ndarray) -> None:
+        """Note a newer value of a part, unless a still newer one came before."""
+        if version <= self.version(part):
+            return
+        self._versions[part] = version
+        self._pieces[part] = value
+        self._whole.pop(key, None)
+
+    def value(self, layout: Layout) -> Any:
+        """The value of a variable, whole."""
+        whole = self._whole.get(layout.key)
+        if whole is None:
+            pieces = [self._pieces[layout.part_name(part)] for part in layout.parts]
+            whole = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+            self._whole[layout.key] = whole
+        return whole
 
 
 class Function:

@@ -15,11 +15,10 @@ from drumline.distribute.parameter_server import dataset_functions
 from drumline.distribute.parameter_server.errors import ParameterServerLostError
 from drumline.distribute.parameter_server.servers import Servers
 from drumline.distribute.parameter_server.wire import Connection, Handler, Message
-from drumline.distribute.parameter_server.worker.closure import Closure
 from drumline.distribute.parameter_server.worker.datasets import Datasets
-from drumline.distribute.parameter_server.worker.forms import form_from_json
-from drumline.distribute.parameter_server.worker.functions import Functions
+from drumline.distribute.parameter_server.worker.functions import Functions, form_from_json
 from drumline.distribute.parameter_server.worker.pipeline import NotReachedError, Pipeline
+from drumline.distribute.parameter_server.worker.step import Closure
 
 # The chief has reached the servers before it sends anything that needs them.
 _SERVERS_SECONDS = 15.0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from drumline.distribute.parameter_server import compiler
 from drumline.distribute.parameter_server.compiler import exporting
-from drumline.distribute.parameter_server.compiler.container import sealed, unsealed
+from drumline.distribute.parameter_server.compiler.exporting import sealed, unsealed
 
 X = np.ones(3, "float32")
 

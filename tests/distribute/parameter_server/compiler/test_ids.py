@@ -15,7 +15,7 @@ from keras import ops
 
 from drumline.distribute.parameter_server import compiler
 from drumline.distribute.parameter_server.compiler.ids_program import IdsProgram
-from drumline.distribute.parameter_server.compiler.ids_translation import NotForNumpy, Translation
+from drumline.distribute.parameter_server.compiler.ids_split import NotForNumpy, Translation
 
 IDS = np.array([[-60, -3, 0], [7, 49, 300]], "int32")
 

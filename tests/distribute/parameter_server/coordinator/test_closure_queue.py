@@ -5,10 +5,15 @@ import threading
 
 import pytest
 
+from drumline.distribute.parameter_server.coordinator.admission import Rounds, Staleness
 from drumline.distribute.parameter_server.coordinator.closure import Closure
 from drumline.distribute.parameter_server.coordinator.closure_queue import ClosureQueue
-from drumline.distribute.parameter_server.coordinator.gates import Rounds, Staleness
-from drumline.distribute.parameter_server.coordinator.pace import FEWEST, MOST, PIPELINED, Pace
+from drumline.distribute.parameter_server.coordinator.worker_handle import (
+    FEWEST,
+    MOST,
+    PIPELINED,
+    Pace,
+)
 from drumline.distribute.parameter_server.errors import ClosureCancelledError
 
 

@@ -10,12 +10,11 @@ import keras
 import numpy as np
 import pytest
 
-from drumline.distribute.parameter_server.compiler.formula import formula_of
-from drumline.distribute.parameter_server.compiler.update import export_update
+from drumline.distribute.parameter_server.compiler.update import export_update, formula_of
 from drumline.distribute.parameter_server.server import Owner
-from drumline.distribute.parameter_server.server.part import Part
-from drumline.distribute.parameter_server.server.rule import Rule
-from drumline.distribute.parameter_server.wire.message import Message
+from drumline.distribute.parameter_server.server.optimizer_updates import Rule
+from drumline.distribute.parameter_server.server.shard import Part
+from drumline.distribute.parameter_server.wire.codec import Message
 
 RULES: dict[Any, Rule] = {}
 """They are exported and compiled once for all tests."""

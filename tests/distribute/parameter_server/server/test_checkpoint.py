@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import pytest
 
-from drumline.distribute.parameter_server.server import errors, part_snapshot
+from drumline.distribute.parameter_server.server import requests, shard
 from drumline.training.checkpoint.file_format import DamagedCheckpointError
 
 ROWS = 12
@@ -149,7 +149,7 @@ def test_rows_are_cut_anew_for_another_number_of_servers(make_client, tmp_path, 
 
 def test_a_save_is_of_one_moment_for_each_part(client, make_client, tmp_path, monkeypatch):
     """Every push adds 1 to all rows, so a part must be as many as the pushes noted for it."""
-    monkeypatch.setattr(part_snapshot, "PIECE_BYTES", 256)
+    monkeypatch.setattr(shard, "PIECE_BYTES", 256)
     rows = 300
     client.create("t/0", np.zeros((rows, 2), "float32"), table=True)
     client.create("v/0", np.zeros(500, "float32"))
@@ -193,7 +193,7 @@ CHILD = """
 import os, sys, time
 import numpy as np
 from drumline.distribute.parameter_server.server import Owner
-from drumline.distribute.parameter_server.wire.message import Message
+from drumline.distribute.parameter_server.wire.codec import Message
 handlers = Owner(0).handlers()
 value = np.ones(100_000, "float32")
 header = {"name": "v/0", "shape": [100_000], "dtype": "float32", "table": False, "program": None}
@@ -235,7 +235,7 @@ def test_a_save_that_fails_is_named_and_leaves_the_one_before(client, make_clien
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
     try:
-        with pytest.raises(errors.SaveError, match=r"Server 0 could not write.*Make room"):
+        with pytest.raises(requests.SaveError, match=r"Server 0 could not write.*Make room"):
             save(client, tmp_path, step=2)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -266,17 +266,17 @@ def test_checkpoints_that_do_not_fit_are_refused(make_client, tmp_path):
         create(client, server, 2)
         save(client, tmp_path / "mixed", 2, step=server)
         save(client, tmp_path / "whole", 2)
-    with pytest.raises(errors.RestoreError, match="several saves"):
+    with pytest.raises(requests.RestoreError, match="several saves"):
         restore(client, tmp_path / "mixed", 2)
-    with pytest.raises(errors.RestoreError, match="no checkpoint"):
+    with pytest.raises(requests.RestoreError, match="no checkpoint"):
         restore(client, tmp_path / "none", 2)
-    with pytest.raises(errors.RestoreError, match="create them"):
+    with pytest.raises(requests.RestoreError, match="create them"):
         restore(make_client(0), tmp_path / "whole", 3)
     (tmp_path / "whole" / "ps-0-of-2.safetensors").unlink()
     for servers in (2, 3):
         first = make_client(0)
         create(first, 0, servers)
-        with pytest.raises(errors.RestoreError, match="lacks the file of server 0"):
+        with pytest.raises(requests.RestoreError, match="lacks the file of server 0"):
             restore(first, tmp_path / "whole", servers)
 
 
@@ -286,19 +286,19 @@ def test_parts_and_slots_that_do_not_fit_are_refused(client, make_client, tmp_pa
     save(client, tmp_path)
     other = make_client(0)
     other.create("w/0", np.zeros(2, "float32"))
-    with pytest.raises(errors.RestoreError, match=r"lacks the parts \['w/0'\]"):
+    with pytest.raises(requests.RestoreError, match=r"lacks the parts \['w/0'\]"):
         restore(other, tmp_path)
     other = make_client(0)
     other.create("v/0", np.zeros(3, "float32"))
-    with pytest.raises(errors.RestoreError, match=r"'v/0' has shape \(3,\)"):
+    with pytest.raises(requests.RestoreError, match=r"'v/0' has shape \(3,\)"):
         restore(other, tmp_path)
     other = make_client(0)
     other.create("v/0", np.zeros(2, "float32"))
     other.attach("v/0", keras.optimizers.SGD(0.1, momentum=0.9), rule="v")
-    with pytest.raises(errors.RuleMismatchError, match="optimizer of the checkpoint"):
+    with pytest.raises(requests.RuleMismatchError, match="optimizer of the checkpoint"):
         restore(other, tmp_path)
     assert len(other.owner._parts) == 1
     restored = make_client(0)
     restore(restored, tmp_path)
-    with pytest.raises(errors.RuleMismatchError, match="optimizer of the checkpoint"):
+    with pytest.raises(requests.RuleMismatchError, match="optimizer of the checkpoint"):
         restored.attach("v/0", keras.optimizers.SGD(0.1, momentum=0.9), rule="v")

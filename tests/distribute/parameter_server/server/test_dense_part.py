@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from drumline.distribute.parameter_server.wire.message import Message
+from drumline.distribute.parameter_server.wire.codec import Message
 
 OPTIMIZERS = {
     "sgd": lambda: keras.optimizers.SGD(0.1),

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumline.distribute.parameter_server.server import errors
-from drumline.distribute.parameter_server.server.applied import AppliedPushes
-from drumline.distribute.parameter_server.server.number_set import NumberSet
+from drumline.distribute.parameter_server.server import requests
+from drumline.distribute.parameter_server.server.applied import AppliedPushes, NumberSet
 
 ROWS, WIDTH = 6, 2
 PARTS = {"t/0": (ROWS, WIDTH), "u/0": (ROWS, WIDTH), "v/0": (3,), "n/0": ()}
@@ -140,32 +139,37 @@ ONE = np.ones(1, "int32")
 @pytest.mark.parametrize(
     ("push", "arrays", "kind", "text"),
     [
-        ({"name": "x/0", "kind": "dense"}, [np.ones(3, "f")], errors.UnknownPartError, "'x/0'"),
-        ({"name": "v/0", "kind": "dense"}, [np.ones(2, "f")], errors.PartMismatchError, "(2,)"),
-        ({"name": "v/0", "kind": "dense"}, [np.ones(3)], errors.PartMismatchError, "float64"),
-        ({"name": "v/0", "kind": "dense"}, [], errors.RequestError, "too few"),
-        ({"name": "v/0", "kind": "dense"}, [np.ones(3, "f")] * 2, errors.RequestError, "of 2"),
-        ({"name": "v/0", "kind": "sum"}, [np.ones(3, "f")], errors.RequestError, "'sum'"),
-        ({"kind": "dense"}, [np.ones(3, "f")], errors.RequestError, "'name'"),
-        ({"name": 3, "kind": "dense"}, [np.ones(3, "f")], errors.RequestError, "type str"),
+        ({"name": "x/0", "kind": "dense"}, [np.ones(3, "f")], requests.UnknownPartError, "'x/0'"),
+        ({"name": "v/0", "kind": "dense"}, [np.ones(2, "f")], requests.PartMismatchError, "(2,)"),
+        ({"name": "v/0", "kind": "dense"}, [np.ones(3)], requests.PartMismatchError, "float64"),
+        ({"name": "v/0", "kind": "dense"}, [], requests.RequestError, "too few"),
+        ({"name": "v/0", "kind": "dense"}, [np.ones(3, "f")] * 2, requests.RequestError, "of 2"),
+        ({"name": "v/0", "kind": "sum"}, [np.ones(3, "f")], requests.RequestError, "'sum'"),
+        ({"kind": "dense"}, [np.ones(3, "f")], requests.RequestError, "'name'"),
+        ({"name": 3, "kind": "dense"}, [np.ones(3, "f")], requests.RequestError, "type str"),
         (
             {"name": "v/0", "kind": "rows"},
             [np.arange(3), np.ones((3,), "f")],
-            errors.PartMismatchError,
+            requests.PartMismatchError,
             "no table",
         ),
         (
             {"name": "v/0", "kind": "dense", "rule": "other"},
             [np.ones(3, "f")],
-            errors.UnknownRuleError,
+            requests.UnknownRuleError,
             "'other'",
         ),
-        ({"name": "n/0", "kind": "dense"}, [np.float32(1)], errors.UnknownRuleError, "attach"),
-        (ROWS_OF_T | {"ids": 2}, [np.ones((2, 2), "f"), ONE], errors.RequestError, "[0, 2)"),
-        (ROWS_OF_T | {"ids": -1}, [np.ones((2, 2), "f"), ONE], errors.RequestError, "[0, -1)"),
-        (ROWS_OF_T | {"ids": 0}, [np.ones((0, 2), "f"), ONE], errors.RequestError, "1 ids"),
-        (ROWS_OF_T | {"ids": 1}, [np.ones((1, 2), "f"), ONE, ONE], errors.RequestError, "of 3"),
-        (ROWS_OF_T | {"ids": 1}, [np.ones((1, 2), "f"), ONE[None]], errors.RequestError, "(1, 1)"),
+        ({"name": "n/0", "kind": "dense"}, [np.float32(1)], requests.UnknownRuleError, "attach"),
+        (ROWS_OF_T | {"ids": 2}, [np.ones((2, 2), "f"), ONE], requests.RequestError, "[0, 2)"),
+        (ROWS_OF_T | {"ids": -1}, [np.ones((2, 2), "f"), ONE], requests.RequestError, "[0, -1)"),
+        (ROWS_OF_T | {"ids": 0}, [np.ones((0, 2), "f"), ONE], requests.RequestError, "1 ids"),
+        (ROWS_OF_T | {"ids": 1}, [np.ones((1, 2), "f"), ONE, ONE], requests.RequestError, "of 3"),
+        (
+            ROWS_OF_T | {"ids": 1},
+            [np.ones((1, 2), "f"), ONE[None]],
+            requests.RequestError,
+            "(1, 1)",
+        ),
     ],
 )
 def test_a_push_that_cannot_be_changes_nothing_of_its_message(client, push, arrays, kind, text):
@@ -189,7 +193,7 @@ def test_a_rule_may_be_sent_again_but_not_another_by_its_name(client):
     client.send_rule("adam", part, keras.optimizers.Adam(0.1))
     client.send_rule("adam", part, keras.optimizers.Adam(0.2))
     for other in (keras.optimizers.Adam(0.1, beta_1=0.5), keras.optimizers.SGD(0.1)):
-        with pytest.raises(errors.RuleMismatchError, match="another name"):
+        with pytest.raises(requests.RuleMismatchError, match="another name"):
             client.send_rule("adam", part, other)
 
 
@@ -197,9 +201,9 @@ def test_a_rule_without_a_learning_rate_is_refused(client):
     client.create("v/0", np.zeros(3, "float32"))
     client.send_rule("r", client.owner._parts.get("v/0"), keras.optimizers.SGD(1.0))
     client.ask("attach", {"name": "v/0", "rule": "r"})
-    with pytest.raises(errors.UnknownRuleError, match="'hyper'"):
+    with pytest.raises(requests.UnknownRuleError, match="'hyper'"):
         client.push("v/0", "dense", np.ones(3, "f"))
-    with pytest.raises(errors.RequestError, match="momentum"):
+    with pytest.raises(requests.RequestError, match="momentum"):
         client.ask("hyper", {"rule": "r", "values": {"momentum": 1}})
 
 
@@ -208,7 +212,7 @@ def test_creating_a_part_again_keeps_it(client):
     client.push("v/0", "add", np.ones(3, "float32"))
     client.create("v/0", np.zeros(3, "float32"))
     np.testing.assert_array_equal(client.read("v/0"), [1, 1, 1])
-    with pytest.raises(errors.PartMismatchError, match="'v/0' exists with shape"):
+    with pytest.raises(requests.PartMismatchError, match="'v/0' exists with shape"):
         client.create("v/0", np.zeros(4, "float32"))
 
 

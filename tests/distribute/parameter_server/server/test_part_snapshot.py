@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from drumline.distribute.parameter_server.server import part_snapshot
+from drumline.distribute.parameter_server.server import shard
 
 ROWS = 40
 ONES = np.ones((ROWS, 2), "float32")
@@ -40,7 +40,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_changes_do_not_show(client, monkeypatch, change):
-    monkeypatch.setattr(part_snapshot, "PIECE_BYTES", 160)
+    monkeypatch.setattr(shard, "PIECE_BYTES", 160)
     table = np.arange(ROWS * 2, dtype="float32").reshape(ROWS, 2)
     client.create("like/0", table)
     client.attach("like/0", keras.optimizers.SGD(1.0, momentum=0.5), rule="whole")

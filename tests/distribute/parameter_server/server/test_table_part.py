@@ -8,8 +8,8 @@ import keras
 import numpy as np
 import pytest
 
-from drumline.distribute.parameter_server.server import errors, row_update
-from drumline.distribute.parameter_server.server.table_part import TablePart
+from drumline.distribute.parameter_server.server import optimizer_updates, requests
+from drumline.distribute.parameter_server.server.table_shard import TablePart
 
 
 def sgd(value, slots, gradient, step):
@@ -80,8 +80,8 @@ def test_updates_are_those_of_the_formula_on_their_rows(client, name, known):
 
 
 def test_an_update_in_pieces_is_that_of_the_whole(client, monkeypatch):
-    monkeypatch.setattr(row_update, "_PIECE_BYTES", 64 * 8)
-    monkeypatch.setattr(row_update, "_SMALL", 16)
+    monkeypatch.setattr(optimizer_updates, "_PIECE_BYTES", 64 * 8)
+    monkeypatch.setattr(optimizer_updates, "_SMALL", 16)
     rng = np.random.default_rng(1)
     table, gradient = rng.normal(size=(2, 500, 2)).astype("float32")
     ids = rng.permutation(500)
@@ -99,7 +99,7 @@ def test_an_update_in_pieces_is_that_of_the_whole(client, monkeypatch):
 
 @pytest.mark.parametrize("count", [*range(1, 40), 1000, 1500, 5120, 5121, 40_000])
 def test_pieces_cover_all_rows_with_little_padding(count):
-    found = list(row_update.pieces(count, 8192))
+    found = list(optimizer_updates.pieces(count, 8192))
     assert [start for start, _, _ in found] == [0, *(stop for _, stop, _ in found[:-1])]
     assert found[-1][1] == count
     assert all(stop - start <= size <= 8192 for start, stop, size in found)
@@ -126,7 +126,7 @@ def test_a_whole_gradient_and_one_of_rows_share_slots(client):
     header = {"push": [{"name": "t/0", "kind": "rows", "rule": "rows"}]}
     client.ask("exchange", header, [np.arange(4), ones])
     np.testing.assert_array_equal(client.read("t/0"), -ones * (1 + 1.5 + 1.75))
-    with pytest.raises(errors.RuleMismatchError, match="'whole', which updates whole"):
+    with pytest.raises(requests.RuleMismatchError, match="'whole', which updates whole"):
         client.push("t/0", "rows", np.arange(4), ones)
 
 
@@ -139,10 +139,10 @@ def dense_rule(client, part, optimizer, rule):
 @pytest.mark.parametrize(
     ("ids", "kind", "text"),
     [
-        ([0, 6], errors.RowIndexError, r"'t/0' has the rows \[0, 6\): ids\[1\] is 6"),
-        ([0, -1], errors.RowIndexError, r"ids\[1\] is -1.*row 30 of the whole"),
-        ([4, 2, 4], errors.RepeatedRowError, r"ids\[2\] is 4.*Sum the gradients"),
-        ([0.5], errors.RequestError, "float64"),
+        ([0, 6], requests.RowIndexError, r"'t/0' has the rows \[0, 6\): ids\[1\] is 6"),
+        ([0, -1], requests.RowIndexError, r"ids\[1\] is -1.*row 30 of the whole"),
+        ([4, 2, 4], requests.RepeatedRowError, r"ids\[2\] is 4.*Sum the gradients"),
+        ([0.5], requests.RequestError, "float64"),
     ],
 )
 def test_ids_that_cannot_be_are_named_and_change_nothing(client, ids, kind, text):
@@ -152,7 +152,7 @@ def test_ids_that_cannot_be_are_named_and_change_nothing(client, ids, kind, text
     with pytest.raises(kind, match=text):
         client.push("t/0", "rows", ids, np.ones((len(ids), 2), "float32"))
     np.testing.assert_array_equal(client.read("t/0"), table)
-    if kind is not errors.RepeatedRowError:
+    if kind is not requests.RepeatedRowError:
         with pytest.raises(kind, match=text):
             client.gather("t/0", ids)
 
@@ -229,7 +229,7 @@ def test_tables_of_one_exchange_take_each_push_once(client, known):
 
 
 def test_a_table_has_rows(client):
-    with pytest.raises(errors.PartMismatchError, match="scalar"):
+    with pytest.raises(requests.PartMismatchError, match="scalar"):
         client.create("t/0", np.float32(1), table=True)
     assert "t/0" not in client.owner._parts
 

@@ -17,11 +17,9 @@ from drumline.distribute.parameter_server.wire import (
     ProtocolError,
     TransportServer,
     arena,
-    shared_memory,
 )
-from drumline.distribute.parameter_server.wire.arena import DATA_START, Arena
+from drumline.distribute.parameter_server.wire.arena import DATA_START, Arena, MappedArena
 from drumline.distribute.parameter_server.wire.codec import Place, Spec
-from drumline.distribute.parameter_server.wire.mapped_arena import MappedArena
 from tests.distribute.parameter_server.wire.wire_support import TOKEN, Handlers, use_way
 
 SIZE = DATA_START + (1 << 20)
@@ -259,7 +257,7 @@ def test_without_shared_memory_all_goes_by_the_network(
     if broken == "full":
         monkeypatch.setattr(os, "posix_fallocate", lambda *a: fail() if a[1] else None)
     elif broken == "foreign":
-        monkeypatch.setattr(shared_memory, "MappedArena", fail)
+        monkeypatch.setattr(arena, "MappedArena", fail)
     else:
         monkeypatch.setattr(os, "memfd_create", fail)
     server = TransportServer("127.0.0.1:0", handlers.table(), token=TOKEN)

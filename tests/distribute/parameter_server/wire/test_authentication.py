@@ -29,7 +29,7 @@ from drumline.distribute.parameter_server.wire import (
     greeting,
 )
 from drumline.distribute.parameter_server.wire import server as server_module
-from drumline.distribute.parameter_server.wire.token import (
+from drumline.distribute.parameter_server.wire.greeting import (
     FILE_VARIABLE,
     NONCE_BYTES,
     TOKEN_VARIABLE,

@@ -22,7 +22,7 @@ from drumline.distribute.parameter_server.wire import (
     codec,
     greeting,
 )
-from drumline.distribute.parameter_server.wire.sending import Sender
+from drumline.distribute.parameter_server.wire.codec import Sender
 from drumline.distribute.parameter_server.wire.stream import Stream
 from tests.distribute.parameter_server.wire.wire_support import (
     TOKEN,

@@ -13,8 +13,7 @@ from drumline.data.execute.pool import BufferPool
 from drumline.distribute.parameter_server.layout import Layout, Part
 from drumline.distribute.parameter_server.server.requests import Arrays
 from drumline.distribute.parameter_server.wire import Message
-from drumline.distribute.parameter_server.worker.lookup import Lookup
-from drumline.distribute.parameter_server.worker.messages import Exchange
+from drumline.distribute.parameter_server.worker.lookup import Exchange, Lookup
 
 ROWS, WIDTH = 30, 3
 TABLE = np.random.default_rng(0).random((ROWS, WIDTH)).astype(np.float32)

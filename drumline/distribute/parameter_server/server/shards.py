@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from drumline.distribute.parameter_server.server import memory
-from drumline.distribute.parameter_server.server.dense_part import DensePart
-from drumline.distribute.parameter_server.server.errors import (
+from drumline.distribute.parameter_server.server.dense_shard import DensePart
+from drumline.distribute.parameter_server.server.requests import (
     PartMismatchError,
     UnknownPartError,
 )
-from drumline.distribute.parameter_server.server.part import Part
-from drumline.distribute.parameter_server.server.table_part import TablePart
+from drumline.distribute.parameter_server.server.shard import Part
+from drumline.distribute.parameter_server.server.table_shard import TablePart
 
 _CHANGES_A_SECOND = 1 << 22
 

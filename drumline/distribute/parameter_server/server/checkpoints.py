@@ -1,8 +1,15 @@
-"""Giving parts the values of a checkpoint, of the same number of servers or of another."""
+"""Giving parts the values of a checkpoint, of the same number of servers or of another.
+
+Writing what a server keeps, while it is trained.
+
+Restoring some variables of a checkpoint, whatever servers wrote it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +17,105 @@ import numpy as np
 
 from drumline.distribute.parameter_server.server import memory
 from drumline.distribute.parameter_server.server.applied import AppliedPushes
-from drumline.distribute.parameter_server.server.errors import RestoreError
-from drumline.distribute.parameter_server.server.part import Part
-from drumline.distribute.parameter_server.server.parts import Parts
-from drumline.distribute.parameter_server.server.rule import Slot
-from drumline.distribute.parameter_server.server.shard_file import ShardFile
-from drumline.distribute.parameter_server.server.shard_set import ShardSet
+from drumline.distribute.parameter_server.server.checkpoint_files import (
+    ShardFile,
+    ShardSet,
+    ShardWriter,
+    Spec,
+    shard_path,
+)
+from drumline.distribute.parameter_server.server.optimizer_updates import Slot
+from drumline.distribute.parameter_server.server.requests import RestoreError, SaveError
+from drumline.distribute.parameter_server.server.shard import Part, Snapshot
+from drumline.distribute.parameter_server.server.shards import Parts
+
+
+def save(
+    parts: Sequence[Part],
+    applied: AppliedPushes,
+    directory: str | os.PathLike[str],
+    server: int,
+    servers: int,
+    step: int | None,
+) -> tuple[str, int]:
+    """Write parts, each as it is at one moment after the call began.
+
+    Args:
+        parts: what is written, with the pushes that were applied to it.
+        applied: these.
+        directory: of the checkpoint; each server writes a file of its own there.
+        server: the number of this server.
+        servers: how many there are.
+        step: what the checkpoint is called in messages.
+
+    Returns:
+        The file, and how many bytes it has.
+
+    Raises:
+        SaveError: if it cannot be written; the file that was there before is still there.
+    """
+    path = shard_path(directory, server, servers)
+    with _snapshots(parts, applied) as (described, arrays, snapshots):
+        metadata = {
+            "step": step,
+            "server": server,
+            "servers": servers,
+            "finished": applied.finished,
+            "parts": described,
+        }
+        try:
+            with ShardWriter(path, arrays, metadata) as writer:
+                for snapshot in snapshots:
+                    for name, piece in snapshot.pieces():
+                        writer.append(name, piece)
+                writer.finish()
+        except OSError as error:
+            raise SaveError(
+                error.errno,
+                f"Server {server} could not write its part of a checkpoint: {error}. What was "
+                "there before is unchanged. Make room, or save to another directory; training "
+                "can go on",
+                str(path),
+            ) from error
+    return str(path), writer.nbytes
+
+
+@contextlib.contextmanager
+def _snapshots(
+    parts: Sequence[Part], applied: AppliedPushes
+) -> Iterator[tuple[dict[str, Any], dict[str, Spec], list[Snapshot]]]:
+    described: dict[str, Any] = {}
+    arrays: dict[str, Spec] = {}
+    snapshots: list[Snapshot] = []
+    begun: list[Part] = []
+    try:
+        for part in parts:
+            with part.lock:
+                described[part.name] = _described(part, applied)
+                arrays.update(_specs(part))
+                snapshots += part.begin_snapshot()
+                begun.append(part)
+        yield described, arrays, snapshots
+    finally:
+        for part in begun:
+            with part.lock:
+                part.end_snapshot()
+
+
+def _described(part: Part, applied: AppliedPushes) -> dict[str, Any]:
+    return {
+        "table": part.is_table,
+        "start": part.start,
+        "iteration": part.iteration,
+        "rule": part.rule_name,
+        "slots": [slot.to_json() for slot in part.slot_list],
+        "applied": applied.of_part(part.name),
+    }
+
+
+def _specs(part: Part) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+    slots = {part.file_name(name): spec for name, spec in part.slot_specs().items()}
+    return {part.file_name(): (part.shape, part.dtype), **slots}
 
 
 @dataclass(frozen=True)
@@ -218,3 +318,58 @@ def _make(parts: Parts, file: ShardFile, name: str) -> None:
         lambda: memory.copied(array),
     )
     assign(part, [Piece(file, name, 0, 0, part.rows)])
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to take of a variable.
+
+    Attributes:
+        key: what the checkpoint's files call it.
+        value: whether its value is taken.
+        state: whether its slots and its number of updates are.
+    """
+
+    key: str
+    value: bool
+    state: bool
+
+
+def key_of(part: Part) -> str:
+    """The key of the variable of which it is a part."""
+    return part.name.rpartition("/")[0]
+
+
+def restore_chosen(
+    parts: Parts, shards: ShardSet, wanted: Mapping[str, Wanted], only_check: bool
+) -> None:
+    """Restore the parts here of some variables, or check that it can be done.
+
+    Args:
+        parts: those of this server.
+        shards: what was saved.
+        wanted: by the variables' keys here.
+        only_check: whether to read and compare only; what was checked is not read twice.
+
+    Raises:
+        RestoreError: if rows of a part are in no file, or the part is another one there.
+        RuleMismatchError: if a part has other slots there.
+        DamagedCheckpointError: if what is taken of a file is damaged.
+    """
+    files = shards.all()
+    for part in parts:
+        each = wanted.get(key_of(part))
+        if each is None:
+            continue
+        pieces = pieces_of(part, files, each.key)
+        if not only_check:
+            assign(part, pieces, each.value, each.state)
+            continue
+        check(part, pieces, whole=False, with_state=each.state)
+        for piece in pieces:
+            piece.file.verify(_names(piece, each))
+
+
+def _names(piece: Piece, wanted: Wanted) -> list[str]:
+    slots = [f"{piece.name}#{slot.name}" for slot in piece.slots] if wanted.state else []
+    return [piece.name, *slots]

@@ -10,26 +10,29 @@ from typing import Any
 
 from drumline.distribute.parameter_server.server import memory
 from drumline.distribute.parameter_server.server.applied import AppliedPushes
-from drumline.distribute.parameter_server.server.choosing import Wanted, key_of, restore_chosen
-from drumline.distribute.parameter_server.server.errors import RequestError
-from drumline.distribute.parameter_server.server.exchange import Exchange
-from drumline.distribute.parameter_server.server.initial_value import run_initializer
-from drumline.distribute.parameter_server.server.parts import Parts
+from drumline.distribute.parameter_server.server.checkpoint_files import find_shards
+from drumline.distribute.parameter_server.server.checkpoints import (
+    Wanted,
+    key_of,
+    restore_chosen,
+    restore_cut_anew,
+    restore_own,
+    save,
+)
+from drumline.distribute.parameter_server.server.exchange import Exchange, Stats
+from drumline.distribute.parameter_server.server.memory import run_initializer
+from drumline.distribute.parameter_server.server.optimizer_updates import Rule, Rules, Slot
 from drumline.distribute.parameter_server.server.requests import (
+    RequestError,
     dtype_of,
     field,
     formula_of,
     only_array,
     shape_of,
 )
-from drumline.distribute.parameter_server.server.restoring import restore_cut_anew, restore_own
 from drumline.distribute.parameter_server.server.rounds import Rounds
-from drumline.distribute.parameter_server.server.rule import Rule, Slot
-from drumline.distribute.parameter_server.server.rules import Rules
-from drumline.distribute.parameter_server.server.saving import save
-from drumline.distribute.parameter_server.server.shard_set import find_shards
-from drumline.distribute.parameter_server.server.stats import Stats
-from drumline.distribute.parameter_server.wire.message import Handler, Message
+from drumline.distribute.parameter_server.server.shards import Parts
+from drumline.distribute.parameter_server.wire.codec import Handler, Message
 
 
 class Owner:

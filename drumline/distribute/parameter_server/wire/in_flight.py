@@ -1,14 +1,105 @@
-"""Replies to requests, each as soon as it is ready."""
+"""Replies to requests, each as soon as it is ready.
+
+Requests whose replies have not come yet.
+
+From a request to the outcome of its handler.
+"""
 
 from __future__ import annotations
 
 import collections
 import functools
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from typing import Any
 
-from drumline.distribute.parameter_server.wire.message import Message
+from drumline.distribute.parameter_server.wire.codec import Handlers, Message
+from drumline.distribute.parameter_server.wire.errors import ProtocolError
+
+_MOST_REQUESTS = 100_000
+
+
+class Pending:
+    """The requests in flight on one lane, limited by their bytes.
+
+    Args:
+        most_bytes: how many may be in flight; a single larger request may be alone.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._changed = threading.Condition()
+        self._futures: dict[int, tuple[int, Future[Message]]] = {}
+        self._bytes = 0
+        self._failure: Exception | None = None
+
+    def __len__(self) -> int:
+        return len(self._futures)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether `fail` was called."""
+        return self._failure is not None
+
+    def wait_for_room(self, nbytes: int) -> None:
+        """Wait until a request of `nbytes` may be sent.
+
+        Raises:
+            Exception: what `fail` was given, as `add` does.
+        """
+        with self._changed:
+            if not self._has_room(nbytes):
+                self._changed.wait_for(lambda: self._failure or self._has_room(nbytes))
+            if self._failure is not None:
+                raise self._failure
+            self._bytes += nbytes
+
+    def add(self, seq: int, nbytes: int) -> Future[Message]:
+        """The reply to request number `seq`, for which there was room."""
+        future: Future[Message] = Future()
+        future.set_running_or_notify_cancel()
+        with self._changed:
+            if self._failure is not None:
+                raise self._failure
+            self._futures[seq] = (nbytes, future)
+        return future
+
+    def pop(self, seq: int) -> Future[Message] | None:
+        """The request to which the reply has come; None after `fail`, which has answered it.
+
+        Raises:
+            ProtocolError: if none with this number is in flight.
+        """
+        with self._changed:
+            if self._failure is not None:
+                return None
+            if seq not in self._futures:
+                raise ProtocolError("a reply does not follow its request")
+            nbytes, future = self._futures.pop(seq)
+            self._bytes -= nbytes
+            self._changed.notify_all()
+        return future
+
+    def fail(self, error: Exception) -> bool:
+        """Let all requests fail, and those to come. Returns whether it was the first failure."""
+        with self._changed:
+            if self._failure is not None:
+                return False
+            self._failure = error
+            futures = [future for _, future in self._futures.values()]
+            self._futures.clear()
+            self._changed.notify_all()
+        for future in futures:
+            future.set_exception(error)
+        return True
+
+    def _has_room(self, nbytes: int) -> bool:
+        if not self._futures:
+            return True
+        return len(self._futures) < _MOST_REQUESTS and self._bytes + nbytes <= self._most_bytes
+
 
 Outcome = Message | BaseException
 Numbered = tuple[int, Outcome]
@@ -126,3 +217,30 @@ def _outcome(reply: Future[Message]) -> Outcome:
     if reply.cancelled():
         return RuntimeError("the request was cancelled by the server")
     return reply.exception() or reply.result()
+
+
+_LONGEST_TRACEBACK = 20_000
+
+
+def answer(handlers: Handlers, op: str, request: Message) -> Message | Future[Message] | Exception:
+    """What the handler of `op` returns or raises."""
+    handler = handlers.get(op)
+    if handler is None:
+        return ValueError(f"there is no operation {op[:100]!r} here; there are {sorted(handlers)}")
+    try:
+        result = handler(request)
+    except Exception as error:
+        return error
+    if isinstance(result, Message | Future):
+        return result
+    return TypeError(f"the handler of {op!r} returned {type(result).__name__}, not a Message")
+
+
+def error_header(error: BaseException) -> dict[str, Any]:
+    """An exception in words that JSON has."""
+    lines = "".join(traceback.format_exception(error))
+    return {
+        "type": type(error).__name__,
+        "message": str(error)[:_LONGEST_TRACEBACK],
+        "traceback": lines[-_LONGEST_TRACEBACK:],
+    }

@@ -11,18 +11,18 @@ import numpy as np
 
 from drumline._core import DistinctRows, TableRows, read_rows
 from drumline.distribute.parameter_server.server import memory
-from drumline.distribute.parameter_server.server.errors import (
+from drumline.distribute.parameter_server.server.optimizer_updates import Rule, Slot
+from drumline.distribute.parameter_server.server.requests import (
     RepeatedRowError,
     RequestError,
     RowIndexError,
 )
-from drumline.distribute.parameter_server.server.part import Part
-from drumline.distribute.parameter_server.server.part_snapshot import (
+from drumline.distribute.parameter_server.server.shard import (
     ArraysSnapshot,
+    Part,
     RowsSnapshot,
     Snapshot,
 )
-from drumline.distribute.parameter_server.server.rule import Rule, Slot
 
 
 class TablePart(Part):

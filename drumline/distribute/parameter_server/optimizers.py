@@ -17,8 +17,7 @@ import numpy as np
 
 from drumline.distribute import scope
 from drumline.distribute.parameter_server.compiler import export_update, formula_of
-from drumline.distribute.parameter_server.compiler.container import unsealed
-from drumline.distribute.parameter_server.compiler.exporting import digest_of
+from drumline.distribute.parameter_server.compiler.exporting import digest_of, unsealed
 from drumline.distribute.parameter_server.layout import Layout, Part
 from drumline.distribute.parameter_server.servers import Servers
 
