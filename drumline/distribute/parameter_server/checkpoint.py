@@ -13,12 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline.distribute.parameter_server.layout import Layout
-from drumline.distribute.parameter_server.optimizers import Rules
+from drumline.distribute.parameter_server.optimizers import OptimizerRegistry
 from drumline.distribute.parameter_server.server.checkpoint_files import ShardFile, find_shards
 from drumline.distribute.parameter_server.server.requests import (
     RestoreError,
-    RuleMismatchError,
     SaveError,
+    UpdateMismatchError,
 )
 from drumline.distribute.parameter_server.servers import Servers
 from drumline.distribute.parameter_server.wire import RemoteError
@@ -122,7 +122,7 @@ register_reader(FORMAT, SavedValues)
 
 _ERRORS: dict[str, type[Exception]] = {
     each.__name__: each
-    for each in (DamagedCheckpointError, RestoreError, RuleMismatchError, SaveError)
+    for each in (DamagedCheckpointError, RestoreError, UpdateMismatchError, SaveError)
 }
 
 
@@ -140,7 +140,9 @@ class ServersKeeper:
 
     format = FORMAT
 
-    def __init__(self, servers: Servers, rules: Rules, settle: Callable[[], None]) -> None:
+    def __init__(
+        self, servers: Servers, rules: OptimizerRegistry, settle: Callable[[], None]
+    ) -> None:
         self._servers = servers
         self._rules = rules
         self.settle = settle
@@ -197,7 +199,7 @@ class ServersKeeper:
 
         Raises:
             RestoreError: if a file is missing, or other variables were saved.
-            RuleMismatchError: if they were trained with another optimizer.
+            UpdateMismatchError: if they were trained with another optimizer.
             DamagedCheckpointError: if a file is damaged.
         """
         saved = SavedValues(directory, kept)

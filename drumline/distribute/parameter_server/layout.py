@@ -15,7 +15,7 @@ from drumline.distribute.parameter_server.partitioners import Partitioner
 
 
 @dataclass(frozen=True)
-class Part:
+class ShardLayout:
     """The piece of a variable that one parameter server keeps.
 
     Attributes:
@@ -47,13 +47,13 @@ class Layout:
     path: str
     shape: tuple[int, ...]
     dtype: str
-    parts: tuple[Part, ...]
+    parts: tuple[ShardLayout, ...]
 
-    def part_shape(self, part: Part) -> tuple[int, ...]:
+    def part_shape(self, part: ShardLayout) -> tuple[int, ...]:
         """The shape of what `part` holds."""
         return (part.stop - part.start, *self.shape[1:]) if self.shape else ()
 
-    def part_name(self, part: Part) -> str:
+    def part_name(self, part: ShardLayout) -> str:
         """What the servers call `part`."""
         return f"{self.key}/{part.index}"
 
@@ -64,7 +64,7 @@ class Layout:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Layout:
         """What `to_json` described."""
-        parts = tuple(Part(**part) for part in value["parts"])
+        parts = tuple(ShardLayout(**part) for part in value["parts"])
         return cls(value["key"], value["path"], tuple(value["shape"]), value["dtype"], parts)
 
 
@@ -96,7 +96,7 @@ class RoundRobin:
         with self._lock:
             key = f"{self._prefix}{next(self._variables)}:{path}"
             parts = tuple(
-                Part((self._next + index) % self._num_servers, index, start, stop)
+                ShardLayout((self._next + index) % self._num_servers, index, start, stop)
                 for index, (start, stop) in enumerate(cuts)
             )
             self._next = (self._next + len(parts)) % self._num_servers

@@ -18,13 +18,13 @@ import numpy as np
 from drumline.distribute import scope
 from drumline.distribute.parameter_server.compiler import export_update, formula_of
 from drumline.distribute.parameter_server.compiler.exporting import digest_of, unsealed
-from drumline.distribute.parameter_server.layout import Layout, Part
+from drumline.distribute.parameter_server.layout import Layout, ShardLayout
 from drumline.distribute.parameter_server.servers import Servers
 
 _LET_GO_SECONDS = 2.0
 
 
-class Rules:
+class OptimizerRegistry:
     """The updates of optimizers, exported once for each shape and sent where they are used.
 
     Args:
@@ -47,7 +47,7 @@ class Rules:
         self._lock = threading.RLock()
 
     def attach(
-        self, optimizer: Any, variable: Any, layout: Layout, part: Part, sparse: bool
+        self, optimizer: Any, variable: Any, layout: Layout, part: ShardLayout, sparse: bool
     ) -> str:
         """The rule by which `optimizer` updates a part; the part's server knows it then.
 

@@ -11,8 +11,8 @@ import numpy as np
 from drumline.data.narrowing import require_fits
 from drumline.distribute.adoption import owner_of
 from drumline.distribute.parameter_server.compiler.ids_program import REMEDY_64_BITS
-from drumline.distribute.parameter_server.layout import Layout, Part
-from drumline.distribute.parameter_server.optimizers import Rules
+from drumline.distribute.parameter_server.layout import Layout, ShardLayout
+from drumline.distribute.parameter_server.optimizers import OptimizerRegistry
 from drumline.distribute.parameter_server.servers import Servers
 from drumline.training.checkpoint.external_storage import ExternalStore
 
@@ -46,9 +46,9 @@ class ServerVariable:
         return keeper
 
     @property
-    def variables(self) -> tuple[VariablePart, ...]:
+    def variables(self) -> tuple[VariableShard, ...]:
         """Its parts, in the order of their rows."""
-        return tuple(VariablePart(self, part) for part in self.layout.parts)
+        return tuple(VariableShard(self, part) for part in self.layout.parts)
 
     @property
     def _value(self) -> jax.Array:
@@ -76,7 +76,7 @@ class ShardedVariable(ServerVariable):
     """
 
 
-class VariablePart:
+class VariableShard:
     """The rows of a variable that one server keeps.
 
     Args:
@@ -84,7 +84,7 @@ class VariablePart:
         part: which rows.
     """
 
-    def __init__(self, variable: Any, part: Part) -> None:
+    def __init__(self, variable: Any, part: ShardLayout) -> None:
         self._variable = variable
         self.part = part
 
@@ -113,7 +113,7 @@ class VariablePart:
         return servers.ask(self.part.server, "read", {"name": name}).arrays[0]
 
     def __repr__(self) -> str:
-        return f"<VariablePart {self._variable.layout.path!r} {self.part} on {self.device}>"
+        return f"<VariableShard {self._variable.layout.path!r} {self.part} on {self.device}>"
 
 
 class SlotVariable:
@@ -164,14 +164,14 @@ class SlotVariable:
         _rules_of(reference).set_slot(reference.layout, name, value)
 
 
-def _rules_of(variable: Any) -> Rules:
+def _rules_of(variable: Any) -> OptimizerRegistry:
     """What the servers know of the optimizers of `variable`'s strategy."""
     strategy: Any = owner_of(variable)
-    rules: Rules = strategy.rules
+    rules: OptimizerRegistry = strategy.rules
     return rules
 
 
-def server_name(part: Part) -> str:
+def server_name(part: ShardLayout) -> str:
     """A server's name as TensorFlow writes it."""
     return f"/job:ps/replica:0/task:{part.server}/device:CPU:0"
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from drumline.distribute.parameter_server.errors import ParameterServerLostError
-from drumline.distribute.parameter_server.layout import Layout, Part
+from drumline.distribute.parameter_server.layout import Layout, ShardLayout
 from drumline.distribute.parameter_server.peers import finish
 from drumline.distribute.parameter_server.wire import (
+    ArrayForm,
     Connection,
-    Form,
     Message,
     PeerUnavailableError,
 )
@@ -67,7 +67,7 @@ class Servers:
         with self._named(server):
             return self._connections[server].submit(op, header, arrays)
 
-    def empties(self, server: int, forms: Sequence[Form]) -> list[np.ndarray]:
+    def empties(self, server: int, forms: Sequence[ArrayForm]) -> list[np.ndarray]:
         """Uninitialised arrays that one message to one server can carry without a copy."""
         return self._connections[server].empties(forms)
 
@@ -148,6 +148,6 @@ class Servers:
             raise ParameterServerLostError(server, self.addresses[server], error.reason) from error
 
 
-def rows_of(value: np.ndarray, part: Part) -> np.ndarray:
+def rows_of(value: np.ndarray, part: ShardLayout) -> np.ndarray:
     """The rows of a whole value that a part holds."""
     return value[part.start : part.stop] if value.ndim else value

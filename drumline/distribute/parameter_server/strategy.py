@@ -29,7 +29,7 @@ from drumline.distribute.parameter_server.compiler import export_initializer
 from drumline.distribute.parameter_server.compiler.ids_program import REMEDY_64_BITS
 from drumline.distribute.parameter_server.discarded import Discarded
 from drumline.distribute.parameter_server.layout import Layout, RoundRobin
-from drumline.distribute.parameter_server.optimizers import Rules
+from drumline.distribute.parameter_server.optimizers import OptimizerRegistry
 from drumline.distribute.parameter_server.partitioners import Partitioner
 from drumline.distribute.parameter_server.process import collect_only_what_is_new
 from drumline.distribute.parameter_server.scheduled import being_scheduled
@@ -125,7 +125,7 @@ class ParameterServerStrategy(Strategy):
         self.session = secrets.token_hex(8)
         self.servers.ask_all("serve chief", {})
         self.servers.ask_all("begin", {"session": self.session})
-        self.rules = Rules(self.servers)
+        self.rules = OptimizerRegistry(self.servers)
         prefix = _prefix_of(server_addresses)
         self._placement = RoundRobin(len(server_addresses), variable_partitioner, prefix)
         self.layouts: dict[str, Layout] = {}

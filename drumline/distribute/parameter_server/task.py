@@ -11,7 +11,7 @@ from drumline.distribute.cluster_resolver import ClusterSpec
 from drumline.distribute.parameter_server import peers, process
 from drumline.distribute.parameter_server.errors import ChiefLostError
 from drumline.distribute.parameter_server.process import share_cores
-from drumline.distribute.parameter_server.server import Owner
+from drumline.distribute.parameter_server.server import ParameterServer
 from drumline.distribute.parameter_server.wire import (
     Handler,
     Message,
@@ -69,14 +69,14 @@ class Server:
         self._chief_lane: int | None = None
         self._chief_lost: str | None = None
         self._without_chief_seconds = without_chief_seconds
-        self._task: Owner | Worker | None = None
+        self._task: ParameterServer | Worker | None = None
         self._transport: TransportServer | None = None
         self._name = f"{job_name}:{task_index}"
         self._workers_here = 0
         if job_name not in _JOBS:
             return
         if job_name == "ps":
-            self._task = Owner(task_index)
+            self._task = ParameterServer(task_index)
         else:
             servers = [str(address) for address in spec.job_tasks("ps")]
             self._task = Worker(task_index, servers, peers.connector)

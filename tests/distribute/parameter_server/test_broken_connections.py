@@ -10,7 +10,7 @@ import pytest
 import drumline as dl
 from drumline.distribute.parameter_server.errors import ParameterServerLostError
 from drumline.distribute.parameter_server.partitioners import FixedShardsPartitioner
-from drumline.distribute.parameter_server.server import Owner
+from drumline.distribute.parameter_server.server import ParameterServer
 from drumline.distribute.parameter_server.wire import Message
 from drumline.distribute.parameter_server.worker.worker import Worker
 from tests.distribute.parameter_server.clusters import in_process
@@ -36,9 +36,11 @@ def batches():
 
 @pytest.fixture
 def job(monkeypatch):
-    exchange = Owner.exchange
+    exchange = ParameterServer.exchange
     handlers = [exchange]
-    monkeypatch.setattr(Owner, "exchange", lambda self, request: handlers[-1](self, request))
+    monkeypatch.setattr(
+        ParameterServer, "exchange", lambda self, request: handlers[-1](self, request)
+    )
     partitioner = FixedShardsPartitioner(2)
     with in_process(workers=1, ps=2, variable_partitioner=partitioner) as strategy:
         with strategy.scope():

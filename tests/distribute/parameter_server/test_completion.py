@@ -4,11 +4,11 @@ from concurrent.futures import Future
 
 from drumline.distribute.parameter_server.wire import Message, PeerUnavailableError
 from drumline.distribute.parameter_server.worker.pipeline import Completion, fail
-from drumline.distribute.parameter_server.worker.step import Closure
+from drumline.distribute.parameter_server.worker.step import ReceivedClosure
 
 
 def test_a_server_that_is_lost_before_it_has_answered_is_named():
-    closure, taken, lost = Closure("a", 0, [], []), Future(), Future()
+    closure, taken, lost = ReceivedClosure("a", 0, [], []), Future(), Future()
     Completion(closure, [], [taken, lost], fail)
     taken.set_result(Message({}))
     assert not closure.answer.done()
@@ -23,7 +23,7 @@ def test_a_server_that_is_lost_before_it_has_answered_is_named():
 
 
 def test_a_step_has_ended_when_all_servers_have_answered():
-    closure, answers = Closure("a", 0, [], []), [Future(), Future()]
+    closure, answers = ReceivedClosure("a", 0, [], []), [Future(), Future()]
     Completion(closure, ["result"], answers, fail)
     for answer in answers:
         assert not closure.answer.done()

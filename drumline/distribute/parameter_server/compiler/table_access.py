@@ -1,4 +1,7 @@
-"""Where a program takes rows out of a table, and adds into the gradient of those rows."""
+"""Where a program takes rows out of a table, and adds into the gradient of those rows.
+
+Lookups in a table of which there is a row for each id, in the order of the ids.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,80 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from drumline.distribute.parameter_server.compiler import row_per_id
 from drumline.distribute.parameter_server.compiler.errors import WholeTableReadError
 from drumline.distribute.parameter_server.compiler.interpreter import Rows, RowsInterpreter, Uniform
 from drumline.training import jax_internals
+
+_SUMMED = (np.float32, np.float64)
+
+
+def takes_whole_rows(eqn: Any) -> bool:
+    """Whether a gather gives, for an array of ids, an array of as many rows."""
+    operand, indices = (each.aval for each in eqn.invars)
+    numbers = eqn.params["dimension_numbers"]
+    whole = (1, *operand.shape[1:])
+    return (
+        _is_by_id(indices, numbers.offset_dims, numbers.collapsed_slice_dims, operand)
+        and tuple(eqn.params["slice_sizes"]) == whole
+        and bool(jnp.issubdtype(operand.dtype, jnp.floating))
+    )
+
+
+def adds_whole_rows(eqn: Any) -> bool:
+    """Whether a scatter adds, for an array of ids, an array of as many rows."""
+    operand, indices, updates = (each.aval for each in eqn.invars)
+    numbers = eqn.params["dimension_numbers"]
+    return (
+        _is_by_id(indices, numbers.update_window_dims, numbers.inserted_window_dims, operand)
+        and updates.shape == (*indices.shape[:-1], *operand.shape[1:])
+        and operand.dtype in _SUMMED
+    )
+
+
+def taken(eqn: Any, rows: Any, where: slice, inside: Any) -> Any:
+    """What a gather gives.
+
+    Args:
+        eqn: the gather.
+        rows: all of the table's.
+        where: those of its ids.
+        inside: which ids are in the table, or None for all.
+    """
+    shape = eqn.outvars[0].aval.shape
+    found = jnp.reshape(rows[where], shape)
+    if inside is None:
+        return found
+    fill = np.nan if eqn.params["fill_value"] is None else eqn.params["fill_value"]
+    return jnp.where(_over_rows(inside, found), found, jnp.asarray(fill, found.dtype))
+
+
+def added_rows(updates: Any, where: slice, inside: Any, shape: tuple[int, ...]) -> Any:
+    """What a scatter adds: a row for each of the table's ids.
+
+    Args:
+        updates: what it adds for each of its ids.
+        where: which of the table's ids they are.
+        inside: which of them are in the table, or None for all.
+        shape: of a row for each of the table's ids.
+    """
+    if isinstance(updates, Uniform):
+        updates = updates.whole()
+    if inside is not None:
+        updates = jnp.where(_over_rows(inside, updates), updates, jnp.zeros((), updates.dtype))
+    rows = updates.reshape(where.stop - where.start, *shape[1:])
+    others = [(where.start, shape[0] - where.stop, 0)] + [(0, 0, 0)] * (rows.ndim - 1)
+    return lax.pad(rows, jnp.zeros((), rows.dtype), others)
+
+
+def _is_by_id(indices: Any, row_axes: Any, id_axes: Any, operand: Any) -> bool:
+    batch = len(indices.shape) - 1
+    behind = tuple(range(batch, batch + len(operand.shape) - 1))
+    return indices.shape[-1] == 1 and tuple(row_axes) == behind and tuple(id_axes) == (0,)
+
+
+def _over_rows(inside: Any, rows: Any) -> Any:
+    return inside.reshape(inside.shape + (1,) * (rows.ndim - inside.ndim))
+
 
 Locate = Callable[[str, Any], Any]
 """Given a table's key and ids within its bounds, where those rows are among the known ones: places
@@ -91,7 +164,7 @@ class TableInterpreter(RowsInterpreter):
             self._refuse(eqn, rows.group)
         if rows.group in self._by_id:
             return self._rows_by_id(eqn, rows, indices)
-        if not row_per_id.takes_whole_rows(eqn):
+        if not takes_whole_rows(eqn):
             self.not_by_id.add(rows.group)
         position = numbers.start_index_map.index(0)
         local = self._local_indices(eqn, rows.group, indices, position, clamps=_clamps)
@@ -112,11 +185,11 @@ class TableInterpreter(RowsInterpreter):
         count = self._counts[key]
         if key in self._by_id:
             where, inside = self._found(eqn, key, indices, 0, _clips)
-            value = row_per_id.added(updates, where, inside, (count, *operand.shape[1:]))
+            value = added_rows(updates, where, inside, (count, *operand.shape[1:]))
             return [Rows(value, operand.shape, key, True, is_added=True)]
         first = isinstance(operand, Uniform) and key not in self._added_to
         self._added_to.add(key)
-        if not (first and row_per_id.adds_whole_rows(eqn)):
+        if not (first and adds_whole_rows(eqn)):
             self.not_by_id.add(key)
         position = numbers.scatter_dims_to_operand_dims.index(0)
         local = self._local_indices(eqn, key, indices, position, clamps=_clips)
@@ -130,7 +203,7 @@ class TableInterpreter(RowsInterpreter):
 
     def _rows_by_id(self, eqn: Any, rows: Rows, indices: Any) -> Any:
         where, inside = self._found(eqn, rows.group, indices, 0, _clamps)
-        return row_per_id.taken(eqn, rows.value, where, inside)
+        return taken(eqn, rows.value, where, inside)
 
     def _table_of(self, operand: Uniform, indices: Any) -> str | None:
         """Whose gradient zeros are to be: the table of these indices, or the one of their shape."""

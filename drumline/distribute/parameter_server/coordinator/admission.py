@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from drumline.distribute.parameter_server.coordinator.closure import Closure
 
 
-class Gate:
+class Admission:
     """Lets closures start as soon as a worker has room.
 
     Attributes:
@@ -54,7 +54,7 @@ class Gate:
         """A worker has come, or is lost."""
 
 
-class Staleness(Gate):
+class StalenessAdmission(Admission):
     """Lets a closure miss at most a number of updates of others.
 
     It misses those that run when it starts, and those that start before it has ended: when its
@@ -89,7 +89,7 @@ class Staleness(Gate):
             self.ended(closure)
 
 
-class Rounds(Gate):
+class RoundAdmission(Admission):
     """Lets every worker start one closure, and waits for all of them.
 
     Those of a round read the same values, and what they push is applied as one update. What a lost

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from drumline.distribute.parameter_server.coordinator.admission import Gate
+from drumline.distribute.parameter_server.coordinator.admission import Admission
 from drumline.distribute.parameter_server.coordinator.closure import Closure
 
 MOST_CLOSURES = 256 * 1024
@@ -38,11 +38,11 @@ class ClosureQueue:
     def __init__(
         self,
         most: int = MOST_CLOSURES,
-        gate: Gate | None = None,
+        gate: Admission | None = None,
         abandon: Callable[[int], None] | None = None,
     ) -> None:
         self._most = most
-        self._gate = gate or Gate()
+        self._gate = gate or Admission()
         self._abandon = abandon
         self._flushing = 0
         self._waiting: deque[Closure] = deque()

@@ -17,10 +17,14 @@ import jax
 
 from drumline.distribute.input import InputContext
 from drumline.distribute.parameter_server import peers
-from drumline.distribute.parameter_server.coordinator.admission import Gate, Rounds, Staleness
+from drumline.distribute.parameter_server.coordinator.admission import (
+    Admission,
+    RoundAdmission,
+    StalenessAdmission,
+)
 from drumline.distribute.parameter_server.coordinator.closure import Closure, next_name
 from drumline.distribute.parameter_server.coordinator.closure_queue import ClosureQueue
-from drumline.distribute.parameter_server.coordinator.commands import Order, Orders
+from drumline.distribute.parameter_server.coordinator.commands import Command, ReplayedCommands
 from drumline.distribute.parameter_server.coordinator.function import ScheduledFunctions
 from drumline.distribute.parameter_server.coordinator.per_worker import (
     PerWorkerDataset,
@@ -124,7 +128,7 @@ class ClusterCoordinator:
         self._strategy = strategy
         self.session = strategy.session
         self.queue = ClosureQueue(gate=_gate_of(strategy), abandon=self._abandon_round)
-        self.orders = Orders()
+        self.orders = ReplayedCommands()
         self._discarded = Discarded()
         self._functions = ScheduledFunctions(Tracing(strategy), self._discarded)
         self._applied = Applied(strategy.servers)
@@ -282,7 +286,7 @@ class ClusterCoordinator:
     def _order(
         self, key: Any, op: str, header: dict[str, Any], sent: SentFunction | None = None
     ) -> None:
-        def order(connection: Connection) -> Order:
+        def order(connection: Connection) -> Command:
             own, arrays = ({}, []) if sent is None else sent.message(connection.in_process)
             return key, op, {**header, **own}, arrays
 
@@ -311,7 +315,11 @@ class ClusterCoordinator:
                 servers.submit(server, "abandon", {"round": number, "over": True})
 
 
-def _gate_of(strategy: ParameterServerStrategy) -> Gate:
+def _gate_of(strategy: ParameterServerStrategy) -> Admission:
     if strategy.synchronous:
-        return Rounds(strategy.num_workers)
-    return Gate() if strategy.max_staleness is None else Staleness(strategy.max_staleness)
+        return RoundAdmission(strategy.num_workers)
+    return (
+        Admission()
+        if strategy.max_staleness is None
+        else StalenessAdmission(strategy.max_staleness)
+    )

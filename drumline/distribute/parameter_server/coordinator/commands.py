@@ -13,7 +13,7 @@ import numpy as np
 
 from drumline.distribute.parameter_server.wire import Connection
 
-Order = tuple[Any, str, dict[str, Any], Sequence[np.ndarray]]
+Command = tuple[Any, str, dict[str, Any], Sequence[np.ndarray]]
 """Something that a worker is to make: a name for it, the request, its header and arrays."""
 
 MAKE_SECONDS = 3600.0
@@ -44,7 +44,7 @@ class ReachedWorker:
         header = {"session": self._session}
         self.connection.call("begin", header, timeout_seconds=MAKE_SECONDS)
 
-    def tell(self, order: Order) -> None:
+    def tell(self, order: Command) -> None:
         """Have it make something, and wait until it has; nothing if it was told before."""
         key, op, header, arrays = order
         with self._telling:
@@ -69,10 +69,10 @@ class ReachedWorker:
             self.connection.submit("forget", {**numbers, "session": self._session})
 
 
-MakeOrder = Callable[[Connection], Order]
+MakeOrder = Callable[[Connection], Command]
 
 
-class Orders:
+class ReplayedCommands:
     """Datasets and iterators, in the order in which they were made."""
 
     def __init__(self) -> None:

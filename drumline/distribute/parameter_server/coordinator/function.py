@@ -1,35 +1,175 @@
-"""Functions that were scheduled: traced for each form of what they are called with."""
+"""Functions that were scheduled: traced for each form of what they are called with.
+
+What a scheduled function is called with, taken apart.
+
+Functions as keys, and what runs of them need alive, without keeping either.
+"""
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MethodType
 from typing import Any
 
 import jax
 import numpy as np
 
+from drumline.distribute.arguments import Form, Identity, take_apart
 from drumline.distribute.made_anew import recognized
-from drumline.distribute.parameter_server.coordinator.calls import Arguments, Place, opened
 from drumline.distribute.parameter_server.coordinator.closure import next_number
-from drumline.distribute.parameter_server.coordinator.commands import Order
-from drumline.distribute.parameter_server.coordinator.kept_functions import (
-    InUse,
-    WeakFunction,
-    WhileUsed,
-)
+from drumline.distribute.parameter_server.coordinator.commands import Command
 from drumline.distribute.parameter_server.coordinator.per_worker import (
     NeedsMoreDraws,
+    PerWorkerDataset,
     PerWorkerIterator,
     TracedIterator,
 )
+from drumline.distribute.parameter_server.coordinator.remote_value import RemoteValue
 from drumline.distribute.parameter_server.coordinator.tracing import Tracing
 from drumline.distribute.parameter_server.discarded import Discarded
 from drumline.distribute.parameter_server.scheduled import scheduling
-from drumline.distribute.parameter_server.worker.functions import Form, form_from_json
+from drumline.distribute.parameter_server.worker.functions import Signature, signature_from_json
+
+
+@dataclass(frozen=True)
+class Place:
+    """Stands for a per-worker iterator: whichever it is, the program is the same.
+
+    Attributes:
+        index: which of the arguments' iterators it is.
+        treedef: the structure of its elements.
+        specs: the leaves of their specification.
+    """
+
+    index: int
+    treedef: Any
+    specs: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of one call.
+
+    Attributes:
+        form: all but arrays and iterators; it has a `Place` for each of the latter.
+        arrays: the arrays, in order.
+        iterators: the iterators, in order.
+    """
+
+    form: Form
+    arrays: list[np.ndarray]
+    iterators: list[PerWorkerIterator]
+
+    @property
+    def places(self) -> list[Place]:
+        """What stands for the iterators."""
+        return [
+            fixed.value
+            for fixed in self.form.fixed
+            if isinstance(fixed, Identity) and isinstance(fixed.value, Place)
+        ]
+
+
+def opened(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
+    """Take a call's arguments apart; waits for the results of other functions among them.
+
+    Raises:
+        TypeError: if one is a dataset, an iterator of this process, or an array of strings.
+    """
+    iterators: list[PerWorkerIterator] = []
+
+    def as_argument(leaf: Any) -> Any:
+        if isinstance(leaf, PerWorkerIterator):
+            if not any(each is leaf for each in iterators):
+                iterators.append(leaf)
+            index = next(i for i, each in enumerate(iterators) if each is leaf)
+            leaves, treedef = jax.tree.flatten(leaf.element_spec)
+            return Identity(_place(index, treedef, tuple(leaves)))
+        if isinstance(leaf, PerWorkerDataset):
+            raise TypeError(
+                "A scheduled function got a per-worker dataset. Pass an iterator: "
+                "`iter(coordinator.create_per_worker_dataset(...))`, once for each pass over it."
+            )
+        return leaf.fetch() if isinstance(leaf, RemoteValue) else leaf
+
+    tree = jax.tree.map(as_argument, (tuple(args), dict(kwargs)))
+    form, arrays = take_apart(*tree)
+    return Arguments(form, [np.asarray(array) for array in arrays], iterators)
+
+
+@functools.lru_cache(maxsize=1024)
+def _place(index: int, treedef: Any, specs: tuple[Any, ...]) -> Place:
+    return Place(index, treedef, specs)
+
+
+class WeakFunction:
+    """A function that may die. Equal to another one if the functions are equal, and live.
+
+    Args:
+        fn: a function, a method, or another object that can be called.
+    """
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self._hash = hash(fn)
+        self._get: Callable[[], Callable[..., Any] | None]
+        try:
+            self._get = weakref.WeakMethod(fn) if isinstance(fn, MethodType) else weakref.ref(fn)
+        except TypeError:  # such as a builtin function, which keeps nothing alive
+            self._get = lambda: fn
+
+    def __call__(self) -> Callable[..., Any] | None:
+        """The function, None if it died."""
+        return self._get()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        own = self()
+        return isinstance(other, WeakFunction) and own is not None and own == other()
+
+
+class InUse:
+    """What runs of a function need, alive for as long as one of them is under way.
+
+    Args:
+        things: among them the function and its variables.
+    """
+
+    def __init__(self, things: Sequence[Any]) -> None:
+        self.things = things
+
+
+class WhileUsed:
+    """Gives all runs of a function the same `InUse`."""
+
+    def __init__(self) -> None:
+        self._in_use: weakref.ref[InUse] | None = None
+        self._parts: list[weakref.ref[Any]] = []
+
+    def needs(self, things: Sequence[Any]) -> None:
+        """From now on runs need these, beside the function."""
+        self._parts = [weakref.ref(thing) for thing in things]
+        self._in_use = None
+
+    def get(self, fn: Callable[..., Any]) -> InUse | None:
+        """What a run of `fn` is to hold; None if something that it needs has died."""
+        found = None if self._in_use is None else self._in_use()
+        if found is None:
+            things = [part() for part in self._parts]
+            if any(thing is None for thing in things):
+                return None
+            found = InUse([fn, *things])
+            self._in_use = weakref.ref(found)
+        return found
+
 
 MOST_FUNCTIONS = 256
 """How many functions are known at a time; the longest unused is forgotten, and traced again."""
@@ -122,7 +262,7 @@ class ScheduledFunction:
         self._places = list(dict.fromkeys(arguments.places))
         self._arrays = len(arguments.arrays)
         self._tracing = tracing
-        self._orders: dict[Form, list[Order]] = {}
+        self._orders: dict[Signature, list[Command]] = {}
         self._finish: Callable[[Sequence[Any]], Any] | None = None
         self._lock = threading.Lock()
         self.draws = [1] * len(self._places)
@@ -145,7 +285,7 @@ class ScheduledFunction:
             drawn = [leaf for k, n in zip(elements, self.draws, strict=True) for leaf in k * n]
             is_traced = bool(self.program([*own, *drawn]))
 
-    def program(self, form: Any) -> list[Order]:
+    def program(self, form: Any) -> list[Command]:
         """What a worker has to be sent, to run it on arguments of this form.
 
         Nothing if the worker is to draw more elements first: as many as `draws` says now.
@@ -153,7 +293,7 @@ class ScheduledFunction:
         Args:
             form: shapes and dtypes of the arrays, then of the drawn elements' leaves.
         """
-        form = form_from_json(form)
+        form = signature_from_json(form)
         with self._lock:
             if form in self._orders:
                 return self._orders[form]
@@ -172,7 +312,7 @@ class ScheduledFunction:
         assert self._finish is not None
         return self._finish(arrays)
 
-    def _traced(self, form: Form) -> list[Order]:
+    def _traced(self, form: Signature) -> list[Command]:
         specs = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in form]
         drawn = list(self.draws)
         fn = self._fn()

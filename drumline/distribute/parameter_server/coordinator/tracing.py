@@ -17,9 +17,9 @@ from drumline.distribute.parameter_server.compiler import (
     WholeTableReadError,
     trace_step,
 )
-from drumline.distribute.parameter_server.coordinator.commands import Order
+from drumline.distribute.parameter_server.coordinator.commands import Command
 from drumline.distribute.parameter_server.strategy import ParameterServerStrategy
-from drumline.distribute.parameter_server.worker.functions import Form
+from drumline.distribute.parameter_server.worker.functions import Signature
 
 _log = logging.getLogger("drumline")
 
@@ -71,7 +71,7 @@ class Tracing:
                 with self._strategy.scope():
                     optimizer.build(list(variables))
 
-    def orders(self, traced: TracedStep, number: int, form: Form) -> list[Order]:
+    def orders(self, traced: TracedStep, number: int, form: Signature) -> list[Command]:
         """Tell the servers how to update, and give what a worker is to be told."""
         rules: dict[str, str] = {}
         for output in traced.program.outputs:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from drumline.distribute.parameter_server.coordinator.closure import Closure
-from drumline.distribute.parameter_server.coordinator.commands import Order, ReachedWorker
+from drumline.distribute.parameter_server.coordinator.commands import Command, ReachedWorker
 from drumline.distribute.parameter_server.errors import (
     ClosureError,
     OutOfRangeError,
@@ -162,7 +162,7 @@ class WorkerHandle:
         """Wait for the thread, after the queue was stopped."""
         self._thread.join()
 
-    def make(self, order: Callable[[Connection], Order]) -> None:
+    def make(self, order: Callable[[Connection], Command]) -> None:
         """Have the worker make something. If it is not there, it is told when it comes."""
         reached = self._reached
         if reached is None or self._lost is not None:

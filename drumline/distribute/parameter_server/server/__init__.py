@@ -1,5 +1,5 @@
 """What a parameter server keeps and does."""
 
-from drumline.distribute.parameter_server.server.parameter_server import Owner
+from drumline.distribute.parameter_server.server.parameter_server import ParameterServer
 
-__all__ = ["Owner"]
+__all__ = ["ParameterServer"]

@@ -14,9 +14,9 @@ import jax
 import numpy as np
 
 from drumline.distribute.parameter_server.server import memory
-from drumline.distribute.parameter_server.server.optimizer_updates import Rule, Slot
-from drumline.distribute.parameter_server.server.requests import PartLostError
-from drumline.distribute.parameter_server.server.shard import ArraysSnapshot, Part, Snapshot
+from drumline.distribute.parameter_server.server.optimizer_updates import OptimizerUpdate, Slot
+from drumline.distribute.parameter_server.server.requests import ShardLostError
+from drumline.distribute.parameter_server.server.shard import ArraysSnapshot, Shard, Snapshot
 
 
 class HeldArray:
@@ -102,7 +102,7 @@ _SMALL = 16 << 10
 Shared = Callable[[tuple[int, ...], np.dtype], np.ndarray | None]
 
 
-class DensePart(Part):
+class DenseShard(Shard):
     """A variable's rows, of which readers see one value or the next, never something between.
 
     Args:
@@ -161,7 +161,7 @@ class DensePart(Part):
         self._value.copy_to(out)
         return out
 
-    def attach(self, rule: Rule) -> None:
+    def attach(self, rule: OptimizerUpdate) -> None:
         super().attach(rule)
         if rule.formula is not None:
             return
@@ -170,7 +170,7 @@ class DensePart(Part):
             if isinstance(held.operand, np.ndarray):
                 held.replace(memory.on_cpu(held.operand))
 
-    def update(self, gradient: np.ndarray, rule: Rule) -> None:
+    def update(self, gradient: np.ndarray, rule: OptimizerUpdate) -> None:
         if rule.formula is not None:
             held = [self._value, *(self._slots[slot.name] for slot in rule.slots)]
             arrays = [each.writable().reshape(-1) for each in held]
@@ -182,7 +182,7 @@ class DensePart(Part):
         self.iteration += 1
         self.changed()
 
-    def _compute(self, gradient: np.ndarray, rule: Rule) -> None:
+    def _compute(self, gradient: np.ndarray, rule: OptimizerUpdate) -> None:
         held = [self._value, *self._slots.values()]
         donated = tuple(i for i, each in enumerate(held) if each.is_spare)
         operands = [each.operand for each in held]
@@ -198,7 +198,7 @@ class DensePart(Part):
 
     def _check_not_lost(self, operands: list[Any], error: Exception) -> None:
         if any(isinstance(each, jax.Array) and each.is_deleted() for each in operands):
-            raise PartLostError(
+            raise ShardLostError(
                 f"An update of the part {self.name!r} failed when it had overwritten the old "
                 f"value: {error}. Restore the servers from a checkpoint."
             ) from error

@@ -16,12 +16,12 @@ import numpy as np
 
 from drumline._core import TableRows
 from drumline.distribute.parameter_server.server.applied import AppliedPushes
-from drumline.distribute.parameter_server.server.dense_shard import DensePart
+from drumline.distribute.parameter_server.server.dense_shard import DenseShard
 from drumline.distribute.parameter_server.server.push import Push, apply_once, pushes_of
-from drumline.distribute.parameter_server.server.requests import Arrays, PartMismatchError, field
-from drumline.distribute.parameter_server.server.shard import Part, locked
-from drumline.distribute.parameter_server.server.shards import Parts
-from drumline.distribute.parameter_server.server.table_shard import TablePart
+from drumline.distribute.parameter_server.server.requests import Arrays, ShardMismatchError, field
+from drumline.distribute.parameter_server.server.shard import Shard, locked
+from drumline.distribute.parameter_server.server.shards import Shards
+from drumline.distribute.parameter_server.server.table_shard import TableShard
 from drumline.distribute.parameter_server.server.table_shard import gather as gather_tables
 from drumline.distribute.parameter_server.wire.codec import Message
 
@@ -64,7 +64,7 @@ class Stats:
 class Gather:
     """Rows that are asked for."""
 
-    part: TablePart
+    part: TableShard
     rows: TableRows
 
 
@@ -72,7 +72,7 @@ class Gather:
 class Pull:
     """A value that is asked for, unless it is still of the version that the asker has."""
 
-    part: Part
+    part: Shard
     version: int | None
 
 
@@ -80,7 +80,7 @@ class Exchange:
     """One request, whose every name, shape and id was checked before anything is changed.
 
     Args:
-        request: see `Owner` for its fields.
+        request: see `ParameterServer` for its fields.
         parts: the server's.
         applied: the pushes that were applied before.
         stats: counts what is done.
@@ -90,7 +90,7 @@ class Exchange:
     """
 
     def __init__(
-        self, request: Message, parts: Parts, applied: AppliedPushes, stats: Stats
+        self, request: Message, parts: Shards, applied: AppliedPushes, stats: Stats
     ) -> None:
         header = request.header
         arrays = Arrays(request.arrays)
@@ -147,9 +147,9 @@ class Exchange:
     def _gathers_rows(self) -> int:
         return sum(len(gather.rows) for gather in self._gathers)
 
-    def _pulled(self, part: Part) -> np.ndarray:
+    def _pulled(self, part: Shard) -> np.ndarray:
         lane = self._request.lane
-        if isinstance(part, DensePart) and lane is not None:
+        if isinstance(part, DenseShard) and lane is not None:
             return part.pull(lane.shared)
         return part.read(0, part.rows)
 
@@ -164,12 +164,12 @@ class Exchange:
         return outs
 
 
-def _gather(entry: dict[str, Any], arrays: Arrays, parts: Parts) -> Gather:
+def _gather(entry: dict[str, Any], arrays: Arrays, parts: Shards) -> Gather:
     name = field(entry, "name", str)
     part = parts.get(name)
     ids = arrays.take_ids(entry, f"the ids of the rows of {name!r}")
-    if not isinstance(part, TablePart):
-        raise PartMismatchError(
+    if not isinstance(part, TableShard):
+        raise ShardMismatchError(
             f"Rows were asked for of the part {name!r}, which is no table. Pull its value."
         )
     return Gather(part, part.checked(ids))

@@ -26,10 +26,10 @@ from drumline.distribute.parameter_server.compiler.exporting import (
 )
 from drumline.distribute.parameter_server.server import memory
 from drumline.distribute.parameter_server.server.requests import (
-    PartMismatchError,
     RequestError,
-    RuleMismatchError,
-    UnknownRuleError,
+    ShardMismatchError,
+    UnknownUpdateError,
+    UpdateMismatchError,
     dtype_of,
     field,
 )
@@ -51,7 +51,7 @@ class RowUpdate:
         dtype: of the table and its gradients.
     """
 
-    def __init__(self, rule: Rule, row_shape: tuple[int, ...], dtype: np.dtype) -> None:
+    def __init__(self, rule: OptimizerUpdate, row_shape: tuple[int, ...], dtype: np.dtype) -> None:
         self._rule = rule
         self._follow = [slot.shape is None for slot in rule.slots]
         self._row_shape = row_shape
@@ -225,7 +225,7 @@ class Slot:
         }
 
 
-class Rule:
+class OptimizerUpdate:
     """A compiled update ``(value, slots, gradient, iteration, learning rate) -> (value, slots)``.
 
     A sparse rule is for any number of rows of a table, and treats each by itself: it is called with
@@ -274,7 +274,7 @@ class Rule:
                 f"alone; it has the slots {self.slots} of {self._value.dtype}. Send it without."
             )
 
-    def is_same(self, other: Rule) -> bool:
+    def is_same(self, other: OptimizerUpdate) -> bool:
         """Whether both are the same program with the same slots."""
         return (self.sparse, self.slots, self._digest) == (
             other.sparse,
@@ -287,12 +287,12 @@ class Rule:
         """The learning rate of the next updates.
 
         Raises:
-            UnknownRuleError: if none was set, and the program is not one with a schedule.
+            UnknownUpdateError: if none was set, and the program is not one with a schedule.
         """
         if self._learning_rate is None and not self._reads_rate:
             return np.float32(0)
         if self._learning_rate is None:
-            raise UnknownRuleError(
+            raise UnknownUpdateError(
                 f"The rule {self.name!r} has no learning rate yet; send one, with 'hyper'."
             )
         return self._learning_rate
@@ -317,14 +317,14 @@ class Rule:
         """Make sure that the rule can update a part.
 
         Raises:
-            PartMismatchError: if its program is for another shape or dtype.
+            ShardMismatchError: if its program is for another shape or dtype.
         """
         value = self._value
         skipped = 1 if self.sparse else 0
         if value.shape[skipped:] == shape[skipped:] and len(value.shape) == len(shape):
             if value.dtype == dtype:
                 return
-        raise PartMismatchError(
+        raise ShardMismatchError(
             f"The rule {self.name!r} updates values of shape {value.shape} and dtype "
             f"{value.dtype}; the part {part!r} has {shape} and {dtype}. Send it a rule of its own."
         )
@@ -350,23 +350,23 @@ class Rule:
         return function
 
 
-class Rules:
+class OptimizerUpdates:
     """Rules by name."""
 
     def __init__(self) -> None:
-        self._rules: dict[str, Rule] = {}
+        self._rules: dict[str, OptimizerUpdate] = {}
         self._lock = threading.Lock()
 
-    def add(self, rule: Rule) -> Rule:
+    def add(self, rule: OptimizerUpdate) -> OptimizerUpdate:
         """Know a rule; the one that is known already, if it is the same.
 
         Raises:
-            RuleMismatchError: if another one is known by the name.
+            UpdateMismatchError: if another one is known by the name.
         """
         with self._lock:
             known = self._rules.setdefault(rule.name, rule)
         if not known.is_same(rule):
-            raise RuleMismatchError(
+            raise UpdateMismatchError(
                 f"There is another rule {rule.name!r}; send this one under another name."
             )
         return known
@@ -377,15 +377,15 @@ class Rules:
             for name in names:
                 self._rules.pop(name, None)
 
-    def get(self, name: str) -> Rule:
+    def get(self, name: str) -> OptimizerUpdate:
         """The rule of a name.
 
         Raises:
-            UnknownRuleError: if there is none.
+            UnknownUpdateError: if there is none.
         """
         rule = self._rules.get(name)
         if rule is None:
-            raise UnknownRuleError(
+            raise UnknownUpdateError(
                 f"There is no rule {name!r}, only {sorted(self._rules)}; send it with 'rule'."
             )
         return rule

@@ -21,7 +21,11 @@ from drumline.distribute.parameter_server.server.checkpoints import (
 )
 from drumline.distribute.parameter_server.server.exchange import Exchange, Stats
 from drumline.distribute.parameter_server.server.memory import run_initializer
-from drumline.distribute.parameter_server.server.optimizer_updates import Rule, Rules, Slot
+from drumline.distribute.parameter_server.server.optimizer_updates import (
+    OptimizerUpdate,
+    OptimizerUpdates,
+    Slot,
+)
 from drumline.distribute.parameter_server.server.requests import (
     RequestError,
     dtype_of,
@@ -31,11 +35,11 @@ from drumline.distribute.parameter_server.server.requests import (
     shape_of,
 )
 from drumline.distribute.parameter_server.server.rounds import Rounds
-from drumline.distribute.parameter_server.server.shards import Parts
+from drumline.distribute.parameter_server.server.shards import Shards
 from drumline.distribute.parameter_server.wire.codec import Handler, Message
 
 
-class Owner:
+class ParameterServer:
     """What one parameter server keeps and does.
 
     Requests may come from several threads at once: each part has a lock of its own, and no request
@@ -47,8 +51,8 @@ class Owner:
 
     def __init__(self, server_index: int) -> None:
         self.server_index = server_index
-        self._parts = Parts()
-        self._rules = Rules()
+        self._parts = Shards()
+        self._rules = OptimizerUpdates()
         self._applied = AppliedPushes()
         self._stats = Stats()
         self._rounds = Rounds(self._applied)
@@ -117,7 +121,7 @@ class Owner:
         program = only_array(request, "the bytes of the rule's program").tobytes()
         slots = [Slot.from_json(entry) for entry in field(header, "slots", list)]
         name, sparse = field(header, "rule", str), field(header, "sparse", bool)
-        rule = Rule(name, sparse, slots, program, formula_of(header))
+        rule = OptimizerUpdate(name, sparse, slots, program, formula_of(header))
         self._rules.add(rule).set_values(header.get("values") or {})
         return Message({})
 

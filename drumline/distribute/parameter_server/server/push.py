@@ -1,26 +1,31 @@
-"""Changes of parts, checked before any is made."""
+"""Changes of parts, checked before any is made.
+
+Applying the pushes of several closures as one.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
-from drumline._core import DistinctRows, UpdateRule
+from drumline._core import DistinctRows, UpdateRule, unique_ids
+from drumline.distribute.parameter_server.server import memory
 from drumline.distribute.parameter_server.server.applied import AppliedPushes
-from drumline.distribute.parameter_server.server.optimizer_updates import Rule
+from drumline.distribute.parameter_server.server.optimizer_updates import OptimizerUpdate
 from drumline.distribute.parameter_server.server.requests import (
     Arrays,
-    PartMismatchError,
     RequestError,
-    RuleMismatchError,
+    ShardMismatchError,
+    UpdateMismatchError,
     field,
 )
-from drumline.distribute.parameter_server.server.shard import Part, locked
-from drumline.distribute.parameter_server.server.shards import Parts
-from drumline.distribute.parameter_server.server.table_shard import TablePart
+from drumline.distribute.parameter_server.server.shard import Shard, locked
+from drumline.distribute.parameter_server.server.shards import Shards
+from drumline.distribute.parameter_server.server.table_shard import TableShard
 
 GRADIENTS = ("dense", "rows")
 KINDS = (*GRADIENTS, "add", "assign")
@@ -41,21 +46,21 @@ class Push:
         rule: what takes the gradient; None for values.
     """
 
-    part: Part
+    part: Shard
     kind: str
     ordinal: int
     value: np.ndarray
     ids: np.ndarray | None = None
     rows: DistinctRows | None = None
-    rule: Rule | None = None
+    rule: OptimizerUpdate | None = None
 
     def check(self) -> None:
         """Make sure that it can be applied.
 
         Raises:
-            PartMismatchError: if its shape or dtype is not the part's.
-            RuleMismatchError: if it is of rows, and the rule is not.
-            UnknownRuleError: if the rule has no learning rate.
+            ShardMismatchError: if its shape or dtype is not the part's.
+            UpdateMismatchError: if it is of rows, and the rule is not.
+            UnknownUpdateError: if the rule has no learning rate.
         """
         part = self.part
         if self.rule is not None:
@@ -69,7 +74,7 @@ class Push:
 
     def _require_sparse(self) -> None:
         if self.rule is not None and not self.rule.sparse:
-            raise RuleMismatchError(
+            raise UpdateMismatchError(
                 f"Rows were pushed to the part {self.part.name!r} for the rule "
                 f"{self.rule.name!r}, which updates whole values. Attach a sparse one."
             )
@@ -78,7 +83,7 @@ class Push:
         """Change the part, whose lock is held."""
         part = self.part
         rule, ids, rows = self.rule, self.ids, self.rows
-        if isinstance(part, TablePart) and not (rule is None or ids is None or rows is None):
+        if isinstance(part, TableShard) and not (rule is None or ids is None or rows is None):
             part.update_rows(ids, rows, self.value, rule)
         elif rule is not None:
             part.update(self.value, rule)
@@ -88,13 +93,13 @@ class Push:
             part.write(0, part.rows, self.value)
 
 
-def pushes_of(header: dict[str, Any], arrays: Arrays, parts: Parts) -> list[Push]:
+def pushes_of(header: dict[str, Any], arrays: Arrays, parts: Shards) -> list[Push]:
     """The pushes of a request, all of which can be applied.
 
     Raises:
         RequestError: if it is not well formed.
-        UnknownPartError, RuleMismatchError, PartMismatchError, RowIndexError, RepeatedRowError,
-            UnknownRuleError: if one cannot be applied.
+        UnknownShardError, UpdateMismatchError, ShardMismatchError, RowIndexError, RepeatedRowError,
+            UnknownUpdateError: if one cannot be applied.
     """
     counts: dict[str, int] = {}
     pushes = []
@@ -167,7 +172,7 @@ def _apply(group: Sequence[Push]) -> None:
     if formula is None or first.rule is None:
         first.apply()
         return
-    tables = [(cast(TablePart, push.part), push) for push in group]
+    tables = [(cast(TableShard, push.part), push) for push in group]
     updates = [
         part.begin_update(push.ids, push.rows, push.value, first.rule)  # type: ignore[arg-type]
         for part, push in tables
@@ -177,10 +182,88 @@ def _apply(group: Sequence[Push]) -> None:
         part.count_update()
 
 
-def _table(part: Part) -> TablePart:
-    if isinstance(part, TablePart):
+def _table(part: Shard) -> TableShard:
+    if isinstance(part, TableShard):
         return part
-    raise PartMismatchError(
+    raise ShardMismatchError(
         f"Rows were pushed to the part {part.name!r}, which is no table. Push a gradient of the "
         "whole value, with the kind 'dense'."
     )
+
+
+Pushes = Sequence[tuple[str, Push]]
+"""Pushes with the names of their closures."""
+
+
+def apply_summed(pushes: Pushes, applied: AppliedPushes, divisor: int | None) -> None:
+    """Apply pushes so that each part takes one update, with the sum of its gradients.
+
+    Pushes that were applied before are left out.
+
+    Args:
+        pushes: in the order in which they are summed.
+        applied: the pushes that were applied.
+        divisor: what the sums are divided by; None for nothing.
+    """
+    groups: dict[tuple[str, str, str | None], list[tuple[str, Push]]] = {}
+    for closure, push in pushes:
+        rule = push.rule.name if push.rule else None
+        groups.setdefault((push.part.name, push.kind, rule), []).append((closure, push))
+    for group in groups.values():
+        _sum_group(group, applied, divisor)
+
+
+def _sum_group(group: Pushes, applied: AppliedPushes, divisor: int | None) -> None:
+    part = group[0][1].part
+    with part.lock:
+        new = [
+            (closure, push)
+            for closure, push in group
+            if not applied.contains(closure, part.name, push.ordinal)
+        ]
+        if not new:
+            return
+        for push in _merged([push for _, push in new], divisor):
+            push.apply()
+        for closure, push in new:
+            applied.add(closure, [(part.name, push.ordinal)])
+
+
+def _merged(pushes: Sequence[Push], divisor: int | None) -> Sequence[Push]:
+    first = pushes[0]
+    if first.rule is None:
+        return pushes
+    if first.rows is None:
+        total = _total(pushes)
+        ids, rows = None, None
+    else:
+        ids, total = _total_of_rows(pushes)
+        rows = type(first.rows)(ids, first.part.rows)
+    if divisor is not None:
+        total /= divisor
+    value = memory.copied(total).astype(first.value.dtype, copy=False)
+    return [dataclasses.replace(first, value=value, ids=ids, rows=rows)]
+
+
+def _total(pushes: Sequence[Push]) -> np.ndarray:
+    total = pushes[0].value.astype(_wide(pushes[0].value.dtype))
+    for push in pushes[1:]:
+        total += push.value
+    return total
+
+
+def _total_of_rows(pushes: Sequence[Push]) -> tuple[np.ndarray, np.ndarray]:
+    given = [push.ids for push in pushes if push.ids is not None]
+    ids, inverse, _ = unique_ids(np.concatenate(given, dtype=np.int64), [0, pushes[0].part.rows])
+    value = pushes[0].value
+    total = np.zeros((len(ids), *value.shape[1:]), _wide(value.dtype))
+    start = 0
+    for push in pushes:
+        # A push has no row twice, so nothing is lost when rows are added by their places.
+        total[inverse[start : start + len(push.value)]] += push.value
+        start += len(push.value)
+    return ids, total
+
+
+def _wide(dtype: np.dtype) -> np.dtype:
+    return np.dtype(np.float32) if dtype.itemsize < 4 else dtype

@@ -19,19 +19,19 @@ class RequestError(ValueError):
     """A request lacks a field or an array, or has one that does not belong there."""
 
 
-class UnknownPartError(LookupError):
+class UnknownShardError(LookupError):
     """A request names a part that this server does not keep."""
 
 
-class PartMismatchError(ValueError):
+class ShardMismatchError(ValueError):
     """A value, a gradient or a rule does not fit the part that it is meant for."""
 
 
-class UnknownRuleError(LookupError):
+class UnknownUpdateError(LookupError):
     """A part is to be updated by a rule that this server was not given."""
 
 
-class RuleMismatchError(ValueError):
+class UpdateMismatchError(ValueError):
     """A rule is not the one that was given under its name before."""
 
 
@@ -51,7 +51,7 @@ class RoundAbandonedError(RuntimeError):
     """A synchronous round ended before all of its workers had pushed; nothing was applied."""
 
 
-class PartLostError(RuntimeError):
+class ShardLostError(RuntimeError):
     """A part's update failed half way, and its value is gone."""
 
 

@@ -11,12 +11,12 @@ from typing import Any
 from drumline.distribute.parameter_server.server import requests
 from drumline.distribute.parameter_server.server.applied import AppliedPushes
 from drumline.distribute.parameter_server.server.exchange import Exchange
+from drumline.distribute.parameter_server.server.push import apply_summed
 from drumline.distribute.parameter_server.server.requests import (
     RequestError,
     RoundAbandonedError,
     RoundError,
 )
-from drumline.distribute.parameter_server.server.summing import apply_summed
 from drumline.distribute.parameter_server.wire.codec import Message
 
 

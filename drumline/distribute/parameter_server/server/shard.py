@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from drumline.distribute.parameter_server.server.optimizer_updates import Rule, Slot
+from drumline.distribute.parameter_server.server.optimizer_updates import OptimizerUpdate, Slot
 from drumline.distribute.parameter_server.server.requests import (
-    PartMismatchError,
     RowIndexError,
-    RuleMismatchError,
-    UnknownRuleError,
+    ShardMismatchError,
+    UnknownUpdateError,
+    UpdateMismatchError,
 )
 
 PIECE_BYTES = 16 << 20
@@ -101,7 +101,7 @@ def _put_back(
 Snapshot = ArraysSnapshot | RowsSnapshot
 
 
-class Part(ABC):
+class Shard(ABC):
     """The base of both kinds of parts. Methods are called with `lock` held.
 
     Attributes:
@@ -136,22 +136,22 @@ class Part(ABC):
         self.slot_list: tuple[Slot, ...] = ()
         self._versions = versions
         self.version = next(versions)
-        self._rules: dict[str, Rule] = {}
+        self._rules: dict[str, OptimizerUpdate] = {}
 
     @property
     def rows(self) -> int:
         """How many rows there are; a scalar has one."""
         return self.shape[0] if self.shape else 1
 
-    def rule(self, name: str | None) -> Rule:
+    def rule(self, name: str | None) -> OptimizerUpdate:
         """An attached rule; the last one for None.
 
         Raises:
-            UnknownRuleError: if it was not attached.
+            UnknownUpdateError: if it was not attached.
         """
         rule = self._rules.get(self.rule_name if name is None else name)  # type: ignore[arg-type]
         if rule is None:
-            raise UnknownRuleError(
+            raise UnknownUpdateError(
                 f"No rule {name or ''!r} updates the part {self.name!r}, only {list(self._rules)}; "
                 "send it with 'rule' and 'attach' it."
             )
@@ -161,7 +161,7 @@ class Part(ABC):
         """Note that the value is another one now."""
         self.version = next(self._versions)
 
-    def attach(self, rule: Rule) -> None:
+    def attach(self, rule: OptimizerUpdate) -> None:
         """Have `rule` update the part.
 
         The slots that are there stay if they are the rule's, whether another rule or a checkpoint
@@ -169,8 +169,8 @@ class Part(ABC):
         rule gets its own, and rules that were attached before go.
 
         Raises:
-            PartMismatchError: if the rule is for other values.
-            RuleMismatchError: if the slots of a checkpoint are not the rule's.
+            ShardMismatchError: if the rule is for other values.
+            UpdateMismatchError: if the slots of a checkpoint are not the rule's.
         """
         if rule.name in self._rules:
             return
@@ -197,11 +197,11 @@ class Part(ABC):
         """Make sure that the rules that are attached keep just these slots.
 
         Raises:
-            RuleMismatchError: if not.
+            UpdateMismatchError: if not.
         """
         needed = {slot.name: (self.slot_shape(slot), slot.dtype) for slot in slots}
         if self._rules and needed != self.slot_specs():
-            raise RuleMismatchError(
+            raise UpdateMismatchError(
                 f"The part {self.name!r} has the slots {self.slot_specs()}, and the checkpoint "
                 f"{needed}. Train with the optimizer of the checkpoint."
             )
@@ -214,10 +214,10 @@ class Part(ABC):
         """Make sure that `value` has the part's dtype and a certain shape.
 
         Raises:
-            PartMismatchError: if not.
+            ShardMismatchError: if not.
         """
         if value.shape != shape or value.dtype != self.dtype:
-            raise PartMismatchError(
+            raise ShardMismatchError(
                 f"{what} of the part {self.name!r} has shape {value.shape} and dtype "
                 f"{value.dtype}; it has to have {shape} and {self.dtype}."
             )
@@ -242,20 +242,20 @@ class Part(ABC):
         """Make sure that `value` can be that of a slot.
 
         Raises:
-            PartMismatchError: if there is no such slot, or one of another shape or dtype.
+            ShardMismatchError: if there is no such slot, or one of another shape or dtype.
         """
         found = self.slot_specs()
         if found.get(name) != (value.shape, value.dtype):
-            raise PartMismatchError(
+            raise ShardMismatchError(
                 f"The part {self.name!r} has no slot {name!r} of shape {value.shape} and dtype "
                 f"{value.dtype}; it has {found}."
             )
 
-    def _has_slots_of(self, rule: Rule) -> bool:
+    def _has_slots_of(self, rule: OptimizerUpdate) -> bool:
         needed = {slot.name: (self.slot_shape(slot), slot.dtype) for slot in rule.slots}
         found = self.slot_specs()
         if needed != found and not self._rules:
-            raise RuleMismatchError(
+            raise UpdateMismatchError(
                 f"The part {self.name!r} was restored with the slots {found} of the rule "
                 f"{self.rule_name!r}; the rule {rule.name!r} needs {needed}. Train with the "
                 "optimizer of the checkpoint."
@@ -280,7 +280,7 @@ class Part(ABC):
         """Add to the whole value."""
 
     @abstractmethod
-    def update(self, gradient: np.ndarray, rule: Rule) -> None:
+    def update(self, gradient: np.ndarray, rule: OptimizerUpdate) -> None:
         """Apply a rule once, with a gradient for the whole value."""
 
     @abstractmethod
@@ -311,7 +311,7 @@ class Part(ABC):
 
 
 @contextlib.contextmanager
-def locked(parts: Iterable[Part]) -> Iterator[None]:
+def locked(parts: Iterable[Shard]) -> Iterator[None]:
     """Holds the locks of parts. All who hold several take them in the order of their names."""
     taken = []
     try:

@@ -10,26 +10,26 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from drumline.distribute.parameter_server.server import memory
-from drumline.distribute.parameter_server.server.dense_shard import DensePart
+from drumline.distribute.parameter_server.server.dense_shard import DenseShard
 from drumline.distribute.parameter_server.server.requests import (
-    PartMismatchError,
-    UnknownPartError,
+    ShardMismatchError,
+    UnknownShardError,
 )
-from drumline.distribute.parameter_server.server.shard import Part
-from drumline.distribute.parameter_server.server.table_shard import TablePart
+from drumline.distribute.parameter_server.server.shard import Shard
+from drumline.distribute.parameter_server.server.table_shard import TableShard
 
 _CHANGES_A_SECOND = 1 << 22
 
 
-class Parts:
+class Shards:
     """Parts by name. Versions start at another number in each server, later ones at larger."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, Part] = {}
+        self._parts: dict[str, Shard] = {}
         self._creation = threading.Lock()
         self._versions = itertools.count(int(time.time()) * _CHANGES_A_SECOND)
 
-    def __iter__(self) -> Iterator[Part]:
+    def __iter__(self) -> Iterator[Shard]:
         return iter(list(self._parts.values()))
 
     def __len__(self) -> int:
@@ -38,15 +38,15 @@ class Parts:
     def __contains__(self, name: str) -> bool:
         return name in self._parts
 
-    def get(self, name: str) -> Part:
+    def get(self, name: str) -> Shard:
         """The part of a name.
 
         Raises:
-            UnknownPartError: if there is none.
+            UnknownShardError: if there is none.
         """
         part = self._parts.get(name)
         if part is None:
-            raise UnknownPartError(
+            raise UnknownShardError(
                 f"This server keeps no part {name!r}; it keeps {len(self._parts)} others"
                 f"{_some_of(self._parts)}. Create it first; if the server was started again, "
                 "create all variables again or restore a checkpoint."
@@ -67,7 +67,7 @@ class Parts:
         table: bool,
         start: int | None,
         initial: Callable[[], np.ndarray],
-    ) -> tuple[Part, bool]:
+    ) -> tuple[Shard, bool]:
         """The part of a name, made if there is none yet.
 
         Args:
@@ -82,7 +82,7 @@ class Parts:
             The part, and whether it is new.
 
         Raises:
-            PartMismatchError: if there is another part of the name, or `initial` makes something
+            ShardMismatchError: if there is another part of the name, or `initial` makes something
                 else than a value for it.
         """
         with self._creation:
@@ -92,30 +92,30 @@ class Parts:
                 return old, False
             value = initial()
             if value.shape != shape or value.dtype != dtype:
-                raise PartMismatchError(
+                raise ShardMismatchError(
                     f"The part {name!r} of shape {shape} and dtype {dtype} was given an initial "
                     f"value of shape {value.shape} and dtype {value.dtype}."
                 )
             part = self._parts[name] = self._make(name, value, table, start)
             return part, True
 
-    def _make(self, name: str, value: np.ndarray, table: bool, start: int | None) -> Part:
+    def _make(self, name: str, value: np.ndarray, table: bool, start: int | None) -> Shard:
         if not table:
-            return DensePart(name, value, start, self._versions)
+            return DenseShard(name, value, start, self._versions)
         if not value.ndim:
-            raise PartMismatchError(f"The part {name!r} is a scalar and cannot be a table.")
+            raise ShardMismatchError(f"The part {name!r} is a scalar and cannot be a table.")
         own = value if value.flags.writeable and value.flags.c_contiguous else memory.copied(value)
-        return TablePart(name, own, start, self._versions)
+        return TableShard(name, own, start, self._versions)
 
 
-def _check_same(part: Part, shape: tuple[int, ...], dtype: np.dtype, table: bool) -> None:
+def _check_same(part: Shard, shape: tuple[int, ...], dtype: np.dtype, table: bool) -> None:
     if (part.shape, part.dtype, part.is_table) != (shape, dtype, table):
-        raise PartMismatchError(
+        raise ShardMismatchError(
             f"The part {part.name!r} exists with shape {part.shape}, dtype {part.dtype} and "
             f"table={part.is_table}; it was to be created with {shape}, {dtype} and table={table}. "
             "Give another variable another name."
         )
 
 
-def _some_of(names: dict[str, Part]) -> str:
+def _some_of(names: dict[str, Shard]) -> str:
     return f", such as {', '.join(map(repr, list(names)[:5]))}" if names else ""

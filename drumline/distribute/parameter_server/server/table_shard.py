@@ -11,7 +11,7 @@ import numpy as np
 
 from drumline._core import DistinctRows, TableRows, read_rows
 from drumline.distribute.parameter_server.server import memory
-from drumline.distribute.parameter_server.server.optimizer_updates import Rule, Slot
+from drumline.distribute.parameter_server.server.optimizer_updates import OptimizerUpdate, Slot
 from drumline.distribute.parameter_server.server.requests import (
     RepeatedRowError,
     RequestError,
@@ -19,13 +19,13 @@ from drumline.distribute.parameter_server.server.requests import (
 )
 from drumline.distribute.parameter_server.server.shard import (
     ArraysSnapshot,
-    Part,
     RowsSnapshot,
+    Shard,
     Snapshot,
 )
 
 
-class TablePart(Part):
+class TableShard(Shard):
     """The rows of a table. A gather sees all of a push of rows, or nothing of it.
 
     Args:
@@ -91,7 +91,7 @@ class TablePart(Part):
             ) from error
 
     def update_rows(
-        self, ids: np.ndarray, rows: DistinctRows, gradient: np.ndarray, rule: Rule
+        self, ids: np.ndarray, rows: DistinctRows, gradient: np.ndarray, rule: OptimizerUpdate
     ) -> None:
         """Apply a sparse rule once to some rows, with a gradient for each.
 
@@ -113,7 +113,7 @@ class TablePart(Part):
         self.count_update()
 
     def begin_update(
-        self, ids: np.ndarray, rows: DistinctRows, gradient: np.ndarray, rule: Rule
+        self, ids: np.ndarray, rows: DistinctRows, gradient: np.ndarray, rule: OptimizerUpdate
     ) -> tuple[list[np.ndarray], DistinctRows, np.ndarray, int]:
         """What a rule's formula takes to update rows; `count_update` comes after it."""
         self._preserve_rows(ids)
@@ -129,7 +129,7 @@ class TablePart(Part):
         self.iteration += 1
         self.changed()
 
-    def update(self, gradient: np.ndarray, rule: Rule) -> None:
+    def update(self, gradient: np.ndarray, rule: OptimizerUpdate) -> None:
         if rule.sparse:
             ids = np.arange(self.rows)
             return self.update_rows(ids, self.distinct(ids), gradient, rule)
@@ -210,7 +210,7 @@ class TablePart(Part):
         )
 
 
-def gather(readings: Sequence[tuple[TablePart, TableRows, np.ndarray]]) -> None:
+def gather(readings: Sequence[tuple[TableShard, TableRows, np.ndarray]]) -> None:
     """Copy rows of tables, whose locks are held: of each those that were `checked`, to an array."""
     read_rows([(part.row_bytes, rows, _row_bytes(out)) for part, rows, out in readings])
 

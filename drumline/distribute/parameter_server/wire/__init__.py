@@ -1,7 +1,7 @@
 """Messages between the processes of a cluster, over TCP or shared memory."""
 
 from drumline.distribute.parameter_server.wire.codec import (
-    Form,
+    ArrayForm,
     Handler,
     Handlers,
     Lane,
@@ -21,11 +21,11 @@ from drumline.distribute.parameter_server.wire.server import TransportServer
 from drumline.distribute.parameter_server.wire.stream import ClientTls, ServerTls
 
 __all__ = [
+    "ArrayForm",
     "AuthenticationError",
     "CallTimeoutError",
     "ClientTls",
     "Connection",
-    "Form",
     "Handler",
     "Handlers",
     "Lane",

@@ -38,7 +38,7 @@ from drumline.distribute.parameter_server.wire.arrays import (
     aligned_empty,
     padded,
 )
-from drumline.distribute.parameter_server.wire.codec import Form, Place, Spec
+from drumline.distribute.parameter_server.wire.codec import ArrayForm, Place, Spec
 from drumline.distribute.parameter_server.wire.errors import ProtocolError
 from drumline.distribute.sealed_memory import is_wanted, machine, open_sealed, sealed_memory
 
@@ -129,7 +129,7 @@ class Arena:
             np.copyto(self._view(slot, array.shape, array.dtype), array)
         return places
 
-    def empties(self, forms: Sequence[Form]) -> list[np.ndarray] | None:
+    def empties(self, forms: Sequence[ArrayForm]) -> list[np.ndarray] | None:
         """Arrays here to be filled and sent in one message, or None if there is no room.
 
         They are one to the memory: what one of them takes is free when all are gone.
@@ -418,7 +418,7 @@ class SharedMemory:
             raise ProtocolError("this connection has no shared memory")
         return self._theirs.arrays(specs)
 
-    def empties(self, forms: Sequence[Form]) -> list[np.ndarray]:
+    def empties(self, forms: Sequence[ArrayForm]) -> list[np.ndarray]:
         """Arrays to be filled and sent in one message, without a copy where there is room."""
         own = self._own
         made = own.empties(forms) if own is not None and self._confirmed else None

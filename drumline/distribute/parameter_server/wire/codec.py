@@ -295,7 +295,7 @@ def _flat_bytes(array: np.ndarray) -> memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-Form = tuple[tuple[int, ...], np.dtype]
+ArrayForm = tuple[tuple[int, ...], np.dtype]
 """The shape and the dtype of an array."""
 
 
@@ -310,7 +310,7 @@ class Lane(Protocol):
     number: int
     peer: str
 
-    def empties(self, forms: Sequence[Form]) -> list[np.ndarray]:
+    def empties(self, forms: Sequence[ArrayForm]) -> list[np.ndarray]:
         """Uninitialised, 64-byte aligned arrays of these shapes and dtypes for one reply.
 
         It need not copy them.

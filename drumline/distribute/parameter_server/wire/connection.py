@@ -25,8 +25,8 @@ from drumline.distribute.parameter_server.wire.codec import (
     GOODBYE,
     REPLY,
     REQUEST,
+    ArrayForm,
     Encoded,
-    Form,
     Message,
     MessageReader,
     Record,
@@ -186,7 +186,7 @@ class Connection:
         """Whether it has ended, by whatever cause."""
         return self._link.is_lost
 
-    def empties(self, forms: Sequence[Form]) -> list[np.ndarray]:
+    def empties(self, forms: Sequence[ArrayForm]) -> list[np.ndarray]:
         """Uninitialised, 64-byte aligned arrays of these shapes and dtypes for one request.
 
         It need not copy them.
@@ -280,7 +280,7 @@ class RemoteLink:
         """See `Connection.is_lost`."""
         return self._pending.has_failed
 
-    def empties(self, forms: Sequence[Form]) -> list[np.ndarray]:
+    def empties(self, forms: Sequence[ArrayForm]) -> list[np.ndarray]:
         """See `Connection.empties`."""
         return self._memory.empties(forms)
 

@@ -15,7 +15,7 @@ from drumline.distribute.parameter_server.wire.codec import (
     GOODBYE,
     REPLY,
     REQUEST,
-    Form,
+    ArrayForm,
     Handlers,
     Message,
     MessageReader,
@@ -90,7 +90,7 @@ class ServerLane:
         self._is_done = False
         self._broken: str | None = None
 
-    def empties(self, forms: Sequence[Form]) -> list[np.ndarray]:
+    def empties(self, forms: Sequence[ArrayForm]) -> list[np.ndarray]:
         """See `Lane.empties`."""
         return self._memory.empties(forms)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from drumline.distribute.parameter_server.wire.arrays import aligned_empty, as_array
-from drumline.distribute.parameter_server.wire.codec import Form, Message, Request
+from drumline.distribute.parameter_server.wire.codec import ArrayForm, Message, Request
 from drumline.distribute.parameter_server.wire.errors import (
     AuthenticationError,
     PeerUnavailableError,
@@ -93,7 +93,7 @@ class LocalLink:
         """See `Connection.is_lost`."""
         return self._pending.has_failed
 
-    def empties(self, forms: Sequence[Form]) -> list[np.ndarray]:
+    def empties(self, forms: Sequence[ArrayForm]) -> list[np.ndarray]:
         """See `Connection.empties`."""
         return [aligned_empty(*form) for form in forms]
 

@@ -12,25 +12,25 @@ import numpy as np
 
 from drumline.distribute.parameter_server.compiler import StepProgram
 from drumline.distribute.parameter_server.layout import Layout
-from drumline.distribute.parameter_server.worker.step import Closure, Function
+from drumline.distribute.parameter_server.worker.step import Function, ReceivedClosure
 
-Form = tuple[tuple[tuple[int, ...], str], ...]
+Signature = tuple[tuple[tuple[int, ...], str], ...]
 
 
-def form_of(leaves: Sequence[Any]) -> Form:
+def signature_of(leaves: Sequence[Any]) -> Signature:
     """The form of these arguments."""
     return tuple((tuple(np.shape(leaf)), str(np.asarray(leaf).dtype)) for leaf in leaves)
 
 
-def form_from_json(value: Any) -> Form:
+def signature_from_json(value: Any) -> Signature:
     """A form that has been through JSON."""
     return tuple((tuple(shape), dtype) for shape, dtype in value)
 
 
-class NeedsForm(Exception):  # a request to the chief, not an error
+class NeedsSignature(Exception):  # a request to the chief, not an error
     """The worker has no program for arguments of this form yet."""
 
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: Signature) -> None:
         super().__init__(f"no program for {form}")
         self.form = form
 
@@ -39,13 +39,13 @@ class Functions:
     """What a worker can run, and the closures that wait for more."""
 
     def __init__(self) -> None:
-        self._functions: dict[tuple[int, Form], Function] = {}
-        self._held: dict[str, Closure] = {}
+        self._functions: dict[tuple[int, Signature], Function] = {}
+        self._held: dict[str, ReceivedClosure] = {}
 
     def add(
         self,
         number: int,
-        form: Form,
+        form: Signature,
         program: bytes,
         layouts: Sequence[dict[str, Any]],
         rules: dict[str, Any],
@@ -62,23 +62,23 @@ class Functions:
         """The function for these arguments.
 
         Raises:
-            NeedsForm: if the chief has not sent it.
+            NeedsSignature: if the chief has not sent it.
         """
-        form = form_of(leaves)
+        form = signature_of(leaves)
         try:
             return self._functions[number, form]
         except KeyError:
-            raise NeedsForm(form) from None
+            raise NeedsSignature(form) from None
 
     def forget(self, numbers: Collection[int]) -> None:
         """Let go of functions."""
         for key in [key for key in list(self._functions) if key[0] in numbers]:
             self._functions.pop(key, None)
 
-    def hold(self, closure: Closure) -> None:
+    def hold(self, closure: ReceivedClosure) -> None:
         """Keep a closure with the batch it has drawn until the chief sends its program."""
         self._held[closure.name] = closure
 
-    def release(self, name: str) -> Closure:
+    def release(self, name: str) -> ReceivedClosure:
         """The closure of this name that waited."""
         return self._held.pop(name)

@@ -16,12 +16,12 @@ import numpy as np
 from drumline._core import spread_rows, sum_rows, unique_ids
 from drumline.data.execute.pool import BufferPool
 from drumline.distribute.parameter_server.layout import Layout
-from drumline.distribute.parameter_server.wire import Form, Message
+from drumline.distribute.parameter_server.wire import ArrayForm, Message
 
 _IDS = np.dtype(np.int32)  # as steps compute them
 
 
-class Exchange:
+class ExchangeRequest:
     """One message to one server, being put together.
 
     Args:
@@ -32,7 +32,7 @@ class Exchange:
         empties: as given.
     """
 
-    def __init__(self, empties: Callable[[Sequence[Form]], list[np.ndarray]]) -> None:
+    def __init__(self, empties: Callable[[Sequence[ArrayForm]], list[np.ndarray]]) -> None:
         self.empties = empties
         self._push: list[dict[str, Any]] = []
         self._pushed: list[np.ndarray] = []
@@ -128,7 +128,7 @@ class Lookup:
         self._as_used = by_id and len(layout.parts) == 1 and repeated * _FEW <= len(self._ids)
         self._blocks: dict[int, np.ndarray] = {}
 
-    def ask(self, exchanges: Mapping[int, Exchange]) -> None:
+    def ask(self, exchanges: Mapping[int, ExchangeRequest]) -> None:
         """Add the rows to the messages, by server."""
         for part, span in zip(self._layout.parts, self._spans, strict=True):
             if span.start < span.stop:
@@ -150,7 +150,10 @@ class Lookup:
         return out
 
     def push(
-        self, gradient: np.ndarray, exchanges: Mapping[int, Exchange], rule: Callable[[str], Any]
+        self,
+        gradient: np.ndarray,
+        exchanges: Mapping[int, ExchangeRequest],
+        rule: Callable[[str], Any],
     ) -> None:
         """Add the gradients of the different rows to the messages.
 
@@ -161,7 +164,7 @@ class Lookup:
         """
         self._push([gradient[span] for span in self._spans], exchanges, rule)
 
-    def sums_of(self, gradient: np.ndarray) -> list[tuple[int, Form]]:
+    def sums_of(self, gradient: np.ndarray) -> list[tuple[int, ArrayForm]]:
         """For each part its server, and the form that the sums of its rows' gradients have.
 
         Args:
@@ -176,7 +179,7 @@ class Lookup:
         self,
         gradient: np.ndarray,
         sums: Sequence[np.ndarray],
-        exchanges: Mapping[int, Exchange],
+        exchanges: Mapping[int, ExchangeRequest],
         rule: Callable[[str], Any],
     ) -> None:
         """The same with a gradient for each id; those of one row are summed in their order.
@@ -190,7 +193,7 @@ class Lookup:
     def _push(
         self,
         gradients: Sequence[np.ndarray],
-        exchanges: Mapping[int, Exchange],
+        exchanges: Mapping[int, ExchangeRequest],
         rule: Callable[[str], Any],
     ) -> None:
         # Also to parts without a row: they count the step, and take nothing of it again.

@@ -20,9 +20,9 @@ from drumline.distribute.parameter_server.errors import OutOfRangeError, Paramet
 from drumline.distribute.parameter_server.servers import Servers
 from drumline.distribute.parameter_server.wire import Message, PeerUnavailableError
 from drumline.distribute.parameter_server.worker.datasets import Datasets
-from drumline.distribute.parameter_server.worker.functions import Functions, NeedsForm
-from drumline.distribute.parameter_server.worker.lookup import Exchange
-from drumline.distribute.parameter_server.worker.step import Closure, DenseValues, Step
+from drumline.distribute.parameter_server.worker.functions import Functions, NeedsSignature
+from drumline.distribute.parameter_server.worker.lookup import ExchangeRequest
+from drumline.distribute.parameter_server.worker.step import DenseValues, ReceivedClosure, Step
 
 _LANE = "steps"
 _ROUNDS = "rounds"
@@ -47,7 +47,9 @@ class NotReachedError(ParameterServerLostError):
 class Asked:
     """A step that has asked for what it needs."""
 
-    def __init__(self, step: Step, replies: list[tuple[int, Exchange, Future[Message]]]) -> None:
+    def __init__(
+        self, step: Step, replies: list[tuple[int, ExchangeRequest, Future[Message]]]
+    ) -> None:
         self.step = step
         self.replies = replies
 
@@ -78,13 +80,13 @@ class Pipeline:
         self._values = DenseValues()
         self._pool = BufferPool(_BUFFERS)
         self._state: dict[str, Any] = {}
-        self._closures: queue.SimpleQueue[Closure | None] = queue.SimpleQueue()
+        self._closures: queue.SimpleQueue[ReceivedClosure | None] = queue.SimpleQueue()
         self._asked: deque[Asked] = deque()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="drumline worker", daemon=True)
         self._thread.start()
 
-    def submit(self, closure: Closure) -> None:
+    def submit(self, closure: ReceivedClosure) -> None:
         """Run a closure when those before it have run."""
         self._closures.put(closure)
 
@@ -130,23 +132,23 @@ class Pipeline:
                 continue
             try:
                 return self._drawn(closure)
-            except NeedsForm as needs:
+            except NeedsSignature as needs:
                 self._functions.hold(closure)
                 closure.answer.set_result(({"needs": needs.form}, []))
             except Exception as error:  # told to the chief, which raises it
                 fail(closure, error)
 
-    def _drawn(self, closure: Closure) -> Step:
+    def _drawn(self, closure: ReceivedClosure) -> Step:
         leaves = closure.draw(self._datasets.draw)
         step = Step(closure, self._functions.get(closure.function, leaves), leaves)
         if step.ids_are_known_early:
             step.look_up(self._values, self._state, self._pool)
         return step
 
-    def _exchanges(self, lane: str = _LANE) -> dict[int, Exchange]:
+    def _exchanges(self, lane: str = _LANE) -> dict[int, ExchangeRequest]:
         servers = self._connect(lane)
         return {
-            server: Exchange(functools.partial(servers.empties, server))
+            server: ExchangeRequest(functools.partial(servers.empties, server))
             for server in range(len(servers))
         }
 
@@ -158,7 +160,7 @@ class Pipeline:
         except Exception as error:  # told to the chief, which raises it
             self._failed(step.closure, error)
 
-    def _add(self, step: Step, exchanges: dict[int, Exchange]) -> None:
+    def _add(self, step: Step, exchanges: dict[int, ExchangeRequest]) -> None:
         step.ask_values(exchanges, self._values)
         if step.ids_are_known_early:
             step.ask_rows(exchanges)
@@ -170,8 +172,8 @@ class Pipeline:
         self._receive(self._send(exchanges, None))
 
     def _send(
-        self, exchanges: dict[int, Exchange], pushed: Closure | None
-    ) -> list[tuple[int, Exchange, Future[Message]]]:
+        self, exchanges: dict[int, ExchangeRequest], pushed: ReceivedClosure | None
+    ) -> list[tuple[int, ExchangeRequest, Future[Message]]]:
         name = None if pushed is None else pushed.name
         servers = self._connect(_LANE)
         return [
@@ -180,7 +182,7 @@ class Pipeline:
             if each
         ]
 
-    def _receive(self, replies: list[tuple[int, Exchange, Future[Message]]]) -> None:
+    def _receive(self, replies: list[tuple[int, ExchangeRequest, Future[Message]]]) -> None:
         for server, exchange, future in replies:
             exchange.take(self._connect(_LANE).result(server, future))
 
@@ -219,7 +221,10 @@ class Pipeline:
         Completion(closure, results, [future for _, _, future in replies], self._failed)
 
     def _push_in_round(
-        self, closure: Closure, results: list[np.ndarray], exchanges: dict[int, Exchange]
+        self,
+        closure: ReceivedClosure,
+        results: list[np.ndarray],
+        exchanges: dict[int, ExchangeRequest],
     ) -> None:
         """Push to every server: each waits for all closures of the round before it answers."""
         assert closure.round is not None
@@ -238,7 +243,7 @@ class Pipeline:
             return
         Completion(closure, results, replies, self._failed)
 
-    def _failed(self, closure: Closure, error: Exception) -> None:
+    def _failed(self, closure: ReceivedClosure, error: Exception) -> None:
         """A closure failed. If its connection to a server broke, it is run again, on a new one.
 
         It has its batch still, so no part of a variable gets another one's; the servers know what
@@ -264,10 +269,10 @@ class Completion:
 
     def __init__(
         self,
-        closure: Closure,
+        closure: ReceivedClosure,
         results: list[np.ndarray],
         replies: list[Future[Message]],
-        failed: Callable[[Closure, Exception], None],
+        failed: Callable[[ReceivedClosure, Exception], None],
     ) -> None:
         self._failed = failed
         self._has_failed = False
@@ -299,7 +304,7 @@ def is_lost(error: Exception) -> bool:
     return isinstance(error, (ParameterServerLostError, PeerUnavailableError))
 
 
-def fail(closure: Closure, error: Exception) -> None:
+def fail(closure: ReceivedClosure, error: Exception) -> None:
     """Tell the chief that a closure failed."""
     if closure.answer.done():
         return

@@ -25,12 +25,12 @@ from drumline.distribute.parameter_server.compiler import (
     prepared,
 )
 from drumline.distribute.parameter_server.layout import Layout
-from drumline.distribute.parameter_server.wire import Form
-from drumline.distribute.parameter_server.worker.lookup import Exchange, Lookup
+from drumline.distribute.parameter_server.wire import ArrayForm
+from drumline.distribute.parameter_server.worker.lookup import ExchangeRequest, Lookup
 
 
 @dataclass
-class Closure:
+class ReceivedClosure:
     """One run of a function.
 
     Attributes:
@@ -138,7 +138,7 @@ class Step:
         leaves: the arguments of the program: the chief's arrays, then the batch's leaves.
     """
 
-    def __init__(self, closure: Closure, function: Function, leaves: Sequence[Any]) -> None:
+    def __init__(self, closure: ReceivedClosure, function: Function, leaves: Sequence[Any]) -> None:
         self.closure = closure
         self._function = function
         self._leaves = leaves
@@ -164,7 +164,7 @@ class Step:
         """See `Function`."""
         return self._function.ids_are_known_early
 
-    def ask_values(self, exchanges: dict[int, Exchange], values: DenseValues) -> None:
+    def ask_values(self, exchanges: dict[int, ExchangeRequest], values: DenseValues) -> None:
         """Add to the messages, by server, the variables that the step takes whole."""
         for key in self._function.dense:
             layout = self._function.layouts[key]
@@ -173,7 +173,7 @@ class Step:
                 note = functools.partial(values.update, key, name)
                 exchanges[part.server].pull(name, values.version(name), note)
 
-    def ask_rows(self, exchanges: dict[int, Exchange]) -> None:
+    def ask_rows(self, exchanges: dict[int, ExchangeRequest]) -> None:
         """Add to the messages the rows that were looked up."""
         for key in self._function.rows:
             if key in self._lookups:
@@ -195,7 +195,7 @@ class Step:
         return self._lookups[key].inverse if wanted.kind == "inverse" else state[key]
 
     def push(
-        self, outputs: Sequence[Any], exchanges: dict[int, Exchange], state: dict[str, Any]
+        self, outputs: Sequence[Any], exchanges: dict[int, ExchangeRequest], state: dict[str, Any]
     ) -> list[np.ndarray]:
         """Add to the messages what the program wants written, and return its results."""
         results: dict[int, np.ndarray] = {}
@@ -213,10 +213,10 @@ class Step:
         return [results[index] for index in sorted(results)]
 
     def _sums(
-        self, pushed: Sequence[tuple[Output, np.ndarray]], exchanges: dict[int, Exchange]
+        self, pushed: Sequence[tuple[Output, np.ndarray]], exchanges: dict[int, ExchangeRequest]
     ) -> dict[int, Iterator[np.ndarray]]:
         """For each server the arrays for sums of gradients, in the order of their tables."""
-        forms: dict[int, list[Form]] = {server: [] for server in exchanges}
+        forms: dict[int, list[ArrayForm]] = {server: [] for server in exchanges}
         for made, value in pushed:
             if made.kind == "row_gradient_by_id":
                 for server, form in self._lookups[made.key or ""].sums_of(value):
@@ -229,7 +229,7 @@ class Step:
         self,
         made: Output,
         value: np.ndarray,
-        exchanges: dict[int, Exchange],
+        exchanges: dict[int, ExchangeRequest],
         sums: dict[int, Iterator[np.ndarray]],
     ) -> None:
         key = made.key or ""

@@ -16,9 +16,9 @@ from drumline.distribute.parameter_server.errors import ParameterServerLostError
 from drumline.distribute.parameter_server.servers import Servers
 from drumline.distribute.parameter_server.wire import Connection, Handler, Message
 from drumline.distribute.parameter_server.worker.datasets import Datasets
-from drumline.distribute.parameter_server.worker.functions import Functions, form_from_json
+from drumline.distribute.parameter_server.worker.functions import Functions, signature_from_json
 from drumline.distribute.parameter_server.worker.pipeline import NotReachedError, Pipeline
-from drumline.distribute.parameter_server.worker.step import Closure
+from drumline.distribute.parameter_server.worker.step import ReceivedClosure
 
 # The chief has reached the servers before it sends anything that needs them.
 _SERVERS_SECONDS = 15.0
@@ -119,7 +119,7 @@ class Worker:
         program, *states = request.arrays
         session.functions.add(
             header["function"],
-            form_from_json(header["form"]),
+            signature_from_json(header["form"]),
             program.tobytes(),
             header["layouts"],
             header["rules"],
@@ -132,7 +132,7 @@ class Worker:
         session = self._of(request.header)
         arrays = iter(request.arrays)
         closures = [
-            Closure(
+            ReceivedClosure(
                 name=each["name"],
                 function=each["function"],
                 iterators=[(number, times) for number, times in each["iterators"]],
@@ -159,7 +159,7 @@ class Worker:
         session.functions.forget(header["function"])
         return Message({}, [])
 
-    def _submit(self, session: Session, closures: list[Closure]) -> Future[Message]:
+    def _submit(self, session: Session, closures: list[ReceivedClosure]) -> Future[Message]:
         answer: Future[Message] = Future()
         left = threading.Semaphore(len(closures) - 1)
 

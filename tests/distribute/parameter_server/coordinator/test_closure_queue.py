@@ -5,7 +5,10 @@ import threading
 
 import pytest
 
-from drumline.distribute.parameter_server.coordinator.admission import Rounds, Staleness
+from drumline.distribute.parameter_server.coordinator.admission import (
+    RoundAdmission,
+    StalenessAdmission,
+)
 from drumline.distribute.parameter_server.coordinator.closure import Closure
 from drumline.distribute.parameter_server.coordinator.closure_queue import ClosureQueue
 from drumline.distribute.parameter_server.coordinator.worker_handle import (
@@ -136,7 +139,7 @@ def test_fast_workers_are_given_many_closures_and_slow_ones_few():
 
 def test_staleness_bounds_what_a_closure_misses():
     """Also of those that start after it: a slow one does not miss what a fast worker does."""
-    queue = ClosureQueue(gate=Staleness(2))
+    queue = ClosureQueue(gate=StalenessAdmission(2))
     made = closures(8)
     for closure in made:
         queue.put(closure)
@@ -154,7 +157,7 @@ def test_staleness_bounds_what_a_closure_misses():
 
 
 def rounds(count, workers=2):
-    queue = ClosureQueue(gate=Rounds(workers))
+    queue = ClosureQueue(gate=RoundAdmission(workers))
     for worker in range(workers):
         queue.present(worker, True)
     made = closures(count)
@@ -198,7 +201,7 @@ def test_another_worker_ends_the_round_of_a_lost_one():
 
 def test_a_round_that_will_not_be_complete_is_abandoned_and_others_follow():
     abandoned = []
-    queue = ClosureQueue(gate=Rounds(2), abandon=abandoned.append)
+    queue = ClosureQueue(gate=RoundAdmission(2), abandon=abandoned.append)
     made = closures(6)
     for closure in made[:3]:
         queue.put(closure)
@@ -277,7 +280,7 @@ def test_whoever_waits_for_room_is_woken_when_some_is_taken():
 
 
 def test_the_end_of_a_closure_lets_the_next_start_where_it_has_to_wait():
-    queue = ClosureQueue(gate=Staleness(0))
+    queue = ClosureQueue(gate=StalenessAdmission(0))
     first, second = closures(2)
     queue.put(first)
     queue.put(second)

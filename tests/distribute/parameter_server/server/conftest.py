@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 
 from drumline.distribute.parameter_server.compiler.update import export_update, formula_of
-from drumline.distribute.parameter_server.server import Owner
-from drumline.distribute.parameter_server.server.optimizer_updates import Rule
-from drumline.distribute.parameter_server.server.shard import Part
+from drumline.distribute.parameter_server.server import ParameterServer
+from drumline.distribute.parameter_server.server.optimizer_updates import OptimizerUpdate
+from drumline.distribute.parameter_server.server.shard import Shard
 from drumline.distribute.parameter_server.wire.codec import Message
 
-RULES: dict[Any, Rule] = {}
+RULES: dict[Any, OptimizerUpdate] = {}
 """They are exported and compiled once for all tests."""
 
 
 class Client:
     """Asks an owner, and waits for its replies."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: ParameterServer) -> None:
         self.owner = owner
         self._handlers = owner.handlers()
 
@@ -66,7 +66,7 @@ class Client:
         self.ask("attach", {"name": name, "rule": rule})
 
     def send_rule(
-        self, rule: str, part: Part, optimizer: keras.optimizers.Optimizer, formula: bool = True
+        self, rule: str, part: Shard, optimizer: keras.optimizers.Optimizer, formula: bool = True
     ) -> None:
         program, slots = export_update(
             optimizer, part.shape, str(part.dtype), part.is_table, platforms=("cpu",)
@@ -94,9 +94,9 @@ class Client:
 
 @pytest.fixture
 def client() -> Client:
-    return Client(Owner(0))
+    return Client(ParameterServer(0))
 
 
 @pytest.fixture
 def make_client() -> Callable[[int], Client]:
-    return lambda index: Client(Owner(index))
+    return lambda index: Client(ParameterServer(index))

@@ -192,9 +192,9 @@ def test_a_save_is_of_one_moment_for_each_part(client, make_client, tmp_path, mo
 CHILD = """
 import os, sys, time
 import numpy as np
-from drumline.distribute.parameter_server.server import Owner
+from drumline.distribute.parameter_server.server import ParameterServer
 from drumline.distribute.parameter_server.wire.codec import Message
-handlers = Owner(0).handlers()
+handlers = ParameterServer(0).handlers()
 value = np.ones(100_000, "float32")
 header = {"name": "v/0", "shape": [100_000], "dtype": "float32", "table": False, "program": None}
 handlers["create"](Message(header, [value]))
@@ -295,10 +295,10 @@ def test_parts_and_slots_that_do_not_fit_are_refused(client, make_client, tmp_pa
     other = make_client(0)
     other.create("v/0", np.zeros(2, "float32"))
     other.attach("v/0", keras.optimizers.SGD(0.1, momentum=0.9), rule="v")
-    with pytest.raises(requests.RuleMismatchError, match="optimizer of the checkpoint"):
+    with pytest.raises(requests.UpdateMismatchError, match="optimizer of the checkpoint"):
         restore(other, tmp_path)
     assert len(other.owner._parts) == 1
     restored = make_client(0)
     restore(restored, tmp_path)
-    with pytest.raises(requests.RuleMismatchError, match="optimizer of the checkpoint"):
+    with pytest.raises(requests.UpdateMismatchError, match="optimizer of the checkpoint"):
         restored.attach("v/0", keras.optimizers.SGD(0.1, momentum=0.9), rule="v")

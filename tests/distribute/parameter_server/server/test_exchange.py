@@ -139,9 +139,9 @@ ONE = np.ones(1, "int32")
 @pytest.mark.parametrize(
     ("push", "arrays", "kind", "text"),
     [
-        ({"name": "x/0", "kind": "dense"}, [np.ones(3, "f")], requests.UnknownPartError, "'x/0'"),
-        ({"name": "v/0", "kind": "dense"}, [np.ones(2, "f")], requests.PartMismatchError, "(2,)"),
-        ({"name": "v/0", "kind": "dense"}, [np.ones(3)], requests.PartMismatchError, "float64"),
+        ({"name": "x/0", "kind": "dense"}, [np.ones(3, "f")], requests.UnknownShardError, "'x/0'"),
+        ({"name": "v/0", "kind": "dense"}, [np.ones(2, "f")], requests.ShardMismatchError, "(2,)"),
+        ({"name": "v/0", "kind": "dense"}, [np.ones(3)], requests.ShardMismatchError, "float64"),
         ({"name": "v/0", "kind": "dense"}, [], requests.RequestError, "too few"),
         ({"name": "v/0", "kind": "dense"}, [np.ones(3, "f")] * 2, requests.RequestError, "of 2"),
         ({"name": "v/0", "kind": "sum"}, [np.ones(3, "f")], requests.RequestError, "'sum'"),
@@ -150,16 +150,16 @@ ONE = np.ones(1, "int32")
         (
             {"name": "v/0", "kind": "rows"},
             [np.arange(3), np.ones((3,), "f")],
-            requests.PartMismatchError,
+            requests.ShardMismatchError,
             "no table",
         ),
         (
             {"name": "v/0", "kind": "dense", "rule": "other"},
             [np.ones(3, "f")],
-            requests.UnknownRuleError,
+            requests.UnknownUpdateError,
             "'other'",
         ),
-        ({"name": "n/0", "kind": "dense"}, [np.float32(1)], requests.UnknownRuleError, "attach"),
+        ({"name": "n/0", "kind": "dense"}, [np.float32(1)], requests.UnknownUpdateError, "attach"),
         (ROWS_OF_T | {"ids": 2}, [np.ones((2, 2), "f"), ONE], requests.RequestError, "[0, 2)"),
         (ROWS_OF_T | {"ids": -1}, [np.ones((2, 2), "f"), ONE], requests.RequestError, "[0, -1)"),
         (ROWS_OF_T | {"ids": 0}, [np.ones((0, 2), "f"), ONE], requests.RequestError, "1 ids"),
@@ -193,7 +193,7 @@ def test_a_rule_may_be_sent_again_but_not_another_by_its_name(client):
     client.send_rule("adam", part, keras.optimizers.Adam(0.1))
     client.send_rule("adam", part, keras.optimizers.Adam(0.2))
     for other in (keras.optimizers.Adam(0.1, beta_1=0.5), keras.optimizers.SGD(0.1)):
-        with pytest.raises(requests.RuleMismatchError, match="another name"):
+        with pytest.raises(requests.UpdateMismatchError, match="another name"):
             client.send_rule("adam", part, other)
 
 
@@ -201,7 +201,7 @@ def test_a_rule_without_a_learning_rate_is_refused(client):
     client.create("v/0", np.zeros(3, "float32"))
     client.send_rule("r", client.owner._parts.get("v/0"), keras.optimizers.SGD(1.0))
     client.ask("attach", {"name": "v/0", "rule": "r"})
-    with pytest.raises(requests.UnknownRuleError, match="'hyper'"):
+    with pytest.raises(requests.UnknownUpdateError, match="'hyper'"):
         client.push("v/0", "dense", np.ones(3, "f"))
     with pytest.raises(requests.RequestError, match="momentum"):
         client.ask("hyper", {"rule": "r", "values": {"momentum": 1}})
@@ -212,7 +212,7 @@ def test_creating_a_part_again_keeps_it(client):
     client.push("v/0", "add", np.ones(3, "float32"))
     client.create("v/0", np.zeros(3, "float32"))
     np.testing.assert_array_equal(client.read("v/0"), [1, 1, 1])
-    with pytest.raises(requests.PartMismatchError, match="'v/0' exists with shape"):
+    with pytest.raises(requests.ShardMismatchError, match="'v/0' exists with shape"):
         client.create("v/0", np.zeros(4, "float32"))
 
 

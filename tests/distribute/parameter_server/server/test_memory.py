@@ -59,7 +59,7 @@ def test_initial_values_are_computed_on_the_server(client, table, rows):
     np.testing.assert_allclose(client.read("t/0"), whole[2:], rtol=1e-6, atol=1e-8)
     client.ask("write", {"name": "t/0"}, [whole[2:] + 1])
     np.testing.assert_array_equal(client.read("t/0", 5, 6), whole[7:8] + 1)
-    with pytest.raises(requests.PartMismatchError, match="initial value of shape"):
+    with pytest.raises(requests.ShardMismatchError, match="initial value of shape"):
         client.ask("create", {**header, "name": "u/0", "shape": [3, 8], "program": 0}, [program])
 
 

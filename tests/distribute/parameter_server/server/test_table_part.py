@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from drumline.distribute.parameter_server.server import optimizer_updates, requests
-from drumline.distribute.parameter_server.server.table_shard import TablePart
+from drumline.distribute.parameter_server.server.table_shard import TableShard
 
 
 def sgd(value, slots, gradient, step):
@@ -126,7 +126,7 @@ def test_a_whole_gradient_and_one_of_rows_share_slots(client):
     header = {"push": [{"name": "t/0", "kind": "rows", "rule": "rows"}]}
     client.ask("exchange", header, [np.arange(4), ones])
     np.testing.assert_array_equal(client.read("t/0"), -ones * (1 + 1.5 + 1.75))
-    with pytest.raises(requests.RuleMismatchError, match="'whole', which updates whole"):
+    with pytest.raises(requests.UpdateMismatchError, match="'whole', which updates whole"):
         client.push("t/0", "rows", np.arange(4), ones)
 
 
@@ -229,7 +229,7 @@ def test_tables_of_one_exchange_take_each_push_once(client, known):
 
 
 def test_a_table_has_rows(client):
-    with pytest.raises(requests.PartMismatchError, match="scalar"):
+    with pytest.raises(requests.ShardMismatchError, match="scalar"):
         client.create("t/0", np.float32(1), table=True)
     assert "t/0" not in client.owner._parts
 
@@ -242,4 +242,4 @@ def test_rows_of_two_bytes_and_of_none(client):
     np.testing.assert_array_equal(client.read("h/0")[:, 0].astype(float), [1, 0.5, 1, 0.5])
     client.create("e/0", np.zeros((4, 0), "float32"), table=True)
     assert client.gather("e/0", np.array([1, 2])).shape == (2, 0)
-    assert isinstance(client.owner._parts.get("e/0"), TablePart)
+    assert isinstance(client.owner._parts.get("e/0"), TableShard)

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumline.data.execute.pool import BufferPool
-from drumline.distribute.parameter_server.layout import Layout, Part
+from drumline.distribute.parameter_server.layout import Layout, ShardLayout
 from drumline.distribute.parameter_server.server.requests import Arrays
 from drumline.distribute.parameter_server.wire import Message
-from drumline.distribute.parameter_server.worker.lookup import Exchange, Lookup
+from drumline.distribute.parameter_server.worker.lookup import ExchangeRequest, Lookup
 
 ROWS, WIDTH = 30, 3
 TABLE = np.random.default_rng(0).random((ROWS, WIDTH)).astype(np.float32)
@@ -22,20 +22,20 @@ TABLE = np.random.default_rng(0).random((ROWS, WIDTH)).astype(np.float32)
 def layout_of(cuts: list[int]) -> Layout:
     bounds = [0, *sorted(cuts), ROWS]
     parts = [
-        Part(index % 2, index, start, stop)
+        ShardLayout(index % 2, index, start, stop)
         for index, (start, stop) in enumerate(itertools.pairwise(bounds))
     ]
     return Layout("table", "table", TABLE.shape, "float32", tuple(parts))
 
 
-def new_exchanges() -> dict[int, Exchange]:
+def new_exchanges() -> dict[int, ExchangeRequest]:
     return {
-        server: Exchange(lambda forms: [np.full(form[0], 7, form[1]) for form in forms])
+        server: ExchangeRequest(lambda forms: [np.full(form[0], 7, form[1]) for form in forms])
         for server in (0, 1)
     }
 
 
-def answer(layout: Layout, exchanges: dict[int, Exchange]) -> int:
+def answer(layout: Layout, exchanges: dict[int, ExchangeRequest]) -> int:
     """Give the exchanges the rows that they ask for, as servers do; returns how many."""
     starts = {layout.part_name(part): part.start for part in layout.parts}
     asked = 0
@@ -51,7 +51,7 @@ def answer(layout: Layout, exchanges: dict[int, Exchange]) -> int:
     return asked
 
 
-def pushed(layout: Layout, exchanges: dict[int, Exchange]) -> np.ndarray:
+def pushed(layout: Layout, exchanges: dict[int, ExchangeRequest]) -> np.ndarray:
     """What the exchanges add to the table; every part is named once, no row of it twice."""
     starts = {layout.part_name(part): part.start for part in layout.parts}
     total, names = np.zeros_like(TABLE), []
