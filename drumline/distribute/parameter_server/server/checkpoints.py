@@ -26,12 +26,12 @@ from drumline.distribute.parameter_server.server.checkpoint_files import (
 )
 from drumline.distribute.parameter_server.server.optimizer_updates import Slot
 from drumline.distribute.parameter_server.server.requests import RestoreError, SaveError
-from drumline.distribute.parameter_server.server.shard import Shard, Snapshot
-from drumline.distribute.parameter_server.server.shards import Shards
+from drumline.distribute.parameter_server.server.shard import ServerShard, Snapshot
+from drumline.distribute.parameter_server.server.shards import ServerShards
 
 
 def save(
-    parts: Sequence[Shard],
+    parts: Sequence[ServerShard],
     applied: AppliedPushes,
     directory: str | os.PathLike[str],
     server: int,
@@ -82,12 +82,12 @@ def save(
 
 @contextlib.contextmanager
 def _snapshots(
-    parts: Sequence[Shard], applied: AppliedPushes
+    parts: Sequence[ServerShard], applied: AppliedPushes
 ) -> Iterator[tuple[dict[str, Any], dict[str, Spec], list[Snapshot]]]:
     described: dict[str, Any] = {}
     arrays: dict[str, Spec] = {}
     snapshots: list[Snapshot] = []
-    begun: list[Shard] = []
+    begun: list[ServerShard] = []
     try:
         for part in parts:
             with part.lock:
@@ -102,7 +102,7 @@ def _snapshots(
                 part.end_snapshot()
 
 
-def _described(part: Shard, applied: AppliedPushes) -> dict[str, Any]:
+def _described(part: ServerShard, applied: AppliedPushes) -> dict[str, Any]:
     return {
         "table": part.is_table,
         "start": part.start,
@@ -113,7 +113,7 @@ def _described(part: Shard, applied: AppliedPushes) -> dict[str, Any]:
     }
 
 
-def _specs(part: Shard) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+def _specs(part: ServerShard) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
     slots = {part.file_name(name): spec for name, spec in part.slot_specs().items()}
     return {part.file_name(): (part.shape, part.dtype), **slots}
 
@@ -158,7 +158,7 @@ class Piece:
         return array[self.first : self.first + self.count] if array.ndim else array
 
 
-def restore_own(parts: Shards, applied: AppliedPushes, shards: ShardSet, server: int) -> None:
+def restore_own(parts: ServerShards, applied: AppliedPushes, shards: ShardSet, server: int) -> None:
     """Restore the file that this server wrote. Parts that are not here are made.
 
     Raises:
@@ -191,7 +191,7 @@ def restore_own(parts: Shards, applied: AppliedPushes, shards: ShardSet, server:
     applied.reset({name: each["applied"] for name, each in described.items()}, finished)
 
 
-def restore_cut_anew(parts: Shards, applied: AppliedPushes, shards: ShardSet) -> None:
+def restore_cut_anew(parts: ServerShards, applied: AppliedPushes, shards: ShardSet) -> None:
     """Restore the parts here from the files of another number of servers.
 
     Raises:
@@ -215,7 +215,7 @@ def restore_cut_anew(parts: Shards, applied: AppliedPushes, shards: ShardSet) ->
     applied.reset({}, {})
 
 
-def pieces_of(part: Shard, files: Sequence[ShardFile], key: str | None = None) -> list[Piece]:
+def pieces_of(part: ServerShard, files: Sequence[ShardFile], key: str | None = None) -> list[Piece]:
     """Where the rows of a part are, in order.
 
     Args:
@@ -244,7 +244,7 @@ def pieces_of(part: Shard, files: Sequence[ShardFile], key: str | None = None) -
     return sorted(found, key=lambda piece: piece.start)
 
 
-def check(part: Shard, pieces: Sequence[Piece], whole: bool, with_state: bool = True) -> None:
+def check(part: ServerShard, pieces: Sequence[Piece], whole: bool, with_state: bool = True) -> None:
     """Make sure that the pieces are the rows of a part, and all of them.
 
     Raises:
@@ -277,7 +277,7 @@ def check(part: Shard, pieces: Sequence[Piece], whole: bool, with_state: bool = 
 
 
 def assign(
-    part: Shard, pieces: Sequence[Piece], with_value: bool = True, with_state: bool = True
+    part: ServerShard, pieces: Sequence[Piece], with_value: bool = True, with_state: bool = True
 ) -> None:
     """Give a part the rows of pieces that were checked.
 
@@ -307,7 +307,7 @@ def assign(
             part.rule_name = rule
 
 
-def _make(parts: Shards, file: ShardFile, name: str) -> None:
+def _make(parts: ServerShards, file: ShardFile, name: str) -> None:
     array, described = file.arrays[name], file.metadata["parts"][name]
     part, _ = parts.create(
         name,
@@ -335,13 +335,13 @@ class Wanted:
     state: bool
 
 
-def key_of(part: Shard) -> str:
+def key_of(part: ServerShard) -> str:
     """The key of the variable of which it is a part."""
     return part.name.rpartition("/")[0]
 
 
 def restore_chosen(
-    parts: Shards, shards: ShardSet, wanted: Mapping[str, Wanted], only_check: bool
+    parts: ServerShards, shards: ShardSet, wanted: Mapping[str, Wanted], only_check: bool
 ) -> None:
     """Restore the parts here of some variables, or check that it can be done.
 

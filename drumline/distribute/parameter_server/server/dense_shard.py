@@ -16,7 +16,7 @@ import numpy as np
 from drumline.distribute.parameter_server.server import memory
 from drumline.distribute.parameter_server.server.optimizer_updates import OptimizerUpdate, Slot
 from drumline.distribute.parameter_server.server.requests import ShardLostError
-from drumline.distribute.parameter_server.server.shard import ArraysSnapshot, Shard, Snapshot
+from drumline.distribute.parameter_server.server.shard import ArraysSnapshot, ServerShard, Snapshot
 
 
 class HeldArray:
@@ -102,7 +102,7 @@ _SMALL = 16 << 10
 Shared = Callable[[tuple[int, ...], np.dtype], np.ndarray | None]
 
 
-class DenseShard(Shard):
+class DenseShard(ServerShard):
     """A variable's rows, of which readers see one value or the next, never something between.
 
     Args:

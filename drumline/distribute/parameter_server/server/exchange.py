@@ -19,8 +19,8 @@ from drumline.distribute.parameter_server.server.applied import AppliedPushes
 from drumline.distribute.parameter_server.server.dense_shard import DenseShard
 from drumline.distribute.parameter_server.server.push import Push, apply_once, pushes_of
 from drumline.distribute.parameter_server.server.requests import Arrays, ShardMismatchError, field
-from drumline.distribute.parameter_server.server.shard import Shard, locked
-from drumline.distribute.parameter_server.server.shards import Shards
+from drumline.distribute.parameter_server.server.shard import ServerShard, locked
+from drumline.distribute.parameter_server.server.shards import ServerShards
 from drumline.distribute.parameter_server.server.table_shard import TableShard
 from drumline.distribute.parameter_server.server.table_shard import gather as gather_tables
 from drumline.distribute.parameter_server.wire.codec import Message
@@ -72,7 +72,7 @@ class Gather:
 class Pull:
     """A value that is asked for, unless it is still of the version that the asker has."""
 
-    part: Shard
+    part: ServerShard
     version: int | None
 
 
@@ -90,7 +90,7 @@ class Exchange:
     """
 
     def __init__(
-        self, request: Message, parts: Shards, applied: AppliedPushes, stats: Stats
+        self, request: Message, parts: ServerShards, applied: AppliedPushes, stats: Stats
     ) -> None:
         header = request.header
         arrays = Arrays(request.arrays)
@@ -147,7 +147,7 @@ class Exchange:
     def _gathers_rows(self) -> int:
         return sum(len(gather.rows) for gather in self._gathers)
 
-    def _pulled(self, part: Shard) -> np.ndarray:
+    def _pulled(self, part: ServerShard) -> np.ndarray:
         lane = self._request.lane
         if isinstance(part, DenseShard) and lane is not None:
             return part.pull(lane.shared)
@@ -164,7 +164,7 @@ class Exchange:
         return outs
 
 
-def _gather(entry: dict[str, Any], arrays: Arrays, parts: Shards) -> Gather:
+def _gather(entry: dict[str, Any], arrays: Arrays, parts: ServerShards) -> Gather:
     name = field(entry, "name", str)
     part = parts.get(name)
     ids = arrays.take_ids(entry, f"the ids of the rows of {name!r}")

@@ -35,7 +35,7 @@ from drumline.distribute.parameter_server.server.requests import (
     shape_of,
 )
 from drumline.distribute.parameter_server.server.rounds import Rounds
-from drumline.distribute.parameter_server.server.shards import Shards
+from drumline.distribute.parameter_server.server.shards import ServerShards
 from drumline.distribute.parameter_server.wire.codec import Handler, Message
 
 
@@ -51,7 +51,7 @@ class ParameterServer:
 
     def __init__(self, server_index: int) -> None:
         self.server_index = server_index
-        self._parts = Shards()
+        self._parts = ServerShards()
         self._rules = OptimizerUpdates()
         self._applied = AppliedPushes()
         self._stats = Stats()

@@ -23,8 +23,8 @@ from drumline.distribute.parameter_server.server.requests import (
     UpdateMismatchError,
     field,
 )
-from drumline.distribute.parameter_server.server.shard import Shard, locked
-from drumline.distribute.parameter_server.server.shards import Shards
+from drumline.distribute.parameter_server.server.shard import ServerShard, locked
+from drumline.distribute.parameter_server.server.shards import ServerShards
 from drumline.distribute.parameter_server.server.table_shard import TableShard
 
 GRADIENTS = ("dense", "rows")
@@ -46,7 +46,7 @@ class Push:
         rule: what takes the gradient; None for values.
     """
 
-    part: Shard
+    part: ServerShard
     kind: str
     ordinal: int
     value: np.ndarray
@@ -93,7 +93,7 @@ class Push:
             part.write(0, part.rows, self.value)
 
 
-def pushes_of(header: dict[str, Any], arrays: Arrays, parts: Shards) -> list[Push]:
+def pushes_of(header: dict[str, Any], arrays: Arrays, parts: ServerShards) -> list[Push]:
     """The pushes of a request, all of which can be applied.
 
     Raises:
@@ -182,7 +182,7 @@ def _apply(group: Sequence[Push]) -> None:
         part.count_update()
 
 
-def _table(part: Shard) -> TableShard:
+def _table(part: ServerShard) -> TableShard:
     if isinstance(part, TableShard):
         return part
     raise ShardMismatchError(

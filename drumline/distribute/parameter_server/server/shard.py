@@ -101,7 +101,7 @@ def _put_back(
 Snapshot = ArraysSnapshot | RowsSnapshot
 
 
-class Shard(ABC):
+class ServerShard(ABC):
     """The base of both kinds of parts. Methods are called with `lock` held.
 
     Attributes:
@@ -311,7 +311,7 @@ class Shard(ABC):
 
 
 @contextlib.contextmanager
-def locked(parts: Iterable[Shard]) -> Iterator[None]:
+def locked(parts: Iterable[ServerShard]) -> Iterator[None]:
     """Holds the locks of parts. All who hold several take them in the order of their names."""
     taken = []
     try:

@@ -15,21 +15,21 @@ from drumline.distribute.parameter_server.server.requests import (
     ShardMismatchError,
     UnknownShardError,
 )
-from drumline.distribute.parameter_server.server.shard import Shard
+from drumline.distribute.parameter_server.server.shard import ServerShard
 from drumline.distribute.parameter_server.server.table_shard import TableShard
 
 _CHANGES_A_SECOND = 1 << 22
 
 
-class Shards:
+class ServerShards:
     """Parts by name. Versions start at another number in each server, later ones at larger."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, Shard] = {}
+        self._parts: dict[str, ServerShard] = {}
         self._creation = threading.Lock()
         self._versions = itertools.count(int(time.time()) * _CHANGES_A_SECOND)
 
-    def __iter__(self) -> Iterator[Shard]:
+    def __iter__(self) -> Iterator[ServerShard]:
         return iter(list(self._parts.values()))
 
     def __len__(self) -> int:
@@ -38,7 +38,7 @@ class Shards:
     def __contains__(self, name: str) -> bool:
         return name in self._parts
 
-    def get(self, name: str) -> Shard:
+    def get(self, name: str) -> ServerShard:
         """The part of a name.
 
         Raises:
@@ -67,7 +67,7 @@ class Shards:
         table: bool,
         start: int | None,
         initial: Callable[[], np.ndarray],
-    ) -> tuple[Shard, bool]:
+    ) -> tuple[ServerShard, bool]:
         """The part of a name, made if there is none yet.
 
         Args:
@@ -99,7 +99,7 @@ class Shards:
             part = self._parts[name] = self._make(name, value, table, start)
             return part, True
 
-    def _make(self, name: str, value: np.ndarray, table: bool, start: int | None) -> Shard:
+    def _make(self, name: str, value: np.ndarray, table: bool, start: int | None) -> ServerShard:
         if not table:
             return DenseShard(name, value, start, self._versions)
         if not value.ndim:
@@ -108,7 +108,7 @@ class Shards:
         return TableShard(name, own, start, self._versions)
 
 
-def _check_same(part: Shard, shape: tuple[int, ...], dtype: np.dtype, table: bool) -> None:
+def _check_same(part: ServerShard, shape: tuple[int, ...], dtype: np.dtype, table: bool) -> None:
     if (part.shape, part.dtype, part.is_table) != (shape, dtype, table):
         raise ShardMismatchError(
             f"The part {part.name!r} exists with shape {part.shape}, dtype {part.dtype} and "
@@ -117,5 +117,5 @@ def _check_same(part: Shard, shape: tuple[int, ...], dtype: np.dtype, table: boo
         )
 
 
-def _some_of(names: dict[str, Shard]) -> str:
+def _some_of(names: dict[str, ServerShard]) -> str:
     return f", such as {', '.join(map(repr, list(names)[:5]))}" if names else ""

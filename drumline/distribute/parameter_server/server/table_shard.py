@@ -20,12 +20,12 @@ from drumline.distribute.parameter_server.server.requests import (
 from drumline.distribute.parameter_server.server.shard import (
     ArraysSnapshot,
     RowsSnapshot,
-    Shard,
+    ServerShard,
     Snapshot,
 )
 
 
-class TableShard(Shard):
+class TableShard(ServerShard):
     """The rows of a table. A gather sees all of a push of rows, or nothing of it.
 
     Args:

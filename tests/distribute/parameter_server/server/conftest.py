@@ -13,7 +13,7 @@ import pytest
 from drumline.distribute.parameter_server.compiler.update import export_update, formula_of
 from drumline.distribute.parameter_server.server import ParameterServer
 from drumline.distribute.parameter_server.server.optimizer_updates import OptimizerUpdate
-from drumline.distribute.parameter_server.server.shard import Shard
+from drumline.distribute.parameter_server.server.shard import ServerShard
 from drumline.distribute.parameter_server.wire.codec import Message
 
 RULES: dict[Any, OptimizerUpdate] = {}
@@ -66,7 +66,11 @@ class Client:
         self.ask("attach", {"name": name, "rule": rule})
 
     def send_rule(
-        self, rule: str, part: Shard, optimizer: keras.optimizers.Optimizer, formula: bool = True
+        self,
+        rule: str,
+        part: ServerShard,
+        optimizer: keras.optimizers.Optimizer,
+        formula: bool = True,
     ) -> None:
         program, slots = export_update(
             optimizer, part.shape, str(part.dtype), part.is_table, platforms=("cpu",)
