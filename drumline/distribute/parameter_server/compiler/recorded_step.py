@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline.distribute.arguments import Form, take_apart
-from drumline.distribute.outputs import wrap
 from drumline.distribute.parameter_server.compiler.errors import StepError
 from drumline.distribute.parameter_server.compiler.gradients import StepScope, Update, Updates
+from drumline.distribute.step_outputs import wrap
 from drumline.distribute.updates_elsewhere import updates_go_to
 from drumline.training.state_scope import NewVariables, initialize_created, refuse_created
 

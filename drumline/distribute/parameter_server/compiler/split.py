@@ -14,7 +14,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from drumline.distribute.outputs import unwrap
 from drumline.distribute.parameter_server.compiler.errors import StepError, WholeTableReadError
 from drumline.distribute.parameter_server.compiler.exporting import PLATFORMS, export_function
 from drumline.distribute.parameter_server.compiler.ids_split import Accesses, split_ids
@@ -23,6 +22,7 @@ from drumline.distribute.parameter_server.compiler.recorded_step import Recorded
 from drumline.distribute.parameter_server.compiler.slots import Input, InputKind, Output
 from drumline.distribute.parameter_server.compiler.step_program import StepProgram
 from drumline.distribute.parameter_server.compiler.table_access import TableInterpreter
+from drumline.distribute.step_outputs import unwrap
 from drumline.training import jax_internals
 
 _PASSED_ON = frozenset({"copy", "copy_p", "stop_gradient"})
