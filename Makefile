@@ -31,9 +31,11 @@ KERAS_SHARE ?= 1
 test-keras: install
 	$(VENV)/bin/python -m tests.keras_suite.run -n 2 --share $(KERAS_SHARE) $(KERAS_ARGS)
 
-# Programs that tf.data runs, too: needs TensorFlow, which has an environment of its own.
+# What is compared with TensorFlow, which has an environment of its own.
+WITH_REFERENCE := tests/differential tests/data/test_tf_data_names.py \
+	$(wildcard tests/test_*_like_tf*.py tests/*/test_*like_tf*.py)
 test-reference: $(REFERENCE)/.installed
-	$(REFERENCE)/bin/python $(PYTEST) $(QUICK) tests/differential
+	$(REFERENCE)/bin/python $(PYTEST) $(QUICK) $(WITH_REFERENCE)
 
 # What depends most on the versions of jax and keras, without what takes longest.
 WITH_OLDEST := $(addprefix tests/,distribute/functions distribute/parameter_server/compiler \

@@ -17,6 +17,7 @@ PLACES = {
 }
 OTHERS = {
     "Dataset.range": "any arguments and keywords in TensorFlow",
+    "Dataset.group_by_window": "output_signature, where keys decide about dimensions",
     "Dataset.load": "TensorFlow's has no name",
     "image.ResizeMethod": "a class of names",
     "image.sample_distorted_bounding_box": "boxes may be left out, a seed of 0 is one",
