@@ -64,21 +64,34 @@ from drumline.data.observe.profile import Profile
 from drumline.data.observe.profiling import run_profile
 from drumline.data.options import Options
 from drumline.data.pickling import reduced
-from drumline.data.plan import (
-    batching,
-    buffering,
-    checking,
-    combining,
-    function_nodes,
-    nesting,
-    numbers,
-    ordering,
-    packing,
-    padding,
-    recurring,
+from drumline.data.plan.batching import Batch, Unbatch
+from drumline.data.plan.buffering import Prefetch
+from drumline.data.plan.checking import (
+    AssertCardinality,
+    ErrorCount,
+    IgnoreErrors,
+    TakeWhile,
+    Unique,
 )
+from drumline.data.plan.combining import Concatenate, Enumerate, Zip, concatenated_spec
+from drumline.data.plan.function_nodes import Filter, Map
+from drumline.data.plan.nesting import FlatMap, Interleave, Window
 from drumline.data.plan.node import Node
+from drumline.data.plan.numbers import Counter, Random
+from drumline.data.plan.ordering import (
+    GLOBAL,
+    SHARD_HINT,
+    GlobalShuffle,
+    Repeat,
+    Shard,
+    Shuffle,
+    Skip,
+    Take,
+)
+from drumline.data.plan.packing import Pack
+from drumline.data.plan.padding import PaddedBatch, RaggedBatch, Rebatch
 from drumline.data.plan.placing import PrefetchToDevice
+from drumline.data.plan.recurring import Scan
 from drumline.data.service.policy import ShardingPolicy
 from drumline.data.service.ray_service import RayService
 from drumline.data.spec import as_dtype
@@ -324,7 +337,7 @@ class Dataset(BaseDataset):
             if kind.kind in "iu" and int(number) != number:
                 raise ValueError(f"counter: {what} must be an integer for {kind}, got {value!r}")
             given.append(int(number) if kind.kind in "iu" else float(number))
-        return cls(named(numbers.Counter((), given[0], given[1], kind), name))
+        return cls(named(Counter((), given[0], given[1], kind), name))
 
     @classmethod
     def random(
@@ -353,7 +366,7 @@ class Dataset(BaseDataset):
             True
         """
         drawn = seed_of(seed, "random")
-        return cls(named(numbers.Random((), drawn, bool(rerandomize_each_iteration)), name))
+        return cls(named(Random((), drawn, bool(rerandomize_each_iteration)), name))
 
     @classmethod
     def list_files(
@@ -393,7 +406,7 @@ class Dataset(BaseDataset):
         if shuffle is not None and not shuffle:
             return files
         drawn = seed_of(seed, "list_files")
-        return files._with(ordering.Shuffle((files._plan,), len(paths), drawn, True), name)
+        return files._with(Shuffle((files._plan,), len(paths), drawn, True), name)
 
     @classmethod
     def from_arrow(cls, table: Any, name: str | None = None) -> Self:
@@ -635,7 +648,7 @@ class Dataset(BaseDataset):
             )
         plan, built = build_over(self._plan, map_func, "map")
         label = UserFunction(map_func, "map").name
-        made = function_nodes.Map(
+        made = Map(
             (plan,),
             built,
             label,
@@ -679,7 +692,7 @@ class Dataset(BaseDataset):
         label = UserFunction(scan_func, "scan").name
         texts = [f"{leaf.dtype}{leaf.tolist()}" for leaf in initial]
         digest = hashlib.sha256(f"{built.state.structure}{texts}".encode()).hexdigest()[:8]
-        return self._with(recurring.Scan((plan,), built, label, digest), name)
+        return self._with(Scan((plan,), built, label, digest), name)
 
     def enumerate(self, start: int = 0, name: str | None = None) -> Self:
         """Pair each element with its number.
@@ -702,7 +715,7 @@ class Dataset(BaseDataset):
             [(5, b'a'), (6, b'b')]
         """
         number = count_of(start, "enumerate", "start")
-        return self._with(combining.Enumerate((self._plan,), number), name)
+        return self._with(Enumerate((self._plan,), number), name)
 
     # What comes, and in which order.
 
@@ -724,7 +737,7 @@ class Dataset(BaseDataset):
             0 2 4
         """
         plan, built, label = build_predicate(self._plan, predicate, "filter")
-        passed = self._with(function_nodes.Filter((plan,), built, label), name)
+        passed = self._with(Filter((plan,), built, label), name)
         return passed if plan is self._plan else passed.map(without_key)
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Self:
@@ -745,7 +758,7 @@ class Dataset(BaseDataset):
             0 1 2
         """
         plan, built, label = build_predicate(self._plan, predicate, "take_while")
-        taken = self._with(checking.TakeWhile((plan,), built, label), name)
+        taken = self._with(TakeWhile((plan,), built, label), name)
         return taken if plan is self._plan else taken.map(without_key)
 
     def take(self, count: int, name: str | None = None) -> Self:
@@ -766,7 +779,7 @@ class Dataset(BaseDataset):
             0 1 2
         """
         number = count_of(count, "take", "count", least=-1)
-        return self if number == -1 else self._with(ordering.Take((self._plan,), number), name)
+        return self if number == -1 else self._with(Take((self._plan,), number), name)
 
     def skip(self, count: int, name: str | None = None) -> Self:
         """Leave out the first ``count`` elements.
@@ -787,8 +800,8 @@ class Dataset(BaseDataset):
         """
         number = count_of(count, "skip", "count", least=-1)
         if number == -1:
-            return self._with(ordering.Take((self._plan,), 0), name)
-        return self._with(ordering.Skip((self._plan,), number), name)
+            return self._with(Take((self._plan,), 0), name)
+        return self._with(Skip((self._plan,), number), name)
 
     def shard(self, num_shards: int, index: int, name: str | None = None) -> Self:
         """Yield every ``num_shards``-th element, from the one at ``index`` on: one worker's share.
@@ -812,13 +825,13 @@ class Dataset(BaseDataset):
             >>> print(*dl.data.Dataset.range(8).shard(num_shards=3, index=1))
             1 4 7
         """
-        if num_shards == index == ordering.SHARD_HINT:
-            return self._with(ordering.Shard((self._plan,), num_shards, index), name)
+        if num_shards == index == SHARD_HINT:
+            return self._with(Shard((self._plan,), num_shards, index), name)
         number = count_of(num_shards, "shard", "num_shards", least=1)
         position = count_of(index, "shard", "index", least=0)
         if position >= number:
             raise ValueError(f"shard: index must be between 0 and {number - 1}, got {position}")
-        return self._with(ordering.Shard((self._plan,), number, position), name)
+        return self._with(Shard((self._plan,), number, position), name)
 
     def shuffle(
         self,
@@ -855,7 +868,7 @@ class Dataset(BaseDataset):
             >>> first != second, sorted(first) == sorted(second)
             (True, True)
         """
-        everything = buffer_size == ordering.GLOBAL
+        everything = buffer_size == GLOBAL
         if everything and obstacle(self._plan) is not None:
             raise TypeError(f"shuffle(GLOBAL): {no_access(self._plan)}")
         if everything and self._plan.cardinality == INFINITE:
@@ -866,7 +879,7 @@ class Dataset(BaseDataset):
         size = 0 if everything else shuffle_buffer(buffer_size, self._plan.cardinality)
         drawn = seed_of(seed, "shuffle")
         reshuffle = True if reshuffle_each_iteration is None else bool(reshuffle_each_iteration)
-        kind = ordering.GlobalShuffle if everything else ordering.Shuffle
+        kind = GlobalShuffle if everything else Shuffle
         return self._with(kind((self._plan,), size, drawn, reshuffle), name)
 
     def repeat(self, count: int | None = None, name: str | None = None) -> Self:
@@ -887,7 +900,7 @@ class Dataset(BaseDataset):
             0 1 0 1 0 1
         """
         number = None if count is None else count_of(count, "repeat", "count", least=-1)
-        return self._with(ordering.Repeat((self._plan,), None if number == -1 else number), name)
+        return self._with(Repeat((self._plan,), None if number == -1 else number), name)
 
     def unique(self, name: str | None = None) -> Self:
         """Leave out elements that came before.
@@ -912,7 +925,7 @@ class Dataset(BaseDataset):
                 "unique takes elements that are one array of integers, bools or strings, they are "
                 f"{self.element_spec}; map them to a key first"
             )
-        return self._with(checking.Unique((self._plan,)), name)
+        return self._with(Unique((self._plan,)), name)
 
     def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Self:
         """Leave out elements that could not be made; `ignored_errors` counts them.
@@ -928,8 +941,8 @@ class Dataset(BaseDataset):
             >>> print(*ratios.ignore_errors())
             10 2
         """
-        count = checking.ErrorCount()
-        return self._with(checking.IgnoreErrors((self._plan,), bool(log_warning), count), name)
+        count = ErrorCount()
+        return self._with(IgnoreErrors((self._plan,), bool(log_warning), count), name)
 
     def assert_cardinality(self, expected_cardinality: int, name: str | None = None) -> Self:
         """State how many elements there are: known from then on, and checked as they come.
@@ -953,7 +966,7 @@ class Dataset(BaseDataset):
         expected = operator.index(expected_cardinality)
         if expected < INFINITE:
             raise ValueError(f"assert_cardinality: no number of elements: {expected}")
-        return self._with(checking.AssertCardinality((self._plan,), expected), name)
+        return self._with(AssertCardinality((self._plan,), expected), name)
 
     # Batches.
 
@@ -993,13 +1006,13 @@ class Dataset(BaseDataset):
         """
         check_deterministic(deterministic, "batch")
         size = count_of(batch_size, "batch", "batch_size", least=1)
-        made = self._with(batching.Batch((self._plan,), size, bool(drop_remainder)), name)
+        made = self._with(Batch((self._plan,), size, bool(drop_remainder)), name)
         if num_parallel_calls is None:
             return made
         ahead = None
         if num_parallel_calls != AUTOTUNE:
             ahead = count_of(num_parallel_calls, "batch", "num_parallel_calls", least=1)
-        return made._with(buffering.Prefetch((made._plan,), ahead))
+        return made._with(Prefetch((made._plan,), ahead))
 
     def padded_batch(
         self,
@@ -1046,9 +1059,7 @@ class Dataset(BaseDataset):
         shapes = shapes_of(spec, padded_shapes)
         values = fillers(spec, padding_values, "padded_batch")
         drop = bool(drop_remainder)
-        return self._with(
-            padding.PaddedBatch((self._plan,), size, drop, shapes, tuple(values)), name
-        )
+        return self._with(PaddedBatch((self._plan,), size, drop, shapes, tuple(values)), name)
 
     def ragged_batch(
         self,
@@ -1082,7 +1093,7 @@ class Dataset(BaseDataset):
         check_arrays(self._plan.spec.leaves, "ragged_batch")
         if np.dtype(row_splits_dtype) != np.int64:
             raise ValueError(f"ragged_batch: row splits are int64, not {row_splits_dtype!r}")
-        return self._with(padding.RaggedBatch((self._plan,), size, bool(drop_remainder)), name)
+        return self._with(RaggedBatch((self._plan,), size, bool(drop_remainder)), name)
 
     def unbatch(self, name: str | None = None) -> Self:
         """Yield the rows of each element's leaves as elements.
@@ -1103,7 +1114,7 @@ class Dataset(BaseDataset):
             0 1 2 3 4
         """
         check_rows(self._plan.spec, "unbatch")
-        return self._with(batching.Unbatch((self._plan,), operation="unbatch"), name)
+        return self._with(Unbatch((self._plan,), operation="unbatch"), name)
 
     def rebatch(
         self,
@@ -1140,10 +1151,10 @@ class Dataset(BaseDataset):
                 f"rebatch: batches of {list(counts)} rows never end; one must have some"
             )
         check_rows(self._plan.spec, "rebatch")
-        rows = self._with(batching.Unbatch((self._plan,), operation="rebatch"))
+        rows = self._with(Unbatch((self._plan,), operation="rebatch"))
         known = {leaf.shape[0] for leaf in self._plan.spec.leaves} - {None}
         each = known.pop() if known else None
-        plan = padding.Rebatch((rows._plan,), counts, bool(drop_remainder), each)
+        plan = Rebatch((rows._plan,), counts, bool(drop_remainder), each)
         return self._with(plan, name)
 
     def bucket_by_sequence_length(
@@ -1258,7 +1269,7 @@ class Dataset(BaseDataset):
                     f"pack takes sequences: leaf {i} is {leaf}; only its first dimension may vary"
                 )
         values = fillers(spec, padding_values, "pack")
-        return self._with(packing.Pack((self._plan,), row, ahead, overlong, tuple(values)), name)
+        return self._with(Pack((self._plan,), row, ahead, overlong, tuple(values)), name)
 
     # Several datasets.
 
@@ -1291,7 +1302,7 @@ class Dataset(BaseDataset):
                 raise TypeError(f"zip takes datasets, got {type(leaf).__name__}")
         if not leaves:
             raise ValueError("zip needs at least one dataset")
-        plan = combining.Zip(tuple(d._plan for d in leaves), structure)
+        plan = Zip(tuple(d._plan for d in leaves), structure)
         return cls(named(plan, name), merged_options(leaves))
 
     def concatenate(self, dataset: Dataset, name: str | None = None) -> Self:
@@ -1312,8 +1323,8 @@ class Dataset(BaseDataset):
         """
         if not isinstance(dataset, BaseDataset):
             raise TypeError(f"concatenate takes a dataset, got {type(dataset).__name__}")
-        spec = combining.concatenated_spec(self._plan.spec, dataset._plan.spec)
-        plan = combining.Concatenate((self._plan, dataset._plan), spec)
+        spec = concatenated_spec(self._plan.spec, dataset._plan.spec)
+        plan = Concatenate((self._plan, dataset._plan), spec)
         return type(self)(named(plan, name), merged_options((self, dataset)))
 
     @classmethod
@@ -1450,7 +1461,7 @@ class Dataset(BaseDataset):
             0 0 1 0 1 2
         """
         function = build_dataset_function(self._plan, map_func, "flat_map")
-        return self._with(nesting.FlatMap((self._plan,), function), name)
+        return self._with(FlatMap((self._plan,), function), name)
 
     def interleave(
         self,
@@ -1498,7 +1509,7 @@ class Dataset(BaseDataset):
             block = count_of(block_length, "interleave", "block_length", least=1)
         workers = parallel_calls(num_parallel_calls, "interleave") or 0
         function = build_dataset_function(self._plan, map_func, "interleave")
-        plan = nesting.Interleave((self._plan,), function, cycle, block, min(workers, cycle))
+        plan = Interleave((self._plan,), function, cycle, block, min(workers, cycle))
         return self._with(plan, name)
 
     def window(
@@ -1535,7 +1546,7 @@ class Dataset(BaseDataset):
         number = count_of(size, "window", "size", least=1)
         moved = number if shift is None else count_of(shift, "window", "shift", least=1)
         step = count_of(stride, "window", "stride", least=1)
-        plan = nesting.Window((self._plan,), number, moved, step, bool(drop_remainder))
+        plan = Window((self._plan,), number, moved, step, bool(drop_remainder))
         return self._with(plan, name)
 
     def group_by_window(
@@ -1631,9 +1642,9 @@ class Dataset(BaseDataset):
             0 1 2
         """
         if buffer_size is None or buffer_size == AUTOTUNE:
-            return self._with(buffering.Prefetch((self._plan,), None), name)
+            return self._with(Prefetch((self._plan,), None), name)
         size = count_of(buffer_size, "prefetch", "buffer_size", least=0)
-        return self if size == 0 else self._with(buffering.Prefetch((self._plan,), size), name)
+        return self if size == 0 else self._with(Prefetch((self._plan,), size), name)
 
     def prefetch_to_device(
         self,
@@ -1960,7 +1971,7 @@ class Dataset(BaseDataset):
             >>> dataset.has_batches, dataset.batch(2).has_batches
             (False, True)
         """
-        kinds = (batching.Batch, padding.Rebatch, packing.Pack)
+        kinds = (Batch, Rebatch, Pack)
         return any(isinstance(node, kinds) for node in self._plan.walk())
 
     def cardinality(self) -> int:
@@ -1990,7 +2001,7 @@ class Dataset(BaseDataset):
             (1, 1)
         """
         nodes = self._plan.walk()
-        return sum(n.count.value for n in nodes if isinstance(n, checking.IgnoreErrors))
+        return sum(n.count.value for n in nodes if isinstance(n, IgnoreErrors))
 
     def fingerprint(self) -> np.uint64:
         """Return a number that is the same in every process for the same dataset.

@@ -16,7 +16,7 @@ from drumline.data.dataset_spec import DatasetSpec
 from drumline.data.execute.block import Block
 from drumline.data.execute.elements import splitter
 from drumline.data.execute.held_rows import held_rows
-from drumline.data.execute.lowering import Lowering, fill
+from drumline.data.execute.lowering import Lowering
 from drumline.data.execute.runtime import Runtime
 from drumline.data.execute.stage import Stage
 from drumline.data.observe.observation import Observation
@@ -104,7 +104,7 @@ class Epochs:
         stores = [node.store for node in plan.walk() if isinstance(node, Cache)]
         caches = [store.full for store in stores] if form is None else form["caches"]
         filled = {store for store, serve in zip(stores, caches, strict=True) if serve}
-        fill(plan, filled)
+        Lowering.fill(plan, filled)
         runtime = self.runtime.observed_anew() if self._tunes else self.runtime
         stage = Lowering(plan, filled, runtime).stage(epoch, ragged=True)
         if self._tunes:

@@ -73,3 +73,11 @@ class Specified(Node):
     @property
     def spec(self) -> ElementSpec:
         return self.element
+
+
+Trail = tuple[int, ...]
+"""Where in the tree a node stands: which input to follow at each step from the root."""
+
+
+Pass = tuple[int, ...]
+"""Which epoch, and inside it which repetition, a stage runs in."""

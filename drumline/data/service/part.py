@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 from drumline.data.execute.filter_stage import Predicate
-from drumline.data.execute.lowering.rules import Trail
 from drumline.data.execute.map_stage import MapStage
 from drumline.data.execute.parallel_map_stage import ParallelMapStage
 from drumline.data.execute.stage import Stage
@@ -13,7 +12,7 @@ from drumline.data.options import Options
 from drumline.data.plan.distributing import Piece
 from drumline.data.plan.function_nodes import Map
 from drumline.data.plan.nesting import Rows
-from drumline.data.plan.node import Node
+from drumline.data.plan.node import Node, Trail
 from drumline.data.plan.ordering import Shard
 from drumline.data.rewrite.push_shard import push_shard
 from drumline.data.rewrite.shard_files import shard_files

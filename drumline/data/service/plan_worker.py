@@ -7,10 +7,10 @@ import time
 from drumline.data.execute.block import Block
 from drumline.data.execute.block_size import estimated_nbytes
 from drumline.data.execute.lowering import Lowering
-from drumline.data.execute.lowering.rules import Pass
 from drumline.data.execute.ramp import Ramp
 from drumline.data.execute.runtime import Runtime
 from drumline.data.execute.stage import Stage, State
+from drumline.data.plan.node import Pass
 from drumline.data.processes.sendable import sendable
 from drumline.data.service.cluster import Portion, Split
 from drumline.data.service.packing import Packed, unpacked

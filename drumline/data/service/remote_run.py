@@ -6,8 +6,8 @@ from collections import deque
 
 from drumline.data.errors import WorkerDiedError
 from drumline.data.execute.block import Block
-from drumline.data.execute.lowering.rules import Pass
 from drumline.data.execute.stage import State
+from drumline.data.plan.node import Pass
 from drumline.data.rows import stack
 from drumline.data.service.cluster import Answer, Portion, Split, WorkerLost
 from drumline.data.service.session import Place, Session

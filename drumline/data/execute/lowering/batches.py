@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from drumline.data.execute.batch_stage import BatchStage
-from drumline.data.execute.lowering.lower import Lowering
-from drumline.data.execute.lowering.rules import Pass, Trail, runs_as
 from drumline.data.execute.padded_batch_stage import PaddedBatchStage
 from drumline.data.execute.ragged_batch_stage import RaggedBatchStage
 from drumline.data.execute.rebatch_stage import RebatchStage
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.unbatch_stage import UnbatchStage
-from drumline.data.plan import batching, padding
+from drumline.data.plan.batching import Batch, Unbatch
+from drumline.data.plan.node import Pass, Trail
+from drumline.data.plan.padding import PaddedBatch, RaggedBatch, Rebatch
+
+if TYPE_CHECKING:
+    from drumline.data.execute.lowering.lower import Lowering
 
 
-@runs_as(batching.Batch)
-def batch(lowering: Lowering, node: batching.Batch, trail: Trail, run: Pass) -> Stage:
+def lower_batch(lowering: Lowering, node: Batch, trail: Trail, run: Pass) -> Stage:
     source = lowering.input(node, trail, run)
     _gather(lowering, source, node.size)
     return BatchStage(source, node.size, node.drop_remainder, lowering.pool)
@@ -26,24 +30,20 @@ def _gather(lowering: Lowering, source: Stage, size: int) -> None:
         source.gathered(size)
 
 
-@runs_as(batching.Unbatch)
-def unbatch(lowering: Lowering, node: batching.Unbatch, trail: Trail, run: Pass) -> Stage:
+def lower_unbatch(lowering: Lowering, node: Unbatch, trail: Trail, run: Pass) -> Stage:
     return UnbatchStage(lowering.input(node, trail, run), node.input.spec, node.operation)
 
 
-@runs_as(padding.PaddedBatch)
-def padded_batch(lowering: Lowering, node: padding.PaddedBatch, trail: Trail, run: Pass) -> Stage:
+def lower_padded_batch(lowering: Lowering, node: PaddedBatch, trail: Trail, run: Pass) -> Stage:
     return PaddedBatchStage(lowering.input(node, trail, run, ragged=True), node)
 
 
-@runs_as(padding.RaggedBatch)
-def ragged_batch(lowering: Lowering, node: padding.RaggedBatch, trail: Trail, run: Pass) -> Stage:
+def lower_ragged_batch(lowering: Lowering, node: RaggedBatch, trail: Trail, run: Pass) -> Stage:
     source = lowering.input(node, trail, run, ragged=True)
     return RaggedBatchStage(source, node.spec, node.size, node.drop_remainder)
 
 
-@runs_as(padding.Rebatch)
-def rebatch(lowering: Lowering, node: padding.Rebatch, trail: Trail, run: Pass) -> Stage:
+def lower_rebatch(lowering: Lowering, node: Rebatch, trail: Trail, run: Pass) -> Stage:
     source = lowering.input(node, trail, run)
     if len(set(node.sizes)) == 1:
         _gather(lowering, source, node.sizes[0])

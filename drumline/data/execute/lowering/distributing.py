@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from drumline.data.execute.flat_map_stage import FlatMapStage
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.interleave_stage import InterleaveStage
-from drumline.data.execute.lowering.lower import Lowering
 from drumline.data.execute.lowering.nesting import opener
-from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
 from drumline.data.execute.openings import Openings
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.transforms import Window
-from drumline.data.plan import distributing
-from drumline.data.plan.node import Node
+from drumline.data.plan.distributing import Distribute, Elsewhere, Piece, Remote, Shards
+from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.service.cluster import Split
 from drumline.data.service.packing import Packed, packed
 from drumline.data.service.part import Part, for_workers, options_for_workers
@@ -26,32 +24,32 @@ from drumline.data.service.splits import RowsStage, ShardsStage, SpanStage, Spli
 from drumline.data.spec import STRING, ElementSpec, TensorSpec
 from drumline.data.structure import LEAF_STRUCTURE
 
+if TYPE_CHECKING:
+    from drumline.data.execute.lowering.lower import Lowering
+
+
 _SPLITS = ElementSpec(LEAF_STRUCTURE, (TensorSpec((), STRING),))
 _FEW, _MANY = 2, 32
 """How many portions of a split are asked for ahead; many of a file's, which may have any size."""
 
 
-@indexed_as(distributing.Piece)
-def piece(lowering: Lowering, node: distributing.Piece, trail: Trail, run: Pass) -> Indexed | None:
+def piece(lowering: Lowering, node: Piece, trail: Trail, run: Pass) -> Indexed | None:
     inner = lowering.indexed_input(node, trail, run)
     if inner is None or node.stop is None:
         return None
     return Window(inner, node.start, node.stop - node.start)
 
 
-@runs_as(distributing.Distribute)
-def here(lowering: Lowering, node: distributing.Distribute, trail: Trail, run: Pass) -> Stage:
+def here(lowering: Lowering, node: Distribute, trail: Trail, run: Pass) -> Stage:
     """In a plan that was not placed: one whose first elements alone are looked at."""
     return lowering.input(node, trail, run, ragged=True)
 
 
-@runs_as(distributing.Elsewhere)
-def elsewhere(lowering: Lowering, node: distributing.Elsewhere, trail: Trail, run: Pass) -> Stage:
+def elsewhere(lowering: Lowering, node: Elsewhere, trail: Trail, run: Pass) -> Stage:
     return cast(Stage, node.stage)
 
 
-@runs_as(distributing.Remote)
-def remote(lowering: Lowering, node: distributing.Remote, trail: Trail, run: Pass) -> Stage:
+def remote(lowering: Lowering, node: Remote, trail: Trail, run: Pass) -> Stage:
     found, below = _piece(node.input, (*trail, 0))
     nbytes = max(node.spec.row_nbytes(), found.spec.row_nbytes())
     size = SplitSize(nbytes, fixed=1 if found.one else None)
@@ -67,8 +65,7 @@ def remote(lowering: Lowering, node: distributing.Remote, trail: Trail, run: Pas
     return _stage(made, source, node.cycle_length, node.block_length)
 
 
-@runs_as(distributing.Shards)
-def shards(lowering: Lowering, node: distributing.Shards, trail: Trail, run: Pass) -> Stage:
+def shards(lowering: Lowering, node: Shards, trail: Trail, run: Pass) -> Stage:
     source = ShardsStage(node.shards)
     session = lowering.runtime.session(node.service)
     made = _Made(lowering, session, node, trail, run, source.size, _FEW)
@@ -82,7 +79,7 @@ class _Made:
         self,
         lowering: Lowering,
         session: Session,
-        node: distributing.Remote | distributing.Shards,
+        node: Remote | Shards,
         trail: Trail,
         run: Pass,
         size: SplitSize,
@@ -90,7 +87,7 @@ class _Made:
     ):
         self.lowering, self.session, self.node, self.run = lowering, session, node, run
         self._size, self._credit = size, credit
-        self._exact = isinstance(node, distributing.Remote) and node.exact
+        self._exact = isinstance(node, Remote) and node.exact
         self._number = session.part(node, lambda: _packed(lowering, node, trail))
 
     def __call__(self, split: Any, place: Sequence[int]) -> Node:
@@ -102,7 +99,7 @@ class _Made:
         stage = RemoteStage(
             self.session, run, split.describe(), self._size, split.stop - split.start
         )
-        return distributing.Elsewhere((), spec, stage)
+        return Elsewhere((), spec, stage)
 
 
 def _stage(made: _Made, source: SplitStage, cycle_length: int, block_length: int) -> Stage:
@@ -115,15 +112,15 @@ def _stage(made: _Made, source: SplitStage, cycle_length: int, block_length: int
     return InterleaveStage(openings, cycle_length, block_length, spec, label, True, pool)
 
 
-def _piece(node: Node, trail: Trail) -> tuple[distributing.Piece, Trail]:
-    while not isinstance(node, distributing.Piece):
+def _piece(node: Node, trail: Trail) -> tuple[Piece, Trail]:
+    while not isinstance(node, Piece):
         node, trail = node.input, (*trail, 0)
     return node, trail
 
 
 def _packed(lowering: Lowering, node: Node, trail: Trail) -> Packed:
     options = options_for_workers(lowering.runtime.options)
-    if isinstance(node, distributing.Shards):
+    if isinstance(node, Shards):
         plan = for_workers(node.shared)
         return packed(Part(plan, {}, options, node.policy, node.shards), plan)
     plan, below = for_workers(node.input), (*trail, 0)

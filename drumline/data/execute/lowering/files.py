@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drumline.data.execute.array_record_rows import ArrayRecordRows
 from drumline.data.execute.csv_stage import CsvStage
@@ -12,9 +12,7 @@ from drumline.data.execute.dense_stage import ragged_rows
 from drumline.data.execute.flat_map_stage import FlatMapStage
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.interleave_stage import InterleaveStage
-from drumline.data.execute.lowering.lower import Lowering
 from drumline.data.execute.lowering.nesting import opener
-from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
 from drumline.data.execute.openings import Openings
 from drumline.data.execute.packed_records_stage import PackedRecordsStage
 from drumline.data.execute.records_stage import RecordsStage
@@ -28,8 +26,12 @@ from drumline.data.files.file_format import FileFormat, Format
 from drumline.data.files.table_format import TableFormat
 from drumline.data.files.tables import PIECE_BYTES
 from drumline.data.files.tar_format import TarFormat
-from drumline.data.plan import files
-from drumline.data.plan.node import Node
+from drumline.data.plan.files import ArrayRecordFiles, File, Files
+from drumline.data.plan.node import Node, Pass, Trail
+
+if TYPE_CHECKING:
+    from drumline.data.execute.lowering.lower import Lowering
+
 
 _STAGES: dict[type, Callable[[str, Any], Stage]] = {
     CsvFormat: CsvStage,
@@ -42,8 +44,7 @@ _PIECES_BYTES = 32 << 20
 """What is decoded at once of all tables that are read by turns."""
 
 
-@runs_as(files.File)
-def file(lowering: Lowering, node: files.File, trail: Trail, run: Pass) -> Stage:
+def lower_file(lowering: Lowering, node: File, trail: Trail, run: Pass) -> Stage:
     if node.packed and isinstance(node.form, FileFormat):
         return PackedRecordsStage(node.path, node.form)
     if isinstance(node.form, TableFormat):
@@ -52,8 +53,7 @@ def file(lowering: Lowering, node: files.File, trail: Trail, run: Pass) -> Stage
     return _STAGES[type(node.form)](node.path, node.form)
 
 
-@runs_as(files.Files)
-def all_files(lowering: Lowering, node: files.Files, trail: Trail, run: Pass) -> Stage:
+def lower_files(lowering: Lowering, node: Files, trail: Trail, run: Pass) -> Stage:
     source = lowering.input(node, trail, run)
     at_once = node.at_once or 1
     shared = ""
@@ -77,16 +77,15 @@ def all_files(lowering: Lowering, node: files.Files, trail: Trail, run: Pass) ->
     return InterleaveStage(openings, at_once, 1, node.spec, label, True, lowering.pool)
 
 
-@indexed_as(files.ArrayRecordFiles)
-def array_records(
-    lowering: Lowering, node: files.ArrayRecordFiles, trail: Trail, run: Pass
+def index_array_records(
+    lowering: Lowering, node: ArrayRecordFiles, trail: Trail, run: Pass
 ) -> Indexed:
     return ArrayRecordRows(node.records)
 
 
 def _plans(form: Format, packed: bool, at_once: int) -> Callable[[Any, Sequence[int]], Node]:
     def plan(path: bytes, place: Sequence[int]) -> Node:
-        return files.File((), os.fsdecode(path), form, packed, at_once)
+        return File((), os.fsdecode(path), form, packed, at_once)
 
     return plan
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from drumline.data.execute.filter_stage import FilterStage
 from drumline.data.execute.indexed import Indexed
-from drumline.data.execute.lowering.lower import Lowering
-from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
 from drumline.data.execute.map_stage import MapStage
 from drumline.data.execute.parallel_map_stage import FEW_EACH, MANY_EACH, ParallelMapStage
 from drumline.data.execute.stage import Stage
@@ -13,15 +13,21 @@ from drumline.data.execute.transforms import Mapped
 from drumline.data.execute.walk_stage import ParallelWalkStage, WalkStage
 from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.one_by_one import Vectorized
-from drumline.data.plan import checking, function_nodes
+from drumline.data.plan.checking import TakeWhile
+from drumline.data.plan.function_nodes import Filter, Map
+from drumline.data.plan.node import Pass, Trail
 from drumline.data.spec import TensorSpec
+
+if TYPE_CHECKING:
+    from drumline.data.execute.lowering.lower import Lowering
+
 
 _LIGHT_NBYTES = 64
 
 
 def own_input(
     lowering: Lowering,
-    node: function_nodes.Map | function_nodes.Filter | checking.TakeWhile,
+    node: Map | Filter | TakeWhile,
     trail: Trail,
     run: Pass,
 ) -> Stage:
@@ -32,16 +38,14 @@ def own_input(
     )
 
 
-@indexed_as(function_nodes.Map)
-def mapped(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: Pass) -> Indexed | None:
+def index_map(lowering: Lowering, node: Map, trail: Trail, run: Pass) -> Indexed | None:
     if not node.function.reorderable:
         return None
     inner = lowering.indexed_input(node, trail, run)
     return None if inner is None else Mapped(inner, _applied(lowering, node))
 
 
-@runs_as(function_nodes.Map)
-def map_stage(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: Pass) -> Stage:
+def lower_map(lowering: Lowering, node: Map, trail: Trail, run: Pass) -> Stage:
     source = own_input(lowering, node, trail, run)
     function = _applied(lowering, node)
     row_nbytes = node.input.spec.row_nbytes() + node.spec.row_nbytes()
@@ -65,7 +69,7 @@ def map_stage(lowering: Lowering, node: function_nodes.Map, trail: Trail, run: P
     return ParallelMapStage(source, function, workers, may_wait, *memory, light, *ahead)
 
 
-def _applied(lowering: Lowering, node: function_nodes.Map) -> BlockFunction:
+def _applied(lowering: Lowering, node: Map) -> BlockFunction:
     """The map's function, on whole blocks unless the options say otherwise."""
     function: BlockFunction = node.function.run
     chosen = lowering.runtime.options.experimental_optimization.map_vectorization
@@ -74,7 +78,7 @@ def _applied(lowering: Lowering, node: function_nodes.Map) -> BlockFunction:
     return function
 
 
-def _tasks_each(lowering: Lowering, node: function_nodes.Map) -> int:
+def _tasks_each(lowering: Lowering, node: Map) -> int:
     """How many tasks a worker may be ahead."""
     chosen = node.deterministic
     if chosen is None:
@@ -89,7 +93,6 @@ def _is_light(leaf: TensorSpec) -> bool:
     return leaf.is_static and (leaf.nbytes or 0) <= _LIGHT_NBYTES
 
 
-@runs_as(function_nodes.Filter)
-def filter_stage(lowering: Lowering, node: function_nodes.Filter, trail: Trail, run: Pass) -> Stage:
+def lower_filter(lowering: Lowering, node: Filter, trail: Trail, run: Pass) -> Stage:
     source = own_input(lowering, node, trail, run)
     return FilterStage(source, node.function.run, lowering.pool)

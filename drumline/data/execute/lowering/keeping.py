@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from drumline.data.execute.cache_stages import FillStage, ReplayStage
 from drumline.data.execute.indexed import Indexed
-from drumline.data.execute.lowering.lower import Lowering
-from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
 from drumline.data.execute.prefetch_stage import PrefetchStage
 from drumline.data.execute.sources import Columns
 from drumline.data.execute.stage import Stage
-from drumline.data.plan import buffering
 from drumline.data.plan.batching import Batch
-from drumline.data.plan.node import Node
+from drumline.data.plan.buffering import Cache, Prefetch
+from drumline.data.plan.node import Node, Pass, Trail
+
+if TYPE_CHECKING:
+    from drumline.data.execute.lowering.lower import Lowering
 
 
-@indexed_as(buffering.Cache)
-def cached(lowering: Lowering, node: buffering.Cache, trail: Trail, run: Pass) -> Indexed | None:
+def index_cache(lowering: Lowering, node: Cache, trail: Trail, run: Pass) -> Indexed | None:
     blocks = node.store.blocks if node.store in lowering.filled else None
     if blocks is None or len(blocks) != 1:
         return None
     return Columns(blocks[0].columns, blocks[0].n, lowering.pool)
 
 
-@runs_as(buffering.Cache)
-def cache(lowering: Lowering, node: buffering.Cache, trail: Trail, run: Pass) -> Stage:
+def lower_cache(lowering: Lowering, node: Cache, trail: Trail, run: Pass) -> Stage:
     if node.store in lowering.filled and node.store.blocks is not None:
         return ReplayStage(node.store.blocks)
     # What a cache holds must not depend on the epoch in which it was filled.
     return FillStage(lowering.input(node, trail, (0,), ragged=True), node.store)
 
 
-@runs_as(buffering.Prefetch)
-def prefetch(lowering: Lowering, node: buffering.Prefetch, trail: Trail, run: Pass) -> Stage:
+def lower_prefetch(lowering: Lowering, node: Prefetch, trail: Trail, run: Pass) -> Stage:
     source = lowering.input(node, trail, run, ragged=True)
     room = lowering.runtime.room(lowering.root) if node.size is None else None
     slack = bool(lowering.runtime.options.experimental_slack) and not trail

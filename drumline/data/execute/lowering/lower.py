@@ -2,33 +2,209 @@
 
 from __future__ import annotations
 
+import collections
 import copy
-from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from drumline.data.autotune.number import AUTOTUNE
 from drumline.data.execute.cache_stages import CacheStore
 from drumline.data.execute.dense_stage import DenseStage, may_be_ragged, may_vary
 from drumline.data.execute.indexed import Indexed
+from drumline.data.execute.lowering.batches import (
+    lower_batch,
+    lower_padded_batch,
+    lower_ragged_batch,
+    lower_rebatch,
+    lower_unbatch,
+)
+from drumline.data.execute.lowering.checking import (
+    lower_assert_cardinality,
+    lower_counter,
+    lower_ignore_errors,
+    lower_random,
+    lower_scan,
+    lower_take_while,
+    lower_unique,
+)
+from drumline.data.execute.lowering.choosing import (
+    lower_choose,
+    lower_original_share,
+    lower_sample,
+    lower_thin,
+)
+from drumline.data.execute.lowering.combining import (
+    index_concatenate,
+    index_enumerate,
+    index_zip,
+    lower_concatenate,
+    lower_enumerate,
+    lower_zip,
+)
+from drumline.data.execute.lowering.distributing import elsewhere, here, piece, remote, shards
+from drumline.data.execute.lowering.files import index_array_records, lower_file, lower_files
+from drumline.data.execute.lowering.functions import index_map, lower_filter, lower_map
+from drumline.data.execute.lowering.keeping import index_cache, lower_cache, lower_prefetch
+from drumline.data.execute.lowering.nesting import (
+    lower_flat_map,
+    lower_group_by_window,
+    lower_interleave,
+    lower_rows,
+    lower_stacked_windows,
+    lower_window,
+    lower_window_pieces,
+)
+from drumline.data.execute.lowering.ordering import (
+    index_shard,
+    index_skip,
+    index_take,
+    lower_repeat,
+    lower_shard,
+    lower_shuffle,
+    lower_skip,
+    lower_take,
+)
 from drumline.data.execute.lowering.packed_reads import packed_reads
-from drumline.data.execute.lowering.rules import (
-    Pass,
-    Trail,
-    by_position,
-    random_access,
-    stages,
+from drumline.data.execute.lowering.placing import (
+    index_global_shuffle,
+    lower_pack,
+    lower_prefetch_to_device,
+)
+from drumline.data.execute.lowering.positions import (
+    locate_assert_cardinality,
+    locate_batch,
+    locate_cache,
+    locate_prefetch,
+    locate_repeat,
+    locate_shuffle,
+)
+from drumline.data.execute.lowering.randomness import index_random_keys, lower_random_keys
+from drumline.data.execute.lowering.snapshots import index_snapshot, lower_snapshot
+from drumline.data.execute.lowering.sources import (
+    index_items,
+    index_range,
+    index_slices,
+    index_slices_with_datasets,
+    index_stored,
+    lower_generator,
+    lower_stored_parts,
 )
 from drumline.data.execute.order import Sequential
 from drumline.data.execute.ramp import MAX_ELEMENTS
 from drumline.data.execute.runtime import Runtime
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.walk_stage import ParallelWalkStage, WalkStage
-from drumline.data.plan import buffering, function_nodes, ordering
-from drumline.data.plan.node import Node
+from drumline.data.plan.batching import Batch, Unbatch
+from drumline.data.plan.buffering import Cache, Prefetch, Snapshot
+from drumline.data.plan.checking import AssertCardinality, IgnoreErrors, TakeWhile, Unique
+from drumline.data.plan.choosing import Choose, OriginalShare, Sample, Thin
+from drumline.data.plan.combining import Concatenate, Enumerate, Zip
+from drumline.data.plan.distributing import Distribute, Elsewhere, Piece, Remote, Shards
+from drumline.data.plan.files import ArrayRecordFiles, File, Files
+from drumline.data.plan.function_nodes import Filter, Map
+from drumline.data.plan.nesting import FlatMap, GroupByWindow, Interleave, Rows, Window
+from drumline.data.plan.node import Node, Pass, Trail
+from drumline.data.plan.numbers import Counter, Random
+from drumline.data.plan.ordering import GlobalShuffle, Repeat, Shard, Shuffle, Skip, Take
+from drumline.data.plan.packing import Pack
+from drumline.data.plan.padding import PaddedBatch, RaggedBatch, Rebatch
+from drumline.data.plan.placing import PrefetchToDevice
 from drumline.data.plan.random_keys import RandomKeys
+from drumline.data.plan.recurring import Scan
+from drumline.data.plan.sources import (
+    Generator,
+    Items,
+    Range,
+    Slices,
+    SlicesWithDatasets,
+    Stored,
+    StoredParts,
+)
+from drumline.data.plan.stacked_windows import StackedWindows
+from drumline.data.plan.window_pieces import WindowPieces
+
+AsStage = Callable[["Lowering", Any, Trail, Pass], Stage]
+AsIndexed = Callable[["Lowering", Any, Trail, Pass], Indexed | None]
+
+
+class Lowered(NamedTuple):
+    """How nodes of one class run.
+
+    Attributes:
+        stage: makes the stream of a node's elements; ``None`` for nodes that always have
+            random access.
+        indexed: gives random access to them, or ``None`` where this node's inputs do not allow it.
+        located: the same for operations that run as streams where elements are asked for in
+            order: for ``index`` and global shuffles.
+    """
+
+    stage: AsStage | None = None
+    indexed: AsIndexed | None = None
+    located: AsIndexed | None = None
+
+
+LOWERINGS: dict[type[Node], Lowered] = {
+    Batch: Lowered(stage=lower_batch, located=locate_batch),
+    Unbatch: Lowered(stage=lower_unbatch),
+    PaddedBatch: Lowered(stage=lower_padded_batch),
+    RaggedBatch: Lowered(stage=lower_ragged_batch),
+    Rebatch: Lowered(stage=lower_rebatch),
+    TakeWhile: Lowered(stage=lower_take_while),
+    Unique: Lowered(stage=lower_unique),
+    IgnoreErrors: Lowered(stage=lower_ignore_errors),
+    AssertCardinality: Lowered(stage=lower_assert_cardinality, located=locate_assert_cardinality),
+    Scan: Lowered(stage=lower_scan),
+    Counter: Lowered(stage=lower_counter),
+    Random: Lowered(stage=lower_random),
+    Sample: Lowered(stage=lower_sample),
+    Choose: Lowered(stage=lower_choose),
+    Thin: Lowered(stage=lower_thin),
+    OriginalShare: Lowered(stage=lower_original_share),
+    Enumerate: Lowered(indexed=index_enumerate, stage=lower_enumerate),
+    Zip: Lowered(indexed=index_zip, stage=lower_zip),
+    Concatenate: Lowered(indexed=index_concatenate, stage=lower_concatenate),
+    Piece: Lowered(indexed=piece),
+    Distribute: Lowered(stage=here),
+    Elsewhere: Lowered(stage=elsewhere),
+    Remote: Lowered(stage=remote),
+    Shards: Lowered(stage=shards),
+    File: Lowered(stage=lower_file),
+    Files: Lowered(stage=lower_files),
+    ArrayRecordFiles: Lowered(indexed=index_array_records),
+    Map: Lowered(indexed=index_map, stage=lower_map),
+    Filter: Lowered(stage=lower_filter),
+    Cache: Lowered(indexed=index_cache, stage=lower_cache, located=locate_cache),
+    Prefetch: Lowered(stage=lower_prefetch, located=locate_prefetch),
+    Rows: Lowered(stage=lower_rows),
+    Window: Lowered(stage=lower_window),
+    StackedWindows: Lowered(stage=lower_stacked_windows),
+    WindowPieces: Lowered(stage=lower_window_pieces),
+    FlatMap: Lowered(stage=lower_flat_map),
+    Interleave: Lowered(stage=lower_interleave),
+    GroupByWindow: Lowered(stage=lower_group_by_window),
+    Take: Lowered(indexed=index_take, stage=lower_take),
+    Skip: Lowered(indexed=index_skip, stage=lower_skip),
+    Shard: Lowered(indexed=index_shard, stage=lower_shard),
+    Shuffle: Lowered(stage=lower_shuffle, located=locate_shuffle),
+    Repeat: Lowered(stage=lower_repeat, located=locate_repeat),
+    GlobalShuffle: Lowered(indexed=index_global_shuffle),
+    Pack: Lowered(stage=lower_pack),
+    PrefetchToDevice: Lowered(stage=lower_prefetch_to_device),
+    RandomKeys: Lowered(indexed=index_random_keys, stage=lower_random_keys),
+    Snapshot: Lowered(indexed=index_snapshot, stage=lower_snapshot),
+    Range: Lowered(indexed=index_range),
+    Slices: Lowered(indexed=index_slices),
+    SlicesWithDatasets: Lowered(indexed=index_slices_with_datasets),
+    Stored: Lowered(indexed=index_stored),
+    StoredParts: Lowered(stage=lower_stored_parts),
+    Items: Lowered(indexed=index_items),
+    Generator: Lowered(stage=lower_generator),
+}
+"""How each class of plan node runs: the place to add an operation."""
 
 
 class Lowering:
-    """Makes the stages of one epoch of a plan, by the rules registered for its nodes.
+    """Makes the stages of one epoch of a plan, by the entries of ``LOWERINGS`` for its nodes.
 
     What a plan yields is decided here, the same with the optimizer on or off: a chain over a
     random-access source stays random-access, and a shuffle over it is a permutation of positions.
@@ -83,11 +259,12 @@ class Lowering:
 
     def indexed(self, node: Node, trail: Trail, run: Pass) -> Indexed | None:
         """A node's elements by position, ``None`` if they come in one order only."""
-        make = random_access.get(type(node))
-        found = None if make is None else make(self, node, trail, run)
-        if found is None and self._streams:
-            make = by_position.get(type(node))
-            found = None if make is None else make(self, node, trail, run)
+        lowered = LOWERINGS[type(node)]
+        found = None
+        if lowered.indexed is not None:
+            found = lowered.indexed(self, node, trail, run)
+        if found is None and self._streams and lowered.located is not None:
+            found = lowered.located(self, node, trail, run)
         return found
 
     def by_position(self) -> Lowering:
@@ -112,7 +289,7 @@ class Lowering:
 
     def shared(self, walk: WalkStage, node: Node) -> Stage:
         """The walk on as many threads as the maps below ``node`` were given."""
-        asked = [n.workers or 1 for n in node.walk() if isinstance(n, function_nodes.Map)]
+        asked = [n.workers or 1 for n in node.walk() if isinstance(n, Map)]
         wanted = AUTOTUNE if AUTOTUNE in asked else max(asked, default=1)
         if wanted == 1 or not walk.computes:
             return walk
@@ -130,6 +307,20 @@ class Lowering:
         inner = Lowering(plan, filled, self.runtime.unobserved())
         return inner._allowing(ragged, inner._stage(plan, (), run))
 
+    def indexed_inside(self, plan: Node, run: Pass) -> Indexed | None:
+        """The same dataset's elements by position."""
+        return Lowering(plan, set(), self.runtime.unobserved()).indexed(plan, (), run)
+
+    @staticmethod
+    def fill(plan: Node, stores: set[CacheStore]) -> None:
+        """Runs the inputs of those caches of a plan that are among ``stores`` and still empty."""
+        for node in plan.walk():
+            if isinstance(node, Cache) and node.store in stores and not node.store.full:
+                stage = Lowering(node, stores - {node.store}).stage(0, ragged=True)
+                while stage.next(MAX_ELEMENTS) is not None:
+                    continue
+                stage.close()
+
     def _stage(self, node: Node, trail: Trail, run: Pass) -> Stage:
         indexed = self.indexed(node, trail, run)
         if indexed is not None:
@@ -137,29 +328,21 @@ class Lowering:
             walk = WalkStage(indexed, order, row_nbytes=node.spec.row_nbytes())
             stage = self.shared(walk, node)
         else:
-            stage = stages[type(node)](self, node, trail, run)
+            make = LOWERINGS[type(node)].stage
+            assert make is not None, f"{node.name} has random access only"
+            stage = make(self, node, trail, run)
         return self.runtime.made(stage, node.name, trail)
-
-
-def fill(plan: Node, stores: set[CacheStore]) -> None:
-    """Runs the inputs of those caches of the plan that are among ``stores`` and still empty."""
-    for node in plan.walk():
-        if isinstance(node, buffering.Cache) and node.store in stores and not node.store.full:
-            stage = Lowering(node, stores - {node.store}).stage(0, ragged=True)
-            while stage.next(MAX_ELEMENTS) is not None:
-                continue
-            stage.close()
 
 
 def _occurrences(root: Node) -> dict[Trail, int]:
     """How many of its seed come before each: ``zip((a, a))`` gives two orders, and other draws."""
-    seen: Counter[int] = Counter()
+    seen: collections.Counter[int] = collections.Counter()
     found: dict[Trail, int] = {}
 
     def visit(node: Node, trail: Trail) -> None:
         for which, item in enumerate(node.inputs):
             visit(item, (*trail, which))
-        if isinstance(node, ordering.Shuffle | RandomKeys):
+        if isinstance(node, Shuffle | RandomKeys):
             found[trail] = seen[node.seed]
             seen[node.seed] += 1
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from drumline._core import mix64
 from drumline.data.cardinality import UNKNOWN
-from drumline.data.execute import transforms
 from drumline.data.execute.indexed import Indexed
-from drumline.data.execute.lowering.lower import Lowering, fill
-from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
 from drumline.data.execute.order import Shuffled
 from drumline.data.execute.repeat_stage import RepeatStage
 from drumline.data.execute.repeated import Repeated
@@ -15,54 +14,52 @@ from drumline.data.execute.shard_stage import ShardStage
 from drumline.data.execute.shuffle_stage import EVERYTHING, ShuffleStage
 from drumline.data.execute.slice_stages import SkipStage, TakeStage
 from drumline.data.execute.stage import Stage
+from drumline.data.execute.transforms import Strided, Window
 from drumline.data.execute.walk_stage import WalkStage
-from drumline.data.plan import buffering, ordering
-from drumline.data.plan.node import Node
+from drumline.data.plan.buffering import Cache
+from drumline.data.plan.node import Node, Pass, Trail
+from drumline.data.plan.ordering import Repeat, Shard, Shuffle, Skip, Take
 from drumline.data.plan.random_keys import RandomKeys
 
+if TYPE_CHECKING:
+    from drumline.data.execute.lowering.lower import Lowering
 
-@indexed_as(ordering.Take)
-def taken(lowering: Lowering, node: ordering.Take, trail: Trail, run: Pass) -> Indexed | None:
+
+def index_take(lowering: Lowering, node: Take, trail: Trail, run: Pass) -> Indexed | None:
     inner = lowering.indexed_input(node, trail, run)
     if inner is None:
         return None
-    return transforms.Window(inner, 0, min(node.count, inner.length))
+    return Window(inner, 0, min(node.count, inner.length))
 
 
-@indexed_as(ordering.Skip)
-def skipped(lowering: Lowering, node: ordering.Skip, trail: Trail, run: Pass) -> Indexed | None:
+def index_skip(lowering: Lowering, node: Skip, trail: Trail, run: Pass) -> Indexed | None:
     inner = lowering.indexed_input(node, trail, run)
     if inner is None:
         return None
     start = min(node.count, inner.length)
-    return transforms.Window(inner, start, inner.length - start)
+    return Window(inner, start, inner.length - start)
 
 
-@indexed_as(ordering.Shard)
-def sharded(lowering: Lowering, node: ordering.Shard, trail: Trail, run: Pass) -> Indexed | None:
+def index_shard(lowering: Lowering, node: Shard, trail: Trail, run: Pass) -> Indexed | None:
     inner = lowering.indexed_input(node, trail, run)
     if inner is None:
         return None
-    return transforms.Strided(inner, node.index, node.num_shards)
+    return Strided(inner, node.index, node.num_shards)
 
 
-@runs_as(ordering.Take)
-def take(lowering: Lowering, node: ordering.Take, trail: Trail, run: Pass) -> Stage:
+def lower_take(lowering: Lowering, node: Take, trail: Trail, run: Pass) -> Stage:
     return TakeStage(lowering.input(node, trail, run, ragged=True), node.count)
 
 
-@runs_as(ordering.Skip)
-def skip(lowering: Lowering, node: ordering.Skip, trail: Trail, run: Pass) -> Stage:
+def lower_skip(lowering: Lowering, node: Skip, trail: Trail, run: Pass) -> Stage:
     return SkipStage(lowering.input(node, trail, run, ragged=True), node.count)
 
 
-@runs_as(ordering.Shard)
-def shard(lowering: Lowering, node: ordering.Shard, trail: Trail, run: Pass) -> Stage:
+def lower_shard(lowering: Lowering, node: Shard, trail: Trail, run: Pass) -> Stage:
     return ShardStage(lowering.input(node, trail, run, ragged=True), node.num_shards, node.index)
 
 
-@runs_as(ordering.Shuffle)
-def shuffle(lowering: Lowering, node: ordering.Shuffle, trail: Trail, run: Pass) -> Stage:
+def lower_shuffle(lowering: Lowering, node: Shuffle, trail: Trail, run: Pass) -> Stage:
     key = shuffle_key(lowering, node, trail, run)
     indexed = _shuffled_input(lowering, node.input, (*trail, 0), run)
     size = buffered(node)
@@ -73,12 +70,12 @@ def shuffle(lowering: Lowering, node: ordering.Shuffle, trail: Trail, run: Pass)
     return ShuffleStage(source, size, key, node.spec, lowering.pool)
 
 
-def buffered(node: ordering.Shuffle) -> int:
+def buffered(node: Shuffle) -> int:
     """How many elements the buffer of a shuffle holds."""
     return EVERYTHING if node.buffer_size == UNKNOWN else node.buffer_size
 
 
-def shuffle_key(lowering: Lowering, node: ordering.Shuffle, trail: Trail, run: Pass) -> int:
+def shuffle_key(lowering: Lowering, node: Shuffle, trail: Trail, run: Pass) -> int:
     """What the order of a shuffle follows from."""
     key = mix64(node.seed, lowering.occurrences[trail])
     if node.reshuffle:
@@ -89,23 +86,22 @@ def shuffle_key(lowering: Lowering, node: ordering.Shuffle, trail: Trail, run: P
 
 def _shuffled_input(lowering: Lowering, node: Node, trail: Trail, run: Pass) -> Indexed | None:
     """A shuffle's input by position; also several passes over one whose passes are all the same."""
-    drawing = ordering.Shuffle | RandomKeys
-    if not isinstance(node, ordering.Repeat) or any(isinstance(n, drawing) for n in node.walk()):
+    drawing = Shuffle | RandomKeys
+    if not isinstance(node, Repeat) or any(isinstance(n, drawing) for n in node.walk()):
         return lowering.indexed(node, trail, run)
     inner = lowering.indexed_input(node, trail, run)
     return None if inner is None else Repeated(inner, node.count)
 
 
-@runs_as(ordering.Repeat)
-def repeat(lowering: Lowering, node: ordering.Repeat, trail: Trail, run: Pass) -> Stage:
-    stores = [inner.store for inner in node.walk() if isinstance(inner, buffering.Cache)]
+def lower_repeat(lowering: Lowering, node: Repeat, trail: Trail, run: Pass) -> Stage:
+    stores = [inner.store for inner in node.walk() if isinstance(inner, Cache)]
 
     def make(number: int, caches: list[bool] | None) -> tuple[Stage, list[bool]]:
         if caches is None:
             # The epoch decides for the first pass; later ones profit from what it filled.
             caches = [store in lowering.filled or (number > 0 and store.full) for store in stores]
         served = {store for store, serve in zip(stores, caches, strict=True) if serve}
-        fill(node, served)
+        lowering.fill(node, served)
         source = lowering.serving(served).input(node, trail, (*run, number), ragged=True)
         return source, caches
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from drumline.data.execute.lowering.rules import Trail
 from drumline.data.files.file_format import FileFormat
-from drumline.data.plan import batching, buffering, files, function_nodes, ordering
-from drumline.data.plan.node import Node
+from drumline.data.plan.batching import Batch
+from drumline.data.plan.buffering import Prefetch
+from drumline.data.plan.files import Files
+from drumline.data.plan.function_nodes import Map
+from drumline.data.plan.node import Node, Trail
+from drumline.data.plan.ordering import Skip, Take
 
-_PASSING = (batching.Batch, buffering.Prefetch, ordering.Skip, ordering.Take)
+_PASSING = (Batch, Prefetch, Skip, Take)
 """What does nothing with strings but hand them on."""
 
 
@@ -18,7 +21,7 @@ def packed_reads(root: Node) -> frozenset[Trail]:
     def visit(node: Node, trail: Trail, wanted: bool) -> None:
         if wanted and _can_be_packed(node):
             found.add(trail)
-        takes = isinstance(node, function_nodes.Map) and _takes_packed(node)
+        takes = isinstance(node, Map) and _takes_packed(node)
         hands_on = wanted and isinstance(node, _PASSING)
         for which, item in enumerate(node.inputs):
             visit(item, (*trail, which), takes or hands_on)
@@ -27,12 +30,12 @@ def packed_reads(root: Node) -> frozenset[Trail]:
     return frozenset(found)
 
 
-def _takes_packed(node: function_nodes.Map) -> bool:
+def _takes_packed(node: Map) -> bool:
     return bool(getattr(node.function.run, "takes_packed", False))
 
 
 def _can_be_packed(node: Node) -> bool:
     """Records of files that are read one after the other."""
-    if not isinstance(node, files.Files) or not isinstance(node.form, FileFormat):
+    if not isinstance(node, Files) or not isinstance(node.form, FileFormat):
         return False
     return node.form.kind == "tfrecord" and node.at_once in (None, 1)

@@ -6,27 +6,30 @@ order; these rules say where in the input an element is that is asked for by its
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from drumline.data.cardinality import INFINITE
 from drumline.data.execute.indexed import Indexed
-from drumline.data.execute.lowering.lower import Lowering
 from drumline.data.execute.lowering.ordering import buffered, shuffle_key
-from drumline.data.execute.lowering.rules import Pass, Trail, positioned_as
 from drumline.data.execute.positions import Batches, Passes, Reordered
 from drumline.data.execute.sources import Columns
 from drumline.data.execute.transforms import Concatenated
-from drumline.data.plan import batching, buffering, checking, ordering
+from drumline.data.plan.batching import Batch
+from drumline.data.plan.buffering import Cache, Prefetch
+from drumline.data.plan.checking import AssertCardinality
+from drumline.data.plan.node import Pass, Trail
+from drumline.data.plan.ordering import Repeat, Shuffle
+
+if TYPE_CHECKING:
+    from drumline.data.execute.lowering.lower import Lowering
 
 
-@positioned_as(buffering.Prefetch)
-def prefetched(
-    lowering: Lowering, node: buffering.Prefetch, trail: Trail, run: Pass
-) -> Indexed | None:
+def locate_prefetch(lowering: Lowering, node: Prefetch, trail: Trail, run: Pass) -> Indexed | None:
     return lowering.indexed_input(node, trail, run)
 
 
-@positioned_as(checking.AssertCardinality)
-def expected(
-    lowering: Lowering, node: checking.AssertCardinality, trail: Trail, run: Pass
+def locate_assert_cardinality(
+    lowering: Lowering, node: AssertCardinality, trail: Trail, run: Pass
 ) -> Indexed | None:
     inner = lowering.indexed_input(node, trail, run)
     if inner is not None and inner.length != node.expected:
@@ -37,14 +40,12 @@ def expected(
     return inner
 
 
-@positioned_as(batching.Batch)
-def batched(lowering: Lowering, node: batching.Batch, trail: Trail, run: Pass) -> Indexed | None:
+def locate_batch(lowering: Lowering, node: Batch, trail: Trail, run: Pass) -> Indexed | None:
     inner = lowering.indexed_input(node, trail, run)
     return None if inner is None else Batches(inner, node.size, node.drop_remainder, node.spec)
 
 
-@positioned_as(buffering.Cache)
-def cached(lowering: Lowering, node: buffering.Cache, trail: Trail, run: Pass) -> Indexed | None:
+def locate_cache(lowering: Lowering, node: Cache, trail: Trail, run: Pass) -> Indexed | None:
     """What the cache holds, or else what it will be filled with."""
     blocks = node.store.blocks if node.store in lowering.filled else None
     if not blocks:
@@ -57,16 +58,14 @@ def cached(lowering: Lowering, node: buffering.Cache, trail: Trail, run: Pass) -
     return parts[0]
 
 
-@positioned_as(ordering.Shuffle)
-def shuffled(lowering: Lowering, node: ordering.Shuffle, trail: Trail, run: Pass) -> Indexed | None:
+def locate_shuffle(lowering: Lowering, node: Shuffle, trail: Trail, run: Pass) -> Indexed | None:
     inner = lowering.indexed_input(node, trail, run)
     if inner is None:
         return None
     return Reordered(inner, buffered(node), shuffle_key(lowering, node, trail, run))
 
 
-@positioned_as(ordering.Repeat)
-def repeated(lowering: Lowering, node: ordering.Repeat, trail: Trail, run: Pass) -> Indexed | None:
+def locate_repeat(lowering: Lowering, node: Repeat, trail: Trail, run: Pass) -> Indexed | None:
     if lowering.indexed_input(node, trail, (*run, 0)) is None:
         return None
 

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from drumline._core import mix64
 from drumline.data.execute.indexed import Indexed
-from drumline.data.execute.lowering.lower import Lowering
-from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
 from drumline.data.execute.numbering_stages import RandomKeysStage
 from drumline.data.execute.random_keys import Keyed
 from drumline.data.execute.stage import Stage
+from drumline.data.plan.node import Pass, Trail
 from drumline.data.plan.random_keys import RandomKeys
 
+if TYPE_CHECKING:
+    from drumline.data.execute.lowering.lower import Lowering
 
-@indexed_as(RandomKeys)
-def keys_by_position(
+
+def index_random_keys(
     lowering: Lowering, node: RandomKeys, trail: Trail, run: Pass
 ) -> Indexed | None:
     inner = lowering.indexed_input(node, trail, run)
     return None if inner is None else Keyed(inner, _keys(lowering, node, trail, run))
 
 
-@runs_as(RandomKeys)
-def random_keys(lowering: Lowering, node: RandomKeys, trail: Trail, run: Pass) -> Stage:
+def lower_random_keys(lowering: Lowering, node: RandomKeys, trail: Trail, run: Pass) -> Stage:
     source = lowering.input(node, trail, run, ragged=True, varying=True)
     return RandomKeysStage(source, _keys(lowering, node, trail, run))
 

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from drumline.data.execute.indexed import Indexed
-from drumline.data.execute.lowering.lower import Lowering
-from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
 from drumline.data.execute.snapshot_stage import SnapshotStage
 from drumline.data.execute.stage import Stage
 from drumline.data.plan.buffering import Snapshot
-from drumline.data.plan.node import Node
+from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.store.reading import by_turns, dataset_of
 from drumline.data.store.snapshot_store import SnapshotStore
 
+if TYPE_CHECKING:
+    from drumline.data.execute.lowering.lower import Lowering
 
-@indexed_as(Snapshot)
-def by_position(lowering: Lowering, node: Snapshot, trail: Trail, run: Pass) -> Indexed | None:
+
+def index_snapshot(lowering: Lowering, node: Snapshot, trail: Trail, run: Pass) -> Indexed | None:
     plan = _stored(lowering, node, run)
     if plan is None:
         return None
-    return Lowering(plan, set(), lowering.runtime.unobserved()).indexed(plan, (), run)
+    return lowering.indexed_inside(plan, run)
 
 
-@runs_as(Snapshot)
-def snapshot(lowering: Lowering, node: Snapshot, trail: Trail, run: Pass) -> Stage:
+def lower_snapshot(lowering: Lowering, node: Snapshot, trail: Trail, run: Pass) -> Stage:
     plan = _stored(lowering, node, run)
     if plan is not None:
         return lowering.inside(plan, set(), run, ragged=True)

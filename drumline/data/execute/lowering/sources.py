@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from drumline.data._dataset.base import as_dataset
@@ -9,26 +11,25 @@ from drumline.data.dataset_spec import DatasetSpec
 from drumline.data.execute.generator_stage import GeneratorStage
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.items import Items
-from drumline.data.execute.lowering.lower import Lowering
-from drumline.data.execute.lowering.rules import Pass, Trail, indexed_as, runs_as
 from drumline.data.execute.sources import Columns, Integers
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.stored_parts_stage import StoredPartsStage
 from drumline.data.plan import sources
+from drumline.data.plan.node import Pass, Trail
+
+if TYPE_CHECKING:
+    from drumline.data.execute.lowering.lower import Lowering
 
 
-@indexed_as(sources.Range)
-def integers(lowering: Lowering, node: sources.Range, trail: Trail, run: Pass) -> Indexed:
+def index_range(lowering: Lowering, node: sources.Range, trail: Trail, run: Pass) -> Indexed:
     return Integers(node.start, node.step, node.length, node.dtype)
 
 
-@indexed_as(sources.Slices)
-def slices(lowering: Lowering, node: sources.Slices, trail: Trail, run: Pass) -> Indexed:
+def index_slices(lowering: Lowering, node: sources.Slices, trail: Trail, run: Pass) -> Indexed:
     return Columns(node.columns, node.length, lowering.pool)
 
 
-@indexed_as(sources.SlicesWithDatasets)
-def slices_with_datasets(
+def index_slices_with_datasets(
     lowering: Lowering, node: sources.SlicesWithDatasets, trail: Trail, run: Pass
 ) -> Indexed:
     datasets = np.empty(len(node.inputs), object)
@@ -41,21 +42,19 @@ def slices_with_datasets(
     return Columns(columns, node.length, lowering.pool)
 
 
-@indexed_as(sources.Stored)
-def stored(lowering: Lowering, node: sources.Stored, trail: Trail, run: Pass) -> Indexed:
+def index_stored(lowering: Lowering, node: sources.Stored, trail: Trail, run: Pass) -> Indexed:
     return Columns(node.columns, node.length, lowering.pool)
 
 
-@runs_as(sources.StoredParts)
-def stored_parts(lowering: Lowering, node: sources.StoredParts, trail: Trail, run: Pass) -> Stage:
+def lower_stored_parts(
+    lowering: Lowering, node: sources.StoredParts, trail: Trail, run: Pass
+) -> Stage:
     return StoredPartsStage(node)
 
 
-@indexed_as(sources.Items)
-def items(lowering: Lowering, node: sources.Items, trail: Trail, run: Pass) -> Indexed:
+def index_items(lowering: Lowering, node: sources.Items, trail: Trail, run: Pass) -> Indexed:
     return Items(node.sequence, node.length, node.spec, node.label)
 
 
-@runs_as(sources.Generator)
-def generator(lowering: Lowering, node: sources.Generator, trail: Trail, run: Pass) -> Stage:
+def lower_generator(lowering: Lowering, node: sources.Generator, trail: Trail, run: Pass) -> Stage:
     return GeneratorStage(node.factory, node.spec, node.label, lowering.pool)
