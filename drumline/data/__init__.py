@@ -10,9 +10,9 @@ from drumline.data.cardinality import UNKNOWN as UNKNOWN_CARDINALITY
 from drumline.data.dataset import Dataset
 from drumline.data.dataset_spec import DatasetSpec
 from drumline.data.iterator import DatasetIterator
+from drumline.data.operations.order import GLOBAL
+from drumline.data.operations.packing import Packed
 from drumline.data.options import AutotuneOptions, OptimizationOptions, Options, ThreadingOptions
-from drumline.data.plan.ordering import GLOBAL
-from drumline.data.plan.packing import Packed
 from drumline.data.ragged import RaggedArray
 from drumline.data.ragged_spec import RaggedTensorSpec
 from drumline.data.readers import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset

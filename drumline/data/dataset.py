@@ -62,23 +62,20 @@ from drumline.data.iterator import DatasetIterator
 from drumline.data.observe.observation import Observation
 from drumline.data.observe.profile import Profile
 from drumline.data.observe.profiling import run_profile
-from drumline.data.options import Options
-from drumline.data.pickling import reduced
-from drumline.data.plan.batching import Batch, Unbatch
-from drumline.data.plan.buffering import Prefetch
-from drumline.data.plan.checking import (
+from drumline.data.operations.batch import Batch, Unbatch
+from drumline.data.operations.checks import (
     AssertCardinality,
     ErrorCount,
     IgnoreErrors,
     TakeWhile,
     Unique,
 )
-from drumline.data.plan.combining import Concatenate, Enumerate, Zip, concatenated_spec
-from drumline.data.plan.function_nodes import Filter, Map
-from drumline.data.plan.nesting import FlatMap, Interleave, Window
-from drumline.data.plan.node import Node
-from drumline.data.plan.numbers import Counter, Random
-from drumline.data.plan.ordering import (
+from drumline.data.operations.combine import Concatenate, Zip, concatenated_spec
+from drumline.data.operations.map import Filter, Map
+from drumline.data.operations.nested.nesting import FlatMap, Interleave
+from drumline.data.operations.nested.windows import Window
+from drumline.data.operations.numbering import Enumerate
+from drumline.data.operations.order import (
     GLOBAL,
     SHARD_HINT,
     GlobalShuffle,
@@ -88,9 +85,13 @@ from drumline.data.plan.ordering import (
     Skip,
     Take,
 )
-from drumline.data.plan.packing import Pack
+from drumline.data.operations.packing import Pack
+from drumline.data.operations.prefetch import Prefetch, PrefetchToDevice
+from drumline.data.options import Options
+from drumline.data.pickling import reduced
+from drumline.data.plan.node import Node
+from drumline.data.plan.numbers import Counter, Random
 from drumline.data.plan.padding import PaddedBatch, RaggedBatch, Rebatch
-from drumline.data.plan.placing import PrefetchToDevice
 from drumline.data.plan.recurring import Scan
 from drumline.data.service.policy import ShardingPolicy
 from drumline.data.service.ray_service import RayService

@@ -20,10 +20,11 @@ from drumline.data.execute.lowering import Lowering
 from drumline.data.execute.runtime import Runtime
 from drumline.data.execute.stage import Stage
 from drumline.data.observe.observation import Observation
+from drumline.data.operations.cache import Cache
+from drumline.data.operations.map import Map
+from drumline.data.operations.nested.nesting import Interleave
+from drumline.data.operations.prefetch import Prefetch
 from drumline.data.options import Options
-from drumline.data.plan.buffering import Cache, Prefetch
-from drumline.data.plan.function_nodes import Map
-from drumline.data.plan.nesting import Interleave
 from drumline.data.plan.node import Node
 from drumline.data.plan.seeding import drawn_seeds, seed_of, with_drawn_seeds
 from drumline.data.ragged_spec import RaggedTensorSpec, empty

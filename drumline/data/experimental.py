@@ -12,8 +12,8 @@ from drumline.data.files.remote_reads import (
 )
 from drumline.data.make_csv import make_csv_dataset
 from drumline.data.observe.statistics import Statistics
+from drumline.data.operations.order import SHARD_HINT
 from drumline.data.options import AutotuneOptions, DistributeOptions, OptimizationOptions
-from drumline.data.plan.ordering import SHARD_HINT
 from drumline.data.transformations import assert_cardinality, prefetch_to_device
 
 __all__ = [

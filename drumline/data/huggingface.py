@@ -18,8 +18,8 @@ from drumline.data._dataset import sources
 from drumline.data.arrow_columns import arrow_columns
 from drumline.data.arrow_nulls import null_rows
 from drumline.data.functions.notes import at_element
+from drumline.data.operations.sources import Generator, SequenceItems
 from drumline.data.plan.node import Node
-from drumline.data.plan.sources import Generator, Items
 from drumline.data.rows import conform, stack
 from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.data.structure import flatten
@@ -83,7 +83,9 @@ def _rows(dataset: Any, names: list[str], output_signature: Any, operation: str)
     else:
         first = arrow[:1] if length and images else None
         element = read.element(dataset.features.arrow_schema.empty_table(), first)
-    return Items((), element, HuggingFaceRows(arrow, read, element, length), length, _kind(dataset))
+    return SequenceItems(
+        (), element, HuggingFaceRows(arrow, read, element, length), length, _kind(dataset)
+    )
 
 
 def _stream(dataset: Any, output_signature: Any, operation: str) -> Node:

@@ -7,9 +7,9 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
+from drumline.data.operations.prefetch import PrefetchToDevice
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
-from drumline.data.plan.placing import PrefetchToDevice
 
 
 class BaseDataset:

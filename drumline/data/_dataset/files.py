@@ -15,8 +15,8 @@ from drumline.data.files.file_format import BYTES, Format
 from drumline.data.files.listing import as_paths
 from drumline.data.files.table_format import table_format
 from drumline.data.files.tables import first_schema
+from drumline.data.operations.files import Files
 from drumline.data.options import Options
-from drumline.data.plan.files import Files
 from drumline.data.plan.node import Node
 
 PARALLEL_READS = 4

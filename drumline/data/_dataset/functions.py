@@ -17,9 +17,9 @@ from drumline.data.functions.draws import Draws
 from drumline.data.functions.recurrence import BuiltRecurrence, build_recurrence
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.leaves import as_array, is_array_literal
-from drumline.data.plan.function_nodes import Map
+from drumline.data.operations.map import Map
+from drumline.data.operations.numbering import RandomKeys
 from drumline.data.plan.node import Node
-from drumline.data.plan.random_keys import RandomKeys
 from drumline.data.seeds import draw_seed
 from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.data.structure import flatten

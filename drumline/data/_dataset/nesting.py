@@ -22,9 +22,9 @@ from drumline.data.functions.build import BuiltFunction, build
 from drumline.data.functions.dataset_function import DatasetFunction, WindowSize, dataset_function
 from drumline.data.functions.shape_key import by_shape_alone
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.plan.nesting import GroupByWindow
+from drumline.data.operations.nested.groups import GroupByWindow
+from drumline.data.operations.sources import Generator, SlicesWithDatasets
 from drumline.data.plan.node import Node
-from drumline.data.plan.sources import Generator, SlicesWithDatasets
 from drumline.data.spec import ElementSpec
 
 _INT64 = range(-(2**63), 2**63)

@@ -9,7 +9,7 @@ import numpy as np
 from drumline.data.cardinality import INFINITE
 from drumline.data.execute.elements import splitter
 from drumline.data.execute.lowering import Lowering
-from drumline.data.plan.buffering import Cache
+from drumline.data.operations.cache import Cache
 from drumline.data.plan.node import Node
 from drumline.data.rewrite.shard_hints import resolve_shard_hints
 

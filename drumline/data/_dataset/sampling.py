@@ -13,11 +13,11 @@ from drumline.data._dataset.base import BaseDataset, as_dataset, merged_options
 from drumline.data.dataset_spec import merged_element
 from drumline.data.execute.class_stages import ratios
 from drumline.data.functions.user_function import UserFunction
+from drumline.data.operations.choose import Choose, OriginalShare, Sample, Thin
+from drumline.data.operations.map import Map
+from drumline.data.operations.order import Take
 from drumline.data.options import Options
-from drumline.data.plan.choosing import Choose, OriginalShare, Sample, Thin
-from drumline.data.plan.function_nodes import Map
 from drumline.data.plan.node import Node
-from drumline.data.plan.ordering import Take
 from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.data.structure import LEAF_STRUCTURE
 

@@ -14,8 +14,14 @@ import numpy as np
 from drumline.data._dataset.base import BaseDataset
 from drumline.data.dataset_spec import DatasetSpec, merged_element
 from drumline.data.leaves import as_array, is_array_literal, within
+from drumline.data.operations.sources import (
+    Generator,
+    Range,
+    SequenceItems,
+    Slices,
+    SlicesWithDatasets,
+)
 from drumline.data.plan.node import Node
-from drumline.data.plan.sources import Generator, Items, Range, Slices, SlicesWithDatasets
 from drumline.data.ragged import RaggedArray, objects
 from drumline.data.ragged_spec import spec_of
 from drumline.data.rows import single, spec_of_leaf, specs_of_leaves
@@ -224,7 +230,7 @@ def generator(
     return Generator((), element, factory, name)
 
 
-def items(sequence: Sequence[Any], output_signature: Any) -> Items:
+def items(sequence: Sequence[Any], output_signature: Any) -> SequenceItems:
     """What ``sequence`` gives for the indices from 0 up to its length."""
     kind = type(sequence).__name__
     if not hasattr(sequence, "__getitem__") or not hasattr(sequence, "__len__"):
@@ -234,14 +240,14 @@ def items(sequence: Sequence[Any], output_signature: Any) -> Items:
         )
     length = len(sequence)
     if output_signature is not None:
-        return Items((), signed(output_signature, "from_sequence"), sequence, length, kind)
+        return SequenceItems((), signed(output_signature, "from_sequence"), sequence, length, kind)
     if not length:
         raise ValueError(f"from_sequence: {kind} is empty: give an output_signature")
     leaves, structure = flatten(sequence[0], is_array_literal)
     element = specs_of_leaves(leaves, structure, True, f"from_sequence: item 0 of {kind}")
     if isinstance(sequence, list | tuple):
         element = _of_all(sequence, element)
-    return Items((), element, sequence, length, kind)
+    return SequenceItems((), element, sequence, length, kind)
 
 
 def _of_all(items: Sequence[Any], first: ElementSpec) -> ElementSpec:

@@ -12,8 +12,8 @@ from drumline.data._dataset.functions import with_shards
 from drumline.data.epochs import digest_of
 from drumline.data.execute.cache_stages import CacheStore
 from drumline.data.fingerprint.plans import fingerprint_of
+from drumline.data.operations.cache import Cache, Snapshot
 from drumline.data.options import Options
-from drumline.data.plan.buffering import Cache, Snapshot
 from drumline.data.plan.node import Node
 from drumline.data.spec import ElementSpec
 from drumline.data.store.compression import checked_compression

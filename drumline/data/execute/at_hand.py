@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from drumline.data.execute.block import Block
-from drumline.data.plan.batching import Batch
+from drumline.data.operations.batch import Batch
+from drumline.data.operations.sources import Slices
 from drumline.data.plan.node import Node
-from drumline.data.plan.sources import Slices
 
 
 def at_hand(plan: Node) -> Block | None:

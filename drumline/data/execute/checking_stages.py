@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from drumline.data.cardinality import INFINITE
 from drumline.data.execute.block import Block
 from drumline.data.execute.stage import Stage, State
-from drumline.data.plan.checking import ErrorCount
+from drumline.data.operations.checks import ErrorCount
 from drumline.data.rows import stack
 from drumline.data.spec import ElementSpec
 

@@ -24,7 +24,7 @@ from drumline.data.execute.joining import joined_runs
 from drumline.data.execute.openings import Open
 from drumline.data.execute.stage import Stage, State
 from drumline.data.functions.notes import at_element
-from drumline.data.plan.nesting import GroupByWindow
+from drumline.data.operations.nested.groups import GroupByWindow
 from drumline.data.rows import stack
 
 _MOST_AT_ONCE = 1024

@@ -7,9 +7,9 @@ from typing import Any
 
 from drumline.data.execute.block import Block, concat
 from drumline.data.execute.columns import concatenated
-from drumline.data.plan.nesting import Rows
+from drumline.data.operations.nested.windows import Rows
+from drumline.data.operations.sources import Slices
 from drumline.data.plan.node import Node
-from drumline.data.plan.sources import Slices
 from drumline.data.ragged import RaggedArray, joined, uniform
 from drumline.data.rows import stack
 from drumline.data.spec import STRING, ElementSpec

@@ -16,7 +16,7 @@ from drumline.data.rows import conform, owned, stack
 from drumline.data.spec import ElementSpec
 
 
-class Items(Indexed):
+class SequenceRows(Indexed):
     """``sequence[i]``, checked against a spec; one thread at a time asks the sequence.
 
     A sequence with ``__getitems__`` (of torch's and Hugging Face's datasets) is asked for all

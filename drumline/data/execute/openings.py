@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from drumline.data.execute.at_hand import at_hand
 from drumline.data.execute.block import Block
 from drumline.data.execute.cache_stages import ReplayStage
 from drumline.data.execute.carry import Carry
@@ -16,8 +17,15 @@ from drumline.data.execute.ramp import TARGET_BYTES
 from drumline.data.execute.reading import Reading
 from drumline.data.execute.stage import Stage, StartsEarly, State
 from drumline.data.execute.together import computes, prepare, short_length
+from drumline.data.operations.cache import Cache
+from drumline.data.operations.order import Shard
 from drumline.data.plan.node import Node
+from drumline.data.rewrite.shard_hints import resolve_shard_hints
 from drumline.data.spec import ElementSpec
+
+if TYPE_CHECKING:
+    from drumline.data.execute.lowering.lower import Lowering
+
 
 Open = Callable[[Node, Sequence[int], list[bool] | None], tuple[Stage, list[bool]]]
 """Starts a plan in the given epoch and pass; returns also which caches it serves elements from,
@@ -283,3 +291,27 @@ def _first(pair: tuple[int, State]) -> int:
 
 def _state_of(slot: Opened) -> State:
     return {"number": slot.number, "caches": slot.caches, "elements": slot.elements.state()}
+
+
+def opener(lowering: Lowering, ragged: bool = False) -> Open:
+    """Starts plans that users' functions made; their blocks may be ``ragged`` only if so."""
+
+    def open_(
+        plan: Node, place: Sequence[int], caches: list[bool] | None
+    ) -> tuple[Stage, list[bool]]:
+        lower_rows = at_hand(plan)
+        if lower_rows is not None:
+            return ReplayStage([lower_rows]), []
+        nodes = list(plan.walk())
+        if any(isinstance(node, Shard) for node in nodes):
+            plan = resolve_shard_hints(plan, 1, 0)
+        stores = [node.store for node in nodes if isinstance(node, Cache)]
+        if not stores:
+            return lowering.inside(plan, set(), tuple(place), ragged), []
+        if caches is None:
+            caches = [store.full for store in stores]
+        filled = {store for store, serve in zip(stores, caches, strict=True) if serve}
+        lowering.fill(plan, filled)
+        return lowering.inside(plan, filled, tuple(place), ragged), caches
+
+    return open_

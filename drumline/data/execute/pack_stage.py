@@ -12,7 +12,7 @@ from drumline.data.execute.block import Block
 from drumline.data.execute.carrying import CountingStage
 from drumline.data.execute.columns import row_lengths
 from drumline.data.execute.stage import Stage, State
-from drumline.data.plan.packing import Pack
+from drumline.data.operations.packing import Pack
 from drumline.data.ragged import RaggedArray, copy_rows, joined, uniform
 from drumline.data.rows import stack
 

@@ -12,48 +12,6 @@ from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.order import Index
 from drumline.data.execute.repeated import ENDLESS
 from drumline.data.execute.stage import Described
-from drumline.data.rows import stack
-from drumline.data.spec import ElementSpec
-
-
-class Batches(Indexed):
-    """Runs of another's elements, stacked; the last may be shorter."""
-
-    def __init__(self, inner: Indexed, size: int, drop_remainder: bool, spec: ElementSpec):
-        self.inner = inner
-        self.size = size
-        self._spec = spec
-        whole, rest = divmod(inner.length, size)
-        self.length = whole + (rest > 0 and not drop_remainder)
-        self.granule = max(1, inner.granule // size)
-
-    def rows(self, index: Index) -> Block:
-        """As promised, of equal lengths: the shorter one comes by itself."""
-        starts = np.asarray(index, np.int64) * self.size
-        short = np.flatnonzero(starts + self.size > self.inner.length)
-        if len(short):
-            starts = starts[: max(1, short[0])]
-        size = int(min(self.size, self.inner.length - starts[0])) if len(starts) else self.size
-        positions = (starts[:, None] + np.arange(size)).reshape(-1)
-        block = self.inner.rows(positions)
-        count = block.n // size
-        columns = [c[: count * size].reshape(count, size, *c.shape[1:]) for c in block.columns]
-        if count == len(starts):
-            return Block(columns, count)
-        error = block.error or self._uneven(positions[count * size], block)
-        return Block(columns if count else stack([], self._spec), count, error)
-
-    def _uneven(self, first: int, block: Block) -> ValueError:
-        return ValueError(
-            f"batch({self.size}) cannot stack elements of different shapes: those of the batch "
-            f"that begins with element {first} differ; pad or crop them in a map before the batch"
-        )
-
-    def parts(self) -> Sequence[Described]:
-        return [self.inner]
-
-    def describe(self) -> str:
-        return f"batches of {self.size} by position"
 
 
 class Reordered(Indexed):

@@ -21,10 +21,10 @@ from drumline.data.execute.workers import MOST_THREADS, MOST_WORKERS, Workers
 from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.python_function import PythonFunction
 from drumline.data.observe.observation import Observation
+from drumline.data.operations.map import Map
+from drumline.data.operations.nested.nesting import Interleave
+from drumline.data.operations.prefetch import Prefetch
 from drumline.data.options import Options
-from drumline.data.plan.buffering import Prefetch
-from drumline.data.plan.function_nodes import Map
-from drumline.data.plan.nesting import Interleave
 from drumline.data.plan.node import Node
 from drumline.data.processes.process_function import ProcessFunction
 from drumline.data.processes.process_workers import ProcessWorkers

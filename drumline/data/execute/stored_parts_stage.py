@@ -8,7 +8,7 @@ from typing import Any
 
 from drumline.data.execute.dense_stage import ragged_rows
 from drumline.data.execute.parts_stage import PartsStage
-from drumline.data.plan.sources import StoredParts
+from drumline.data.operations.sources import StoredParts
 from drumline.data.store.directory import StoredElements, read_directory
 
 

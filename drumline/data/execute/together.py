@@ -13,9 +13,9 @@ from drumline.data.execute.block import Block
 from drumline.data.execute.filter_stage import Predicate
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.stage import Stage
-from drumline.data.execute.transforms import Mapped
 from drumline.data.execute.walk_stage import WalkStage
 from drumline.data.functions.lifted import called_together
+from drumline.data.operations.map import Mapped
 
 SHORT = 512
 """Elements up to which a dataset is short."""

@@ -11,10 +11,9 @@ from drumline.data.execute.columns import concatenated
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.order import Index
 from drumline.data.execute.stage import Described
-from drumline.data.functions.call import BlockFunction
 
 
-class Window(Indexed):
+class SlicedRows(Indexed):
     """A run of another's positions: ``take`` and ``skip``."""
 
     def __init__(self, inner: Indexed, start: int, length: int):
@@ -54,31 +53,6 @@ class Strided(Indexed):
 
     def describe(self) -> str:
         return f"every {self.step}th position from {self.start}"
-
-
-class Mapped(Indexed):
-    """A function applied to each element, block by block."""
-
-    def __init__(self, inner: Indexed, function: BlockFunction):
-        self.inner = inner
-        self.function = function
-        self.ragged = function.ragged
-        self.varying = function.varying
-        self.length = inner.length
-        self.granule = function.limit(max(inner.granule, function.block_length))
-
-    def rows(self, index: Index) -> Block:
-        block = self.inner.rows(index[: self.function.limit(len(index))])
-        return self.function(block, lambda row: int(index[row]))
-
-    def limit(self, wanted: int) -> int:
-        return self.function.limit(self.inner.limit(wanted))
-
-    def parts(self) -> Sequence[Described]:
-        return [self.inner]
-
-    def describe(self) -> str:
-        return f"map {self.function.describe()}"
 
 
 class Zipped(Indexed):

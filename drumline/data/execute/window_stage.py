@@ -15,7 +15,7 @@ from drumline.data.execute.carry import Carry
 from drumline.data.execute.held_rows import held_rows
 from drumline.data.execute.ramp import TARGET_BYTES
 from drumline.data.execute.stage import Stage, State
-from drumline.data.plan.nesting import Window
+from drumline.data.operations.nested.windows import Window
 from drumline.data.rows import stack
 from drumline.data.spec import ElementSpec
 from drumline.data.structure import LEAF_STRUCTURE

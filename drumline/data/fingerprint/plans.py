@@ -18,12 +18,11 @@ from drumline.data.functions.recurrence import BuiltRecurrence
 from drumline.data.functions.segmented import SegmentedFunction
 from drumline.data.functions.shape_key import ShapeFunction
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.plan.buffering import Prefetch
-from drumline.data.plan.checking import IgnoreErrors
-from drumline.data.plan.files import File, Files
+from drumline.data.operations.checks import IgnoreErrors
+from drumline.data.operations.files import File, Files
+from drumline.data.operations.prefetch import Prefetch, PrefetchToDevice
+from drumline.data.operations.sources import Stored
 from drumline.data.plan.node import Node
-from drumline.data.plan.placing import PrefetchToDevice
-from drumline.data.plan.sources import Stored
 from drumline.data.ragged import RaggedArray
 from drumline.data.seeds import DrawnSeed
 from drumline.data.spec import ElementSpec, TensorSpec

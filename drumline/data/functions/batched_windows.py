@@ -17,10 +17,10 @@ from drumline.data.dataset_spec import DatasetSpec
 from drumline.data.functions.closures import Closures, Unknown
 from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.plan.batching import Batch
-from drumline.data.plan.combining import Zip
+from drumline.data.operations.batch import Batch
+from drumline.data.operations.combine import Zip
+from drumline.data.operations.sources import Slices
 from drumline.data.plan.node import Node, Specified
-from drumline.data.plan.sources import Slices
 from drumline.data.seeds import SeedsFor
 from drumline.data.spec import ElementSpec
 from drumline.data.structure import Structure, flatten

@@ -18,9 +18,9 @@ from drumline.data.functions.notes import at_element
 from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.reuse import Reuse
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.plan.files import Files
+from drumline.data.operations.files import Files
+from drumline.data.operations.sources import Generator
 from drumline.data.plan.node import Node
-from drumline.data.plan.sources import Generator
 from drumline.data.seeds import SeedsFor, draw_seed
 from drumline.data.spec import ElementSpec, TensorSpec
 

@@ -6,7 +6,7 @@ import dataclasses
 from typing import ClassVar
 
 from drumline.data.cardinality import UNKNOWN, is_known
-from drumline.data.plan.function_nodes import Map
+from drumline.data.operations.map import Map
 from drumline.data.plan.node import Node, Specified
 from drumline.data.service.cluster import Service
 from drumline.data.service.policy import ShardingPolicy

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from drumline.data.cardinality import INFINITE, UNKNOWN
-from drumline.data.plan.batching import Batch
+from drumline.data.operations.batch import Batch
 from drumline.data.plan.node import Node
 from drumline.data.ragged_spec import RaggedTensorSpec
 from drumline.data.spec import ElementSpec, TensorSpec

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from drumline.data.plan.buffering import Cache
+from drumline.data.operations.cache import Cache
 from drumline.data.plan.node import Node
 from drumline.data.seeds import DrawnSeed
 

@@ -6,7 +6,7 @@ import dataclasses
 from typing import ClassVar
 
 from drumline.data.cardinality import UNKNOWN
-from drumline.data.plan.nesting import Window
+from drumline.data.operations.nested.windows import Window
 from drumline.data.spec import ElementSpec
 
 

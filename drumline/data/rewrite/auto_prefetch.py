@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from drumline.data.files.table_format import TableFormat
-from drumline.data.plan.buffering import Prefetch
-from drumline.data.plan.files import Files
-from drumline.data.plan.function_nodes import Filter, Map
+from drumline.data.operations.files import Files
+from drumline.data.operations.map import Filter, Map
+from drumline.data.operations.prefetch import Prefetch, PrefetchToDevice
+from drumline.data.operations.sources import Generator
 from drumline.data.plan.node import Node
-from drumline.data.plan.placing import PrefetchToDevice
-from drumline.data.plan.sources import Generator
 
 
 def auto_prefetch(plan: Node) -> Node:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from drumline.data.plan.buffering import Prefetch
+from drumline.data.operations.order import Repeat, Shard, Shuffle, Skip, Take
+from drumline.data.operations.prefetch import Prefetch
 from drumline.data.plan.node import Node
-from drumline.data.plan.ordering import Repeat, Shard, Shuffle, Skip, Take
 from drumline.data.rewrite.transform import bottom_up
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from drumline.data.cores import available_cores
-from drumline.data.plan.function_nodes import Map
+from drumline.data.operations.map import Map
 from drumline.data.plan.node import Node
 from drumline.data.rewrite.transform import bottom_up
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from drumline.data.plan.function_nodes import Map
+from drumline.data.operations.map import Map
+from drumline.data.operations.order import Shard
 from drumline.data.plan.node import Node
-from drumline.data.plan.ordering import Shard
 from drumline.data.rewrite.transform import bottom_up
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from drumline.data.plan.combining import Zip
-from drumline.data.plan.function_nodes import Map
+from drumline.data.operations.combine import Zip
+from drumline.data.operations.map import Map
+from drumline.data.operations.order import Skip, Take
 from drumline.data.plan.node import Node
-from drumline.data.plan.ordering import Skip, Take
 from drumline.data.rewrite.transform import bottom_up
 
 

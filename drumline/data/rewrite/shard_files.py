@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
-from drumline.data.plan.batching import Batch, Unbatch
-from drumline.data.plan.buffering import Cache, Prefetch
-from drumline.data.plan.combining import Concatenate
-from drumline.data.plan.files import Files
-from drumline.data.plan.function_nodes import Filter, Map
-from drumline.data.plan.nesting import FlatMap, Interleave
+from drumline.data.operations.batch import Batch, Unbatch
+from drumline.data.operations.cache import Cache
+from drumline.data.operations.combine import Concatenate
+from drumline.data.operations.files import Files
+from drumline.data.operations.map import Filter, Map
+from drumline.data.operations.nested.nesting import FlatMap, Interleave
+from drumline.data.operations.order import Repeat, Shard, Shuffle
+from drumline.data.operations.prefetch import Prefetch
 from drumline.data.plan.node import Node
-from drumline.data.plan.ordering import Repeat, Shard, Shuffle
 
 _WHOLE = (
     Map,

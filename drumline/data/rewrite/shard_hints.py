@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from drumline.data.operations.order import SHARD_HINT, Shard
 from drumline.data.plan.node import Node
-from drumline.data.plan.ordering import SHARD_HINT, Shard
 from drumline.data.rewrite.transform import bottom_up
 
 

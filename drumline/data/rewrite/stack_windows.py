@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from drumline.data.functions.batched_windows import Batched
-from drumline.data.plan.function_nodes import Map
-from drumline.data.plan.nesting import FlatMap, Interleave, Window
+from drumline.data.operations.map import Map
+from drumline.data.operations.nested.nesting import FlatMap, Interleave
+from drumline.data.operations.nested.windows import Window
 from drumline.data.plan.node import Node
 from drumline.data.plan.stacked_windows import StackedWindows
 from drumline.data.plan.window_pieces import WindowPieces

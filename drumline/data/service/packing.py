@@ -18,7 +18,7 @@ from drumline.data.functions.dataset_function import DatasetFunction
 from drumline.data.functions.python_function import PythonFunction
 from drumline.data.functions.recurrence import BuiltRecurrence, recurrence_again
 from drumline.data.observe.statistics import Statistics
-from drumline.data.plan.checking import ErrorCount
+from drumline.data.operations.checks import ErrorCount
 from drumline.data.plan.node import Node
 from drumline.data.processes.pickling import culprits
 from drumline.data.store.file_store import FileStore

@@ -8,12 +8,12 @@ from drumline.data.execute.filter_stage import Predicate
 from drumline.data.execute.map_stage import MapStage
 from drumline.data.execute.parallel_map_stage import ParallelMapStage
 from drumline.data.execute.stage import Stage
+from drumline.data.operations.map import Map
+from drumline.data.operations.nested.windows import Rows
+from drumline.data.operations.order import Shard
 from drumline.data.options import Options
 from drumline.data.plan.distributing import Piece
-from drumline.data.plan.function_nodes import Map
-from drumline.data.plan.nesting import Rows
 from drumline.data.plan.node import Node, Trail
-from drumline.data.plan.ordering import Shard
 from drumline.data.rewrite.push_shard import push_shard
 from drumline.data.rewrite.shard_files import shard_files
 from drumline.data.rewrite.shard_hints import resolve_shard_hints

@@ -6,12 +6,13 @@ import dataclasses
 
 from drumline.data.dataset_spec import has_datasets
 from drumline.data.execute.lowering import Lowering
-from drumline.data.plan.batching import Unbatch
-from drumline.data.plan.buffering import Cache, Prefetch
+from drumline.data.operations.batch import Unbatch
+from drumline.data.operations.cache import Cache
+from drumline.data.operations.files import Files
+from drumline.data.operations.map import Filter, Map
+from drumline.data.operations.nested.nesting import FlatMap, Interleave
+from drumline.data.operations.prefetch import Prefetch
 from drumline.data.plan.distributing import Distribute, Piece, Remote, Shards
-from drumline.data.plan.files import Files
-from drumline.data.plan.function_nodes import Filter, Map
-from drumline.data.plan.nesting import FlatMap, Interleave
 from drumline.data.plan.node import Node
 from drumline.data.rewrite.transform import bottom_up
 from drumline.data.service.cluster import Service

@@ -11,8 +11,8 @@ from drumline.data._dataset.base import as_dataset
 from drumline.data.dataset_spec import DatasetSpec
 from drumline.data.execute.held_rows import held_rows
 from drumline.data.functions.dataset_function import DatasetFunction, dataset_function
+from drumline.data.operations.sources import Slices
 from drumline.data.plan.node import Node
-from drumline.data.plan.sources import Slices
 from drumline.data.spec import STRING, ElementSpec
 from drumline.data.structure import LEAF_STRUCTURE
 

@@ -10,7 +10,7 @@ from drumline.data.execute.ragged_batch_stage import RaggedBatchStage
 from drumline.data.execute.rebatch_stage import RebatchStage
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.unbatch_stage import UnbatchStage
-from drumline.data.plan.batching import Batch, Unbatch
+from drumline.data.operations.batch import Batch, Unbatch
 from drumline.data.plan.node import Pass, Trail
 from drumline.data.plan.padding import PaddedBatch, RaggedBatch, Rebatch
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from drumline._core import mix64
 from drumline.data.execute.checking_stages import AssertCardinalityStage, IgnoreErrorsStage
 from drumline.data.execute.lowering.functions import own_input
-from drumline.data.execute.number_stages import CounterStage, RandomStage
 from drumline.data.execute.scan_stage import ScanStage
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.take_while_stage import TakeWhileStage
 from drumline.data.execute.unique_stage import UniqueStage
-from drumline.data.plan.checking import AssertCardinality, IgnoreErrors, TakeWhile, Unique
+from drumline.data.operations.checks import AssertCardinality, IgnoreErrors, TakeWhile, Unique
 from drumline.data.plan.node import Pass, Trail
-from drumline.data.plan.numbers import Counter, Random
 from drumline.data.plan.recurring import Scan
 
 if TYPE_CHECKING:
@@ -45,14 +42,3 @@ def lower_assert_cardinality(
 def lower_scan(lowering: Lowering, node: Scan, trail: Trail, run: Pass) -> Stage:
     source = lowering.input(node, trail, run, ragged=node.function.is_python)
     return ScanStage(source, node.function.start())
-
-
-def lower_counter(lowering: Lowering, node: Counter, trail: Trail, run: Pass) -> Stage:
-    return CounterStage(node.start, node.step, node.dtype)
-
-
-def lower_random(lowering: Lowering, node: Random, trail: Trail, run: Pass) -> Stage:
-    key = mix64(node.seed, 0)
-    for part in run if node.rerandomize else ():
-        key = mix64(key, part)
-    return RandomStage(key)

@@ -9,7 +9,7 @@ from drumline.data.execute.choices import Choices, Read, Weighted, WeightedAnew
 from drumline.data.execute.choose_stage import ChooseStage
 from drumline.data.execute.class_stages import OriginalShareStage, Shares, ThinStage
 from drumline.data.execute.stage import Stage
-from drumline.data.plan.choosing import Choose, OriginalShare, Sample, Thin
+from drumline.data.operations.choose import Choose, OriginalShare, Sample, Thin
 from drumline.data.plan.node import Pass, Trail
 
 if TYPE_CHECKING:

@@ -6,21 +6,13 @@ from typing import TYPE_CHECKING
 
 from drumline.data.execute.combine_stages import ConcatenateStage, ZipStage
 from drumline.data.execute.indexed import Indexed
-from drumline.data.execute.numbering_stages import EnumerateStage
 from drumline.data.execute.stage import Stage
-from drumline.data.execute.transforms import Concatenated, Enumerated, Zipped
-from drumline.data.plan.combining import Concatenate, Enumerate, Zip
+from drumline.data.execute.transforms import Concatenated, Zipped
+from drumline.data.operations.combine import Concatenate, Zip
 from drumline.data.plan.node import Node, Pass, Trail
 
 if TYPE_CHECKING:
     from drumline.data.execute.lowering.lower import Lowering
-
-
-def index_enumerate(lowering: Lowering, node: Enumerate, trail: Trail, run: Pass) -> Indexed | None:
-    inner = lowering.indexed_input(node, trail, run)
-    if inner is None:
-        return None
-    return Enumerated(inner, node.start)
 
 
 def index_zip(lowering: Lowering, node: Zip, trail: Trail, run: Pass) -> Indexed | None:
@@ -33,10 +25,6 @@ def index_concatenate(
 ) -> Indexed | None:
     parts = lowering.indexed_inputs(node, trail, run)
     return None if parts is None else Concatenated(*parts)
-
-
-def lower_enumerate(lowering: Lowering, node: Enumerate, trail: Trail, run: Pass) -> Stage:
-    return EnumerateStage(lowering.input(node, trail, run, ragged=True), node.start)
 
 
 def lower_zip(lowering: Lowering, node: Zip, trail: Trail, run: Pass) -> Stage:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 from drumline.data.execute.flat_map_stage import FlatMapStage
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.interleave_stage import InterleaveStage
-from drumline.data.execute.lowering.nesting import opener
-from drumline.data.execute.openings import Openings
+from drumline.data.execute.openings import Openings, opener
 from drumline.data.execute.stage import Stage
-from drumline.data.execute.transforms import Window
+from drumline.data.execute.transforms import SlicedRows
 from drumline.data.plan.distributing import Distribute, Elsewhere, Piece, Remote, Shards
 from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.service.cluster import Split
@@ -37,7 +36,7 @@ def piece(lowering: Lowering, node: Piece, trail: Trail, run: Pass) -> Indexed |
     inner = lowering.indexed_input(node, trail, run)
     if inner is None or node.stop is None:
         return None
-    return Window(inner, node.start, node.stop - node.start)
+    return SlicedRows(inner, node.start, node.stop - node.start)
 
 
 def here(lowering: Lowering, node: Distribute, trail: Trail, run: Pass) -> Stage:

@@ -12,8 +12,7 @@ from drumline.data.execute.dense_stage import ragged_rows
 from drumline.data.execute.flat_map_stage import FlatMapStage
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.interleave_stage import InterleaveStage
-from drumline.data.execute.lowering.nesting import opener
-from drumline.data.execute.openings import Openings
+from drumline.data.execute.openings import Openings, opener
 from drumline.data.execute.packed_records_stage import PackedRecordsStage
 from drumline.data.execute.records_stage import RecordsStage
 from drumline.data.execute.runtime import Runtime
@@ -26,7 +25,7 @@ from drumline.data.files.file_format import FileFormat, Format
 from drumline.data.files.table_format import TableFormat
 from drumline.data.files.tables import PIECE_BYTES
 from drumline.data.files.tar_format import TarFormat
-from drumline.data.plan.files import ArrayRecordFiles, File, Files
+from drumline.data.operations.files import ArrayRecordFiles, File, Files
 from drumline.data.plan.node import Node, Pass, Trail
 
 if TYPE_CHECKING:

@@ -9,12 +9,11 @@ from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.map_stage import MapStage
 from drumline.data.execute.parallel_map_stage import FEW_EACH, MANY_EACH, ParallelMapStage
 from drumline.data.execute.stage import Stage
-from drumline.data.execute.transforms import Mapped
 from drumline.data.execute.walk_stage import ParallelWalkStage, WalkStage
 from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.one_by_one import Vectorized
-from drumline.data.plan.checking import TakeWhile
-from drumline.data.plan.function_nodes import Filter, Map
+from drumline.data.operations.checks import TakeWhile
+from drumline.data.operations.map import Filter, Map, Mapped
 from drumline.data.plan.node import Pass, Trail
 from drumline.data.spec import TensorSpec
 

@@ -20,9 +20,7 @@ from drumline.data.execute.lowering.batches import (
 )
 from drumline.data.execute.lowering.checking import (
     lower_assert_cardinality,
-    lower_counter,
     lower_ignore_errors,
-    lower_random,
     lower_scan,
     lower_take_while,
     lower_unique,
@@ -35,25 +33,15 @@ from drumline.data.execute.lowering.choosing import (
 )
 from drumline.data.execute.lowering.combining import (
     index_concatenate,
-    index_enumerate,
     index_zip,
     lower_concatenate,
-    lower_enumerate,
     lower_zip,
 )
 from drumline.data.execute.lowering.distributing import elsewhere, here, piece, remote, shards
 from drumline.data.execute.lowering.files import index_array_records, lower_file, lower_files
 from drumline.data.execute.lowering.functions import index_map, lower_filter, lower_map
-from drumline.data.execute.lowering.keeping import index_cache, lower_cache, lower_prefetch
-from drumline.data.execute.lowering.nesting import (
-    lower_flat_map,
-    lower_group_by_window,
-    lower_interleave,
-    lower_rows,
-    lower_stacked_windows,
-    lower_window,
-    lower_window_pieces,
-)
+from drumline.data.execute.lowering.keeping import index_cache, lower_cache
+from drumline.data.execute.lowering.nesting import lower_flat_map, lower_interleave
 from drumline.data.execute.lowering.ordering import (
     index_shard,
     index_skip,
@@ -65,19 +53,6 @@ from drumline.data.execute.lowering.ordering import (
     lower_take,
 )
 from drumline.data.execute.lowering.packed_reads import packed_reads
-from drumline.data.execute.lowering.placing import (
-    index_global_shuffle,
-    lower_pack,
-    lower_prefetch_to_device,
-)
-from drumline.data.execute.lowering.positions import (
-    locate_assert_cardinality,
-    locate_batch,
-    locate_cache,
-    locate_prefetch,
-    locate_repeat,
-    locate_shuffle,
-)
 from drumline.data.execute.lowering.randomness import index_random_keys, lower_random_keys
 from drumline.data.execute.lowering.snapshots import index_snapshot, lower_snapshot
 from drumline.data.execute.lowering.sources import (
@@ -94,32 +69,70 @@ from drumline.data.execute.ramp import MAX_ELEMENTS
 from drumline.data.execute.runtime import Runtime
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.walk_stage import ParallelWalkStage, WalkStage
-from drumline.data.plan.batching import Batch, Unbatch
-from drumline.data.plan.buffering import Cache, Prefetch, Snapshot
-from drumline.data.plan.checking import AssertCardinality, IgnoreErrors, TakeWhile, Unique
-from drumline.data.plan.choosing import Choose, OriginalShare, Sample, Thin
-from drumline.data.plan.combining import Concatenate, Enumerate, Zip
-from drumline.data.plan.distributing import Distribute, Elsewhere, Piece, Remote, Shards
-from drumline.data.plan.files import ArrayRecordFiles, File, Files
-from drumline.data.plan.function_nodes import Filter, Map
-from drumline.data.plan.nesting import FlatMap, GroupByWindow, Interleave, Rows, Window
-from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.plan.numbers import Counter, Random
-from drumline.data.plan.ordering import GlobalShuffle, Repeat, Shard, Shuffle, Skip, Take
-from drumline.data.plan.packing import Pack
-from drumline.data.plan.padding import PaddedBatch, RaggedBatch, Rebatch
-from drumline.data.plan.placing import PrefetchToDevice
-from drumline.data.plan.random_keys import RandomKeys
-from drumline.data.plan.recurring import Scan
-from drumline.data.plan.sources import (
+from drumline.data.operations.batch import Batch, Unbatch, locate_batch
+from drumline.data.operations.cache import Cache, Snapshot, locate_cache
+from drumline.data.operations.checks import (
+    AssertCardinality,
+    IgnoreErrors,
+    TakeWhile,
+    Unique,
+    locate_assert_cardinality,
+)
+from drumline.data.operations.choose import Choose, OriginalShare, Sample, Thin
+from drumline.data.operations.combine import Concatenate, Zip
+from drumline.data.operations.files import ArrayRecordFiles, File, Files
+from drumline.data.operations.map import Filter, Map
+from drumline.data.operations.nested.groups import GroupByWindow, lower_group_by_window
+from drumline.data.operations.nested.nesting import FlatMap, Interleave
+from drumline.data.operations.nested.windows import (
+    Rows,
+    Window,
+    lower_rows,
+    lower_stacked_windows,
+    lower_window,
+    lower_window_pieces,
+)
+from drumline.data.operations.numbering import (
+    Enumerate,
+    RandomKeys,
+    index_enumerate,
+    lower_enumerate,
+)
+from drumline.data.operations.order import (
+    GlobalShuffle,
+    Repeat,
+    Shard,
+    Shuffle,
+    Skip,
+    Take,
+    index_global_shuffle,
+    locate_repeat,
+    locate_shuffle,
+)
+from drumline.data.operations.packing import Pack, lower_pack
+from drumline.data.operations.prefetch import (
+    Prefetch,
+    PrefetchToDevice,
+    locate_prefetch,
+    lower_prefetch,
+    lower_prefetch_to_device,
+)
+from drumline.data.operations.sources import (
     Generator,
-    Items,
     Range,
+    SequenceItems,
     Slices,
     SlicesWithDatasets,
     Stored,
     StoredParts,
+    lower_counter,
+    lower_random,
 )
+from drumline.data.plan.distributing import Distribute, Elsewhere, Piece, Remote, Shards
+from drumline.data.plan.node import Node, Pass, Trail
+from drumline.data.plan.numbers import Counter, Random
+from drumline.data.plan.padding import PaddedBatch, RaggedBatch, Rebatch
+from drumline.data.plan.recurring import Scan
 from drumline.data.plan.stacked_windows import StackedWindows
 from drumline.data.plan.window_pieces import WindowPieces
 
@@ -197,7 +210,7 @@ LOWERINGS: dict[type[Node], Lowered] = {
     SlicesWithDatasets: Lowered(indexed=index_slices_with_datasets),
     Stored: Lowered(indexed=index_stored),
     StoredParts: Lowered(stage=lower_stored_parts),
-    Items: Lowered(indexed=index_items),
+    SequenceItems: Lowered(indexed=index_items),
     Generator: Lowered(stage=lower_generator),
 }
 """How each class of plan node runs: the place to add an operation."""

@@ -14,12 +14,12 @@ from drumline.data.execute.shard_stage import ShardStage
 from drumline.data.execute.shuffle_stage import EVERYTHING, ShuffleStage
 from drumline.data.execute.slice_stages import SkipStage, TakeStage
 from drumline.data.execute.stage import Stage
-from drumline.data.execute.transforms import Strided, Window
+from drumline.data.execute.transforms import SlicedRows, Strided
 from drumline.data.execute.walk_stage import WalkStage
-from drumline.data.plan.buffering import Cache
+from drumline.data.operations.cache import Cache
+from drumline.data.operations.numbering import RandomKeys
+from drumline.data.operations.order import Repeat, Shard, Shuffle, Skip, Take
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.plan.ordering import Repeat, Shard, Shuffle, Skip, Take
-from drumline.data.plan.random_keys import RandomKeys
 
 if TYPE_CHECKING:
     from drumline.data.execute.lowering.lower import Lowering
@@ -29,7 +29,7 @@ def index_take(lowering: Lowering, node: Take, trail: Trail, run: Pass) -> Index
     inner = lowering.indexed_input(node, trail, run)
     if inner is None:
         return None
-    return Window(inner, 0, min(node.count, inner.length))
+    return SlicedRows(inner, 0, min(node.count, inner.length))
 
 
 def index_skip(lowering: Lowering, node: Skip, trail: Trail, run: Pass) -> Indexed | None:
@@ -37,7 +37,7 @@ def index_skip(lowering: Lowering, node: Skip, trail: Trail, run: Pass) -> Index
     if inner is None:
         return None
     start = min(node.count, inner.length)
-    return Window(inner, start, inner.length - start)
+    return SlicedRows(inner, start, inner.length - start)
 
 
 def index_shard(lowering: Lowering, node: Shard, trail: Trail, run: Pass) -> Indexed | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from drumline.data.files.file_format import FileFormat
-from drumline.data.plan.batching import Batch
-from drumline.data.plan.buffering import Prefetch
-from drumline.data.plan.files import Files
-from drumline.data.plan.function_nodes import Map
+from drumline.data.operations.batch import Batch
+from drumline.data.operations.files import Files
+from drumline.data.operations.map import Map
+from drumline.data.operations.order import Skip, Take
+from drumline.data.operations.prefetch import Prefetch
 from drumline.data.plan.node import Node, Trail
-from drumline.data.plan.ordering import Skip, Take
 
 _PASSING = (Batch, Prefetch, Skip, Take)
 """What does nothing with strings but hand them on."""

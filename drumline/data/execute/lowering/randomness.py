@@ -9,8 +9,8 @@ from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.numbering_stages import RandomKeysStage
 from drumline.data.execute.random_keys import Keyed
 from drumline.data.execute.stage import Stage
+from drumline.data.operations.numbering import RandomKeys
 from drumline.data.plan.node import Pass, Trail
-from drumline.data.plan.random_keys import RandomKeys
 
 if TYPE_CHECKING:
     from drumline.data.execute.lowering.lower import Lowering

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.snapshot_stage import SnapshotStage
 from drumline.data.execute.stage import Stage
-from drumline.data.plan.buffering import Snapshot
+from drumline.data.operations.cache import Snapshot
 from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.store.reading import by_turns, dataset_of
 from drumline.data.store.snapshot_store import SnapshotStore

@@ -10,11 +10,11 @@ from drumline.data._dataset.base import as_dataset
 from drumline.data.dataset_spec import DatasetSpec
 from drumline.data.execute.generator_stage import GeneratorStage
 from drumline.data.execute.indexed import Indexed
-from drumline.data.execute.items import Items
+from drumline.data.execute.items import SequenceRows
 from drumline.data.execute.sources import Columns, Integers
 from drumline.data.execute.stage import Stage
 from drumline.data.execute.stored_parts_stage import StoredPartsStage
-from drumline.data.plan import sources
+from drumline.data.operations import sources
 from drumline.data.plan.node import Pass, Trail
 
 if TYPE_CHECKING:
@@ -52,8 +52,10 @@ def lower_stored_parts(
     return StoredPartsStage(node)
 
 
-def index_items(lowering: Lowering, node: sources.Items, trail: Trail, run: Pass) -> Indexed:
-    return Items(node.sequence, node.length, node.spec, node.label)
+def index_items(
+    lowering: Lowering, node: sources.SequenceItems, trail: Trail, run: Pass
+) -> Indexed:
+    return SequenceRows(node.sequence, node.length, node.spec, node.label)
 
 
 def lower_generator(lowering: Lowering, node: sources.Generator, trail: Trail, run: Pass) -> Stage:

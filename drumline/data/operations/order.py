@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
+from drumline._core import mix64
 from drumline.data.cardinality import INFINITE, UNKNOWN, is_known
-from drumline.data.plan.node import Node
+from drumline.data.execute.indexed import Indexed
+from drumline.data.execute.lowering.ordering import buffered, shuffle_key
+from drumline.data.execute.permuted import Permuted
+from drumline.data.execute.positions import Passes, Reordered
+from drumline.data.plan.node import Node, Pass, Trail
+
+if TYPE_CHECKING:
+    from drumline.data.execute.lowering.lower import Lowering
+
 
 SHARD_HINT = -1
 """Stands for both arguments of a shard that the strategy fills in."""
@@ -115,3 +124,34 @@ class Shard(Node):
         if self.num_shards == SHARD_HINT:
             return "SHARD_HINT"
         return f"{self.num_shards}, index={self.index}"
+
+
+def locate_shuffle(lowering: Lowering, node: Shuffle, trail: Trail, run: Pass) -> Indexed | None:
+    inner = lowering.indexed_input(node, trail, run)
+    if inner is None:
+        return None
+    return Reordered(inner, buffered(node), shuffle_key(lowering, node, trail, run))
+
+
+def locate_repeat(lowering: Lowering, node: Repeat, trail: Trail, run: Pass) -> Indexed | None:
+    if lowering.indexed_input(node, trail, (*run, 0)) is None:
+        return None
+
+    def make(number: int) -> Indexed:
+        found = lowering.indexed_input(node, trail, (*run, number))
+        assert found is not None
+        return found
+
+    return Passes(make, node.count)
+
+
+def index_global_shuffle(
+    lowering: Lowering, node: GlobalShuffle, trail: Trail, run: Pass
+) -> Indexed | None:
+    inner = lowering.by_position().indexed_input(node, trail, run)
+    if inner is None:
+        return None
+    key = mix64(node.seed, lowering.occurrences[trail])
+    for part in run if node.reshuffle else ():
+        key = mix64(key, part)
+    return Permuted(inner, key)

@@ -5,14 +5,21 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from drumline._core import mix64
 from drumline.data.cardinality import UNKNOWN
-from drumline.data.plan.node import Node, Specified
+from drumline.data.execute.number_stages import CounterStage, RandomStage
+from drumline.data.execute.stage import Stage
+from drumline.data.plan.node import Node, Pass, Specified, Trail
+from drumline.data.plan.numbers import Counter, Random
 from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.data.structure import LEAF_STRUCTURE
+
+if TYPE_CHECKING:
+    from drumline.data.execute.lowering.lower import Lowering
 
 
 @functools.lru_cache
@@ -99,7 +106,7 @@ class Generator(Specified):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Items(Specified):
+class SequenceItems(Specified):
     """What a sequence gives for each index."""
 
     sequence: Sequence[Any]
@@ -152,3 +159,14 @@ class StoredParts(Specified):
 
     def arguments(self) -> str:
         return f"{', '.join(map(repr, self.paths))}, {sum(self.lengths)} x {self.element.structure}"
+
+
+def lower_counter(lowering: Lowering, node: Counter, trail: Trail, run: Pass) -> Stage:
+    return CounterStage(node.start, node.step, node.dtype)
+
+
+def lower_random(lowering: Lowering, node: Random, trail: Trail, run: Pass) -> Stage:
+    key = mix64(node.seed, 0)
+    for part in run if node.rerandomize else ():
+        key = mix64(key, part)
+    return RandomStage(key)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-import numpy as np
-
 from drumline.data.cardinality import INFINITE, UNKNOWN, is_known
 from drumline.data.plan.node import Node, Specified
-from drumline.data.spec import ElementSpec, TensorSpec, merge_leaf
-from drumline.data.structure import LEAF_STRUCTURE, Structure, tuple_of
+from drumline.data.spec import ElementSpec, merge_leaf
+from drumline.data.structure import LEAF_STRUCTURE, Structure
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -51,23 +49,6 @@ class Concatenate(Specified):
         if INFINITE in (first, second):
             return INFINITE
         return first + second if is_known(first) and is_known(second) else UNKNOWN
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Enumerate(Node):
-    """A running number in front of each element."""
-
-    start: int
-    name: ClassVar[str] = "enumerate"
-
-    @property
-    def spec(self) -> ElementSpec:
-        inner = self.input.spec
-        number = TensorSpec((), np.int64)
-        return ElementSpec(tuple_of([LEAF_STRUCTURE, inner.structure]), (number, *inner.leaves))
-
-    def arguments(self) -> str:
-        return f"start={self.start}"
 
 
 def _grafted(outer: Structure, inner: list[Structure]) -> Structure:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from drumline.data.cardinality import INFINITE, UNKNOWN
+from drumline.data.execute.indexed import Indexed
 from drumline.data.functions.build import BuiltFunction
-from drumline.data.plan.node import Node
+from drumline.data.plan.node import Node, Pass, Trail
+
+if TYPE_CHECKING:
+    from drumline.data.execute.lowering.lower import Lowering
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -81,3 +85,15 @@ class AssertCardinality(Node):
 
     def arguments(self) -> str:
         return str(self.expected)
+
+
+def locate_assert_cardinality(
+    lowering: Lowering, node: AssertCardinality, trail: Trail, run: Pass
+) -> Indexed | None:
+    inner = lowering.indexed_input(node, trail, run)
+    if inner is not None and inner.length != node.expected:
+        number = "infinitely many" if node.expected == INFINITE else node.expected
+        raise ValueError(
+            f"assert_cardinality: {number} elements were expected, there are {inner.length}"
+        )
+    return inner

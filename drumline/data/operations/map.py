@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import ClassVar
 
 from drumline.data.cardinality import INFINITE, UNKNOWN
+from drumline.data.execute.block import Block
+from drumline.data.execute.indexed import Indexed
+from drumline.data.execute.order import Index
+from drumline.data.execute.stage import Described
 from drumline.data.functions.build import BuiltFunction
+from drumline.data.functions.call import BlockFunction
 from drumline.data.plan.node import Node
 from drumline.data.spec import ElementSpec
 
@@ -55,3 +61,28 @@ class Filter(Node):
 
     def arguments(self) -> str:
         return self.label
+
+
+class Mapped(Indexed):
+    """A function applied to each element, block by block."""
+
+    def __init__(self, inner: Indexed, function: BlockFunction):
+        self.inner = inner
+        self.function = function
+        self.ragged = function.ragged
+        self.varying = function.varying
+        self.length = inner.length
+        self.granule = function.limit(max(inner.granule, function.block_length))
+
+    def rows(self, index: Index) -> Block:
+        block = self.inner.rows(index[: self.function.limit(len(index))])
+        return self.function(block, lambda row: int(index[row]))
+
+    def limit(self, wanted: int) -> int:
+        return self.function.limit(self.inner.limit(wanted))
+
+    def parts(self) -> Sequence[Described]:
+        return [self.inner]
+
+    def describe(self) -> str:
+        return f"map {self.function.describe()}"

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from drumline.data.execute.cache_stages import CacheStore
+from drumline.data.execute.indexed import Indexed
+from drumline.data.execute.sources import Columns
+from drumline.data.execute.transforms import Concatenated
 from drumline.data.functions.dataset_function import DatasetFunction
-from drumline.data.plan.node import Node
+from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.spec import ElementSpec
+
+if TYPE_CHECKING:
+    from drumline.data.execute.lowering.lower import Lowering
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -58,12 +64,14 @@ class Snapshot(Cache):
         return not self.sharded and self.reader is None
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Prefetch(Node):
-    """Up to ``size`` elements made ahead; ``None`` leaves the size to drumline."""
-
-    size: int | None
-    name: ClassVar[str] = "prefetch"
-
-    def arguments(self) -> str:
-        return "AUTOTUNE" if self.size is None else str(self.size)
+def locate_cache(lowering: Lowering, node: Cache, trail: Trail, run: Pass) -> Indexed | None:
+    """What the cache holds, or else what it will be filled with."""
+    blocks = node.store.blocks if node.store in lowering.filled else None
+    if not blocks:
+        return lowering.indexed_input(node, trail, (0,))
+    parts: list[Indexed] = [Columns(block.columns, block.n, lowering.pool) for block in blocks]
+    while len(parts) > 1:
+        pairs = zip(parts[::2], parts[1::2], strict=False)
+        rest = parts[-1:] if len(parts) % 2 else []
+        parts = [*(Concatenated(a, b) for a, b in pairs), *rest]
+    return parts[0]

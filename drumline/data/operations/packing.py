@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from drumline.data.cardinality import INFINITE, UNKNOWN
-from drumline.data.plan.node import Node
+from drumline.data.execute.pack_stage import PackStage
+from drumline.data.execute.stage import Stage
+from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.data.structure import LEAF_STRUCTURE, Structure
+
+if TYPE_CHECKING:
+    from drumline.data.execute.lowering.lower import Lowering
 
 
 class Packed(NamedTuple):
@@ -63,3 +68,7 @@ class Pack(Node):
             f"{self.length}, lookahead={self.lookahead}, overlong={self.overlong!r}, "
             f"padding_values={values}"
         )
+
+
+def lower_pack(lowering: Lowering, node: Pack, trail: Trail, run: Pass) -> Stage:
+    return PackStage(lowering.input(node, trail, run, ragged=True), node)
