@@ -1,5 +1,10 @@
 """Errors, as ``tf.errors``."""
 
-from drumline.data.errors import CsvError, DataLossError, IteratorStateError, WorkerDiedError
+from drumline.data.elements.errors import (
+    CsvError,
+    DataLossError,
+    IteratorStateError,
+    WorkerDiedError,
+)
 
 __all__ = ["CsvError", "DataLossError", "IteratorStateError", "WorkerDiedError"]

@@ -5,18 +5,16 @@ from typing import Any
 from drumline.data import experimental
 from drumline.data._dataset.arguments import AUTOTUNE
 from drumline.data.array_record_dataset import ArrayRecordDataset
-from drumline.data.cardinality import INFINITE as INFINITE_CARDINALITY
-from drumline.data.cardinality import UNKNOWN as UNKNOWN_CARDINALITY
 from drumline.data.dataset import Dataset
-from drumline.data.dataset_spec import DatasetSpec
-from drumline.data.iterator import DatasetIterator
+from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec
+from drumline.data.elements.spec import INFINITE as INFINITE_CARDINALITY
+from drumline.data.elements.spec import UNKNOWN as UNKNOWN_CARDINALITY
+from drumline.data.elements.spec import DatasetSpec, TensorSpec
+from drumline.data.engine.iterator import DatasetIterator
 from drumline.data.operations.order import GLOBAL
 from drumline.data.operations.packing import Packed
 from drumline.data.options import AutotuneOptions, OptimizationOptions, Options, ThreadingOptions
-from drumline.data.ragged import RaggedArray
-from drumline.data.ragged_spec import RaggedTensorSpec
 from drumline.data.readers import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
-from drumline.data.spec import TensorSpec
 from drumline.data.tar_dataset import TarDataset
 
 __all__ = [

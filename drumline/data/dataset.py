@@ -50,23 +50,24 @@ from drumline.data._dataset.nesting import (
 from drumline.data._dataset.padding import check_arrays, fillers, shapes_of
 from drumline.data._dataset.placement import device_of, distribution
 from drumline.data._dataset.random_access import element_at, no_access, obstacle
-from drumline.data.arrow_columns import arrow_columns
-from drumline.data.cardinality import INFINITE
-from drumline.data.epochs import Epochs
-from drumline.data.explain import Explanation, explain
+from drumline.data.elements.arrow import arrow_columns
+from drumline.data.elements.spec import INFINITE, as_dtype
+from drumline.data.elements.structure import flatten
+from drumline.data.engine.epochs import Epochs
+from drumline.data.engine.explain import Explanation, explain
+from drumline.data.engine.fingerprint import fingerprint_of
+from drumline.data.engine.iterator import DatasetIterator
 from drumline.data.files.listing import as_paths, matching
-from drumline.data.fingerprint.plans import fingerprint_of
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.huggingface import huggingface, is_huggingface
-from drumline.data.iterator import DatasetIterator
-from drumline.data.observe.observation import Observation
 from drumline.data.observe.profile import Profile
 from drumline.data.observe.profiling import run_profile
-from drumline.data.operations.batch import Batch, Unbatch
+from drumline.data.operations.batch import Batch, PaddedBatch, RaggedBatch, Rebatch, Unbatch
 from drumline.data.operations.checks import (
     AssertCardinality,
     ErrorCount,
     IgnoreErrors,
+    Scan,
     TakeWhile,
     Unique,
 )
@@ -87,17 +88,14 @@ from drumline.data.operations.order import (
 )
 from drumline.data.operations.packing import Pack
 from drumline.data.operations.prefetch import Prefetch, PrefetchToDevice
+from drumline.data.operations.sources import Counter, Random
 from drumline.data.options import Options
 from drumline.data.pickling import reduced
 from drumline.data.plan.node import Node
-from drumline.data.plan.numbers import Counter, Random
-from drumline.data.plan.padding import PaddedBatch, RaggedBatch, Rebatch
-from drumline.data.plan.recurring import Scan
+from drumline.data.runtime.meter import Observation
 from drumline.data.service.policy import ShardingPolicy
 from drumline.data.service.ray_service import RayService
-from drumline.data.spec import as_dtype
 from drumline.data.store.reading import by_turns, dataset_of
-from drumline.data.structure import flatten
 
 CYCLE_LENGTH = 16
 """How many datasets ``interleave`` keeps open by default; the same on every machine."""

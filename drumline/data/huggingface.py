@@ -15,14 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from drumline.data._dataset import sources
-from drumline.data.arrow_columns import arrow_columns
-from drumline.data.arrow_nulls import null_rows
-from drumline.data.functions.notes import at_element
+from drumline.data.elements.arrow import arrow_columns, null_rows
+from drumline.data.elements.errors import at_element
+from drumline.data.elements.rows import conform, stack
+from drumline.data.elements.spec import ElementSpec, TensorSpec
+from drumline.data.elements.structure import flatten
 from drumline.data.operations.sources import Generator, SequenceItems
 from drumline.data.plan.node import Node
-from drumline.data.rows import conform, stack
-from drumline.data.spec import ElementSpec, TensorSpec
-from drumline.data.structure import flatten
 
 _IN_MEMORY = 64e6
 """Tables of so many bytes become arrays once; larger ones are read a block at a time."""

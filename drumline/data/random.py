@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from drumline.data.elements.spec import as_array
 from drumline.data.functions.draws import drawn
-from drumline.data.leaves import as_array
 
 Shape = Sequence[int]
 

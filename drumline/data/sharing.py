@@ -7,10 +7,10 @@ from weakref import WeakKeyDictionary
 
 from drumline.data.dataset import Dataset
 from drumline.data.execute.counting import length_up_to
+from drumline.data.operations.order import has_shard_hints, resolve_shard_hints
+from drumline.data.operations.seeding import seeds_of, with_seeds
 from drumline.data.plan.node import Node
-from drumline.data.plan.seeding import seeds_of, with_seeds
 from drumline.data.rewrite.shard_files import filenames, keeps_elements, shard_files
-from drumline.data.rewrite.shard_hints import has_shard_hints, resolve_shard_hints
 
 
 def shuffle_seeds(dataset: Dataset) -> list[int]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import NoReturn
 
-from drumline.data.closest import did_you_mean
+from drumline.data.elements.errors import did_you_mean
 
 ALL = "all"
 _NAME = re.compile(r"[\w-]+")

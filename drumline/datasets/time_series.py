@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from drumline.data import AUTOTUNE, Dataset
-from drumline.data.leaves import as_array
-from drumline.data.seeds import draw_seed
+from drumline.data.elements.seeds import draw_seed
+from drumline.data.elements.spec import as_array
 
 
 def timeseries_dataset_from_array(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from drumline.data import INFINITE_CARDINALITY
-from drumline.data.narrowing import keeping_64_bits
+from drumline.data.elements.precision import keeping_64_bits
 from drumline.distribute.distributed_iterator import DistributedIterator
 from drumline.distribute.input import InputContext
 from drumline.distribute.input_options import InputOptions, InputReplicationMode

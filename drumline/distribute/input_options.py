@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
-from drumline.data.narrowing import in_64_bits, require_all_fit
+from drumline.data.elements.precision import in_64_bits, require_all_fit
 
 
 class InputReplicationMode(enum.Enum):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from drumline import config
-from drumline.data.narrowing import any_wide, in_64_bits, keeping_64_bits
+from drumline.data.elements.precision import any_wide, in_64_bits, keeping_64_bits
 from drumline.distribute import replica_context
 from drumline.distribute.arguments import Form, is_regular, normalized, take_apart, taking_part
 from drumline.distribute.broadcast_variables import broadcast_initial_values

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drumline.data.narrowing import require_fits
+from drumline.data.elements.precision import require_fits
 from drumline.distribute.arguments import Identity
 from drumline.distribute.per_replica import PerReplica
 from drumline.training.keras_internals import Variable

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from drumline.data.narrowing import in_64_bits, is_wide, keeping_64_bits, require_fits
+from drumline.data.elements.precision import in_64_bits, is_wide, keeping_64_bits, require_fits
 from drumline.distribute.adoption import owner_of
 from drumline.distribute.merge import first_replicas, in_program_merge, is_constant
 from drumline.distribute.per_replica import PerReplica

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.cores import available_cores
-from drumline.data.execute.pool import BufferPool
+from drumline.data.elements.spec import ElementSpec, TensorSpec
+from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.native.operation import Column, Rows
-from drumline.data.spec import ElementSpec, TensorSpec
-from drumline.data.structure import LEAF_STRUCTURE
+from drumline.data.runtime.buffers import BufferPool
+from drumline.data.runtime.threads import available_cores
 
 Told = tuple[str, str] | None
 """Why the next row has no result: the kind of failure, and a message."""

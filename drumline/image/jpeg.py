@@ -11,11 +11,15 @@ from typing import Any
 
 import numpy as np
 
+<<<<<<< HEAD
 from drumline._core import decode_jpegs, decode_resized, jpeg_shapes
+=======
+from drumline._core import decode_jpegs, jpeg_shapes
+from drumline.data.elements.spec import ElementSpec, TensorSpec
+>>>>>>> 8b17d7f (data: put nodes, stages and lowerings of a family into one file)
 from drumline.data.native.apply import apply
 from drumline.data.native.arithmetic import Arithmetic, described, rounded
 from drumline.data.native.operation import Column, NativeOperation, Rows
-from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.image import columns as col
 from drumline.image.columns import Limits, get_limits
 

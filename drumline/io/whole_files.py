@@ -13,11 +13,11 @@ import numpy as np
 
 from drumline._core import read_files
 from drumline._local_path import has_scheme
+from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
+from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.files.remote import file_system
 from drumline.data.native.apply import apply
 from drumline.data.native.operation import Column, NativeOperation, Rows
-from drumline.data.spec import STRING, ElementSpec, TensorSpec
-from drumline.data.structure import LEAF_STRUCTURE
 
 _AT_ONCE = 16
 """Remote files: they wait for the network."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from drumline.data.elements.ragged import RaggedArray, objects, splits_of
 from drumline.data.native.flat import Flat, flat, holds_ragged
 from drumline.data.native.operation import Column
-from drumline.data.ragged import RaggedArray, objects, splits_of
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,14 +12,14 @@ from drumline._core import unicode_decode as decode_column
 from drumline._core import unicode_encode as encode_column
 from drumline._core import unicode_split as split_column
 from drumline._core import unicode_transcode as transcode_column
+from drumline.data.elements.ragged import RaggedTensorSpec
+from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
+from drumline.data.elements.structure import flatten
 from drumline.data.native.apply import apply
 from drumline.data.native.flat import flat
 from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.native.string_elementwise import Bad, Elementwise, failure
 from drumline.data.native.string_specs import expanded, one, require_strings
-from drumline.data.ragged_spec import RaggedTensorSpec
-from drumline.data.spec import STRING, ElementSpec, TensorSpec
-from drumline.data.structure import flatten
 from drumline.strings.documents import runs
 
 READ = (

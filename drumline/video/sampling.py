@@ -12,9 +12,12 @@ import numpy as np
 
 from drumline.data import random as draws
 from drumline.data._dataset.arguments import count_of
-from drumline.data.leaves import as_array
+from drumline.data.elements.ragged import RaggedArray
+from drumline.data.elements.spec import ElementSpec, TensorSpec, as_array
+from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.native.apply import apply, is_symbol
 from drumline.data.native.operation import Column, NativeOperation, Rows
+<<<<<<< HEAD
 from drumline.data.ragged import RaggedArray
 from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.data.structure import LEAF_STRUCTURE
@@ -47,6 +50,9 @@ def first_place(length: int, num_steps: int, stride: int, fraction: Any, numbers
     places = length - span if length > span else length
     place = numbers.floor(numbers.asarray(fraction, np.float32) * np.float32(places))
     return numbers.minimum(place, places - 1).astype(np.int32)
+=======
+from drumline.video import indices
+>>>>>>> 8b17d7f (data: put nodes, stages and lowerings of a family into one file)
 
 
 @dataclasses.dataclass(frozen=True)

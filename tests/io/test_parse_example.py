@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import drumline as dl
+from drumline.data.elements.spec import TensorSpec
 from drumline.data.native.operation import Rows
-from drumline.data.spec import TensorSpec
 from drumline.io import (
     FixedLenFeature,
     FixedLenSequenceFeature,

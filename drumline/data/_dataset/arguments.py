@@ -5,10 +5,9 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from drumline.data.autotune.number import AUTOTUNE
-from drumline.data.cardinality import INFINITE, UNKNOWN
-from drumline.data.seeds import draw_seed
-from drumline.data.spec import ElementSpec
+from drumline.data.elements.seeds import draw_seed
+from drumline.data.elements.spec import INFINITE, UNKNOWN, ElementSpec
+from drumline.data.runtime.buffering import AUTOTUNE
 
 __all__ = [
     "AUTOTUNE",

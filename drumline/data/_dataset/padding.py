@@ -8,12 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.dataset_spec import DatasetSpec
-from drumline.data.leaves import as_array
-from drumline.data.ragged import fill_value
-from drumline.data.ragged_spec import RaggedTensorSpec
-from drumline.data.spec import STRING, ElementSpec, TensorSpec
-from drumline.data.structure import LEAF, Structure
+from drumline.data.elements.ragged import RaggedTensorSpec, fill_value
+from drumline.data.elements.spec import STRING, DatasetSpec, ElementSpec, TensorSpec, as_array
+from drumline.data.elements.structure import LEAF, Structure
 
 Shape = tuple[int | None, ...]
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.cardinality import INFINITE
-from drumline.data.execute.elements import splitter
+from drumline.data.elements.block import splitter
+from drumline.data.elements.spec import INFINITE
 from drumline.data.execute.lowering import Lowering
 from drumline.data.operations.cache import Cache
+from drumline.data.operations.order import resolve_shard_hints
 from drumline.data.plan.node import Node
-from drumline.data.rewrite.shard_hints import resolve_shard_hints
 
 
 def obstacle(plan: Node) -> Node | None:

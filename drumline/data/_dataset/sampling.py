@@ -10,16 +10,14 @@ import numpy as np
 
 from drumline.data._dataset.arguments import seed_of
 from drumline.data._dataset.base import BaseDataset, as_dataset, merged_options
-from drumline.data.dataset_spec import merged_element
-from drumline.data.execute.class_stages import ratios
+from drumline.data.elements.spec import ElementSpec, TensorSpec, merged_element
+from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.operations.choose import Choose, OriginalShare, Sample, Thin
+from drumline.data.operations.choose import Choose, OriginalShare, Sample, Thin, ratios
 from drumline.data.operations.map import Map
 from drumline.data.operations.order import Take
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
-from drumline.data.spec import ElementSpec, TensorSpec
-from drumline.data.structure import LEAF_STRUCTURE
 
 
 def sample(

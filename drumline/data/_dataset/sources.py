@@ -12,8 +12,19 @@ from typing import Any
 import numpy as np
 
 from drumline.data._dataset.base import BaseDataset
-from drumline.data.dataset_spec import DatasetSpec, merged_element
-from drumline.data.leaves import as_array, is_array_literal, within
+from drumline.data.elements.ragged import RaggedArray, objects, spec_of
+from drumline.data.elements.rows import single, spec_of_leaf, specs_of_leaves
+from drumline.data.elements.spec import (
+    DatasetSpec,
+    ElementSpec,
+    TensorSpec,
+    as_array,
+    as_dtype,
+    is_array_literal,
+    merged_element,
+    within,
+)
+from drumline.data.elements.structure import LEAF, Structure, flatten
 from drumline.data.operations.sources import (
     Generator,
     Range,
@@ -22,11 +33,6 @@ from drumline.data.operations.sources import (
     SlicesWithDatasets,
 )
 from drumline.data.plan.node import Node
-from drumline.data.ragged import RaggedArray, objects
-from drumline.data.ragged_spec import spec_of
-from drumline.data.rows import single, spec_of_leaf, specs_of_leaves
-from drumline.data.spec import ElementSpec, TensorSpec, as_dtype
-from drumline.data.structure import LEAF, Structure, flatten
 
 
 def slices(tensors: Any) -> Slices | SlicesWithDatasets:

@@ -9,13 +9,13 @@ from typing import Any
 
 from drumline.data._dataset.base import check_on_host
 from drumline.data._dataset.functions import with_shards
-from drumline.data.epochs import digest_of
-from drumline.data.execute.cache_stages import CacheStore
-from drumline.data.fingerprint.plans import fingerprint_of
-from drumline.data.operations.cache import Cache, Snapshot
+from drumline.data.elements.spec import ElementSpec
+from drumline.data.elements.structure import flatten
+from drumline.data.engine.epochs import digest_of
+from drumline.data.engine.fingerprint import fingerprint_of
+from drumline.data.operations.cache import Cache, CacheStore, Snapshot
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
-from drumline.data.spec import ElementSpec
 from drumline.data.store.compression import checked_compression
 from drumline.data.store.file_store import FileStore
 from drumline.data.store.reading import reader
@@ -27,7 +27,6 @@ from drumline.data.store.snapshot_store import SnapshotStore
 from drumline.data.store.specs import spec_to_json
 from drumline.data.store.unfinished import is_empty, is_stored
 from drumline.data.store.writing import elements_writer
-from drumline.data.structure import flatten
 
 Path = str | bytes | os.PathLike[str]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from drumline.data.execute.lowering import Lowering
+from drumline.data.operations.order import resolve_shard_hints
 from drumline.data.plan.node import Node
-from drumline.data.rewrite.shard_hints import resolve_shard_hints
 
 
 def length_up_to(plan: Node, most: int) -> int:

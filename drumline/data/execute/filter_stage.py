@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from drumline.data.execute.block import Block
-from drumline.data.execute.carrying import CountingStage, ServingStage
-from drumline.data.execute.pool import BufferPool
-from drumline.data.execute.stage import Stage
+from drumline.data.elements.block import Block
+from drumline.data.elements.spec import STRING
 from drumline.data.functions.call import BlockFunction
-from drumline.data.spec import STRING
+from drumline.data.runtime.buffers import BufferPool
+from drumline.data.runtime.stage import CountingStage, ServingStage, Stage
 
 
 class Predicate(CountingStage):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from drumline.data.execute.block import Block
-from drumline.data.execute.carrying import CountingStage
-from drumline.data.execute.stage import Stage
+from drumline.data.elements.block import Block
 from drumline.data.functions.call import BlockFunction, Gathering
+from drumline.data.runtime.stage import CountingStage, Stage
 
 _IN_TURN = (
     "; one by one in the thread that asks: python_workers='processes' needs num_parallel_calls"

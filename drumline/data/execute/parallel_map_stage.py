@@ -8,14 +8,11 @@ from collections import deque
 from collections.abc import Sequence
 
 from drumline._forks import finalize
-from drumline.data.execute.block import Block
-from drumline.data.execute.block_size import UNBOUNDED, estimated_nbytes
-from drumline.data.execute.columns import concatenated
-from drumline.data.execute.promise import Promise
-from drumline.data.execute.ramp import MAX_ELEMENTS, TARGET_BYTES
-from drumline.data.execute.stage import Stage, State
-from drumline.data.execute.workers import Workers
+from drumline.data.elements.block import UNBOUNDED, Block, estimated_nbytes
+from drumline.data.elements.columns import concatenated
 from drumline.data.functions.call import BlockFunction, Gathering
+from drumline.data.runtime.stage import MAX_ELEMENTS, TARGET_BYTES, Stage, State
+from drumline.data.runtime.threads import Promise, Workers
 
 FEW_EACH = 2
 """So that a worker that is done finds the next task."""

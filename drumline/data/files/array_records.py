@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from drumline._local_path import has_scheme
-from drumline.data.errors import DataLossError
+from drumline.data.elements.errors import DataLossError
 
 _OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 """What the library advises for random access."""

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.leaves import as_array
-from drumline.data.spec import STRING, TensorSpec, as_dtype
+from drumline.data.elements.spec import STRING, TensorSpec, as_array, as_dtype
 
 DTYPES = ("float32", "float64", "int32", "int64", "string")
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from drumline._core import CsvLayout
+from drumline.data.elements.spec import ElementSpec
+from drumline.data.elements.structure import flatten
 from drumline.data.files.csv_columns import CsvColumn
 from drumline.data.files.file_format import CHUNK
-from drumline.data.spec import ElementSpec
-from drumline.data.structure import flatten
 
 
 @dataclasses.dataclass(frozen=True)

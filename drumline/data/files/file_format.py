@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal, Protocol
 
-from drumline.data.spec import STRING, ElementSpec, TensorSpec
-from drumline.data.structure import LEAF_STRUCTURE
+from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
+from drumline.data.elements.structure import LEAF_STRUCTURE
 
 BYTES = ElementSpec(LEAF_STRUCTURE, (TensorSpec((), STRING),))
 

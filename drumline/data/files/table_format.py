@@ -9,8 +9,8 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from drumline.data._dataset import sources
-from drumline.data.arrow_columns import arrow_columns
-from drumline.data.spec import ElementSpec
+from drumline.data.elements.arrow import arrow_columns
+from drumline.data.elements.spec import ElementSpec
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

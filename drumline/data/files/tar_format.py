@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 from drumline._core import TarReader, tar_extensions
+from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
+from drumline.data.elements.structure import flatten
 from drumline.data.files.file_format import CHUNK
 from drumline.data.files.opening import Source, opened_bytes
-from drumline.data.spec import STRING, ElementSpec, TensorSpec
-from drumline.data.structure import flatten
 
 KEY = "__key__"
 

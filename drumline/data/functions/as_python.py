@@ -17,8 +17,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from drumline.data.functions.modes import WIDE
-from drumline.data.spec import STRING, TensorSpec
+from drumline.data.elements.precision import WIDE
+from drumline.data.elements.spec import STRING, TensorSpec
 
 _OF_INTEGERS = ("remainder", "fmod")
 """What divides by zero for integers alone: of floats numpy says that the value is invalid."""

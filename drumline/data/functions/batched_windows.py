@@ -13,7 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from drumline.data._dataset.base import BaseDataset
-from drumline.data.dataset_spec import DatasetSpec
+from drumline.data.elements.seeds import SeedsFor
+from drumline.data.elements.spec import DatasetSpec, ElementSpec
+from drumline.data.elements.structure import Structure, flatten
 from drumline.data.functions.closures import Closures, Unknown
 from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.user_function import UserFunction
@@ -21,9 +23,6 @@ from drumline.data.operations.batch import Batch
 from drumline.data.operations.combine import Zip
 from drumline.data.operations.sources import Slices
 from drumline.data.plan.node import Node, Specified
-from drumline.data.seeds import SeedsFor
-from drumline.data.spec import ElementSpec
-from drumline.data.structure import Structure, flatten
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from jax.extend import core as jex
 
-from drumline.data.spec import TensorSpec
+from drumline.data.elements.spec import TensorSpec
 
 TARGET_BYTES = 4 << 20
 LONGEST = 1024

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.dataset_spec import has_datasets
-from drumline.data.fingerprint import functions  # noqa: F401 (registers)
-from drumline.data.fingerprint.digest import Digest, put
+from drumline.data.elements.ragged import has_ragged
+from drumline.data.elements.spec import ElementSpec, has_datasets
+from drumline.data.elements.structure import Structure
 from drumline.data.functions.batched_windows import Batched, single_batches
 from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.closures import Closure
@@ -27,9 +27,8 @@ from drumline.data.functions.segmented import SegmentedFunction, compiled
 from drumline.data.functions.shaped import ShapedFunction
 from drumline.data.functions.trace import NotTraceable, trace
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.ragged_spec import has_ragged
-from drumline.data.spec import ElementSpec
-from drumline.data.structure import Structure
+from drumline.data.plan import digest as functions  # noqa: F401 (registers)
+from drumline.data.plan.digest import Digest, put
 
 
 @dataclasses.dataclass(frozen=True)

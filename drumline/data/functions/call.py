@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-from drumline.data.execute.block import Block
+from drumline.data.elements.block import Block
 
 Position = Callable[[int], int]
 """From a row of a block to the element's index in the operation's input."""

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from drumline.data.functions import modes
+from drumline.data.elements import precision
+from drumline.data.elements.spec import TensorSpec
 from drumline.data.functions.dependence import dependence
 from drumline.data.functions.extracted import Extracted, Source
 from drumline.data.functions.routes import Computed, Constant, Passed, Route
 from drumline.data.native.symbol import is_symbolic
-from drumline.data.spec import TensorSpec
 
 
 class Choice:
@@ -59,7 +59,7 @@ class Choice:
 
     def _is_wide(self, value: int) -> bool:
         leaf = self.values[value]
-        return leaf.dtype in modes.WIDE and not is_symbolic(leaf)
+        return leaf.dtype in precision.WIDE and not is_symbolic(leaf)
 
     def _computed(self, narrow: int | None, wide: int | None) -> Computed:
         default = None
@@ -75,8 +75,8 @@ class Choice:
         aval = self._wide.program.out_avals[wide]
         dtype = np.dtype(aval.dtype)
         kinds = {kind_of(self.values[i].dtype) for i in fed}
-        if dtype in modes.WIDE and kind_of(dtype) not in kinds:
-            dtype = np.dtype(default.dtype) if default is not None else modes.narrowed(dtype)
+        if dtype in precision.WIDE and kind_of(dtype) not in kinds:
+            dtype = np.dtype(default.dtype) if default is not None else precision.narrowed(dtype)
         return Computed(True, wide, dtype, tuple(aval.shape))
 
     def _number(self, position: int) -> int:

@@ -16,10 +16,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from drumline.data.elements.spec import TensorSpec, as_array
+from drumline.data.elements.structure import is_namedtuple
 from drumline.data.functions.frozen import names_in
-from drumline.data.leaves import as_array
-from drumline.data.spec import TensorSpec
-from drumline.data.structure import is_namedtuple
 
 _PLAIN = (bool, int, str, bytes, type(None))
 _LIBRARIES = ("jax", "jaxlib", "numpy", "ml_dtypes", "drumline", "builtins", "math")

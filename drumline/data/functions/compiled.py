@@ -12,20 +12,20 @@ import numpy as np
 from jax.extend import core as jex
 
 from drumline._core import want_results_at
-from drumline.data.execute.block import Block
-from drumline.data.execute.pool import ALIGNMENT, BufferPool
-from drumline.data.functions import modes
+from drumline.data.elements import precision
+from drumline.data.elements.block import Block
+from drumline.data.elements.errors import at_element
+from drumline.data.elements.spec import ElementSpec
 from drumline.data.functions.any_length import same_at_any_length
 from drumline.data.functions.block_length import block_length, gathered_rows, subjaxprs
 from drumline.data.functions.call import Position
 from drumline.data.functions.fingerprint import content
 from drumline.data.functions.guards import Guards, as_traced, guarded, row_error
-from drumline.data.functions.notes import at_element
 from drumline.data.functions.one_by_one import OneByOne
 from drumline.data.functions.routes import Computed, Constant, Passed, Route
 from drumline.data.functions.trace import Trace
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.spec import ElementSpec
+from drumline.data.runtime.buffers import ALIGNMENT, BufferPool
 
 Key = tuple[bool, int]
 """Of a result: whether the program with 64-bit types computes it, and which of its outputs."""
@@ -181,7 +181,7 @@ class _Program:
         self.guards = Guards()
         closed = trace.wide if wide else trace.narrow
         assert closed is not None
-        self._mode = modes.wide if wide else modes.narrow
+        self._mode = precision.wide if wide else precision.narrow
         self._length = length
         self._outputs = sorted(
             {
@@ -198,7 +198,7 @@ class _Program:
         used.update(var for var in closed.jaxpr.outvars if isinstance(var, jex.Var))
         self.uses = [var in used for var in closed.jaxpr.invars]
         # A callback in the thread that calls waits for itself in older releases of JAX.
-        self._device = None if _calls_back(closed.jaxpr) else modes.calling_thread()
+        self._device = None if _calls_back(closed.jaxpr) else precision.calling_thread()
         self._has_run = False
 
     def mode(self) -> contextlib.AbstractContextManager[None]:

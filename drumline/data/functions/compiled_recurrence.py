@@ -9,16 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drumline.data.execute.block import Block
-from drumline.data.functions import modes
+from drumline.data.elements import precision
+from drumline.data.elements.block import Block
+from drumline.data.elements.errors import at_element
+from drumline.data.elements.spec import ElementSpec
 from drumline.data.functions.block_length import block_length, operations
 from drumline.data.functions.call import Position
 from drumline.data.functions.guards import Guards, as_traced, guarded, row_error
-from drumline.data.functions.notes import at_element
 from drumline.data.functions.routes import Computed, Constant, Passed, Route
 from drumline.data.functions.trace import Trace
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.spec import ElementSpec
 
 _UNROLLED = 8
 """How many elements one turn of the loop takes where the function is small."""
@@ -51,7 +51,7 @@ class LoopProgram:
         self._unroll = min(_UNROLLED if work <= _SMALL else 1, self.block_length)
         # Under JAX's default types a 64-bit column that only passes through would lose bits.
         self._mode = (
-            modes.wide if any(leaf.dtype.itemsize >= 8 for leaf in leaves) else modes.narrow
+            precision.wide if any(leaf.dtype.itemsize >= 8 for leaf in leaves) else precision.narrow
         )
         # Columns that pass through untouched, strings among them, stay out of the loop.
         self.columns = [i - self._held for i in trace.inputs if i >= self._held]

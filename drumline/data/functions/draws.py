@@ -10,8 +10,8 @@ import jax
 import numpy as np
 
 from drumline._core import mix64
-from drumline.data.functions import modes
-from drumline.data.seeds import draw_seed, seeds_are_given
+from drumline.data.elements import precision
+from drumline.data.elements.seeds import draw_seed, seeds_are_given
 
 
 class Draws:
@@ -63,19 +63,19 @@ def drawn(draw: Callable[[Any], Any], seed: int | None) -> Any:
             "for every element, or in a map before it"
         )
     if draws is None:
-        if modes.is_tracing():
+        if precision.is_tracing():
             raise RuntimeError(
                 "dl.random draws in functions given to Dataset.map and the like, or outside of "
                 "traces; in jax.jit, scan and the like, use jax.random with a key of "
                 "dl.random.split()"
             )
         draws = Draws(np.tile(_halves(draw_seed()), 2))
-    if modes.is_tracing():
+    if precision.is_tracing():
         return draw(draws.next(seed))
-    with modes.narrow():
+    with precision.narrow():
         result = draw(draws.next(seed))
     is_key = jax.dtypes.issubdtype(result.dtype, jax.dtypes.extended)
-    return result if is_key else modes.given(np.asarray(result))
+    return result if is_key else precision.given(np.asarray(result))
 
 
 def _halves(seed: int) -> np.ndarray:

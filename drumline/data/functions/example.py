@@ -12,17 +12,16 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from drumline.data.functions import modes
+from drumline.data.elements import precision
+from drumline.data.elements.errors import at_element
+from drumline.data.elements.rows import specs_of_leaves
+from drumline.data.elements.spec import ElementSpec, TensorSpec, is_array_literal
+from drumline.data.elements.structure import flatten
 from drumline.data.functions.as_python import as_python
 from drumline.data.functions.choice import kind_of
 from drumline.data.functions.keras_state import keras_writes_held
-from drumline.data.functions.notes import at_element
 from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.leaves import is_array_literal
-from drumline.data.rows import specs_of_leaves
-from drumline.data.spec import ElementSpec, TensorSpec
-from drumline.data.structure import flatten
 
 
 def spec_from_example(
@@ -52,7 +51,7 @@ def spec_from_example(
                 )
             raise
         arrays = any(type(leaf) is TensorSpec for leaf in source.leaves)
-        if not arrays or not any(leaf.dtype in modes.WIDE for leaf in found.leaves):
+        if not arrays or not any(leaf.dtype in precision.WIDE for leaf in found.leaves):
             return found
         return _narrowed(found, user, source, element)
 
@@ -73,7 +72,7 @@ def _narrowed(
     found: ElementSpec, user: UserFunction, source: ElementSpec, element: Any
 ) -> ElementSpec:
     """``found`` with the types that a compiled function would have, as `Choice` has them."""
-    kinds = {kind_of(leaf.dtype) for leaf in source.leaves if leaf.dtype in modes.WIDE}
+    kinds = {kind_of(leaf.dtype) for leaf in source.leaves if leaf.dtype in precision.WIDE}
     narrow = _with_arrays_of_jax(user, source, element, wide=False)
     wide = narrow
     if kinds:
@@ -104,7 +103,7 @@ def _with_arrays_of_jax(
         x64: whether all else has, too.
     """
     try:
-        with warnings.catch_warnings(), keras_writes_held(), modes.arrays_of_jax(x64):
+        with warnings.catch_warnings(), keras_writes_held(), precision.arrays_of_jax(x64):
             warnings.simplefilter("ignore")
             leaves = [_of_jax(leaf, wide) for leaf in source.structure.flatten(element)]
             return _spec_of(user(source.structure.unflatten(leaves)), user, static=True)
@@ -115,11 +114,13 @@ def _with_arrays_of_jax(
 
 def _of_jax(leaf: Any, wide: bool) -> Any:
     dtype = getattr(leaf, "dtype", None)
-    if dtype in modes.WIDE and not wide:
-        leaf = leaf.astype(modes.narrowed(dtype))
-    return modes.given(leaf)
+    if dtype in precision.WIDE and not wide:
+        leaf = leaf.astype(precision.narrowed(dtype))
+    return precision.given(leaf)
 
 
 def _narrower(mine: TensorSpec, theirs: TensorSpec) -> TensorSpec:
     smaller = theirs.dtype.itemsize < mine.dtype.itemsize and theirs.dtype.kind == mine.dtype.kind
-    return TensorSpec(mine.shape, theirs.dtype) if mine.dtype in modes.WIDE and smaller else mine
+    return (
+        TensorSpec(mine.shape, theirs.dtype) if mine.dtype in precision.WIDE and smaller else mine
+    )

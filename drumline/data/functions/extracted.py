@@ -8,11 +8,11 @@ from typing import Any
 
 from jax.extend import core as jex
 
+from drumline.data.elements.spec import TensorSpec
 from drumline.data.functions.block_length import subjaxprs
 from drumline.data.functions.routes import Passed
 from drumline.data.native.call import Call, native
 from drumline.data.native.symbol import is_symbolic
-from drumline.data.spec import TensorSpec
 
 _INLINED = ("jit", "pjit", "closed_call")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Protocol, runtime_checkable
 
-from drumline.data.execute.block import Block, concat
+from drumline.data.elements.block import Block, concat
 from drumline.data.functions.call import BlockFunction, Position
 
 

@@ -8,18 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.execute.block import Block
-from drumline.data.execute.elements import splitter
-from drumline.data.execute.pool import BufferPool
+from drumline.data.elements.block import Block, splitter
+from drumline.data.elements.errors import at_element, with_strings
+from drumline.data.elements.rows import ShapeMismatch, conform, put, stack
+from drumline.data.elements.spec import ElementSpec, is_array_literal
+from drumline.data.elements.structure import flatten
 from drumline.data.functions.as_python import as_python
 from drumline.data.functions.call import Position
-from drumline.data.functions.notes import at_element, with_strings
 from drumline.data.functions.reuse import Reuse
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.leaves import is_array_literal
-from drumline.data.rows import ShapeMismatch, conform, put, stack
-from drumline.data.spec import ElementSpec
-from drumline.data.structure import flatten
+from drumline.data.runtime.buffers import BufferPool
 
 _PATIENCE = 0.02
 """Seconds that a task may take: each change of threads between the workers and who waits for them

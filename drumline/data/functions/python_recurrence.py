@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.execute.block import Block
-from drumline.data.execute.elements import splitter
+from drumline.data.elements.block import Block, splitter
+from drumline.data.elements.errors import at_element
+from drumline.data.elements.rows import conform, owned, stack
+from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.functions.as_python import as_python
 from drumline.data.functions.call import Position
-from drumline.data.functions.notes import at_element
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.rows import conform, owned, stack
-from drumline.data.spec import ElementSpec, TensorSpec
 
 _PROMISE = "the initial state"
 

@@ -12,16 +12,15 @@ import jax
 import numpy as np
 from jax.extend import core as jex
 
+from drumline.data.elements.spec import ElementSpec, TensorSpec, as_array, is_array_literal
+from drumline.data.elements.structure import Structure, flatten
 from drumline.data.functions import purity
 from drumline.data.functions.as_python import integer_division_raises
 from drumline.data.functions.keras_state import keras_writes_held
 from drumline.data.functions.routes import Constant
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.leaves import as_array, is_array_literal
 from drumline.data.native.call import recorded_results
 from drumline.data.native.symbol import Symbol, ValueNeedsPython, is_symbolic
-from drumline.data.spec import ElementSpec, TensorSpec
-from drumline.data.structure import Structure, flatten
 
 
 class NotTraceable(Exception):

@@ -8,8 +8,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from drumline.data.dataset_spec import has_datasets
-from drumline.data.execute.block import Block
+from drumline.data.elements.block import Block
+from drumline.data.elements.ragged import has_ragged
+from drumline.data.elements.spec import ElementSpec, has_datasets
+from drumline.data.elements.structure import tuple_of
 from drumline.data.functions.build import not_here
 from drumline.data.functions.call import Position
 from drumline.data.functions.comparisons import same_in_python
@@ -20,9 +22,6 @@ from drumline.data.functions.python_recurrence import AnyShape, PythonRecurrence
 from drumline.data.functions.reuse import reused
 from drumline.data.functions.trace import NotTraceable, trace
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.ragged_spec import has_ragged
-from drumline.data.spec import ElementSpec
-from drumline.data.structure import tuple_of
 
 
 class Recurrence(Protocol):

@@ -11,21 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.execute.block import Block
-from drumline.data.execute.block_size import estimated_nbytes
+from drumline.data.elements.block import Block, estimated_nbytes
+from drumline.data.elements.errors import at_element, with_strings
+from drumline.data.elements.rows import stack
+from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.functions.call import Position
 from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.fingerprint import content
 from drumline.data.functions.fusing import fused
-from drumline.data.functions.notes import at_element, with_strings
 from drumline.data.functions.one_by_one import OneByOne
 from drumline.data.functions.routes import Constant
 from drumline.data.functions.segments import CompiledPart, NativeCall, Origin, cut
 from drumline.data.functions.trace import Trace
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.native.running import Repeated, run_native
-from drumline.data.rows import stack
-from drumline.data.spec import ElementSpec, TensorSpec
 
 LONGEST = 256
 """Rows of strings, which may be whole files."""

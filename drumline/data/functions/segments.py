@@ -10,13 +10,13 @@ import numpy as np
 from jax.core import ShapedArray
 from jax.extend import core as jex
 
+from drumline.data.elements.spec import ElementSpec, TensorSpec
+from drumline.data.elements.structure import LEAF_STRUCTURE, tuple_of
 from drumline.data.functions.dependence import dependence
 from drumline.data.functions.partition import Part, divided, program_of
 from drumline.data.functions.routes import Computed, Constant, Passed, Route
 from drumline.data.functions.trace import NativeStep, Trace
 from drumline.data.native.operation import NativeOperation
-from drumline.data.spec import ElementSpec, TensorSpec
-from drumline.data.structure import LEAF_STRUCTURE, tuple_of
 
 Origin = int | Constant
 """A slot, or a value that is the same for every element. The first slots are a trace's values."""

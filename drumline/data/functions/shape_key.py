@@ -6,19 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.execute.block import Block
-from drumline.data.execute.elements import splitter
+from drumline.data.elements.block import Block, splitter
+from drumline.data.elements.errors import at_element
+from drumline.data.elements.ragged import RaggedArray
+from drumline.data.elements.rows import spec_of_leaf, stack
+from drumline.data.elements.spec import ElementSpec
+from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.functions.build import BuiltFunction
 from drumline.data.functions.call import Position
-from drumline.data.functions.notes import at_element
 from drumline.data.functions.routes import Constant
 from drumline.data.functions.shaped import with_unknown
 from drumline.data.functions.trace import NotTraceable, trace
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.ragged import RaggedArray
-from drumline.data.rows import spec_of_leaf, stack
-from drumline.data.spec import ElementSpec
-from drumline.data.structure import LEAF_STRUCTURE
 
 _PROBE = 7
 

@@ -8,17 +8,17 @@ import threading
 import warnings
 from functools import cached_property
 
-from drumline.data.execute.block import Block
+from drumline.data.elements.block import Block
+from drumline.data.elements.errors import at_element
+from drumline.data.elements.rows import stack
+from drumline.data.elements.spec import ElementSpec, TensorSpec, merge_leaf
 from drumline.data.functions.call import Position
 from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.frozen import frozen
-from drumline.data.functions.notes import at_element
 from drumline.data.functions.one_by_one import OneByOne
 from drumline.data.functions.segmented import SegmentedFunction, compiled
 from drumline.data.functions.trace import NotTraceable, trace
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.rows import stack
-from drumline.data.spec import ElementSpec, TensorSpec, merge_leaf
 
 _PROBES = (7, 11)
 _MANY_SHAPES = 16

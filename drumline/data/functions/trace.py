@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from jax.extend import core as jex
 
-from drumline.data.functions import modes, purity
+from drumline.data.elements import precision
+from drumline.data.elements.spec import ElementSpec, TensorSpec
+from drumline.data.functions import purity
 from drumline.data.functions.choice import Choice
 from drumline.data.functions.extracted import (
     Extracted,
@@ -21,7 +23,6 @@ from drumline.data.functions.user_function import UserFunction
 from drumline.data.native.call import Call, Fixed
 from drumline.data.native.operation import NativeOperation
 from drumline.data.native.symbol import is_symbolic
-from drumline.data.spec import ElementSpec, TensorSpec
 
 __all__ = ["NativeStep", "NotTraceable", "Trace", "trace"]
 
@@ -90,24 +91,24 @@ def trace(function: UserFunction, spec: ElementSpec) -> Trace:
 
 def _both(function: UserFunction, spec: ElementSpec) -> tuple[RawTrace | None, RawTrace | None]:
     numbers = [leaf for leaf in spec.leaves if not is_symbolic(leaf)]
-    if any(leaf.dtype in modes.WIDE for leaf in numbers):
-        wide = traced_twice(function, spec, modes.wide)
+    if any(leaf.dtype in precision.WIDE for leaf in numbers):
+        wide = traced_twice(function, spec, precision.wide)
         try:
-            return traced_twice(function, spec, modes.narrow), wide
+            return traced_twice(function, spec, precision.narrow), wide
         except NotTraceable:
             # A constant that needs 64 bits overflows here; the wide trace then stands alone.
             return None, wide
     narrow: RawTrace | None = None
     failure: NotTraceable | None = None
     try:
-        narrow = traced_twice(function, spec, modes.narrow)
+        narrow = traced_twice(function, spec, precision.narrow)
         if not _has_wide_results(narrow):
             return narrow, None
     except NotTraceable as error:
         failure = error
         if len(numbers) == len(spec.leaves):
             raise
-    wide = traced_twice(function, spec, modes.wide)
+    wide = traced_twice(function, spec, precision.wide)
     if failure is not None and not _has_wide_results(wide):
         raise failure
     return narrow, wide
@@ -116,7 +117,7 @@ def _both(function: UserFunction, spec: ElementSpec) -> tuple[RawTrace | None, R
 def _has_wide_results(raw: RawTrace) -> bool:
     """Whether a native operation makes 64-bit numbers that a program may compute with."""
     return any(
-        leaf.dtype in modes.WIDE and not is_symbolic(leaf)
+        leaf.dtype in precision.WIDE and not is_symbolic(leaf)
         for eqn in native_calls(raw.program.jaxpr)
         for leaf in eqn.params["call"].results.leaves
     )

@@ -7,8 +7,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from drumline.data.elements.errors import raised_for_good
 from drumline.data.functions.draws import Draws, call_without_draws
-from drumline.data.functions.notes import raised_for_good
 
 
 class Lifted(Protocol):

@@ -14,12 +14,11 @@ from jax.core import ShapedArray
 from jax.extend import core as jex
 from jax.interpreters import batching, mlir
 
-from drumline.data.leaves import as_array
+from drumline.data.elements.ragged import RaggedArray
+from drumline.data.elements.rows import single, spec_of_leaf
+from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, as_array
 from drumline.data.native.operation import NativeOperation
 from drumline.data.native.symbol import Symbol, is_symbolic
-from drumline.data.ragged import RaggedArray
-from drumline.data.rows import single, spec_of_leaf
-from drumline.data.spec import STRING, ElementSpec, TensorSpec
 
 _recorded: ContextVar[list[TensorSpec] | None] = ContextVar("drumline_recorded", default=None)
 

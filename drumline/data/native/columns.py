@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.array_rows import ArrayRows
+from drumline.data.elements.columns import ArrayRows, PackedStrings
+from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec, uniform
+from drumline.data.elements.spec import TensorSpec
 from drumline.data.native.operation import Column
-from drumline.data.packed_strings import PackedStrings
-from drumline.data.ragged import RaggedArray, uniform
-from drumline.data.ragged_spec import RaggedTensorSpec
-from drumline.data.spec import TensorSpec
 
 
 def for_operation(column: Any, spec: TensorSpec) -> Column:

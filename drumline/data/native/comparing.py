@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.native.flat import flat, holds_ragged
 from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.native.string_elementwise import failure
 from drumline.data.native.string_specs import is_dense, one, require_strings, shape_of, with_dtype
-from drumline.data.spec import ElementSpec, TensorSpec
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from drumline.data.elements.ragged import RaggedArray, objects, splits_of
 from drumline.data.native.operation import Column
-from drumline.data.ragged import RaggedArray, objects, splits_of
 
 
 class Flat(abc.ABC):

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec, splits_of
+from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.native.string_specs import is_dense, one
-from drumline.data.ragged import RaggedArray, splits_of
-from drumline.data.ragged_spec import RaggedTensorSpec
-from drumline.data.spec import ElementSpec, TensorSpec
 
 Cut = tuple[int | None, int | None, int | None]
 Part = int | Cut | EllipsisType | None

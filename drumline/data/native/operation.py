@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from drumline.data.elements.ragged import RaggedArray
+from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.native.arithmetic import Arithmetic
-from drumline.data.ragged import RaggedArray
-from drumline.data.spec import ElementSpec, TensorSpec
 
 Column = np.ndarray | RaggedArray | list[np.ndarray]
 """A value for each of n rows, by the value's spec: an array (n, ...) if the shape is fixed (of

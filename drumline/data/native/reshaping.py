@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec
+from drumline.data.elements.spec import ElementSpec, TensorSpec
+from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.native.call import record
 from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.native.symbol import Symbol
-from drumline.data.ragged import RaggedArray
-from drumline.data.ragged_spec import RaggedTensorSpec
-from drumline.data.spec import ElementSpec, TensorSpec
-from drumline.data.structure import LEAF_STRUCTURE
 
 
 @dataclasses.dataclass(frozen=True)

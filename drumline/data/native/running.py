@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from drumline.data.elements.spec import TensorSpec
 from drumline.data.native.columns import for_block, for_operation, misfit
 from drumline.data.native.operation import NativeOperation, Rows
-from drumline.data.spec import TensorSpec
 
 
 class Repeated:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from drumline._core import StringChain, StringPattern, StringTable
+from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.native.flat import flat
 from drumline.data.native.operation import Column, NativeOperation, Rows
-from drumline.data.spec import ElementSpec, TensorSpec
 
 Change = str | tuple[StringPattern, bytes, bool]
 """As ``StringChain`` takes it."""

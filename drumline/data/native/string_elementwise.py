@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
 from drumline.data.native.flat import flat
 from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.native.string_specs import one, require_strings, with_dtype
-from drumline.data.spec import STRING, ElementSpec, TensorSpec
 
 Bad = tuple[int, str]
 """Which of the values has no result, and why."""

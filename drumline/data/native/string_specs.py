@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.ragged_spec import RaggedTensorSpec
-from drumline.data.spec import STRING, ElementSpec, TensorSpec
-from drumline.data.structure import LEAF_STRUCTURE
+from drumline.data.elements.ragged import RaggedTensorSpec
+from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
+from drumline.data.elements.structure import LEAF_STRUCTURE
 
 
 def one(leaf: TensorSpec) -> ElementSpec:

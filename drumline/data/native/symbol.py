@@ -6,8 +6,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from drumline.data.ragged_spec import RaggedTensorSpec
-from drumline.data.spec import TensorSpec
+from drumline.data.elements.ragged import RaggedTensorSpec
+from drumline.data.elements.spec import TensorSpec
 
 
 class ValueNeedsPython(TypeError):

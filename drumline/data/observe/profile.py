@@ -8,9 +8,9 @@ import os
 from collections.abc import Sequence
 
 from drumline._local_path import local_path
-from drumline.data.observe.meter import Counts, Event
 from drumline.data.observe.table import as_html, as_text
 from drumline.data.observe.trace import save_events
+from drumline.data.runtime.meter import Counts, Event
 
 
 @dataclasses.dataclass(frozen=True)

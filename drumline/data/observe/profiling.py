@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from drumline.data.execute.stage import Stage
-from drumline.data.iterator import DatasetIterator
-from drumline.data.observe.meter import Counts, Meter
-from drumline.data.observe.observation import Observation
+from drumline.data.engine.iterator import DatasetIterator
+from drumline.data.engine.tuning import Placed, placed
 from drumline.data.observe.profile import Profile, StageProfile, Station
-from drumline.data.observe.stations import Placed, placed
+from drumline.data.runtime.meter import Counts, Meter, Observation
+from drumline.data.runtime.stage import Stage
 
 
 def run_profile(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from drumline.data.observe.meter import BUCKETS, Counts, Meter
+from drumline.data.runtime.meter import BUCKETS, Counts, Meter
 
 _COUNTERS = {
     "calls": ("calls_total", "Blocks asked of a stage."),

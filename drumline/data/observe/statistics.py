@@ -6,9 +6,8 @@ import dataclasses
 import os
 from collections.abc import Iterator, Mapping
 
-from drumline.data.observe.meter import BUCKETS, Counts, Meter
-from drumline.data.observe.observation import Observation
 from drumline.data.observe.prometheus import as_prometheus
+from drumline.data.runtime.meter import BUCKETS, Counts, Meter, Observation
 
 
 @dataclasses.dataclass(frozen=True)

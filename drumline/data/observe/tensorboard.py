@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 
 from drumline._event_files import summary_writer
-from drumline.data.observe.meter import BUCKETS, Meter
+from drumline.data.runtime.meter import BUCKETS, Meter
 
 
 def write_events(

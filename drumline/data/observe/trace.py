@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from drumline.data.observe.meter import Event
+from drumline.data.runtime.meter import Event
 
 
 def save_events(events: Sequence[Event], path: str | os.PathLike[str]) -> None:

@@ -1,20 +1,213 @@
-"""Operations that keep elements: ``cache`` and ``prefetch``."""
+"""Operations that keep elements: ``cache`` and ``prefetch``.
+
+Elements kept in memory after the first complete pass.
+
+How caches and buffers run.
+
+Elements on their way into a snapshot.
+
+How snapshots run: written at first, and read once they are complete.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, ClassVar
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from drumline.data.execute.cache_stages import CacheStore
-from drumline.data.execute.indexed import Indexed
-from drumline.data.execute.sources import Columns
-from drumline.data.execute.transforms import Concatenated
+from drumline.data.elements.block import Block, estimated_nbytes
+from drumline.data.elements.columns import concatenated
+from drumline.data.elements.ragged import RaggedArray
+from drumline.data.elements.spec import ElementSpec
 from drumline.data.functions.dataset_function import DatasetFunction
+from drumline.data.operations.sources import Columns, PartsStage
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.spec import ElementSpec
+from drumline.data.runtime.indexed import Concatenated, Indexed
+from drumline.data.runtime.stage import Stage, State
+from drumline.data.store.reading import by_turns, dataset_of
+from drumline.data.store.snapshot_store import SnapshotStore
 
 if TYPE_CHECKING:
-    from drumline.data.execute.lowering.lower import Lowering
+    from drumline.data.engine.lowering import Lowering
+
+
+class Recorder:
+    """Takes the elements of a pass that may become those of a cache.
+
+    Attributes:
+        in_memory: whether it keeps the blocks themselves.
+    """
+
+    in_memory = False
+
+    def add(self, block: Block) -> None:
+        """The next elements."""
+        raise NotImplementedError
+
+    def complete(self) -> None:
+        """The pass reached the end: the cache keeps what was added, unless it is full already."""
+        raise NotImplementedError
+
+    def drop(self) -> None:
+        """The pass will not reach the end."""
+
+
+class CacheStore:
+    """What ``cache()`` remembers; shared by all iterators of the datasets made from it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._blocks: list[Block] | None = None
+
+    @property
+    def blocks(self) -> list[Block] | None:
+        """The cached elements, once a pass reached the end."""
+        return self._blocks
+
+    @property
+    def full(self) -> bool:
+        """Whether a pass reached the end."""
+        return self._blocks is not None
+
+    def recorder(self) -> Recorder:
+        """What takes the elements of a pass."""
+        return _MemoryRecorder(self)
+
+    def anew(self, plan: Any) -> CacheStore:
+        """Another store, for the elements of another plan."""
+        return CacheStore()
+
+    def complete(self, blocks: list[Block]) -> None:
+        """Keeps the elements of a complete pass, joined where their shapes agree."""
+        joined = _joined(blocks)
+        with self._lock:
+            if self._blocks is None:
+                self._blocks = joined
+
+
+class _MemoryRecorder(Recorder):
+    in_memory = True
+
+    def __init__(self, store: CacheStore):
+        self._store = store
+        self._blocks: list[Block] = []
+
+    def add(self, block: Block) -> None:
+        self._blocks.append(block)
+
+    def complete(self) -> None:
+        self._store.complete(self._blocks)
+
+
+class FillStage(Stage):
+    """Passes elements on and remembers them; a pass that saw an error is not kept."""
+
+    def __init__(self, source: Stage, store: CacheStore):
+        self.source = source
+        self.eager = source.eager
+        self.granule = source.granule
+        self._store = store
+        self._recorder: Recorder | None = None
+        self._nbytes = 0
+        self._whole = True
+        self._failure: Exception | None = None
+
+    def next(self, limit: int) -> Block | None:
+        if self._failure is not None:
+            raise self._failure
+        block = self.source.next(limit)
+        if self._whole:
+            try:
+                self._record(block)
+            except Exception as failure:
+                # The block does not come any more: there is nothing to go on with.
+                self._failure = failure
+                self._give_up()
+                raise
+        return block
+
+    def _record(self, block: Block | None) -> None:
+        if self._recorder is None:
+            self._recorder = self._store.recorder()
+        if block is None:
+            self._recorder.complete()
+            self._whole = False
+        elif block.error is not None:
+            self._give_up()
+        else:
+            self._recorder.add(block)
+            if self.meter is not None and self._recorder.in_memory:
+                self._nbytes += estimated_nbytes(block)
+
+    def _give_up(self) -> None:
+        self._whole = False
+        if self._recorder is not None:
+            self._recorder.drop()
+            self._recorder = None
+
+    def state(self) -> State:
+        return {"input": self.source.state()}
+
+    def restore(self, state: State) -> None:
+        started = state["input"] == self.source.state()
+        self.source.restore(state["input"])
+        if not started:
+            self._give_up()
+
+    def most_nbytes(self) -> int | None:
+        return None
+
+    def held_nbytes(self) -> int:
+        return self._nbytes
+
+    def inputs(self) -> Sequence[Stage]:
+        return [self.source]
+
+    def describe(self) -> str:
+        return "cache (filling: kept when this pass ends)"
+
+    def close(self) -> None:
+        if self._whole:
+            self._give_up()
+        super().close()
+
+
+class ReplayStage(PartsStage):
+    """Cached elements whose shapes differ, in order."""
+
+    def __init__(self, blocks: Sequence[Block]):
+        super().__init__([block.n for block in blocks])
+        self._blocks = blocks
+        self.ragged = any(isinstance(c, RaggedArray) for block in blocks for c in block.columns)
+
+    def part(self, which: int) -> Sequence[Any]:
+        return self._blocks[which].columns
+
+    def describe(self) -> str:
+        return f"cached elements ({self.length})"
+
+
+def _joined(blocks: list[Block]) -> list[Block]:
+    """Neighbours of equal shapes as one block each, column by column to bound the memory used."""
+    runs: list[list[Block]] = []
+    for block in blocks:
+        if block.n == 0:
+            continue
+        if runs and runs[-1][0].same_shapes(block):
+            runs[-1].append(block)
+        else:
+            runs.append([block])
+    return [_concatenated(run) for run in runs]
+
+
+def _concatenated(run: list[Block]) -> Block:
+    columns = []
+    for leaf in range(len(run[0].columns)):
+        column = concatenated([block.columns[leaf] for block in run])
+        column.flags.writeable = False
+        columns.append(column)
+    return Block(columns, sum(block.n for block in run))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -75,3 +268,81 @@ def locate_cache(lowering: Lowering, node: Cache, trail: Trail, run: Pass) -> In
         rest = parts[-1:] if len(parts) % 2 else []
         parts = [*(Concatenated(a, b) for a, b in pairs), *rest]
     return parts[0]
+
+
+def index_cache(lowering: Lowering, node: Cache, trail: Trail, run: Pass) -> Indexed | None:
+    blocks = node.store.blocks if node.store in lowering.filled else None
+    if blocks is None or len(blocks) != 1:
+        return None
+    return Columns(blocks[0].columns, blocks[0].n, lowering.pool)
+
+
+def lower_cache(lowering: Lowering, node: Cache, trail: Trail, run: Pass) -> Stage:
+    if node.store in lowering.filled and node.store.blocks is not None:
+        return ReplayStage(node.store.blocks)
+    # What a cache holds must not depend on the epoch in which it was filled.
+    return FillStage(lowering.input(node, trail, (0,), ragged=True), node.store)
+
+
+class SnapshotStage(FillStage):
+    """Passes elements on and writes them, each to the shard that its last column says.
+
+    Args:
+        source: the elements.
+        store: takes them.
+        sharded: whether there is such a column, which is not passed on.
+        in_order: whether later passes give the elements in the same order. If not, whether this
+            pass was written matters to what follows: one that is resumed runs again up to there.
+    """
+
+    def __init__(self, source: Stage, store: CacheStore, sharded: bool, in_order: bool):
+        super().__init__(source, store)
+        self._sharded = sharded
+        self._in_order = in_order
+        self._position = 0
+
+    def next(self, limit: int) -> Block | None:
+        block = super().next(limit)
+        if block is None:
+            return None
+        self._position += block.events
+        return Block(block.columns[:-1], block.n, block.error) if self._sharded else block
+
+    def state(self) -> State:
+        return super().state() if self._in_order else {"position": self._position}
+
+    def restore(self, state: State) -> None:
+        if self._in_order:
+            super().restore(state)
+        else:
+            self.advance(state["position"])
+
+    def describe(self) -> str:
+        return "snapshot (writing: kept when this pass ends)"
+
+
+def index_snapshot(lowering: Lowering, node: Snapshot, trail: Trail, run: Pass) -> Indexed | None:
+    plan = _stored(lowering, node, run)
+    if plan is None:
+        return None
+    return lowering.indexed_inside(plan, run)
+
+
+def lower_snapshot(lowering: Lowering, node: Snapshot, trail: Trail, run: Pass) -> Stage:
+    plan = _stored(lowering, node, run)
+    if plan is not None:
+        return lowering.inside(plan, set(), run, ragged=True)
+    # As of a cache, what it holds must not depend on the epoch in which it is written.
+    source = lowering.input(node, trail, (0,), ragged=True)
+    return SnapshotStage(source, node.store, node.sharded, node.in_order)
+
+
+def _stored(lowering: Lowering, node: Snapshot, run: Pass) -> Node | None:
+    """The elements as they are read; ``None`` while there are none."""
+    store = node.store
+    if store not in lowering.filled or not store.full or not isinstance(store, SnapshotStore):
+        return None
+    shards = store.shards()
+    if node.reader is None:
+        return by_turns(shards, node.spec)
+    return node.reader(dataset_of(shards, node.spec), run)

@@ -1,14 +1,25 @@
-"""Operations over several datasets, and ``enumerate``."""
+"""Operations over several datasets, and ``enumerate``.
+
+Several streams made one: ``zip`` and ``concatenate``.
+
+How several datasets run as one, and ``enumerate``.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
 
-from drumline.data.cardinality import INFINITE, UNKNOWN, is_known
-from drumline.data.plan.node import Node, Specified
-from drumline.data.spec import ElementSpec, merge_leaf
-from drumline.data.structure import LEAF_STRUCTURE, Structure
+from drumline.data.elements.block import Block
+from drumline.data.elements.spec import INFINITE, UNKNOWN, ElementSpec, is_known, merge_leaf
+from drumline.data.elements.structure import LEAF_STRUCTURE, Structure
+from drumline.data.plan.node import Node, Pass, Specified, Trail
+from drumline.data.runtime.indexed import Concatenated, Indexed, Zipped
+from drumline.data.runtime.stage import Carry, Stage, State
+
+if TYPE_CHECKING:
+    from drumline.data.engine.lowering import Lowering
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -79,3 +90,96 @@ def concatenated_spec(first: ElementSpec, second: ElementSpec) -> ElementSpec:
         f"concatenate: elements must have the same structure, dtypes and ranks; the first has "
         f"{first.tree()}, the second {second.tree()}"
     )
+
+
+class ZipStage(Stage):
+    """Elements at the same position side by side; ends with the shortest input."""
+
+    def __init__(self, sources: Sequence[Stage]):
+        self.sources = list(sources)
+        self.eager = all(source.eager for source in sources)
+        self._carries = [Carry(source) for source in sources]
+
+    def next(self, limit: int) -> Block | None:
+        parts: list[Block] = []
+        for carry in self._carries:
+            part = carry.peek(limit)
+            if part is None:
+                return None
+            parts.append(part)
+            limit = min(limit, part.events)
+        for carry in self._carries:
+            carry.commit(limit)
+        parts = [part.slice(0, limit) for part in parts]
+        shortest = min(parts, key=lambda part: part.n)
+        columns = [column[: shortest.n] for part in parts for column in part.columns]
+        return Block(columns, shortest.n, shortest.error)
+
+    def state(self) -> State:
+        return {"inputs": [carry.state() for carry in self._carries]}
+
+    def restore(self, state: State) -> None:
+        for carry, saved in zip(self._carries, state["inputs"], strict=True):
+            carry.restore(saved)
+
+    def inputs(self) -> Sequence[Stage]:
+        return self.sources
+
+    def describe(self) -> str:
+        return "zip"
+
+
+class ConcatenateStage(Stage):
+    """One stream after another."""
+
+    def __init__(self, sources: Sequence[Stage]):
+        self.sources = list(sources)
+        self.eager = all(source.eager for source in sources)
+        self.granule = max(source.granule for source in sources)
+        self._current = 0
+
+    def next(self, limit: int) -> Block | None:
+        while self._current < len(self.sources):
+            block = self.sources[self._current].next(limit)
+            if block is not None:
+                return block
+            self._current += 1
+        return None
+
+    def state(self) -> State:
+        current = min(self._current, len(self.sources) - 1)
+        return {"current": self._current, "input": self.sources[current].state()}
+
+    def restore(self, state: State) -> None:
+        self._current = state["current"]
+        self.sources[min(self._current, len(self.sources) - 1)].restore(state["input"])
+
+    def inputs(self) -> Sequence[Stage]:
+        return self.sources
+
+    def describe(self) -> str:
+        return "concatenate"
+
+
+def index_zip(lowering: Lowering, node: Zip, trail: Trail, run: Pass) -> Indexed | None:
+    parts = lowering.indexed_inputs(node, trail, run)
+    return None if parts is None else Zipped(parts)
+
+
+def index_concatenate(
+    lowering: Lowering, node: Concatenate, trail: Trail, run: Pass
+) -> Indexed | None:
+    parts = lowering.indexed_inputs(node, trail, run)
+    return None if parts is None else Concatenated(*parts)
+
+
+def lower_zip(lowering: Lowering, node: Zip, trail: Trail, run: Pass) -> Stage:
+    return ZipStage(_inputs(lowering, node, trail, run))
+
+
+def lower_concatenate(lowering: Lowering, node: Concatenate, trail: Trail, run: Pass) -> Stage:
+    return ConcatenateStage(_inputs(lowering, node, trail, run))
+
+
+def _inputs(lowering: Lowering, node: Node, trail: Trail, run: Pass) -> list[Stage]:
+    return [lowering.input(node, trail, run, i, ragged=True) for i in range(len(node.inputs))]

@@ -6,15 +6,13 @@ import dataclasses
 from collections.abc import Sequence
 from typing import ClassVar
 
-from drumline.data.cardinality import INFINITE, UNKNOWN
-from drumline.data.execute.block import Block
-from drumline.data.execute.indexed import Indexed
-from drumline.data.execute.order import Index
-from drumline.data.execute.stage import Described
+from drumline.data.elements.block import Block
+from drumline.data.elements.spec import INFINITE, UNKNOWN, ElementSpec
 from drumline.data.functions.build import BuiltFunction
 from drumline.data.functions.call import BlockFunction
 from drumline.data.plan.node import Node
-from drumline.data.spec import ElementSpec
+from drumline.data.runtime.indexed import Index, Indexed
+from drumline.data.runtime.stage import Described
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -1,20 +1,391 @@
-"""Operations that choose and order elements: shuffle, repeat, take, skip, shard."""
+"""Operations that choose and order elements: shuffle, repeat, take, skip, shard.
+
+Random access to several passes over the same elements.
+
+Elements by position of operations that run as streams otherwise.
+
+``take`` and ``skip`` over streams.
+
+``shard`` over streams.
+
+The input again and again.
+
+How order and choice run.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from drumline._core import mix64
-from drumline.data.cardinality import INFINITE, UNKNOWN, is_known
-from drumline.data.execute.indexed import Indexed
-from drumline.data.execute.lowering.ordering import buffered, shuffle_key
-from drumline.data.execute.permuted import Permuted
-from drumline.data.execute.positions import Passes, Reordered
-from drumline.data.plan.node import Node, Pass, Trail
+import numpy as np
+
+from drumline._core import ShuffleIndices, mix64
+from drumline.data.elements.block import Block
+from drumline.data.elements.ragged import RaggedArray
+from drumline.data.elements.spec import INFINITE, UNKNOWN, is_known
+from drumline.data.operations.cache import Cache
+from drumline.data.operations.numbering import RandomKeys
+from drumline.data.operations.shuffle_buffer import EVERYTHING, ShuffleStage
+from drumline.data.operations.walk import WalkStage
+from drumline.data.plan.node import Node, Pass, Trail, bottom_up
+from drumline.data.runtime.indexed import Index, Indexed, Permuted, Shuffled, SlicedRows, Strided
+from drumline.data.runtime.stage import Described, Stage, State
 
 if TYPE_CHECKING:
-    from drumline.data.execute.lowering.lower import Lowering
+    from drumline.data.engine.lowering import Lowering
+
+ENDLESS = 1 << 62
+"""Stands for the length of passes without end."""
+
+
+class Repeated(Indexed):
+    """Another's elements, which are the same in every pass, ``count`` times; ``None`` for ever."""
+
+    def __init__(self, inner: Indexed, count: int | None):
+        self.inner = inner
+        self.granule = inner.granule
+        passes = ENDLESS // max(1, inner.length) if count is None else count
+        self.length = passes * inner.length
+
+    def rows(self, index: Index) -> Block:
+        length = self.inner.length
+        if isinstance(index, range) and len(index):
+            start = index.start % length
+            if start + len(index) <= length:
+                return self.inner.rows(range(start, start + len(index)))
+        return self.inner.rows(np.asarray(index, np.int64) % max(1, length))
+
+    def parts(self) -> Sequence[Described]:
+        return [self.inner]
+
+    def describe(self) -> str:
+        return f"the same {self.inner.length} positions again and again"
+
+
+class Reordered(Indexed):
+    """Another's elements in the order of a shuffle buffer, found out as far as it is needed."""
+
+    def __init__(self, inner: Indexed, buffer_size: int, key: int):
+        self.inner = inner
+        self.length = inner.length
+        self.granule = inner.granule
+        self._indices = ShuffleIndices(key, buffer_size, inner.length)
+        self._known = np.empty(0, np.int64)
+
+    def rows(self, index: Index) -> Block:
+        positions = np.asarray(index, np.int64)
+        most = int(positions.max(initial=-1)) + 1
+        if most > len(self._known):
+            further = self._indices.next(max(most - len(self._known), len(self._known)))
+            self._known = np.concatenate([self._known, further])
+        return self.inner.rows(self._known[positions])
+
+    def parts(self) -> Sequence[Described]:
+        return [self.inner]
+
+    def describe(self) -> str:
+        return "shuffled positions"
+
+
+class Passes(Indexed):
+    """Pass after pass of one dataset, each with an order and random numbers of its own.
+
+    Args:
+        inner: gives the elements of the pass of that number.
+        count: of the passes; ``None`` for ever.
+    """
+
+    def __init__(self, inner: Callable[[int], Indexed], count: int | None):
+        self._inner = inner
+        self._passes: dict[int, Indexed] = {0: inner(0)}
+        self._each = self._passes[0].length
+        self.granule = self._passes[0].granule
+        self.length = (ENDLESS // max(1, self._each) if count is None else count) * self._each
+
+    def rows(self, index: Index) -> Block:
+        """As promised, of one pass: those before the first of another pass."""
+        positions = np.asarray(index, np.int64)
+        if not len(positions):
+            return self._passes[0].rows(positions)
+        numbers, within = np.divmod(positions, self._each)
+        others = np.flatnonzero(numbers != numbers[0])
+        return self._pass(int(numbers[0])).rows(within[: others[0] if len(others) else None])
+
+    def _pass(self, number: int) -> Indexed:
+        if number not in self._passes:
+            self._passes[number] = self._inner(number)
+        return self._passes[number]
+
+    def parts(self) -> Sequence[Described]:
+        return [self._passes[0]]
+
+    def describe(self) -> str:
+        return "pass after pass by position"
+
+
+class TakeStage(Stage):
+    """The first ``count`` positions; never asks its input for more."""
+
+    def __init__(self, source: Stage, count: int):
+        self.source = source
+        self.count = count
+        self.eager = source.eager
+        self._taken = 0
+        source.expect(count)
+
+    @property
+    def granule(self) -> int:  # type: ignore[override]
+        return min(self.source.granule, max(1, self.count - self._taken))
+
+    def expect(self, positions: int) -> None:
+        self.source.expect(min(positions, self.count - self._taken))
+
+    def next(self, limit: int) -> Block | None:
+        limit = min(limit, self.count - self._taken)
+        block = self.source.next(limit) if limit > 0 else None
+        if block is not None:
+            self._taken += block.events
+        return block
+
+    def state(self) -> State:
+        return {"taken": self._taken, "input": self.source.state()}
+
+    def restore(self, state: State) -> None:
+        self._taken = state["taken"]
+        self.source.restore(state["input"])
+
+    def inputs(self) -> Sequence[Stage]:
+        return [self.source]
+
+    def describe(self) -> str:
+        return f"take {self.count}"
+
+
+class SkipStage(Stage):
+    """All but the first ``count`` positions."""
+
+    def __init__(self, source: Stage, count: int):
+        self.source = source
+        self.count = count
+        self.eager = source.eager
+        self.granule = source.granule
+        self._skipped = False
+
+    def next(self, limit: int) -> Block | None:
+        if not self._skipped:
+            self._skipped = True
+            self.source.advance(self.count)
+        return self.source.next(limit)
+
+    def state(self) -> State:
+        return {"skipped": self._skipped, "input": self.source.state()}
+
+    def restore(self, state: State) -> None:
+        self._skipped = state["skipped"]
+        self.source.restore(state["input"])
+
+    def inputs(self) -> Sequence[Stage]:
+        return [self.source]
+
+    def describe(self) -> str:
+        return f"skip {self.count}"
+
+
+class ShardStage(Stage):
+    """Every ``num_shards``-th position of its input, errors included; the others are dropped."""
+
+    def __init__(self, source: Stage, num_shards: int, index: int):
+        self.source = source
+        self.num_shards = num_shards
+        self.index = index
+        self.eager = source.eager
+        self.granule = source.granule
+        self._position = 0
+
+    def next(self, limit: int) -> Block | None:
+        while True:
+            first = (self.index - self._position) % self.num_shards
+            covering = first + (limit - 1) * self.num_shards + 1
+            block = self.source.next(min(covering, max(limit, first + 1)))
+            if block is None:
+                return None
+            self._position += block.events
+            kept = self._kept(block, first)
+            if kept.events:
+                return kept
+
+    def _kept(self, block: Block, first: int) -> Block:
+        rows = range(first, block.n, self.num_shards)
+        columns = [_strided(c, first, self.num_shards) for c in block.columns]
+        failed = (block.n - first) % self.num_shards == 0
+        return Block(columns, len(rows), block.error if failed else None)
+
+    def state(self) -> State:
+        return {"position": self._position, "input": self.source.state()}
+
+    def restore(self, state: State) -> None:
+        self._position = state["position"]
+        self.source.restore(state["input"])
+
+    def inputs(self) -> Sequence[Stage]:
+        return [self.source]
+
+    def describe(self) -> str:
+        return f"shard {self.index} of {self.num_shards}"
+
+
+def _strided(column: Any, first: int, step: int) -> Any:
+    rows = column[first::step]
+    return rows if isinstance(rows, RaggedArray) else np.ascontiguousarray(rows)
+
+
+Make = Callable[[int, list[bool] | None], tuple[Stage, list[bool]]]
+
+
+class RepeatStage(Stage):
+    """``count`` passes over an input that is made anew for each pass; ``None`` never ends.
+
+    Args:
+        make: returns the input's stage for the n-th pass, so that shuffles differ between passes,
+            and which caches it serves elements from. Takes the latter to make a pass once more;
+            ``None`` serves from those that are full by now.
+        count: how many passes; ``None`` without end.
+    """
+
+    def __init__(self, make: Make, count: int | None):
+        self.count = count
+        self._make = make
+        self._pass = 0
+        self._source, self._caches = make(0, None)
+        self._seen = False
+        self.eager = self._source.eager
+        self.granule = self._source.granule
+
+    def next(self, limit: int) -> Block | None:
+        while self.count is None or self._pass < self.count:
+            block = self._source.next(limit)
+            if block is not None:
+                self._seen = True
+                return block
+            if self.count is None and not self._seen:
+                return None
+            self._start(self._pass + 1)
+        return None
+
+    def _start(self, number: int, caches: list[bool] | None = None) -> None:
+        self._pass = number
+        self._seen = False
+        self._source.close()
+        if self.count is None or number < self.count:
+            self._source, self._caches = self._make(number, caches)
+
+    def state(self) -> State:
+        if self.count is not None and self._pass >= self.count:
+            return {"pass": self._pass}
+        return {
+            "pass": self._pass,
+            "seen": self._seen,
+            "caches": self._caches,
+            "input": self._source.state(),
+        }
+
+    def restore(self, state: State) -> None:
+        if state["pass"] != self._pass:
+            self._start(state["pass"], state.get("caches"))
+        if "input" in state:
+            self._seen = state["seen"]
+            self._source.restore(state["input"])
+
+    def inputs(self) -> Sequence[Stage]:
+        return [self._source]
+
+    def describe(self) -> str:
+        return "repeat" if self.count is None else f"repeat {self.count}"
+
+
+def index_take(lowering: Lowering, node: Take, trail: Trail, run: Pass) -> Indexed | None:
+    inner = lowering.indexed_input(node, trail, run)
+    if inner is None:
+        return None
+    return SlicedRows(inner, 0, min(node.count, inner.length))
+
+
+def index_skip(lowering: Lowering, node: Skip, trail: Trail, run: Pass) -> Indexed | None:
+    inner = lowering.indexed_input(node, trail, run)
+    if inner is None:
+        return None
+    start = min(node.count, inner.length)
+    return SlicedRows(inner, start, inner.length - start)
+
+
+def index_shard(lowering: Lowering, node: Shard, trail: Trail, run: Pass) -> Indexed | None:
+    inner = lowering.indexed_input(node, trail, run)
+    if inner is None:
+        return None
+    return Strided(inner, node.index, node.num_shards)
+
+
+def lower_take(lowering: Lowering, node: Take, trail: Trail, run: Pass) -> Stage:
+    return TakeStage(lowering.input(node, trail, run, ragged=True), node.count)
+
+
+def lower_skip(lowering: Lowering, node: Skip, trail: Trail, run: Pass) -> Stage:
+    return SkipStage(lowering.input(node, trail, run, ragged=True), node.count)
+
+
+def lower_shard(lowering: Lowering, node: Shard, trail: Trail, run: Pass) -> Stage:
+    return ShardStage(lowering.input(node, trail, run, ragged=True), node.num_shards, node.index)
+
+
+def lower_shuffle(lowering: Lowering, node: Shuffle, trail: Trail, run: Pass) -> Stage:
+    key = shuffle_key(lowering, node, trail, run)
+    indexed = _shuffled_input(lowering, node.input, (*trail, 0), run)
+    size = buffered(node)
+    if indexed is not None:
+        order = Shuffled(indexed.length, size, key)
+        return WalkStage(indexed, order, row_nbytes=node.spec.row_nbytes())
+    source = lowering.input(node, trail, run, ragged=True)
+    return ShuffleStage(source, size, key, node.spec, lowering.pool)
+
+
+def buffered(node: Shuffle) -> int:
+    """How many elements the buffer of a shuffle holds."""
+    return EVERYTHING if node.buffer_size == UNKNOWN else node.buffer_size
+
+
+def shuffle_key(lowering: Lowering, node: Shuffle, trail: Trail, run: Pass) -> int:
+    """What the order of a shuffle follows from."""
+    key = mix64(node.seed, lowering.occurrences[trail])
+    if node.reshuffle:
+        for part in run:
+            key = mix64(key, part)
+    return key
+
+
+def _shuffled_input(lowering: Lowering, node: Node, trail: Trail, run: Pass) -> Indexed | None:
+    """A shuffle's input by position; also several passes over one whose passes are all the same."""
+    drawing = Shuffle | RandomKeys
+    if not isinstance(node, Repeat) or any(isinstance(n, drawing) for n in node.walk()):
+        return lowering.indexed(node, trail, run)
+    inner = lowering.indexed_input(node, trail, run)
+    return None if inner is None else Repeated(inner, node.count)
+
+
+def lower_repeat(lowering: Lowering, node: Repeat, trail: Trail, run: Pass) -> Stage:
+    stores = [inner.store for inner in node.walk() if isinstance(inner, Cache)]
+
+    def make(number: int, caches: list[bool] | None) -> tuple[Stage, list[bool]]:
+        if caches is None:
+            # The epoch decides for the first pass; later ones profit from what it filled.
+            caches = [store in lowering.filled or (number > 0 and store.full) for store in stores]
+        served = {store for store, serve in zip(stores, caches, strict=True) if serve}
+        lowering.fill(node, served)
+        source = lowering.serving(served).input(node, trail, (*run, number), ragged=True)
+        return source, caches
+
+    return RepeatStage(make, node.count)
 
 
 SHARD_HINT = -1
@@ -155,3 +526,19 @@ def index_global_shuffle(
     for part in run if node.reshuffle else ():
         key = mix64(key, part)
     return Permuted(inner, key)
+
+
+def has_shard_hints(plan: Node) -> bool:
+    """Whether some shard of the plan is a hint."""
+    return any(isinstance(node, Shard) and node.num_shards == SHARD_HINT for node in plan.walk())
+
+
+def resolve_shard_hints(plan: Node, num_shards: int, index: int) -> Node:
+    """The plan of one of `num_shards` processes; with one it reads everything."""
+
+    def resolve(node: Node) -> Node:
+        if isinstance(node, Shard) and node.num_shards == SHARD_HINT:
+            return dataclasses.replace(node, num_shards=num_shards, index=index)
+        return node
+
+    return bottom_up(plan, resolve)

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
-from drumline.data.closest import did_you_mean
+from drumline.data.elements.errors import did_you_mean
 
 Check = Callable[[str, Any], Any]
 """Takes an option's name and value; returns the value to keep, or raises."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-from drumline.data.cardinality import UNKNOWN, is_known
+from drumline.data.elements.spec import UNKNOWN, ElementSpec, is_known
 from drumline.data.operations.map import Map
 from drumline.data.plan.node import Node, Specified
 from drumline.data.service.cluster import Service
 from drumline.data.service.policy import ShardingPolicy
-from drumline.data.spec import ElementSpec
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

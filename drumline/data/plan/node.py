@@ -1,12 +1,15 @@
-"""The logical plan: an immutable tree of what was asked for."""
+"""The logical plan: an immutable tree of what was asked for.
+
+Walking a plan to change it.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar, Self
 
-from drumline.data.spec import ElementSpec
+from drumline.data.elements.spec import ElementSpec
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -81,3 +84,10 @@ Trail = tuple[int, ...]
 
 Pass = tuple[int, ...]
 """Which epoch, and inside it which repetition, a stage runs in."""
+
+
+def bottom_up(plan: Node, change: Callable[[Node], Node]) -> Node:
+    """Applies ``change`` to every node, inputs first; nodes that stay the same stay identical."""
+    inputs = tuple(bottom_up(node, change) for node in plan.inputs)
+    same = all(new is old for new, old in zip(inputs, plan.inputs, strict=True))
+    return change(plan if same else plan.with_inputs(*inputs))

@@ -6,14 +6,14 @@ import threading
 import time
 
 from drumline._forks import finalize, tell_in_child
-from drumline.data.execute.block import Block
-from drumline.data.execute.leaving import told_to_leave
+from drumline.data.elements.block import Block
+from drumline.data.elements.errors import at_element
 from drumline.data.functions.call import Position
-from drumline.data.functions.notes import at_element
 from drumline.data.functions.python_function import PythonFunction
-from drumline.data.observe.meter import charge_cpu
 from drumline.data.processes.pickling import dumps
 from drumline.data.processes.worker_process import WorkerDied, WorkerProcess
+from drumline.data.runtime.meter import charge_cpu
+from drumline.data.runtime.threads import told_to_leave
 
 
 class ProcessFunction:

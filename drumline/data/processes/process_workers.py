@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from drumline.data.execute.workers import DaemonThreads, Workers
+from drumline.data.runtime.threads import DaemonThreads, Workers
 
 
 class ProcessWorkers(Workers[Any]):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.execute.block import Block
+from drumline.data.elements.block import Block
 from drumline.data.functions.python_function import PythonFunction
 from drumline.data.processes.channel import Channel
 from drumline.data.processes.sendable import sendable

@@ -12,7 +12,7 @@ import threading
 import numpy as np
 
 from drumline._forks import never_freed, tell_in_child
-from drumline.data.execute.block import Block
+from drumline.data.elements.block import Block
 from drumline.data.processes.channel import Channel
 from drumline.data.processes.shared_buffer import SharedBuffer
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Protocol
 
-from drumline.data.execute.block import Block
-from drumline.data.execute.stage import State
+from drumline.data.elements.block import Block
+from drumline.data.runtime.stage import State
 
 
 class WorkerLost(Exception):

@@ -12,12 +12,12 @@ import cloudpickle
 import jax
 import numpy as np
 
-from drumline.data.execute.cache_stages import CacheStore
 from drumline.data.functions.build import BuiltFunction, built_again
 from drumline.data.functions.dataset_function import DatasetFunction
 from drumline.data.functions.python_function import PythonFunction
 from drumline.data.functions.recurrence import BuiltRecurrence, recurrence_again
 from drumline.data.observe.statistics import Statistics
+from drumline.data.operations.cache import CacheStore
 from drumline.data.operations.checks import ErrorCount
 from drumline.data.plan.node import Node
 from drumline.data.processes.pickling import culprits

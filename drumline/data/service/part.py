@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 
+from drumline.data.engine.optimize import push_shard
 from drumline.data.execute.filter_stage import Predicate
 from drumline.data.execute.map_stage import MapStage
 from drumline.data.execute.parallel_map_stage import ParallelMapStage
-from drumline.data.execute.stage import Stage
 from drumline.data.operations.map import Map
 from drumline.data.operations.nested.windows import Rows
-from drumline.data.operations.order import Shard
+from drumline.data.operations.order import Shard, resolve_shard_hints
 from drumline.data.options import Options
 from drumline.data.plan.distributing import Piece
-from drumline.data.plan.node import Node, Trail
-from drumline.data.rewrite.push_shard import push_shard
+from drumline.data.plan.node import Node, Trail, bottom_up
 from drumline.data.rewrite.shard_files import shard_files
-from drumline.data.rewrite.shard_hints import resolve_shard_hints
-from drumline.data.rewrite.transform import bottom_up
+from drumline.data.runtime.stage import Stage
 from drumline.data.service.cluster import Split
 from drumline.data.service.policy import ShardingPolicy
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from drumline.data.dataset_spec import has_datasets
+from drumline.data.elements.spec import has_datasets
 from drumline.data.execute.lowering import Lowering
 from drumline.data.operations.batch import Unbatch
 from drumline.data.operations.cache import Cache
@@ -13,8 +13,7 @@ from drumline.data.operations.map import Filter, Map
 from drumline.data.operations.nested.nesting import FlatMap, Interleave
 from drumline.data.operations.prefetch import Prefetch
 from drumline.data.plan.distributing import Distribute, Piece, Remote, Shards
-from drumline.data.plan.node import Node
-from drumline.data.rewrite.transform import bottom_up
+from drumline.data.plan.node import Node, bottom_up
 from drumline.data.service.cluster import Service
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 
-from drumline.data.execute.block import Block
-from drumline.data.execute.block_size import estimated_nbytes
+from drumline.data.elements.block import Block, estimated_nbytes
+from drumline.data.engine.runtime import Runtime
 from drumline.data.execute.lowering import Lowering
-from drumline.data.execute.ramp import Ramp
-from drumline.data.execute.runtime import Runtime
-from drumline.data.execute.stage import Stage, State
 from drumline.data.plan.node import Pass
 from drumline.data.processes.sendable import sendable
+from drumline.data.runtime.stage import Ramp, Stage, State
 from drumline.data.service.cluster import Portion, Split
 from drumline.data.service.packing import Packed, unpacked
 from drumline.data.service.part import Part, count_from

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 
-from drumline.data.errors import WorkerDiedError
-from drumline.data.execute.block import Block
-from drumline.data.execute.stage import State
+from drumline.data.elements.block import Block
+from drumline.data.elements.errors import WorkerDiedError
+from drumline.data.elements.rows import stack
+from drumline.data.elements.spec import ElementSpec
 from drumline.data.plan.node import Pass
-from drumline.data.rows import stack
+from drumline.data.runtime.stage import State
 from drumline.data.service.cluster import Answer, Portion, Split, WorkerLost
 from drumline.data.service.session import Place, Session
 from drumline.data.service.trouble import MOST, Trouble
-from drumline.data.spec import ElementSpec
 
 
 class RemoteRun:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 from drumline._forks import finalize
-from drumline.data.execute.block import Block
-from drumline.data.execute.stage import StartsEarly, State
+from drumline.data.elements.block import Block
+from drumline.data.runtime.stage import StartsEarly, State
 from drumline.data.service.remote_run import RemoteRun
 from drumline.data.service.session import Session
 from drumline.data.service.splits import SplitSize

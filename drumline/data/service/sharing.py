@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from drumline.data.execute.counting import length_up_to
+from drumline.data.operations.order import has_shard_hints
 from drumline.data.plan.node import Node
 from drumline.data.rewrite.shard_files import filenames, keeps_elements
-from drumline.data.rewrite.shard_hints import has_shard_hints
 from drumline.data.service.policy import ShardingPolicy
 
 

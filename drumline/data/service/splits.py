@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from drumline.data.execute.block import Block
-from drumline.data.execute.carry import Carry
-from drumline.data.execute.stage import Stage, State
-from drumline.data.rows import single
+from drumline.data.elements.block import Block
+from drumline.data.elements.rows import single
+from drumline.data.runtime.stage import Carry, Stage, State
 from drumline.data.service.cluster import Split
 
 _SHORT = 0.05

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.ragged import RaggedArray, splits_of
-from drumline.data.spec import STRING, TensorSpec
+from drumline.data.elements.ragged import RaggedArray, splits_of
+from drumline.data.elements.spec import STRING, TensorSpec
 from drumline.data.store.compression import BROKEN, compressed_path, read_compressed
 from drumline.data.store.npy_file import NpyFile, stored_dtype
 

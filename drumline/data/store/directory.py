@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any, TypedDict
 
-from drumline.data.execute.block import Block
-from drumline.data.spec import ElementSpec
+from drumline.data.elements.block import Block
+from drumline.data.elements.spec import ElementSpec
 from drumline.data.store.columns import ColumnWriter, read_column
 from drumline.data.store.compression import COMPRESSIONS, compress_arrays
 from drumline.data.store.specs import spec_from_json, spec_to_json

@@ -7,9 +7,9 @@ import uuid
 import weakref
 from pathlib import Path
 
-from drumline.data.execute.block import Block
-from drumline.data.execute.cache_stages import CacheStore, Recorder
-from drumline.data.spec import ElementSpec
+from drumline.data.elements.block import Block
+from drumline.data.elements.spec import ElementSpec
+from drumline.data.operations.cache import CacheStore, Recorder
 from drumline.data.store.directory import DirectoryWriter, StoredElements, read_directory
 from drumline.data.store.shards import ShardsWriter, same_elements
 from drumline.data.store.unfinished import is_stored

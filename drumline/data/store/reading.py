@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from drumline.data._dataset.base import as_dataset
-from drumline.data.dataset_spec import DatasetSpec
-from drumline.data.execute.held_rows import held_rows
+from drumline.data.elements.spec import STRING, DatasetSpec, ElementSpec
+from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.functions.dataset_function import DatasetFunction, dataset_function
+from drumline.data.operations.nested.windows import held_rows
 from drumline.data.operations.sources import Slices
 from drumline.data.plan.node import Node
-from drumline.data.spec import STRING, ElementSpec
-from drumline.data.structure import LEAF_STRUCTURE
 
 
 def by_turns(shards: Sequence[Node], spec: ElementSpec) -> Node:

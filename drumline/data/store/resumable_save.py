@@ -6,15 +6,15 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from drumline.data.epochs import Epochs
-from drumline.data.errors import IteratorStateError
-from drumline.data.execute.block import Block
-from drumline.data.execute.stage import State
-from drumline.data.fingerprint.plans import fingerprint_of
-from drumline.data.iterator_state import check_sealed, sealed
+from drumline.data.elements.block import Block
+from drumline.data.elements.errors import IteratorStateError
+from drumline.data.elements.spec import ElementSpec
+from drumline.data.engine.epochs import Epochs
+from drumline.data.engine.fingerprint import fingerprint_of
+from drumline.data.engine.iterator import check_sealed, sealed
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
-from drumline.data.spec import ElementSpec
+from drumline.data.runtime.stage import State
 from drumline.data.store.directory import Begun, DirectoryWriter, StoredElements
 from drumline.data.store.kept import KeptDirectory, begun
 from drumline.data.store.save_checkpoints import SaveCheckpoints

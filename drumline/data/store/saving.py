@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from drumline import _local_path
-from drumline.data.epochs import Epochs
-from drumline.data.execute.block import Block
-from drumline.data.execute.ramp import Ramp
-from drumline.data.execute.stage import Stage
+from drumline.data.elements.block import Block
+from drumline.data.elements.spec import ElementSpec
+from drumline.data.engine.epochs import Epochs
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
-from drumline.data.spec import ElementSpec
+from drumline.data.runtime.stage import Ramp, Stage
 from drumline.data.store.directory import DirectoryWriter
 from drumline.data.store.shards import ShardsWriter
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.execute.block import Block
+from drumline.data.elements.block import Block
+from drumline.data.elements.spec import ElementSpec
 from drumline.data.operations.sources import Stored, StoredParts
 from drumline.data.plan.node import Node
-from drumline.data.spec import ElementSpec
 from drumline.data.store.directory import DirectoryWriter, read_description, read_directory
 from drumline.data.store.specs import spec_to_json
 from drumline.data.store.unfinished import DESCRIPTION, UnfinishedDirectory

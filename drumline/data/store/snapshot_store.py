@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from drumline.data.execute.block import Block
-from drumline.data.execute.cache_stages import CacheStore, Recorder
-from drumline.data.fingerprint.plans import fingerprint_of
+from drumline.data.elements.block import Block
+from drumline.data.elements.spec import ElementSpec
+from drumline.data.engine.fingerprint import fingerprint_of
+from drumline.data.operations.cache import CacheStore, Recorder
 from drumline.data.plan.node import Node
-from drumline.data.spec import ElementSpec
 from drumline.data.store.file_store import FileRecorder
 from drumline.data.store.shards import StoredShards, read_shards, same_elements
 from drumline.data.store.unfinished import is_stored

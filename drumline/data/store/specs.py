@@ -5,10 +5,9 @@ from __future__ import annotations
 import collections
 from typing import Any
 
-from drumline.data.dataset_spec import has_datasets
-from drumline.data.ragged_spec import has_ragged
-from drumline.data.spec import ElementSpec, TensorSpec
-from drumline.data.structure import LEAF_STRUCTURE, Structure
+from drumline.data.elements.ragged import has_ragged
+from drumline.data.elements.spec import ElementSpec, TensorSpec, has_datasets
+from drumline.data.elements.structure import LEAF_STRUCTURE, Structure
 
 
 def spec_to_json(spec: ElementSpec) -> dict[str, Any]:

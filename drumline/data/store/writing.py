@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from drumline.data.spec import ElementSpec
+from drumline.data.elements.spec import ElementSpec
 from drumline.data.store.directory import DirectoryWriter
 from drumline.data.store.shards import ShardsWriter
 

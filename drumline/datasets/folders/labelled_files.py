@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from drumline.data import AUTOTUNE, Dataset
-from drumline.data.seeds import draw_seed
+from drumline.data.elements.seeds import draw_seed
 
 LABEL_MODES = ("int", "categorical", "binary", None)
 

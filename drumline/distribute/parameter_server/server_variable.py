@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drumline.data.narrowing import require_fits
+from drumline.data.elements.precision import require_fits
 from drumline.distribute.adoption import owner_of
 from drumline.distribute.parameter_server.compiler.ids_program import REMEDY_64_BITS
 from drumline.distribute.parameter_server.layout import Layout, ShardLayout

@@ -17,7 +17,7 @@ import keras
 import numpy as np
 
 from drumline._forks import at_exit
-from drumline.data.narrowing import require_fits
+from drumline.data.elements.precision import require_fits
 from drumline.distribute import replica_context
 from drumline.distribute.adoption import owner_of, set_owner
 from drumline.distribute.cluster_resolver import ClusterResolver, TFConfigClusterResolver

@@ -10,7 +10,7 @@ import jax
 import keras
 import numpy as np
 
-from drumline.data.narrowing import require_all_fit
+from drumline.data.elements.precision import require_all_fit
 from drumline.distribute import Strategy
 from drumline.distribute.global_arrays import shard, to_local_array
 from drumline.keras.state import strategy_of

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import drumline as dl
-from drumline.data.ragged import joined, uniform
+from drumline.data.elements.ragged import joined, uniform
 
 rows = st.lists(st.lists(st.integers(-5, 5), max_size=6), max_size=8)
 

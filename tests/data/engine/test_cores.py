@@ -5,7 +5,7 @@ import os
 import pytest
 
 from drumline.data import AUTOTUNE, Dataset
-from drumline.data.cores import available_cores
+from drumline.data.runtime.threads import available_cores
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs a choice of processors")

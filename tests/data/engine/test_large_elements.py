@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumline.data import AUTOTUNE, Dataset, Options
-from drumline.data.execute.block import Block
+from drumline.data.elements.block import Block
 from drumline.data.functions import compiled
 from drumline.data.functions.block_length import gathered_rows
 

@@ -4,8 +4,7 @@ import threading
 
 import pytest
 
-from drumline.data.execute.pooled_threads import PooledThreads
-from drumline.data.execute.workers import Workers
+from drumline.data.runtime.threads import PooledThreads, Workers
 
 
 def names_of(threads, at_once):

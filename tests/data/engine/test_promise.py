@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from drumline.data.execute.promise import Promise
+from drumline.data.runtime.threads import Promise
 
 
 def test_it_waits_for_the_result() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from drumline.data import Dataset
-from drumline.data.execute.pool import ALIGNMENT, BufferPool
+from drumline.data.runtime.buffers import ALIGNMENT, BufferPool
 
 
 def big(n=4000):

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from drumline.data import Dataset, TensorSpec
-from drumline.data.execute.block import Block
-from drumline.data.execute.order import Sequential
-from drumline.data.execute.pool import BufferPool
-from drumline.data.execute.prefetch_stage import PrefetchStage
-from drumline.data.execute.ramp import Ramp
-from drumline.data.execute.shuffle_stage import ShuffleStage
-from drumline.data.execute.sources import Integers
-from drumline.data.execute.walk_stage import WalkStage
+from drumline.data.elements.block import Block
+from drumline.data.operations.prefetch import PrefetchStage
+from drumline.data.operations.shuffle_buffer import ShuffleStage
+from drumline.data.operations.sources import Integers
+from drumline.data.operations.walk import WalkStage
+from drumline.data.runtime.buffers import BufferPool
+from drumline.data.runtime.indexed import Sequential
+from drumline.data.runtime.stage import Ramp
 
 
 def walk(n):

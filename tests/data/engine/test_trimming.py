@@ -1,7 +1,7 @@
 """When memory that was freed is given back: between epochs, if the process grew."""
 
 from drumline.data import Dataset
-from drumline.data.execute.trimming import Trimmer
+from drumline.data.runtime.buffers import Trimmer
 
 
 class Process:
@@ -60,7 +60,7 @@ def test_short_epochs_spend_little_on_it():
 
 def test_an_epoch_tells_of_its_end(monkeypatch):
     told = []
-    monkeypatch.setattr("drumline.data.iterator.epoch_ended", lambda: told.append(1))
+    monkeypatch.setattr("drumline.data.engine.iterator.epoch_ended", lambda: told.append(1))
     iterator = iter(Dataset.range(3))
     assert [int(v) for v in iterator] == [0, 1, 2]
     assert told == [1]

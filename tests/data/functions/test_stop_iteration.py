@@ -7,8 +7,8 @@ import pytest
 
 import drumline as dl
 from drumline.data import Dataset, Options, TensorSpec
-from drumline.data.execute.promise import Promise
-from drumline.data.execute.stage import Stage
+from drumline.data.runtime.stage import Stage
+from drumline.data.runtime.threads import Promise
 
 OUT_OF_DATA = pytest.raises(RuntimeError, match="StopIteration was raised")
 

@@ -9,7 +9,7 @@ import pytest
 
 import drumline as dl
 from drumline.data import Dataset, TensorSpec
-from drumline.data.arrow_columns import arrow_columns
+from drumline.data.elements.arrow import arrow_columns
 
 
 def rows(dataset):

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import drumline as dl
 from drumline._core import RecordReader
 from drumline.data import Dataset, TFRecordDataset
-from drumline.data.execute.lowering.packed_reads import packed_reads
-from drumline.data.packed_strings import PackedStrings
+from drumline.data.elements.columns import PackedStrings
+from drumline.data.operations.files import packed_reads
 from drumline.io import FixedLenFeature, VarLenFeature
 from drumline.train import BytesList, Example, Feature, Features, FloatList, Int64List
 

@@ -12,9 +12,9 @@ import pyarrow.parquet as parquet
 import pytest
 
 from drumline.data import Dataset, Options
-from drumline.data.cores import available_cores
-from drumline.data.errors import DataLossError
-from drumline.data.execute.table_stage import TableStage
+from drumline.data.elements.errors import DataLossError
+from drumline.data.operations.tables import TableStage
+from drumline.data.runtime.threads import available_cores
 
 GROUPS = [60_000, 3, 1, 9_000, 200, 200, 200, 21_000, 1]
 """Rows of the groups: more than a piece of the smaller budget, and several to a piece."""

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from drumline.data.elements.ragged import RaggedArray
+from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
+from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.native.apply import apply
 from drumline.data.native.operation import Column, NativeOperation, Rows
-from drumline.data.ragged import RaggedArray
-from drumline.data.spec import STRING, ElementSpec, TensorSpec
-from drumline.data.structure import LEAF_STRUCTURE
 
 
 def one(spec: TensorSpec) -> ElementSpec:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from drumline.data.execute.cycle import Cycle
+from drumline.data.operations.nested.nesting import Cycle
 
 
 def by_hand(

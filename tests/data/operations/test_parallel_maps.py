@@ -13,13 +13,13 @@ import pytest
 
 import drumline as dl
 from drumline.data import AUTOTUNE, Dataset, Options
-from drumline.data.execute.batch_stage import BatchStage
-from drumline.data.execute.block import Block
-from drumline.data.execute.order import Sequential
+from drumline.data.elements.block import Block
 from drumline.data.execute.parallel_map_stage import ParallelMapStage
-from drumline.data.execute.sources import Integers
-from drumline.data.execute.walk_stage import WalkStage
-from drumline.data.execute.workers import Workers
+from drumline.data.operations.batch import BatchStage
+from drumline.data.operations.sources import Integers
+from drumline.data.operations.walk import WalkStage
+from drumline.data.runtime.indexed import Sequential
+from drumline.data.runtime.threads import Workers
 
 PATIENCE = 30.0
 

@@ -1,14 +1,17 @@
 """Each rule does its work, and nothing else."""
 
 from drumline.data import Dataset
+from drumline.data.engine.optimize import (
+    auto_prefetch,
+    drop_noops,
+    map_parallelization,
+    optimize,
+    push_take_skip,
+    rules_in_force,
+)
 from drumline.data.operations import map, order
 from drumline.data.operations.prefetch import Prefetch
 from drumline.data.options import Options
-from drumline.data.rewrite.auto_prefetch import auto_prefetch
-from drumline.data.rewrite.drop_noops import drop_noops
-from drumline.data.rewrite.map_parallelization import map_parallelization
-from drumline.data.rewrite.optimize import optimize, rules_in_force
-from drumline.data.rewrite.push_take_skip import push_take_skip
 
 
 def names(plan):

@@ -20,13 +20,13 @@ import numpy as np
 import pytest
 
 from drumline.data import Dataset, Options
-from drumline.data.cores import available_cores
 from drumline.data.execute.parallel_map_stage import ParallelMapStage
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.processes.pickling import dumps
 from drumline.data.processes.sendable import sendable
 from drumline.data.processes.shared_buffer import SharedBuffer
 from drumline.data.processes.worker_process import WorkerProcess
+from drumline.data.runtime.threads import available_cores
 
 PATIENCE = 60.0
 N = 40
@@ -157,7 +157,7 @@ ORPHAN = """
     import drumline_command, os, sys, threading, time
     import cloudpickle, numpy as np
     from drumline.data import Dataset
-    from drumline.data.execute.block import Block
+    from drumline.data.elements.block import Block
     from drumline.data.processes.worker_process import WorkerProcess
 
     def busy(value):

@@ -8,7 +8,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from drumline.data.autotune.controller import Controller, Sample
+from drumline.data.engine.tuning import Controller, Sample
 
 
 @dataclasses.dataclass

@@ -18,15 +18,15 @@ import pytest
 import drumline as dl
 from drumline._core import run_delay_seconds
 from drumline.data import Dataset, Options
-from drumline.data.epochs import Epochs
+from drumline.data.elements.block import nbytes_of
+from drumline.data.elements.ragged import RaggedArray
+from drumline.data.engine.epochs import Epochs
+from drumline.data.engine.iterator import DatasetIterator
+from drumline.data.engine.tuning import placed
 from drumline.data.execute.parallel_map_stage import ParallelMapStage
 from drumline.data.experimental import Statistics
-from drumline.data.iterator import DatasetIterator
-from drumline.data.observe.meter import BUCKETS, Meter, bucket, nbytes_of
-from drumline.data.observe.observation import Observation
 from drumline.data.observe.profiling import _worked_meanwhile
-from drumline.data.observe.stations import placed
-from drumline.data.ragged import RaggedArray
+from drumline.data.runtime.meter import BUCKETS, Meter, Observation, bucket
 
 SCHEDSTAT = Path("/proc/thread-self/schedstat")
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from drumline.data import Dataset, Options, TensorSpec
-from drumline.data.epochs import Epochs
-from drumline.data.execute import copying
-from drumline.data.execute.prefetch_stage import SLACK
-from drumline.data.execute.walk_stage import ParallelWalkStage
+from drumline.data.elements import columns
+from drumline.data.engine.epochs import Epochs
+from drumline.data.operations.prefetch import SLACK
+from drumline.data.operations.walk import ParallelWalkStage
 
 
 def options(group: str, **values: Any) -> Options:
@@ -233,18 +233,18 @@ def test_max_intra_op_parallelism(
     most: int | None, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes, names = [], set()
-    real = copying.gather_rows
+    real = columns.gather_rows
 
     def noted(source: np.ndarray, index: np.ndarray, out: np.ndarray) -> None:
         sizes.append(out.nbytes)
         names.add(threading.current_thread().name)
         real(source, index, out)
 
-    monkeypatch.setattr(copying, "gather_rows", noted)
+    monkeypatch.setattr(columns, "gather_rows", noted)
     rows = np.arange(3000 * 700, dtype=np.float32).reshape(3000, 700)
     out = np.empty_like(rows)
     index = np.random.default_rng(0).permutation(3000)
-    copying.gather(rows.view(np.uint8), index, out.view(np.uint8), most)
+    columns.gather(rows.view(np.uint8), index, out.view(np.uint8), most)
     assert (out == rows[index]).all()
     if most is None:
         assert sizes == [rows.nbytes]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from drumline.data import AUTOTUNE, Dataset
-from drumline.data.observe.observation import Observation
-from drumline.data.observe.sampled_meter import SampledMeter
+from drumline.data.runtime.meter import Observation, SampledMeter
 
 TASKS = 20_000
 

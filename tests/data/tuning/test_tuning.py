@@ -10,20 +10,26 @@ from typing import Any
 import pytest
 
 from drumline.data import AUTOTUNE, Dataset, Options
-from drumline.data.autotune.controller import Cap
-from drumline.data.autotune.memory import _group, _machine, default_budget
-from drumline.data.autotune.model import Budget
-from drumline.data.autotune.rooms import AutomaticRoom
-from drumline.data.autotune.tuner import Found, Operation, Tuner
-from drumline.data.cores import available_cores
-from drumline.data.epochs import Epochs
-from drumline.data.execute.generator_stage import GeneratorStage
-from drumline.data.execute.pool import BufferPool
-from drumline.data.execute.prefetch_stage import PrefetchStage
-from drumline.data.execute.stage import Stage
-from drumline.data.observe import meter
-from drumline.data.observe.observation import Observation
-from drumline.data.observe.stations import placed
+from drumline.data.engine.epochs import Epochs
+from drumline.data.engine.tuning import (
+    Budget,
+    Cap,
+    Found,
+    Operation,
+    Tuner,
+    _group,
+    _machine,
+    default_budget,
+    placed,
+)
+from drumline.data.operations.prefetch import PrefetchStage
+from drumline.data.operations.sources import GeneratorStage
+from drumline.data.runtime import meter
+from drumline.data.runtime.buffering import AutomaticRoom
+from drumline.data.runtime.buffers import BufferPool
+from drumline.data.runtime.meter import Observation
+from drumline.data.runtime.stage import Stage
+from drumline.data.runtime.threads import available_cores
 
 
 def python(value: Any) -> Any:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import drumline as dl
 from drumline.data import Dataset
-from drumline.data.narrowing import require_fits
+from drumline.data.elements.precision import require_fits
 from drumline.distribute import InputOptions, MirroredStrategy, PerReplica, RunOptions
 from tests.distribute.steps.loops import mirrored
 

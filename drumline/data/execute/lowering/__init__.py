@@ -1,5 +1,5 @@
 """From a plan to running stages."""
 
-from drumline.data.execute.lowering.lower import Lowering
+from drumline.data.engine.lowering import Lowering
 
 __all__ = ["Lowering"]

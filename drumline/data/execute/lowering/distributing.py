@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from drumline.data.execute.flat_map_stage import FlatMapStage
-from drumline.data.execute.indexed import Indexed
-from drumline.data.execute.interleave_stage import InterleaveStage
-from drumline.data.execute.openings import Openings, opener
-from drumline.data.execute.stage import Stage
-from drumline.data.execute.transforms import SlicedRows
+from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
+from drumline.data.elements.structure import LEAF_STRUCTURE
+from drumline.data.operations.nested.nesting import FlatMapStage, InterleaveStage
+from drumline.data.operations.nested.openings import Openings, opener
 from drumline.data.plan.distributing import Distribute, Elsewhere, Piece, Remote, Shards
 from drumline.data.plan.node import Node, Pass, Trail
+from drumline.data.runtime.indexed import Indexed, SlicedRows
+from drumline.data.runtime.stage import Stage
 from drumline.data.service.cluster import Split
 from drumline.data.service.packing import Packed, packed
 from drumline.data.service.part import Part, for_workers, options_for_workers
@@ -20,11 +20,9 @@ from drumline.data.service.remote_run import RemoteRun
 from drumline.data.service.remote_stage import RemoteStage
 from drumline.data.service.session import Session
 from drumline.data.service.splits import RowsStage, ShardsStage, SpanStage, SplitSize, SplitStage
-from drumline.data.spec import STRING, ElementSpec, TensorSpec
-from drumline.data.structure import LEAF_STRUCTURE
 
 if TYPE_CHECKING:
-    from drumline.data.execute.lowering.lower import Lowering
+    from drumline.data.engine.lowering import Lowering
 
 
 _SPLITS = ElementSpec(LEAF_STRUCTURE, (TensorSpec((), STRING),))

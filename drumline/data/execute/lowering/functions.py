@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from drumline.data.elements.spec import TensorSpec
 from drumline.data.execute.filter_stage import FilterStage
-from drumline.data.execute.indexed import Indexed
 from drumline.data.execute.map_stage import MapStage
 from drumline.data.execute.parallel_map_stage import FEW_EACH, MANY_EACH, ParallelMapStage
-from drumline.data.execute.stage import Stage
-from drumline.data.execute.walk_stage import ParallelWalkStage, WalkStage
 from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.one_by_one import Vectorized
 from drumline.data.operations.checks import TakeWhile
 from drumline.data.operations.map import Filter, Map, Mapped
+from drumline.data.operations.walk import ParallelWalkStage, WalkStage
 from drumline.data.plan.node import Pass, Trail
-from drumline.data.spec import TensorSpec
+from drumline.data.runtime.indexed import Indexed
+from drumline.data.runtime.stage import Stage
 
 if TYPE_CHECKING:
-    from drumline.data.execute.lowering.lower import Lowering
+    from drumline.data.engine.lowering import Lowering
 
 
 _LIGHT_NBYTES = 64

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from drumline._core import spread_rows, sum_rows, unique_ids
-from drumline.data.execute.pool import BufferPool
+from drumline.data.runtime.buffers import BufferPool
 from drumline.distribute.parameter_server.layout import Layout
 from drumline.distribute.parameter_server.wire import ArrayForm, Message
 

@@ -1,0 +1,185 @@
+"""Starting one epoch of a plan."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import hashlib
+from collections.abc import Collection, Sequence
+from typing import Any, TypedDict
+
+import numpy as np
+
+from drumline.data._dataset.base import as_dataset
+from drumline.data.elements.block import Block, splitter
+from drumline.data.elements.ragged import RaggedTensorSpec, empty
+from drumline.data.elements.rows import single
+from drumline.data.elements.seeds import DrawnSeed
+from drumline.data.elements.spec import DatasetSpec, TensorSpec
+from drumline.data.engine.optimize import optimize, rules_in_force
+from drumline.data.engine.runtime import Runtime
+from drumline.data.execute.lowering import Lowering
+from drumline.data.operations.cache import Cache
+from drumline.data.operations.map import Map
+from drumline.data.operations.nested.nesting import Interleave
+from drumline.data.operations.nested.windows import held_rows
+from drumline.data.operations.order import resolve_shard_hints
+from drumline.data.operations.prefetch import Prefetch
+from drumline.data.operations.seeding import drawn_seeds, seed_of, with_drawn_seeds
+from drumline.data.options import Options
+from drumline.data.plan.node import Node
+from drumline.data.runtime.buffering import AUTOTUNE
+from drumline.data.runtime.meter import Observation
+from drumline.data.runtime.stage import Stage
+from drumline.data.service.placing import place
+
+
+class Form(TypedDict):
+    """What the stages of an epoch depend on beside the plan; part of an iterator's state.
+
+    Attributes:
+        rules: the names of the rules by which the plan was rewritten.
+        caches: for each cache of the rewritten plan, in order, whether elements are served from it.
+    """
+
+    rules: list[str]
+    caches: list[bool]
+
+
+class Epochs:
+    """A plan, rewritten once, ready to be started for any epoch."""
+
+    def __init__(self, plan: Node, options: Options, observation: Observation | None = None):
+        self.plan = plan
+        self.runtime = Runtime(options, observation)
+        self._placed = place(plan)
+        self._rules = rules_in_force(options)
+        self.optimized = self._rewritten(self._rules)
+        if options.experimental_slack and not isinstance(self.optimized, Prefetch):
+            raise ValueError(
+                "Options.experimental_slack is for datasets that end with prefetch; this one ends "
+                f"with {self.optimized.name}"
+            )
+        self._tunes = self.runtime.tuned and any(_left_open(node) for node in plan.walk())
+
+    @functools.cached_property
+    def operations(self) -> list[str]:
+        """Each operation's name with a digest of its arguments, elements and given seed."""
+        return [_identity(node) for node in self.plan.walk()]
+
+    @functools.cached_property
+    def seeds(self) -> list[int]:
+        """Those that were drawn for operations that were given none."""
+        return drawn_seeds(self.plan)
+
+    def with_seeds(self, seeds: Sequence[int]) -> Epochs:
+        """The same as if these seeds had been drawn; threads and options are shared."""
+        if list(seeds) == self.seeds:
+            return self
+        made = copy.copy(self)
+        made.plan = with_drawn_seeds(self.plan, seeds)
+        vars(made).pop("seeds")
+        made._placed = place(made.plan)
+        made.optimized = made._rewritten(made._rules)
+        return made
+
+    def start(self, epoch: int, form: Form | None) -> tuple[Stage, Form]:
+        """The stage of an epoch, and its form.
+
+        Args:
+            epoch: shuffles differ between epochs.
+            form: that of a state which the stage is to be restored to, whatever options and machine
+                it comes from; caches that it serves from are filled first if need be. ``None`` goes
+                by the options, and serves from the caches that are full.
+        """
+        stage, form = self.lowered(epoch, form)
+        self.runtime.connect()
+        return stage, form
+
+    def lowered(self, epoch: int, form: Form | None) -> tuple[Stage, Form]:
+        """As ``start``, to be looked at: not connected to the workers of a ``distribute``."""
+        rules = self._rules if form is None else form["rules"]
+        plan = self.optimized if rules == self._rules else self._rewritten(rules)
+        stores = [node.store for node in plan.walk() if isinstance(node, Cache)]
+        caches = [store.full for store in stores] if form is None else form["caches"]
+        filled = {store for store, serve in zip(stores, caches, strict=True) if serve}
+        Lowering.fill(plan, filled)
+        runtime = self.runtime.observed_anew() if self._tunes else self.runtime
+        stage = Lowering(plan, filled, runtime).stage(epoch, ragged=True)
+        if self._tunes:
+            runtime.tune(stage)
+        return stage, {"rules": rules, "caches": caches}
+
+    def _rewritten(self, rules: Collection[str]) -> Node:
+        threads = self.runtime.options.threading.private_threadpool_size
+        return optimize(resolve_shard_hints(self._placed, 1, 0), rules, threads)
+
+
+def digest_of(plan: Node) -> str:
+    """Tells a plan from those of other operations: what they are, not what functions compute."""
+    return hashlib.sha256(" ".join(map(_identity, plan.walk())).encode()).hexdigest()[:12]
+
+
+def _identity(node: Node) -> str:
+    seed = seed_of(node)
+    known = "drawn" if isinstance(seed, DrawnSeed) else seed
+    text = f"{node.name}({node.arguments()}) {node.spec} {known} {len(node.inputs)}"
+    return f"{node.name} {hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _left_open(node: Node) -> bool:
+    """Whether the number of the operation's workers was left to drumline."""
+    return isinstance(node, Map | Interleave) and node.workers == AUTOTUNE
+
+
+def first_element(plan: Node) -> Any:
+    """An element of the plan's first epoch; zeros of its spec if it has none.
+
+    Raises:
+        Exception: what making the element raised.
+    """
+    return first_elements(plan, 1)[0]
+
+
+def first_elements(plan: Node, count: int) -> list[Any]:
+    """Up to ``count`` elements of the plan's first epoch, at least one, as ``first_element``."""
+    split = splitter(plan.spec.structure)
+    return [split(block.columns)[0] for block in _first_blocks(plan, count)]
+
+
+def first_block(plan: Node) -> Block:
+    """The first element, as ``first_element``, as a block of one row."""
+    return _first_blocks(plan, 1)[0]
+
+
+def _first_blocks(plan: Node, count: int) -> list[Block]:
+    stage = Lowering(resolve_shard_hints(plan, 1, 0), set()).stage(0)
+    found: list[Block] = []
+    try:
+        while len(found) < count and (block := stage.next(1)) is not None:
+            if block.error is not None:
+                if found:
+                    break
+                raise block.error
+            found.append(block)
+    finally:
+        stage.close()
+    if not found:
+        found = [Block([_zero(leaf) for leaf in plan.spec.leaves], 1)]
+    for block in found:
+        for column in block.columns:
+            column.flags.writeable = False
+    return found
+
+
+def _zero(leaf: TensorSpec) -> np.ndarray:
+    if isinstance(leaf, DatasetSpec):
+        # Of one element: a function may take the only one.
+        rows = Block([_zero(inner) for inner in leaf.element.leaves], 1)
+        return single(as_dataset(held_rows([rows], leaf.element)))[None]
+    if isinstance(leaf, RaggedTensorSpec):
+        return single(empty(leaf))[None]
+    dims = tuple(dim or 0 for dim in leaf.shape)
+    if leaf.is_string:
+        return np.full((1, *dims), b"", leaf.dtype)
+    return np.zeros((1, *dims), leaf.dtype)

@@ -1,0 +1,381 @@
+"""From a plan to running stages."""
+
+from __future__ import annotations
+
+import collections
+import copy
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from drumline.data.engine.runtime import Runtime
+from drumline.data.execute.lowering.distributing import elsewhere, here, piece, remote, shards
+from drumline.data.execute.lowering.functions import index_map, lower_filter, lower_map
+from drumline.data.operations.batch import (
+    Batch,
+    PaddedBatch,
+    RaggedBatch,
+    Rebatch,
+    Unbatch,
+    locate_batch,
+    lower_batch,
+    lower_padded_batch,
+    lower_ragged_batch,
+    lower_rebatch,
+    lower_unbatch,
+)
+from drumline.data.operations.cache import (
+    Cache,
+    CacheStore,
+    Snapshot,
+    index_cache,
+    index_snapshot,
+    locate_cache,
+    lower_cache,
+    lower_snapshot,
+)
+from drumline.data.operations.checks import (
+    AssertCardinality,
+    IgnoreErrors,
+    Scan,
+    TakeWhile,
+    Unique,
+    locate_assert_cardinality,
+    lower_assert_cardinality,
+    lower_ignore_errors,
+    lower_scan,
+    lower_take_while,
+    lower_unique,
+)
+from drumline.data.operations.choose import (
+    Choose,
+    OriginalShare,
+    Sample,
+    Thin,
+    lower_choose,
+    lower_original_share,
+    lower_sample,
+    lower_thin,
+)
+from drumline.data.operations.combine import (
+    Concatenate,
+    Zip,
+    index_concatenate,
+    index_zip,
+    lower_concatenate,
+    lower_zip,
+)
+from drumline.data.operations.files import (
+    ArrayRecordFiles,
+    File,
+    Files,
+    index_array_records,
+    lower_file,
+    lower_files,
+    packed_reads,
+)
+from drumline.data.operations.map import Filter, Map
+from drumline.data.operations.nested.groups import GroupByWindow, lower_group_by_window
+from drumline.data.operations.nested.nesting import (
+    FlatMap,
+    Interleave,
+    lower_flat_map,
+    lower_interleave,
+)
+from drumline.data.operations.nested.windows import (
+    Rows,
+    StackedWindows,
+    Window,
+    WindowPieces,
+    lower_rows,
+    lower_stacked_windows,
+    lower_window,
+    lower_window_pieces,
+)
+from drumline.data.operations.numbering import (
+    Enumerate,
+    RandomKeys,
+    index_enumerate,
+    index_random_keys,
+    lower_enumerate,
+    lower_random_keys,
+)
+from drumline.data.operations.order import (
+    GlobalShuffle,
+    Repeat,
+    Shard,
+    Shuffle,
+    Skip,
+    Take,
+    index_global_shuffle,
+    index_shard,
+    index_skip,
+    index_take,
+    locate_repeat,
+    locate_shuffle,
+    lower_repeat,
+    lower_shard,
+    lower_shuffle,
+    lower_skip,
+    lower_take,
+)
+from drumline.data.operations.packing import Pack, lower_pack
+from drumline.data.operations.prefetch import (
+    Prefetch,
+    PrefetchToDevice,
+    locate_prefetch,
+    lower_prefetch,
+    lower_prefetch_to_device,
+)
+from drumline.data.operations.sources import (
+    Counter,
+    Generator,
+    Random,
+    Range,
+    SequenceItems,
+    Slices,
+    SlicesWithDatasets,
+    Stored,
+    StoredParts,
+    index_items,
+    index_range,
+    index_slices,
+    index_slices_with_datasets,
+    index_stored,
+    lower_counter,
+    lower_generator,
+    lower_random,
+    lower_stored_parts,
+)
+from drumline.data.operations.walk import ParallelWalkStage, WalkStage
+from drumline.data.plan.distributing import Distribute, Elsewhere, Piece, Remote, Shards
+from drumline.data.plan.node import Node, Pass, Trail
+from drumline.data.runtime.buffering import AUTOTUNE
+from drumline.data.runtime.dense import DenseStage, may_be_ragged, may_vary
+from drumline.data.runtime.indexed import Indexed, Sequential
+from drumline.data.runtime.stage import MAX_ELEMENTS, Stage
+
+AsStage = Callable[["Lowering", Any, Trail, Pass], Stage]
+AsIndexed = Callable[["Lowering", Any, Trail, Pass], Indexed | None]
+
+
+class Lowered(NamedTuple):
+    """How nodes of one class run.
+
+    Attributes:
+        stage: makes the stream of a node's elements; ``None`` for nodes that always have
+            random access.
+        indexed: gives random access to them, or ``None`` where this node's inputs do not allow it.
+        located: the same for operations that run as streams where elements are asked for in
+            order: for ``index`` and global shuffles.
+    """
+
+    stage: AsStage | None = None
+    indexed: AsIndexed | None = None
+    located: AsIndexed | None = None
+
+
+LOWERINGS: dict[type[Node], Lowered] = {
+    Batch: Lowered(stage=lower_batch, located=locate_batch),
+    Unbatch: Lowered(stage=lower_unbatch),
+    PaddedBatch: Lowered(stage=lower_padded_batch),
+    RaggedBatch: Lowered(stage=lower_ragged_batch),
+    Rebatch: Lowered(stage=lower_rebatch),
+    TakeWhile: Lowered(stage=lower_take_while),
+    Unique: Lowered(stage=lower_unique),
+    IgnoreErrors: Lowered(stage=lower_ignore_errors),
+    AssertCardinality: Lowered(stage=lower_assert_cardinality, located=locate_assert_cardinality),
+    Scan: Lowered(stage=lower_scan),
+    Counter: Lowered(stage=lower_counter),
+    Random: Lowered(stage=lower_random),
+    Sample: Lowered(stage=lower_sample),
+    Choose: Lowered(stage=lower_choose),
+    Thin: Lowered(stage=lower_thin),
+    OriginalShare: Lowered(stage=lower_original_share),
+    Enumerate: Lowered(indexed=index_enumerate, stage=lower_enumerate),
+    Zip: Lowered(indexed=index_zip, stage=lower_zip),
+    Concatenate: Lowered(indexed=index_concatenate, stage=lower_concatenate),
+    Piece: Lowered(indexed=piece),
+    Distribute: Lowered(stage=here),
+    Elsewhere: Lowered(stage=elsewhere),
+    Remote: Lowered(stage=remote),
+    Shards: Lowered(stage=shards),
+    File: Lowered(stage=lower_file),
+    Files: Lowered(stage=lower_files),
+    ArrayRecordFiles: Lowered(indexed=index_array_records),
+    Map: Lowered(indexed=index_map, stage=lower_map),
+    Filter: Lowered(stage=lower_filter),
+    Cache: Lowered(indexed=index_cache, stage=lower_cache, located=locate_cache),
+    Prefetch: Lowered(stage=lower_prefetch, located=locate_prefetch),
+    Rows: Lowered(stage=lower_rows),
+    Window: Lowered(stage=lower_window),
+    StackedWindows: Lowered(stage=lower_stacked_windows),
+    WindowPieces: Lowered(stage=lower_window_pieces),
+    FlatMap: Lowered(stage=lower_flat_map),
+    Interleave: Lowered(stage=lower_interleave),
+    GroupByWindow: Lowered(stage=lower_group_by_window),
+    Take: Lowered(indexed=index_take, stage=lower_take),
+    Skip: Lowered(indexed=index_skip, stage=lower_skip),
+    Shard: Lowered(indexed=index_shard, stage=lower_shard),
+    Shuffle: Lowered(stage=lower_shuffle, located=locate_shuffle),
+    Repeat: Lowered(stage=lower_repeat, located=locate_repeat),
+    GlobalShuffle: Lowered(indexed=index_global_shuffle),
+    Pack: Lowered(stage=lower_pack),
+    PrefetchToDevice: Lowered(stage=lower_prefetch_to_device),
+    RandomKeys: Lowered(indexed=index_random_keys, stage=lower_random_keys),
+    Snapshot: Lowered(indexed=index_snapshot, stage=lower_snapshot),
+    Range: Lowered(indexed=index_range),
+    Slices: Lowered(indexed=index_slices),
+    SlicesWithDatasets: Lowered(indexed=index_slices_with_datasets),
+    Stored: Lowered(indexed=index_stored),
+    StoredParts: Lowered(stage=lower_stored_parts),
+    SequenceItems: Lowered(indexed=index_items),
+    Generator: Lowered(stage=lower_generator),
+}
+"""How each class of plan node runs: the place to add an operation."""
+
+
+class Lowering:
+    """Makes the stages of one epoch of a plan, by the entries of ``LOWERINGS`` for its nodes.
+
+    What a plan yields is decided here, the same with the optimizer on or off: a chain over a
+    random-access source stays random-access, and a shuffle over it is a permutation of positions.
+
+    Attributes:
+        root: the plan.
+        filled: the caches to serve elements from; others are filled on the way.
+        pool: where stages take their buffers from.
+        runtime: the options that hold, and who observes the stages.
+        occurrences: for each shuffle or function that draws, how many of its seed come before it.
+        packed: where files are read without making objects of their records.
+    """
+
+    def __init__(self, root: Node, filled: set[CacheStore], runtime: Runtime | None = None):
+        self.root = root
+        self.filled = filled
+        self.runtime = runtime if runtime is not None else Runtime()
+        self.pool = self.runtime.pool
+        self.occurrences = _occurrences(root)
+        self._streams = False
+        self.packed = packed_reads(root)
+
+    def stage(self, *run: int, ragged: bool = False) -> Stage:
+        """The stage that yields the plan's elements in the given epoch.
+
+        Args:
+            run: the epoch, and the pass of each ``repeat`` around; shuffles differ between them.
+            ragged: whether its blocks may hold rows that differ in length.
+        """
+        return self._allowing(ragged, self._stage(self.root, (), run))
+
+    def input(
+        self,
+        node: Node,
+        trail: Trail,
+        run: Pass,
+        which: int = 0,
+        ragged: bool = False,
+        varying: bool = False,
+    ) -> Stage:
+        """The stage of one of a node's inputs.
+
+        Its blocks may hold rows that differ in length only if they may be ``ragged``, and rows that
+        differ in other dimensions, too, only if ``varying``.
+        """
+        stage = self._stage(node.inputs[which], (*trail, which), run)
+        return self._allowing(ragged, stage, varying)
+
+    def _allowing(self, ragged: bool, stage: Stage, varying: bool = False) -> Stage:
+        may_stay = (ragged or not may_be_ragged(stage)) and (varying or not may_vary(stage))
+        return stage if may_stay else DenseStage(stage)
+
+    def indexed(self, node: Node, trail: Trail, run: Pass) -> Indexed | None:
+        """A node's elements by position, ``None`` if they come in one order only."""
+        lowered = LOWERINGS[type(node)]
+        found = None
+        if lowered.indexed is not None:
+            found = lowered.indexed(self, node, trail, run)
+        if found is None and self._streams and lowered.located is not None:
+            found = lowered.located(self, node, trail, run)
+        return found
+
+    def by_position(self) -> Lowering:
+        """The same lowering, in which ``indexed`` also finds elements of operations that stream."""
+        inner = copy.copy(self)
+        inner._streams = True
+        return inner
+
+    def indexed_input(self, node: Node, trail: Trail, run: Pass) -> Indexed | None:
+        """The only input's elements by position."""
+        return self.indexed(node.input, (*trail, 0), run)
+
+    def indexed_inputs(self, node: Node, trail: Trail, run: Pass) -> list[Indexed] | None:
+        """All inputs' elements by position, if all have them."""
+        parts = []
+        for which, item in enumerate(node.inputs):
+            part = self.indexed(item, (*trail, which), run)
+            if part is None:
+                return None
+            parts.append(part)
+        return parts
+
+    def shared(self, walk: WalkStage, node: Node) -> Stage:
+        """The walk on as many threads as the maps below ``node`` were given."""
+        asked = [n.workers or 1 for n in node.walk() if isinstance(n, Map)]
+        wanted = AUTOTUNE if AUTOTUNE in asked else max(asked, default=1)
+        if wanted == 1 or not walk.computes:
+            return walk
+        pool, most_nbytes = self.runtime.workers(wanted), self.runtime.nbytes // 2
+        return ParallelWalkStage(walk, pool, node.spec.row_nbytes(), most_nbytes)
+
+    def serving(self, caches: set[CacheStore]) -> Lowering:
+        """The same lowering with more caches to serve from."""
+        inner = copy.copy(self)
+        inner.filled = self.filled | caches
+        return inner
+
+    def inside(self, plan: Node, filled: set[CacheStore], run: Pass, ragged: bool = False) -> Stage:
+        """The stage of a dataset that an operation of this one has made, not observed by itself."""
+        inner = Lowering(plan, filled, self.runtime.unobserved())
+        return inner._allowing(ragged, inner._stage(plan, (), run))
+
+    def indexed_inside(self, plan: Node, run: Pass) -> Indexed | None:
+        """The same dataset's elements by position."""
+        return Lowering(plan, set(), self.runtime.unobserved()).indexed(plan, (), run)
+
+    @staticmethod
+    def fill(plan: Node, stores: set[CacheStore]) -> None:
+        """Runs the inputs of those caches of a plan that are among ``stores`` and still empty."""
+        for node in plan.walk():
+            if isinstance(node, Cache) and node.store in stores and not node.store.full:
+                stage = Lowering(node, stores - {node.store}).stage(0, ragged=True)
+                while stage.next(MAX_ELEMENTS) is not None:
+                    continue
+                stage.close()
+
+    def _stage(self, node: Node, trail: Trail, run: Pass) -> Stage:
+        indexed = self.indexed(node, trail, run)
+        if indexed is not None:
+            order = Sequential(indexed.length)
+            walk = WalkStage(indexed, order, row_nbytes=node.spec.row_nbytes())
+            stage = self.shared(walk, node)
+        else:
+            make = LOWERINGS[type(node)].stage
+            assert make is not None, f"{node.name} has random access only"
+            stage = make(self, node, trail, run)
+        return self.runtime.made(stage, node.name, trail)
+
+
+def _occurrences(root: Node) -> dict[Trail, int]:
+    """How many of its seed come before each: ``zip((a, a))`` gives two orders, and other draws."""
+    seen: collections.Counter[int] = collections.Counter()
+    found: dict[Trail, int] = {}
+
+    def visit(node: Node, trail: Trail) -> None:
+        for which, item in enumerate(node.inputs):
+            visit(item, (*trail, which))
+        if isinstance(node, Shuffle | RandomKeys):
+            found[trail] = seen[node.seed]
+            seen[node.seed] += 1
+
+    visit(root, ())
+    return found

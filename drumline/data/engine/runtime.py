@@ -1,0 +1,189 @@
+"""What the stages of a running dataset share."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from typing import Any
+
+from drumline._forks import finalize
+from drumline.data.engine.tuning import Budget, Found, Operation, Tuner, default_budget
+from drumline.data.functions.call import BlockFunction
+from drumline.data.functions.python_function import PythonFunction
+from drumline.data.operations.map import Map
+from drumline.data.operations.nested.nesting import Interleave
+from drumline.data.operations.prefetch import Prefetch
+from drumline.data.options import Options
+from drumline.data.plan.node import Node
+from drumline.data.processes.process_function import ProcessFunction
+from drumline.data.processes.process_workers import ProcessWorkers
+from drumline.data.runtime.buffering import AUTOTUNE, LARGEST_NBYTES, AutomaticRoom, Reading
+from drumline.data.runtime.buffers import BufferPool
+from drumline.data.runtime.meter import Observation
+from drumline.data.runtime.stage import Stage
+from drumline.data.runtime.threads import (
+    MOST_THREADS,
+    MOST_WORKERS,
+    PooledThreads,
+    Workers,
+    available_cores,
+)
+from drumline.data.service.cluster import Service
+from drumline.data.service.session import Session
+
+_THREADS = "drumline-map"
+
+
+class Runtime:
+    """The options that hold while a dataset runs, who observes it, and the threads it shares.
+
+    Args:
+        options: of the dataset.
+        observation: measures every stage; ``None`` measures nothing and costs nothing.
+
+    Attributes:
+        pool: where stages take their buffers from, of which the next epoch finds those of the last.
+        decisions: what autotuning changed.
+    """
+
+    def __init__(self, options: Options | None = None, observation: Observation | None = None):
+        self.options = options if options is not None else Options()
+        statistics = self.options.experimental_statistics
+        if observation is None and statistics is not None:
+            observation = statistics.observation
+        self.observation = observation
+        self.pool = BufferPool(threads=self.options.threading.max_intra_op_parallelism or None)
+        self.decisions: list[str] = []
+        self._found: dict[Operation, Found] = {}
+        self._sessions: dict[Service, Session] = {}
+        self._process_functions: dict[PythonFunction, ProcessFunction] = {}
+        size = self.options.threading.private_threadpool_size
+        self._private = PooledThreads(size, _THREADS) if size else None
+        if self._private is not None:
+            finalize(self, self._private.shutdown).atexit = False
+
+    @property
+    def tuned(self) -> bool:
+        """Whether numbers given as ``AUTOTUNE`` change while the dataset runs."""
+        return self.options.autotune.enabled is not False
+
+    @property
+    def cores(self) -> int:
+        """How many cores workers may keep busy whose number is left to drumline."""
+        return self.options.autotune.cpu_budget or available_cores()
+
+    @functools.cached_property
+    def nbytes(self) -> int:
+        """How many bytes buffers may hold together whose sizes are left to drumline."""
+        return self.options.autotune.ram_budget or default_budget()
+
+    def room(self, plan: Node) -> AutomaticRoom | None:
+        """What finds the size of one of a plan's prefetches, ``None`` if it is to stay."""
+        if not self.tuned:
+            return None
+        sharing = sum(isinstance(node, Prefetch) and node.size is None for node in plan.walk())
+        return AutomaticRoom(self.nbytes / 2 / max(1, sharing), self.decisions.append)
+
+    def tune(self, stage: Stage) -> None:
+        """Has the number of workers found that was left to drumline below ``stage``.
+
+        It begins with what was found in an earlier epoch.
+        """
+        observation = self.observation
+        assert observation is not None
+        strict = self.cores < available_cores()
+        budget = Budget(self.cores, self.nbytes / 2, strict)
+        tuner = Tuner(budget, observation.clock, self.decisions, self._found)
+        tuner.resume(stage)
+        observation.after(stage, tuner.tick)
+
+    def observed_anew(self) -> Runtime:
+        """The same for one iterator, whose measurements must not mix with others'."""
+        if self.observation is not None:
+            return self
+        inner = copy.copy(self)
+        # What nobody will look at is not noted: it would cost where Python's lock is scarce.
+        inner.observation = Observation(queues=False)
+        return inner
+
+    def made(self, stage: Stage, name: str, trail: tuple[int, ...]) -> Stage:
+        """The stage of the operation ``name``, measured if somebody observes."""
+        if self.observation is None:
+            return stage
+        return self.observation.watch(stage, name, trail)
+
+    def unobserved(self) -> Runtime:
+        """The same, for the many short-lived stages of datasets inside datasets."""
+        if self.observation is None:
+            return self
+        inner = copy.copy(self)
+        inner.observation = None
+        return inner
+
+    def session(self, service: Service) -> Session:
+        """The workers of a service, which are kept for later epochs; not connected to yet."""
+        if service not in self._sessions:
+            self._sessions[service] = Session(service)
+        return self._sessions[service]
+
+    def connect(self) -> None:
+        """Connects to the services of all sessions.
+
+        Raises:
+            RuntimeError: one cannot be reached.
+        """
+        for session in self._sessions.values():
+            session.connect()
+
+    def workers(self, wanted: int, unbounded: bool = False) -> Workers[Any]:
+        """Threads for one stage: ``wanted`` of them, or a number that may change.
+
+        They are among those that stages share, if the user gave a number, unless ``unbounded``.
+        """
+        automatic = wanted == AUTOTUNE and self.tuned
+        width = self._first_width() if wanted == AUTOTUNE else min(wanted, MOST_THREADS)
+        if self._private is not None and not unbounded:
+            size = self.options.threading.private_threadpool_size or 1
+            return Workers(self._private, min(width, size), automatic, owned=False, most=size)
+        most = MOST_WORKERS if automatic else width
+        return Workers(PooledThreads(most, _THREADS), width, automatic)
+
+    def reading(self, node: Interleave) -> Reading | None:
+        """How many of an interleave's datasets may be read at once; ``None`` for no threads.
+
+        A number that is found begins at all that are open: reads wait more than they compute.
+        """
+        if not node.workers:
+            return None
+        if node.workers != AUTOTUNE:
+            return Reading(min(node.workers, MOST_THREADS))
+        most = min(MOST_WORKERS, 2 * node.cycle_length)
+        opened = 2 * min(MOST_THREADS, node.cycle_length)
+        nbytes = min(LARGEST_NBYTES, self.nbytes // 2 // opened)
+        return Reading(min(most, node.cycle_length), self.tuned, most, nbytes)
+
+    def processes(self, node: Map) -> tuple[BlockFunction, Workers[Any]] | None:
+        """The map's function as worker processes run it, and these.
+
+        ``None`` if threads are to run it.
+        """
+        function = node.function.run
+        if self.options.python_workers != "processes" or node.workers is None:
+            return None
+        if not isinstance(function, PythonFunction):
+            return None
+        if function not in self._process_functions:
+            self._process_functions[function] = ProcessFunction(function)
+        automatic = node.workers == AUTOTUNE and self.tuned
+        width = self.cores if node.workers == AUTOTUNE else min(node.workers, MOST_WORKERS)
+        pool = ProcessWorkers(width, automatic, self.cores)
+        return self._process_functions[function], pool
+
+    def left_in_turn(self, node: Map) -> bool:
+        """Whether a map stays in the thread that asks although processes are to run functions."""
+        wanted = self.options.python_workers == "processes"
+        return wanted and node.workers is None and isinstance(node.function.run, PythonFunction)
+
+    def _first_width(self) -> int:
+        """All cores if it stays so; if it changes, one less, which the consumer needs."""
+        return max(1, self.cores - 1) if self.tuned else self.cores

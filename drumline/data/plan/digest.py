@@ -1,0 +1,326 @@
+"""Digests of Python values that do not depend on the process they are made in.
+
+Which code belongs to libraries, which is known by its name.
+
+Digests of functions and classes: their code, and all that it reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import enum
+import functools
+import hashlib
+import pathlib
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+_INSTALLED = {"site-packages", "dist-packages"}
+
+
+def is_library(module: str | None) -> bool:
+    """Whether a module is Python's own, an installed package's or drumline's."""
+    root = (module or "").partition(".")[0]
+    if root in sys.stdlib_module_names or root == "drumline":
+        return root != "__main__"
+    file = getattr(sys.modules.get(root), "__file__", None)
+    return file is not None and not _INSTALLED.isdisjoint(pathlib.PurePath(file).parts)
+
+
+def qualified_name(value: Any) -> str:
+    """The module and name of a function or class."""
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", "")
+    return f"{getattr(value, '__module__', None)}.{name}"
+
+
+class Digest:
+    """Takes values one after the other; equal ones give equal digests, in any process.
+
+    Values that contain themselves end where they are met again.
+    """
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self._known: dict[int, tuple[Any, bytes]] = {}
+        self._inside: list[int] = []
+        self._trail: list[str] = []
+
+    def write(self, kind: str, content: bytes | memoryview = b"") -> None:
+        """Adds plain content; what kind it is tells it from others with the same bytes."""
+        self._hash.update(f"{kind} {len(content)} ".encode())
+        self._hash.update(content)
+
+    def result(self) -> bytes:
+        """The digest of all that was added: 32 bytes."""
+        return self._hash.digest()
+
+    @contextlib.contextmanager
+    def within(self, place: str) -> Iterator[None]:
+        """Names where values come from, for errors."""
+        self._trail.append(place)
+        yield
+        self._trail.pop()
+
+    @property
+    def place(self) -> str:
+        """Where the value that is being added comes from."""
+        return ", ".join(reversed(self._trail)) or "the dataset"
+
+    def compound(self, value: Any, add: Callable[[], None]) -> None:
+        """Adds the digest of a value whose parts ``add`` adds, which is made once for each."""
+        if id(value) in self._inside:
+            depth = len(self._inside) - self._inside.index(id(value))
+            self.write("itself", str(depth).encode())
+            return
+        if id(value) not in self._known:
+            outer, self._hash = self._hash, hashlib.sha256()
+            self._inside.append(id(value))
+            try:
+                add()
+            finally:
+                self._inside.pop()
+                found, self._hash = self._hash.digest(), outer
+            # Held on to, so that no other value takes its place in memory.
+            self._known[id(value)] = (value, found)
+        self.write(type(value).__qualname__, self._known[id(value)][1])
+
+    def unordered(self, parts: list[Any]) -> None:
+        """Adds values in an order that depends on nothing but them."""
+        found = []
+        for part in parts:
+            outer, self._hash = self._hash, hashlib.sha256()
+            try:
+                put(part, self)
+            finally:
+                inner, self._hash = self._hash, outer
+            found.append(inner.digest())
+        self.write("unordered", b"".join(sorted(found)))
+
+
+@functools.singledispatch
+def put(value: Any, into: Digest) -> None:
+    """Adds any value: as what it would be pickled as, unless there is a function for its type.
+
+    Raises:
+        TypeError: it cannot be told what it is: an open file, a lock, a running generator.
+    """
+    wrapped = getattr(value, "__wrapped__", None)
+    if callable(wrapped):
+        put(wrapped, into)
+    elif isinstance(getattr(value, "_fingerprint", None), str):  # datasets of Hugging Face
+        into.write(qualified_name(type(value)), value._fingerprint.encode())
+    elif is_library(getattr(value, "__module__", None)) and hasattr(value, "__name__"):
+        into.write("library", qualified_name(value).encode())
+    else:
+        into.compound(value, lambda: _put_object(value, into))
+
+
+def _put_object(value: Any, into: Digest) -> None:
+    try:
+        reduced = value.__reduce_ex__(4)
+    except Exception as error:
+        raise TypeError(
+            f"whether {into.place} is the same in another run cannot be told: it holds a "
+            f"{qualified_name(type(value))} ({error}). Let functions read plain values, arrays and "
+            "other functions only"
+        ) from error
+    if isinstance(reduced, str):
+        into.write("global", reduced.encode())
+        return
+    make, arguments, *rest = reduced
+    put(make, into)
+    put(arguments, into)
+    for part in rest:
+        put(list(part) if hasattr(part, "__next__") else part, into)
+
+
+@put.register(type(None))
+@put.register(bool)
+@put.register(int)
+@put.register(float)
+@put.register(complex)
+@put.register(str)
+@put.register(type(Ellipsis))
+def _plain(value: Any, into: Digest) -> None:
+    into.write(type(value).__name__, repr(value).encode(errors="surrogatepass"))
+
+
+@put.register(bytes)
+@put.register(bytearray)
+@put.register(memoryview)
+def _bytes(value: Any, into: Digest) -> None:
+    into.write("bytes", bytes(value))
+
+
+@put.register(enum.Enum)
+def _member(value: enum.Enum, into: Digest) -> None:
+    into.write(type(value).__qualname__, value.name.encode())
+    put(value.value, into)
+
+
+@put.register(tuple)
+@put.register(list)
+def _sequence(value: Any, into: Digest) -> None:
+    def add() -> None:
+        into.write("length", str(len(value)).encode())
+        for part in value:
+            put(part, into)
+
+    into.compound(value, add)
+
+
+@put.register(dict)
+def _dict(value: dict[Any, Any], into: Digest) -> None:
+    into.compound(value, lambda: put(list(value.items()), into))
+
+
+@put.register(set)
+@put.register(frozenset)
+def _set(value: Any, into: Digest) -> None:
+    into.unordered(list(value))
+
+
+@put.register(np.dtype)
+def _dtype(value: np.dtype, into: Digest) -> None:
+    into.write("dtype", f"{value.name} {value.str}".encode())
+
+
+@put.register(np.ndarray)
+@put.register(np.generic)
+@put.register(jax.Array)
+def _array(value: Any, into: Digest) -> None:
+    array = np.asarray(value)
+    put(array.dtype, into)
+    into.write("shape", str(array.shape).encode())
+    if array.dtype == object:
+        for item in array.reshape(-1).tolist():
+            put(item, into)
+    else:
+        into.write("values", np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+
+_GLOBAL = {"LOAD_GLOBAL", "LOAD_NAME"}
+_NOT_CODE = {
+    "__dict__",
+    "__weakref__",
+    "__doc__",
+    "__module__",
+    "__qualname__",
+    "__annotations__",
+    "__annotate_func__",
+    "__annotations_cache__",
+    "__firstlineno__",
+    "__static_attributes__",
+}
+
+
+@put.register(types.FunctionType)
+def _function(value: types.FunctionType, into: Digest) -> None:
+    if is_library(value.__module__):
+        into.write("library", qualified_name(value).encode())
+        return
+
+    def add() -> None:
+        with into.within(f"the function {value.__qualname__}"):
+            put(value.__code__, into)
+            put((value.__defaults__, value.__kwdefaults__), into)
+            for name, read in _variables(value):
+                with into.within(f"the variable {name!r}"):
+                    put((name, read), into)
+
+    into.compound(value, add)
+
+
+def _variables(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """The variables outside that the function reads, with their present values."""
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # defined later, and not yet
+            yield name, None
+    for name in sorted(set(_globals(function.__code__))):
+        if name in function.__globals__:
+            yield name, function.__globals__[name]
+
+
+def _globals(code: types.CodeType) -> Iterator[str]:
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in _GLOBAL:
+            yield instruction.argval
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _globals(constant)
+
+
+@put.register(types.CodeType)
+def _code(value: types.CodeType, into: Digest) -> None:
+    named = value.co_argcount + value.co_kwonlyargcount
+    put(
+        (
+            value.co_code,
+            value.co_consts,
+            value.co_names,
+            value.co_varnames[:named],
+            value.co_freevars,
+            (value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount),
+            value.co_flags,
+            value.co_exceptiontable,
+        ),
+        into,
+    )
+
+
+@put.register(types.MethodType)
+def _method(value: types.MethodType, into: Digest) -> None:
+    put((value.__func__, value.__self__), into)
+
+
+@put.register(functools.partial)
+def _partial(value: functools.partial, into: Digest) -> None:
+    put((value.func, value.args, value.keywords), into)
+
+
+@put.register(types.BuiltinFunctionType)
+def _builtin(value: types.BuiltinFunctionType, into: Digest) -> None:
+    into.write("builtin", qualified_name(value).encode())
+    if not isinstance(value.__self__, types.ModuleType | None):
+        put(value.__self__, into)
+
+
+@put.register(types.ModuleType)
+def _module(value: types.ModuleType, into: Digest) -> None:
+    into.write("module", value.__name__.encode())
+
+
+@put.register(staticmethod)
+@put.register(classmethod)
+def _unbound(value: Any, into: Digest) -> None:
+    put(value.__func__, into)
+
+
+@put.register(property)
+def _property(value: property, into: Digest) -> None:
+    put((value.fget, value.fset), into)
+
+
+@put.register(type)
+def _class(value: type, into: Digest) -> None:
+    if is_library(value.__module__):
+        into.write("class", qualified_name(value).encode())
+        return
+    # A script's module has another name when it is imported.
+    into.write("class", value.__qualname__.encode())
+
+    def add() -> None:
+        put(value.__bases__, into)
+        for name, part in sorted(vars(value).items()):
+            if name not in _NOT_CODE and not isinstance(part, types.GetSetDescriptorType):
+                put((name, part), into)
+
+    into.compound(value, add)

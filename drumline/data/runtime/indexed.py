@@ -1,0 +1,285 @@
+"""Indexed datasets made from other indexed datasets.
+
+Orders in which the positions of an indexed dataset are visited.
+
+Datasets whose elements can be made in any order.
+
+Random access in a random order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from drumline._core import ShuffleIndices, permuted
+from drumline.data.elements.block import Block
+from drumline.data.elements.columns import concatenated
+from drumline.data.runtime.stage import Described
+
+Index = range | np.ndarray
+"""Positions: a ``range`` of step 1, or an int64 array (k,)."""
+
+
+def joined(first: Index, then: Index) -> Index:
+    """The positions of both, which follow one another in an order."""
+    if not len(then):
+        return first
+    if isinstance(first, range) and isinstance(then, range):
+        return range(first.start, then.stop)
+    return np.concatenate([first, then])
+
+
+class Order:
+    """A sequence of positions that can be resumed at any point."""
+
+    position: int = 0
+    """How many positions were given out."""
+
+    def next(self, limit: int) -> Index:
+        """Up to ``limit`` further positions; none at the end."""
+        raise NotImplementedError
+
+    def seek(self, position: int) -> None:
+        """Goes on after the first ``position`` positions."""
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        """A word or two for ``explain()``."""
+        raise NotImplementedError
+
+
+class Sequential(Order):
+    """0, 1, 2, ..."""
+
+    def __init__(self, length: int):
+        self.length = length
+
+    def next(self, limit: int) -> Index:
+        start = self.position
+        self.position = min(self.length, start + limit)
+        return range(start, self.position)
+
+    def seek(self, position: int) -> None:
+        self.position = min(position, self.length)
+
+    def describe(self) -> str:
+        return "in order"
+
+
+class Shuffled(Order):
+    """The order of a shuffle buffer over 0, 1, 2, ...
+
+    The state is the number of positions given out: replaying a million of them takes a few
+    milliseconds.
+    """
+
+    def __init__(self, length: int, buffer_size: int, key: int):
+        self.length = length
+        self.buffer_size = buffer_size
+        self.key = key
+        self._indices = ShuffleIndices(key, buffer_size, length)
+
+    def next(self, limit: int) -> Index:
+        index = self._indices.next(limit)
+        self.position += len(index)
+        return index
+
+    def seek(self, position: int) -> None:
+        self._indices = ShuffleIndices(self.key, self.buffer_size, self.length)
+        self._indices.skip(position)
+        self.position = min(position, self.length)
+
+    def describe(self) -> str:
+        return f"shuffled by index (buffer of {min(self.buffer_size, self.length)})"
+
+
+class Indexed(Described):
+    """Random access to ``length`` elements, by position.
+
+    A chain of these (a source, then maps, ``enumerate``, ``zip``, ``take``, ...) has no state but
+    the position, which is what makes shuffles cheap and resuming exact.
+    """
+
+    length: int = 0
+    granule: int = 1
+
+    def rows(self, index: Index) -> Block:
+        """The elements at ``index``: all of them, or those before the first that failed.
+
+        Args:
+            index: a ``range`` of step 1, or an int64 array (k,), within ``0 <= i < length``.
+        """
+        raise NotImplementedError
+
+    def limit(self, wanted: int) -> int:
+        """How many elements to ask for at once when ``wanted`` are needed."""
+        return min(
+            (p.limit(wanted) for p in self.parts() if isinstance(p, Indexed)), default=wanted
+        )
+
+    def parts(self) -> Sequence[Described]:
+        """What this is made of."""
+        return []
+
+
+class SlicedRows(Indexed):
+    """A run of another's positions: ``take`` and ``skip``."""
+
+    def __init__(self, inner: Indexed, start: int, length: int):
+        self.inner = inner
+        self.start = start
+        self.length = length
+        self.granule = inner.granule
+
+    def rows(self, index: Index) -> Block:
+        if isinstance(index, range):
+            return self.inner.rows(range(index.start + self.start, index.stop + self.start))
+        return self.inner.rows(index + self.start)
+
+    def parts(self) -> Sequence[Described]:
+        return [self.inner]
+
+    def describe(self) -> str:
+        return f"positions {self.start} to {self.start + self.length}"
+
+
+class Strided(Indexed):
+    """Every ``step``-th of another's positions: ``shard``."""
+
+    def __init__(self, inner: Indexed, start: int, step: int):
+        self.inner = inner
+        self.start = start
+        self.step = step
+        self.length = len(range(start, inner.length, step))
+        self.granule = inner.granule
+
+    def rows(self, index: Index) -> Block:
+        positions = np.asarray(index, np.int64) * self.step + self.start
+        return self.inner.rows(positions)
+
+    def parts(self) -> Sequence[Described]:
+        return [self.inner]
+
+    def describe(self) -> str:
+        return f"every {self.step}th position from {self.start}"
+
+
+class Zipped(Indexed):
+    """Elements at the same position of several datasets side by side."""
+
+    def __init__(self, inner: Sequence[Indexed]):
+        self.inner = list(inner)
+        self.length = min((part.length for part in inner), default=0)
+        self.granule = max((part.granule for part in inner), default=1)
+
+    def rows(self, index: Index) -> Block:
+        parts = [part.rows(index) for part in self.inner]
+        shortest = min(parts, key=lambda part: part.n)
+        columns = [column[: shortest.n] for part in parts for column in part.columns]
+        return Block(columns, shortest.n, shortest.error)
+
+    def parts(self) -> Sequence[Described]:
+        return self.inner
+
+    def describe(self) -> str:
+        return "zip"
+
+
+class Enumerated(Indexed):
+    """The position in front of each element."""
+
+    def __init__(self, inner: Indexed, start: int):
+        self.inner = inner
+        self.start = start
+        self.length = inner.length
+        self.granule = inner.granule
+
+    def rows(self, index: Index) -> Block:
+        block = self.inner.rows(index)
+        numbers = np.asarray(index, np.int64)[: block.n] + self.start
+        numbers.flags.writeable = False
+        return Block([numbers, *block.columns], block.n, block.error)
+
+    def parts(self) -> Sequence[Described]:
+        return [self.inner]
+
+    def describe(self) -> str:
+        return f"enumerate from {self.start}"
+
+
+class Concatenated(Indexed):
+    """One dataset after another."""
+
+    def __init__(self, first: Indexed, second: Indexed):
+        self.first = first
+        self.second = second
+        self.length = first.length + second.length
+        self.granule = max(first.granule, second.granule)
+
+    def rows(self, index: Index) -> Block:
+        edge = self.first.length
+        if isinstance(index, range):
+            return self._contiguous(index, edge)
+        early = index < edge
+        if not early.any():
+            return self.second.rows(index - edge)
+        if early.all():
+            return self.first.rows(index)
+        whole = self._interleaved(index, early)
+        return whole if whole is not None else self._first_run(index, early)
+
+    def _interleaved(self, index: np.ndarray, early: np.ndarray) -> Block | None:
+        late = ~early
+        a, b = self.first.rows(index[early]), self.second.rows(index[late] - self.first.length)
+        if a.n + b.n < len(index) or not a.same_shapes(b):
+            return None
+        columns = []
+        for x, y in zip(a.columns, b.columns, strict=True):
+            if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray):
+                places = np.argsort(np.concatenate([np.flatnonzero(early), np.flatnonzero(late)]))
+                columns.append(concatenated([x, y]).take(places))
+                continue
+            column = np.empty((len(index), *x.shape[1:]), x.dtype)
+            column[early], column[late] = x, y
+            column.flags.writeable = False
+            columns.append(column)
+        return Block(columns, len(index))
+
+    def _first_run(self, index: np.ndarray, early: np.ndarray) -> Block:
+        """Rows up to the next change of side, where a row failed or shapes differ."""
+        stop = int(np.argmax(early != early[0]))
+        run = index[:stop]
+        return self.first.rows(run) if early[0] else self.second.rows(run - self.first.length)
+
+    def _contiguous(self, index: range, edge: int) -> Block:
+        if index.start >= edge:
+            return self.second.rows(range(index.start - edge, index.stop - edge))
+        return self.first.rows(range(index.start, min(index.stop, edge)))
+
+    def parts(self) -> Sequence[Described]:
+        return [self.first, self.second]
+
+    def describe(self) -> str:
+        return "concatenate"
+
+
+class Permuted(Indexed):
+    """Another's elements in an order that is computed from ``key``, and takes no memory."""
+
+    def __init__(self, inner: Indexed, key: int):
+        self.inner = inner
+        self.key = key
+        self.length = inner.length
+        self.granule = inner.granule
+
+    def rows(self, index: Index) -> Block:
+        positions = np.asarray(index, np.int64)
+        return self.inner.rows(permuted(self.key, self.length, positions))
+
+    def parts(self) -> Sequence[Described]:
+        return [self.inner]
+
+    def describe(self) -> str:
+        return f"permutation of {self.length} positions"

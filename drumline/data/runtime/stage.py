@@ -1,0 +1,282 @@
+"""What every running operation offers.
+
+What a stage keeps of a block that it could not use whole.
+
+Stages that pull one input through a ``Carry``.
+
+How many elements to ask for at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from drumline.data.elements.block import Block
+from drumline.data.runtime.meter import Meter
+from drumline.data.runtime.threads import Resizable
+
+State = dict[str, Any]
+"""A JSON-able description of a position in a stream."""
+
+
+class Described:
+    """Something that ``explain()`` shows as a line with its parts below."""
+
+    def describe(self) -> str:
+        """One line."""
+        raise NotImplementedError
+
+    def parts(self) -> Sequence[Described]:
+        """What it is made of."""
+        raise NotImplementedError
+
+
+class Stage(Described):
+    """A stream of elements, pulled in blocks.
+
+    A position of the stream is one element, or one error in an element's place. ``next`` covers at
+    most ``limit`` positions and never reads more of its input than that requires, unless the stage
+    is ``eager`` (reading ahead has no visible effect).
+    """
+
+    eager: bool = True
+    """Whether elements may be computed before they are asked for: not so for a user's generator."""
+
+    granule: int = 1
+    """The number of elements that is cheapest to ask for at once (or a multiple of it)."""
+
+    threaded: bool = False
+    """Whether a thread of its own pulls from its inputs."""
+
+    workers: int = 0
+    """How many threads or processes compute for it beside the one that pulls from it."""
+
+    workers_may_wait: bool = False
+    """Whether workers may be occupied without computing: not so in compiled programs."""
+
+    pool: Resizable | None = None
+    """Its workers, if they are threads of this process or wait for others."""
+
+    meter: Meter | None = None
+    """What measures it while the dataset is observed."""
+
+    def next(self, limit: int) -> Block | None:
+        """The next block, at least one and at most ``limit`` positions; ``None`` at the end."""
+        raise NotImplementedError
+
+    def state(self) -> State:
+        """The position, such that ``restore`` on a fresh stage goes on with the same elements."""
+        raise NotImplementedError
+
+    def restore(self, state: State) -> None:
+        """Moves a fresh stage to ``state``."""
+        raise NotImplementedError
+
+    def advance(self, count: int) -> None:
+        """Moves ``count`` positions on without delivering them."""
+        while count > 0:
+            block = self.next(count)
+            if block is None:
+                return
+            count -= block.events
+
+    def expect(self, positions: int) -> None:
+        """Hears that no more than ``positions`` further ones will be asked for.
+
+        Who makes elements of a user's ahead makes none past that.
+        """
+
+    def gathered(self, size: int) -> None:
+        """Hears that its elements are put together by ``size``: a hint."""
+
+    def queue(self) -> tuple[int, int] | None:
+        """How much was made ahead and how much may be, ``None`` for a stage without a queue."""
+        return None
+
+    def most_nbytes(self) -> int | None:
+        """About how many bytes it holds at most beside its blocks; ``None`` if elements say."""
+        return 0
+
+    def held_nbytes(self) -> int | None:
+        """About how many bytes it holds now, of what ``most_nbytes`` counts; ``None``: not known.
+
+        Only while the dataset is observed is it asked.
+        """
+        return None
+
+    def inputs(self) -> Sequence[Stage]:
+        """The stages this one pulls from."""
+        return []
+
+    def parts(self) -> Sequence[Described]:
+        return self.inputs()
+
+    def close(self) -> None:
+        """Stops threads and releases what the stage holds."""
+        for stage in self.inputs():
+            stage.close()
+
+
+class StartsEarly(Stage):
+    """A stage that can begin its work before it is first asked."""
+
+    def start(self) -> None:
+        """Begins, without waiting; not to be restored after that."""
+        raise NotImplementedError
+
+
+class Carry:
+    """The unused rest of a block pulled from an input, and where that block began.
+
+    A stage that pulls more than it can use at once keeps the rest here; the state it reports is
+    the input's state before the block plus how much of the block was used, so that no row ever
+    has to be part of a state.
+    """
+
+    def __init__(self, stage: Stage):
+        self.stage = stage
+        self._block: Block | None = None
+        self._used = 0
+        self._before: State = {}
+
+    def peek(self, limit: int) -> Block | None:
+        """Up to ``limit`` positions: the rest if there is one, else a new block of the input."""
+        if self._block is None:
+            self._before = self.stage.state()
+            self._block = self.stage.next(limit)
+            self._used = 0
+            if self._block is None:
+                return None
+        block, start = self._block, self._used
+        if start == 0 and block.events <= limit:
+            return block
+        return block.slice(start, min(start + limit, block.events))
+
+    def commit(self, count: int) -> None:
+        """Marks the first ``count`` positions of what ``peek`` gave as used."""
+        self._used += count
+        if self._block is not None and self._used >= self._block.events:
+            self._block = None
+
+    def pull(self, limit: int) -> Block | None:
+        """``peek`` and ``commit`` of all of it."""
+        block = self.peek(limit)
+        if block is not None:
+            self.commit(block.events)
+        return block
+
+    @property
+    def events(self) -> int:
+        """How many positions are at hand without pulling."""
+        return 0 if self._block is None else self._block.events - self._used
+
+    def state(self) -> State:
+        """The input's position, for ``restore``."""
+        if self._block is None:
+            return {"at": self.stage.state()}
+        return {"at": self._before, "used": self._used}
+
+    def restore(self, state: State) -> None:
+        """Moves the input, fresh, to ``state``."""
+        self.stage.restore(state["at"])
+        used = state.get("used", 0)
+        while used > 0 and (block := self.pull(used)) is not None:
+            used -= block.events
+
+
+class CountingStage(Stage):
+    """Uses up blocks of its input and counts their positions, for errors and random keys."""
+
+    def __init__(self, source: Stage):
+        self.source = source
+        self.eager = source.eager
+        self._carry = Carry(source)
+        self._position = 0
+
+    def count_from(self, position: int) -> None:
+        """Hears, before it is asked for anything, that its input begins at this position."""
+        self._position = position
+
+    def _use(self, positions: int) -> None:
+        """Marks the first ``positions`` of what the carry gave as used."""
+        self._carry.commit(positions)
+        self._position += positions
+
+    def state(self) -> State:
+        return {"position": self._position, "input": self._carry.state()}
+
+    def restore(self, state: State) -> None:
+        self._position = state["position"]
+        self._carry.restore(state["input"])
+
+    def inputs(self) -> Sequence[Stage]:
+        return [self.source]
+
+
+class ServingStage(Stage):
+    """Serves, as much at a time as is asked for, the blocks of a stage that gives any number.
+
+    That stage may ignore ``limit`` and give blocks without a position; what was not asked for yet
+    waits here.
+    """
+
+    def __init__(self, source: Stage):
+        self.source = source
+        self.eager = source.eager
+        self._carry = Carry(source)
+
+    def next(self, limit: int) -> Block | None:
+        while True:
+            block = self._carry.pull(limit)
+            if block is None or block.events:
+                return block
+
+    def state(self) -> State:
+        return self._carry.state()
+
+    def restore(self, state: State) -> None:
+        self._carry.restore(state)
+
+    def inputs(self) -> Sequence[Stage]:
+        return [self.source]
+
+
+TARGET_BYTES = 2 << 20
+"""What a block may hold. Handing one over wakes a thread, which takes as long as copying some
+hundred kilobytes."""
+
+MAX_ELEMENTS = 16_384
+_FAST = 0.002
+_SLOW = 0.008
+
+
+class Ramp:
+    """Starts with one element, which so arrives at once, and doubles while blocks are quick.
+
+    It decides only how elements travel together, never what they are.
+    """
+
+    def __init__(self, row_nbytes: int):
+        self._limit = 1
+        self._most = max(1, min(MAX_ELEMENTS, TARGET_BYTES // max(1, row_nbytes)))
+        self._started = 0.0
+
+    def learn(self, row_nbytes: float) -> None:
+        """Asks for fewer elements at once, since they are larger than was known."""
+        self._most = max(1, min(self._most, int(TARGET_BYTES // row_nbytes)))
+
+    def start(self, granule: int) -> int:
+        """Notes the time and returns the number of elements to ask a stage of ``granule`` for."""
+        self._started = time.perf_counter()
+        limit = min(self._limit, max(self._most, granule))
+        return limit - limit % granule if limit > granule else limit
+
+    def stop(self) -> None:
+        """Adapts to how long the block took since ``start``."""
+        elapsed = time.perf_counter() - self._started
+        if elapsed < _FAST:
+            self._limit = min(self._limit * 2, MAX_ELEMENTS)
+        elif elapsed > _SLOW:
+            self._limit = max(1, self._limit // 2)

@@ -1,0 +1,462 @@
+"""Threads that compute for a stage, in a number that may change while they run.
+
+A result that another thread is making.
+
+The end of the program, which threads of datasets must not outlive.
+
+Python waits for the threads that are not daemons, calls what ``atexit`` knows, and takes the
+interpreter down. All threads of datasets are daemons, so that a thread of the user's that Python
+waits for finds them at work, and are ended here.
+
+Threads that are kept for the next task.
+
+How many processors there are to compute with.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import sys
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any, Generic, Protocol, TypeVar
+
+from drumline._forks import tell_in_child
+
+
+class Promise(Generic[T]):
+    """What a task of a stage's workers comes to.
+
+    As ``concurrent.futures.Future`` for results that nobody but ``result`` asks for. That has a
+    condition and a list of who waits, which take longer to make, and hold Python's lock for longer,
+    than many a task does.
+    """
+
+    __slots__ = ("_error", "_under_way", "_value")
+
+    _value: T
+
+    def __init__(self) -> None:
+        self._error: BaseException | None = None
+        self._under_way = threading.Lock()
+        self._under_way.acquire()
+
+    def fulfil(self, value: T) -> None:
+        """Says what the task came to; it or ``fail`` is called once."""
+        self._value = value
+        self._under_way.release()
+
+    def fail(self, error: BaseException) -> None:
+        """Says what the task raised, or why it will not be done."""
+        self._error = error
+        self._under_way.release()
+
+    @property
+    def done(self) -> bool:
+        """Whether ``result`` has something to say; not surely so while it is being asked."""
+        return not self._under_way.locked()
+
+    def result(self) -> T:
+        """What the task came to, once it is done.
+
+        Raises:
+            BaseException: what the task raised, or why it was never begun.
+        """
+        with self._under_way:
+            if self._error is None:
+                return self._value
+        try:
+            raise self._error
+        finally:
+            # The error's traceback has this frame, which would keep the error.
+            del self
+
+
+GRACE_SECONDS = 2.0
+"""How long code of the user's may take to end, which may as well wait forever."""
+
+_STEP_SECONDS = 0.05
+_SHORT_STEP_SECONDS = 0.002
+_NATIVE = ("drumline", "jax", "jaxlib", "numpy")
+
+
+class Leaves(Protocol):
+    """What has threads begin something."""
+
+    def leave(self) -> None:
+        """Has them begin nothing more; never waits, and is called once, or once again."""
+
+
+class Joins(Protocol):
+    """What has threads."""
+
+    def join(self) -> None:
+        """Waits for them, as far as the end of the program must; after everything has left."""
+
+
+def told_to_leave(thing: Leaves) -> None:
+    """Has ``thing`` leave at the end of the program, if it lives then: at once if this is it."""
+    _at_the_end()
+    _leaving[id(thing)] = thing
+    # In this order, as the end may come in between.
+    if _ends.is_set():
+        thing.leave()
+
+
+def waited_for(thing: Joins) -> None:
+    """Has the end of the program wait for the threads of ``thing``, if it lives then."""
+    _at_the_end()
+    _joined[id(thing)] = thing
+
+
+def the_end() -> SystemExit:
+    """What is raised instead of a further element; a thread that it ends says nothing of it."""
+    return SystemExit("the program ends: its datasets make no further elements")
+
+
+_ends = threading.Event()
+# Unlike a WeakSet, one of these may be read while other threads add to it.
+_leaving: weakref.WeakValueDictionary[int, Leaves] = weakref.WeakValueDictionary()
+_joined: weakref.WeakValueDictionary[int, Joins] = weakref.WeakValueDictionary()
+
+
+@functools.cache
+def _at_the_end() -> None:
+    # With the first thread: the later it is registered, the sooner it is called.
+    atexit.register(_leave)
+
+
+def _leave() -> None:
+    _ends.set()
+    for leaves in _leaving.valuerefs():
+        if (thing := leaves()) is not None:
+            thing.leave()
+    for joins in _joined.valuerefs():
+        if (threads := joins()) is not None:
+            threads.join()
+    _let_out()
+
+
+def _let_out() -> None:
+    """Waits until the user's threads are back that waited for an element.
+
+    They too would be ended on the way; what is compiled and called them does not survive that.
+    """
+    deadline = time.monotonic() + GRACE_SECONDS
+    for thread in threading.enumerate():
+        if thread.daemon and thread is not threading.current_thread():
+            while _is_waiting(thread) and time.monotonic() < deadline:
+                time.sleep(_SHORT_STEP_SECONDS)
+
+
+def _forget() -> None:
+    """The child of a fork has none of the threads; their locks may be locked forever."""
+    _leaving.clear()
+    _joined.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def wait_for(thread: threading.Thread) -> None:
+    """Waits for a thread that was told to end; one in a user's function gets ``GRACE_SECONDS``.
+
+    One inside XLA is waited for as long as it takes: before Python 3.14 the interpreter, once it is
+    being taken down, ends threads that come back to it, and XLA's code does not survive that.
+    """
+    thread.join(GRACE_SECONDS)
+    while thread.is_alive() and _is_computing(thread):
+        thread.join(_STEP_SECONDS)
+
+
+def _is_computing(thread: threading.Thread) -> bool:
+    """Whether a thread is in a library that computes, and so comes back by itself."""
+    return _module(_frame(thread)).split(".")[0] in _NATIVE
+
+
+def _is_waiting(thread: threading.Thread) -> bool:
+    """Whether a thread is in a dataset's own code, and not in a function that this called."""
+    frame = _frame(thread)
+    while frame is not None and _module(frame) == "threading":
+        frame = frame.f_back
+    return _module(frame).startswith("drumline.data.")
+
+
+def _frame(thread: threading.Thread) -> FrameType | None:
+    """What a thread executes, if it lives."""
+    return None if thread.ident is None else sys._current_frames().get(thread.ident)
+
+
+def _module(frame: FrameType | None) -> str:
+    return "" if frame is None else str(frame.f_globals.get("__name__", ""))
+
+
+T = TypeVar("T")
+
+MOST_WORKERS = 64
+"""The most threads that a number left to drumline may become; what waits needs many."""
+
+
+MOST_THREADS = 256
+"""The most threads of a stage, however many were asked for."""
+
+
+class Threads(Protocol):
+    """Where tasks run: ``PooledThreads``, or ``DaemonThreads``."""
+
+    def submit(self, fn: Callable[[], None], /) -> Any:
+        """Has ``fn()`` called by a thread."""
+
+    def shutdown(self) -> None:
+        """Ends the threads, without waiting for them."""
+
+
+class DaemonThreads:
+    """A thread for each task, which the end of the program does not wait for.
+
+    For threads that only wait for other processes: a computation that is torn down with the
+    interpreter would crash it.
+    """
+
+    def submit(self, fn: Callable[[], None], /) -> None:
+        threading.Thread(target=fn, name="drumline-process", daemon=True).start()
+
+    def shutdown(self) -> None:
+        """There is nothing to end: each thread ends with its task."""
+
+
+class Resizable(Protocol):
+    """Workers whose number the autotuner may change.
+
+    Attributes:
+        width: how many work at once.
+        automatic: whether the width is left to drumline.
+        most: what width it may choose.
+    """
+
+    width: int
+    automatic: bool
+    most: int
+
+    def describe(self) -> str:
+        """How many there are, for ``explain()``."""
+
+
+class Workers(Generic[T]):
+    """At most ``width`` tasks of a stage at once, in the order in which they were given.
+
+    Args:
+        threads: where tasks run; other stages may use them too.
+        width: how many tasks may run at once.
+        automatic: whether the width is left to drumline.
+        most: what width it may choose.
+        owned: whether to end the threads in ``close``.
+    """
+
+    def __init__(
+        self,
+        threads: Threads,
+        width: int,
+        automatic: bool = False,
+        owned: bool = True,
+        most: int = MOST_WORKERS,
+    ):
+        self.most = most
+        self.automatic = automatic
+        self._threads = threads
+        self._owned = owned
+        self._width = width
+        self._running = 0
+        self._pending: deque[tuple[Promise[T], Callable[[], T]]] = deque()
+        self._lock = threading.Lock()
+        self._refusal: Callable[[], BaseException] | None = None
+        told_to_leave(self)
+
+    @property
+    def width(self) -> int:
+        """How many tasks may run at once; may be set at any time."""
+        return self._width
+
+    @width.setter
+    def width(self, width: int) -> None:
+        with self._lock:
+            self._width = width
+            self._start()
+
+    @property
+    def unfinished(self) -> int:
+        """How many tasks wait or run; one that has just ended may still count."""
+        return self._running + len(self._pending)
+
+    def describe(self) -> str:
+        """How many there are, for ``explain()``."""
+        automatic = " (AUTOTUNE: at present)" if self.automatic else ""
+        return f"{self._width} threads{automatic}, in order"
+
+    def submit(self, work: Callable[[], T], first: bool = False) -> Promise[T]:
+        """Has ``work`` done, before all other waiting tasks if it is to be the ``first``.
+
+        Raises:
+            RuntimeError: the system has no thread, now or when it was asked before: the task for
+                which it was asked is not done, and what follows must not seem to go on.
+            CancelledError: after ``close``.
+            SystemExit: at the end of the program.
+        """
+        promise: Promise[T] = Promise()
+        with self._lock:
+            if self._refusal is not None:
+                raise self._refusal()
+            if first:
+                self._pending.appendleft((promise, work))
+            else:
+                self._pending.append((promise, work))
+            self._start()
+        return promise
+
+    def _start(self) -> None:
+        idle = min(self._width - self._running, len(self._pending))
+        for _ in range(idle):
+            self._running += 1
+            try:
+                self._threads.submit(self._work)
+            except RuntimeError as error:
+                self._refusal = functools.partial(_same, error)
+                raise
+
+    def _work(self) -> None:
+        while (task := self._next()) is not None:
+            promise, work = task
+            try:
+                promise.fulfil(work())
+            except BaseException as error:
+                promise.fail(error)
+            # The task's arrays must not live until the next task comes.
+            del task, promise, work
+
+    def _next(self) -> tuple[Promise[T], Callable[[], T]] | None:
+        with self._lock:
+            if self._running > self._width or not self._pending:
+                self._running -= 1
+                return None
+            return self._pending.popleft()
+
+    def close(self) -> None:
+        """Starts nothing more; what runs ends by itself."""
+        self._stop(CancelledError)
+        if self._owned:
+            self._threads.shutdown()
+
+    def leave(self) -> None:
+        """Starts nothing more, as the program ends."""
+        self._stop(the_end)
+
+    def _stop(self, reason: Callable[[], BaseException]) -> None:
+        with self._lock:
+            self._refusal = reason
+            pending = list(self._pending)
+            self._pending.clear()
+        for promise, _ in pending:
+            promise.fail(reason())
+
+
+def _same(error: BaseException) -> BaseException:
+    return error
+
+
+class PooledThreads:
+    """At most ``most`` threads, each begun when there is a task and none that is idle.
+
+    A ``ThreadPoolExecutor`` would do, but that Python ends it before a program can tell its tasks
+    to end: it would do all that wait, and refuse those of threads that the program waits for.
+
+    Args:
+        most: how many threads.
+        name: theirs, before a number.
+    """
+
+    def __init__(self, most: int, name: str):
+        self._most = most
+        self._name = name
+        self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._idle = 0
+        self._waiting = 0
+        self._ended = False
+        self._lock = threading.Lock()
+        waited_for(self)
+        tell_in_child(self)
+
+    def forked(self) -> None:
+        """Lets a child begin threads of its own; what waits here is done by its parent's."""
+        self._tasks = SimpleQueue()
+        self._threads = []
+        self._idle = self._waiting = 0
+        self._lock = threading.Lock()
+
+    def submit(self, fn: Callable[[], None], /) -> None:
+        """Has ``fn()`` called by a thread; it must not raise.
+
+        Raises:
+            RuntimeError: after ``shutdown``, or if the system allows no thread at all.
+        """
+        with self._lock:
+            if self._ended:
+                raise RuntimeError("the threads of this dataset's stages have been ended")
+            if self._idle:
+                self._idle -= 1
+            elif len(self._threads) == self._most or not self._begin():
+                self._waiting += 1
+            self._tasks.put(fn)
+
+    def shutdown(self) -> None:
+        """Ends the threads once nothing waits; may be called wherever garbage is collected."""
+        self._ended = True
+        self._tasks.put(None)
+
+    def join(self) -> None:
+        """``shutdown``, and waits for the threads; however long the calls that run may take."""
+        self.shutdown()
+        for thread in self._threads:
+            thread.join()
+
+    def _begin(self) -> bool:
+        """Begins a thread; false if there may be no further one."""
+        name = f"{self._name}_{len(self._threads)}"
+        thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            # Too many, or it is the end of the program: those that there are do the work.
+            if not self._threads:
+                raise
+            return False
+        self._threads.append(thread)
+        return True
+
+    def _serve(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            task()
+            # What it refers to must not live until the next task comes.
+            del task
+            with self._lock:
+                if self._waiting:
+                    self._waiting -= 1
+                else:
+                    self._idle += 1
+        # For the next thread.
+        self._tasks.put(None)
+
+
+def available_cores() -> int:
+    """How many this process may use; fewer than the machine has if it is confined to some."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,169 @@
+"""Parsing whole columns of records."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from drumline._core import ExampleParser
+from drumline.data.elements.ragged import RaggedArray
+from drumline.data.elements.spec import ElementSpec, TensorSpec
+from drumline.data.elements.structure import LEAF_STRUCTURE, Structure
+from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.runtime.buffers import BufferPool
+from drumline.io.examples.columns import FeatureColumn, of_batches, of_records
+from drumline.io.examples.partitions import BadRecord
+from drumline.io.examples.wanted import Failed, Parsed, Parts, Records, Wanted, parse, parser
+
+_BLOCKS = 16
+"""How many blocks' buffers are kept for later ones."""
+
+Part = tuple[int, tuple[FeatureColumn, ...]]
+"""The number of a message's field, and the features of it that are wanted."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ParseExample(NativeOperation):
+    """From a record, or a vector of records, to the values of its features.
+
+    Attributes:
+        called: the function's name, for errors.
+        parts: ``Example``'s features, or ``SequenceExample``'s context and feature lists.
+        batches: whether an argument is a vector of records.
+        lengths: whether the lengths of a batch's lists, which are filled up, are results too.
+    """
+
+    takes_packed = True
+    called: str
+    parts: tuple[Part, ...]
+    batches: bool
+    lengths: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"io.{self.called}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    @functools.cached_property
+    def _columns(self) -> list[FeatureColumn]:
+        return [column for _, columns in self.parts for column in columns]
+
+    @functools.cached_property
+    def _counted(self) -> list[FeatureColumn]:
+        lists = self.parts[-1][1] if self.lengths else ()
+        return [column for column in lists if column.padding is not None]
+
+    def results(self, *arguments: TensorSpec) -> ElementSpec:
+        serialized, *names = arguments
+        for spec in arguments:
+            if not spec.is_string:
+                raise TypeError(f"{self.called}: takes serialized records (bytes), not {spec}")
+            if len(spec.shape) != (1 if self.batches else 0):
+                wanted = "a vector of records" if self.batches else "one record"
+                raise ValueError(f"{self.called}: takes {wanted}, not {spec}")
+        size = serialized.shape[0] if self.batches else None
+        for spec in names:
+            if self.batches and None not in (size, spec.shape[0]) and spec.shape[0] != size:
+                raise ValueError(f"{self.called}: {spec.shape[0]} names for {size} records")
+        specs = [c.batch_spec(size) if self.batches else c.spec() for c in self._columns]
+        lengths = [TensorSpec((size,), np.int64) for _ in self._counted]
+        return ElementSpec(self._structure(), (*specs, *lengths))
+
+    def _structure(self) -> Structure:
+        dicts = [_dict(columns) for _, columns in self.parts]
+        if self.lengths:
+            dicts.append(_dict(self._counted))
+        if len(dicts) == 1:
+            return dicts[0]
+        return Structure("tuple", tuple, (), tuple(dicts))
+
+    def run(self, columns: Sequence[Column], n: int) -> Rows:
+        serialized, *names = columns
+        records: Any
+        records, ends, size = (
+            _flat(serialized) if self.batches else (serialized, np.arange(n + 1), 1)
+        )
+        parsed, failed = parse(self._parser, self._wanted, records, self._pool)
+        values: list[Any] = []
+        while len(values) < len(self._columns):
+            try:
+                values = self._values(parsed)
+            except BadRecord as bad:
+                parsed = [column.first(bad.row) for column in parsed]
+                failed = Failed(bad.row, None, None, None, f"feature {bad.feature!r}: {bad}")
+        good = n if failed is None else int(np.searchsorted(ends, failed.row, "right")) - 1
+        results = self._results(values, ends[: good + 1], size)
+        if failed is None:
+            return Rows(results)
+        return Rows(results, self._error(failed, good, failed.row - int(ends[good]), names))
+
+    @functools.cached_property
+    def _wanted(self) -> Parts:
+        return tuple(
+            (field, tuple(wanted for column in columns for wanted in column.wanted))
+            for field, columns in self.parts
+        )
+
+    @functools.cached_property
+    def _parser(self) -> ExampleParser:
+        return parser(self._wanted)
+
+    @functools.cached_property
+    def _pool(self) -> BufferPool:
+        """As many buffers of a size as there may be columns of it, in several blocks."""
+        return BufferPool(_BLOCKS * len(self._columns))
+
+    def _values(self, parsed: Sequence[Parsed]) -> list[Any]:
+        rest = iter(parsed)
+        return [c.records([next(rest) for _ in c.wanted]) for c in self._columns]
+
+    def _results(self, values: Sequence[Any], ends: np.ndarray, size: int | None) -> list[Column]:
+        count = int(ends[-1])
+        values = [value[:count] for value in values]
+        pairs = list(zip(self._columns, values, strict=True))
+        if not self.batches:
+            return [of_records(value) for value in values]
+        results = [of_batches(value, ends, size, column.padding) for column, value in pairs]
+        counted = [value for column, value in pairs if column in self._counted]
+        lengths = [of_batches(v.row_lengths(), ends, size) for v in counted]
+        return results + lengths
+
+    def _error(self, failed: Failed, row: int, record: int, names: Sequence[Column]) -> Exception:
+        where = [f"{self.called}:"]
+        if self.batches:
+            where.append(f"record {record}:")
+        if names:
+            name = names[0][row][record] if self.batches else names[0][row]
+            where.append(f"{name!r:.200}:")
+        if failed.column is not None:
+            wanted = [w for _, every in self._wanted for w in every][failed.column]
+            end = ":" if failed.offset is None else ","
+            where.append(_feature(wanted, failed.frame) + end)
+        if failed.offset is not None:
+            where.append(f"at byte {failed.offset}:")
+        return ValueError(" ".join([*where, failed.message]))
+
+
+def _feature(wanted: Wanted, frame: int | None) -> str:
+    if "frames" not in wanted.form:
+        return f"feature {wanted.key!r}"
+    return f"feature list {wanted.key!r}" + ("" if frame is None else f", frame {frame}")
+
+
+def _dict(columns: Sequence[FeatureColumn]) -> Structure:
+    names = tuple(column.name for column in columns)
+    return Structure("dict", dict, names, (LEAF_STRUCTURE,) * len(names))
+
+
+def _flat(batches: Any) -> tuple[Records, np.ndarray, int | None]:
+    """All records, where batches end, and the size of all batches if it is the same."""
+    if isinstance(batches, RaggedArray):
+        return np.asarray(batches.values), batches.row_splits, None
+    n, size = batches.shape
+    return batches.reshape(n * size), np.arange(n + 1, dtype=np.int64) * size, size
