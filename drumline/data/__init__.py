@@ -3,7 +3,6 @@
 from typing import Any
 
 from drumline.data import experimental
-from drumline.data._dataset.arguments import AUTOTUNE
 from drumline.data.array_record_dataset import ArrayRecordDataset
 from drumline.data.dataset import Dataset
 from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec
@@ -14,6 +13,7 @@ from drumline.data.engine.iterator import DatasetIterator
 from drumline.data.operations.order import GLOBAL
 from drumline.data.operations.packing import Packed
 from drumline.data.options import AutotuneOptions, OptimizationOptions, Options, ThreadingOptions
+from drumline.data.plan.arguments import AUTOTUNE
 from drumline.data.readers import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from drumline.data.tar_dataset import TarDataset
 

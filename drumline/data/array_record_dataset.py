@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from drumline.data._dataset.base import named
+from drumline.data._base import named
 from drumline.data.dataset import Dataset
 from drumline.data.files.array_records import ArrayRecords
-from drumline.data.files.listing import as_paths
+from drumline.data.files.remote import as_paths
 from drumline.data.operations.files import ArrayRecordFiles
 
 

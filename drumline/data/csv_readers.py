@@ -7,8 +7,7 @@ from typing import Any
 
 from drumline.data._dataset.files import files_plan
 from drumline.data.dataset import Dataset
-from drumline.data.files.csv_columns import csv_columns
-from drumline.data.files.csv_format import CsvFormat, csv_records
+from drumline.data.files.csv import CsvFormat, csv_columns, csv_records
 from drumline.data.readers import reading_options
 
 

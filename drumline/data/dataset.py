@@ -23,17 +23,8 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from drumline.data._dataset import sampling, sources, storing
-from drumline.data._dataset.arguments import (
-    AUTOTUNE,
-    check_deterministic,
-    check_rows,
-    count_of,
-    parallel_calls,
-    seed_of,
-    shuffle_buffer,
-)
-from drumline.data._dataset.base import BaseDataset, merged_options, named
+from drumline.data._base import BaseDataset, merged_options, named, set_constructor
+from drumline.data._dataset import sampling, storing
 from drumline.data._dataset.files import tables_plan
 from drumline.data._dataset.functions import (
     build_over,
@@ -49,7 +40,6 @@ from drumline.data._dataset.nesting import (
 )
 from drumline.data._dataset.padding import check_arrays, fillers, shapes_of
 from drumline.data._dataset.placement import device_of, distribution
-from drumline.data._dataset.random_access import element_at, no_access, obstacle
 from drumline.data.elements.arrow import arrow_columns
 from drumline.data.elements.spec import INFINITE, as_dtype
 from drumline.data.elements.structure import flatten
@@ -57,11 +47,13 @@ from drumline.data.engine.epochs import Epochs
 from drumline.data.engine.explain import Explanation, explain
 from drumline.data.engine.fingerprint import fingerprint_of
 from drumline.data.engine.iterator import DatasetIterator
-from drumline.data.files.listing import as_paths, matching
+from drumline.data.engine.random_access import element_at, no_access, obstacle
+from drumline.data.files.remote import as_paths, matching
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.huggingface import huggingface, is_huggingface
 from drumline.data.observe.profile import Profile
 from drumline.data.observe.profiling import run_profile
+from drumline.data.operations import constructors
 from drumline.data.operations.batch import Batch, PaddedBatch, RaggedBatch, Rebatch, Unbatch
 from drumline.data.operations.checks import (
     AssertCardinality,
@@ -88,14 +80,23 @@ from drumline.data.operations.order import (
 )
 from drumline.data.operations.packing import Pack
 from drumline.data.operations.prefetch import Prefetch, PrefetchToDevice
+from drumline.data.operations.remote.cluster import ShardingPolicy
 from drumline.data.operations.sources import Counter, Random
+from drumline.data.operations.stored import by_turns, dataset_of
 from drumline.data.options import Options
 from drumline.data.pickling import reduced
+from drumline.data.plan.arguments import (
+    AUTOTUNE,
+    check_deterministic,
+    check_rows,
+    count_of,
+    parallel_calls,
+    seed_of,
+    shuffle_buffer,
+)
 from drumline.data.plan.node import Node
 from drumline.data.runtime.meter import Observation
-from drumline.data.service.policy import ShardingPolicy
 from drumline.data.service.ray_service import RayService
-from drumline.data.store.reading import by_turns, dataset_of
 
 CYCLE_LENGTH = 16
 """How many datasets ``interleave`` keeps open by default; the same on every machine."""
@@ -176,7 +177,7 @@ class Dataset(BaseDataset):
             >>> [(float(row["x"]), row["y"]) for row in dataset]
             [(1.0, b'a'), (2.0, b'b')]
         """
-        return cls(named(sources.slices(tensors), name))
+        return cls(named(constructors.slices(tensors), name))
 
     @classmethod
     def from_tensors(cls, tensors: Any, name: str | None = None) -> Self:
@@ -196,7 +197,7 @@ class Dataset(BaseDataset):
             >>> print(*dl.data.Dataset.from_tensors(np.arange(3)))
             [0 1 2]
         """
-        return cls(named(sources.tensors(tensors), name))
+        return cls(named(constructors.tensors(tensors), name))
 
     @classmethod
     def from_generator(
@@ -237,8 +238,8 @@ class Dataset(BaseDataset):
             >>> print(*dataset)
             [] [1] [2 2]
         """
-        signature = sources.signature(output_types, output_shapes, output_signature)
-        return cls(named(sources.generator(generator, signature, args or ()), name))
+        signature = constructors.signature(output_types, output_shapes, output_signature)
+        return cls(named(constructors.generator(generator, signature, args or ()), name))
 
     @classmethod
     def from_sequence(
@@ -275,7 +276,7 @@ class Dataset(BaseDataset):
             >>> [int(row["square"]) for row in dl.data.Dataset.from_sequence(Squares())]
             [0, 1, 4, 9]
         """
-        return cls(named(sources.items(sequence, output_signature), name))
+        return cls(named(constructors.items(sequence, output_signature), name))
 
     @classmethod
     def range(
@@ -298,7 +299,7 @@ class Dataset(BaseDataset):
             >>> print(*dl.data.Dataset.range(1, 10, 3))
             1 4 7
         """
-        return cls(named(sources.integers(args, output_type), name))
+        return cls(named(constructors.integers(args, output_type), name))
 
     @classmethod
     def counter(
@@ -401,7 +402,7 @@ class Dataset(BaseDataset):
             [b'a.txt', b'b.txt']
         """
         paths = matching(as_paths(file_pattern, "list_files"))
-        files = cls(named(sources.slices(np.array(paths, dtype=object)), name))
+        files = cls(named(constructors.slices(np.array(paths, dtype=object)), name))
         if shuffle is not None and not shuffle:
             return files
         drawn = seed_of(seed, "list_files")
@@ -436,7 +437,7 @@ class Dataset(BaseDataset):
         """
         if is_huggingface(table):
             return cls(named(huggingface(table, None, "from_arrow"), name))
-        return cls(named(sources.slices(arrow_columns(table)), name))
+        return cls(named(constructors.slices(arrow_columns(table)), name))
 
     @classmethod
     def from_huggingface(
@@ -1594,7 +1595,7 @@ class Dataset(BaseDataset):
         size = window_size_of(window_size, window_size_func)
         spec = None
         if output_signature is not None:
-            spec = sources.signed(output_signature, "group_by_window")
+            spec = constructors.signed(output_signature, "group_by_window")
         plan = group(self._plan, key_func, reduce_func, size, promised=spec)
         return self._with(plan, name)
 
@@ -2254,3 +2255,6 @@ class Dataset(BaseDataset):
         if self._epochs is None:
             self._epochs = Epochs(self._plan, self._options)
         return self._epochs
+
+
+set_constructor(Dataset)

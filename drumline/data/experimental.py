@@ -4,16 +4,16 @@ from drumline.data import service
 from drumline.data.auto_shard_policy import AutoShardPolicy
 from drumline.data.csv_readers import CsvDataset
 from drumline.data.files.dataset_writer import DatasetRecordWriter as TFRecordWriter
-from drumline.data.files.remote_reads import (
+from drumline.data.files.remote import (
     RemoteReads,
     remote_reads,
     remote_retries,
     set_remote_reads,
 )
 from drumline.data.make_csv import make_csv_dataset
-from drumline.data.observe.statistics import Statistics
 from drumline.data.operations.order import SHARD_HINT
 from drumline.data.options import AutotuneOptions, DistributeOptions, OptimizationOptions
+from drumline.data.runtime.statistics import Statistics
 from drumline.data.transformations import assert_cardinality, prefetch_to_device
 
 __all__ = [

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from drumline.data._dataset import sources
 from drumline.data.elements.arrow import arrow_columns, null_rows
 from drumline.data.elements.errors import at_element
 from drumline.data.elements.rows import conform, stack
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.elements.structure import flatten
+from drumline.data.operations import constructors
 from drumline.data.operations.sources import Generator, SequenceItems
 from drumline.data.plan.node import Node
 
@@ -57,7 +57,7 @@ def huggingface(dataset: Any, output_signature: Any, operation: str) -> Node:
     form = dataset.format
     if form["type"] == "custom" or form["format_kwargs"]:
         # What the user's transform, or a format with options, makes of a row.
-        return sources.items(dataset, output_signature)
+        return constructors.items(dataset, output_signature)
     names = form["columns"]
     if form["output_all_columns"] or names is None:
         names = dataset.column_names
@@ -75,10 +75,10 @@ def _rows(dataset: Any, names: list[str], output_signature: Any, operation: str)
     size = table.nbytes * length / max(1, table.num_rows)
     if not images and output_signature is None and size <= _IN_MEMORY:
         whole = arrow[:] if length else dataset.features.arrow_schema.empty_table().select(names)
-        return sources.slices(_columns(whole, features, operation))
+        return constructors.slices(_columns(whole, features, operation))
     read = _Reader(features, operation)
     if output_signature is not None:
-        element = sources.signed(output_signature, operation)
+        element = constructors.signed(output_signature, operation)
     else:
         first = arrow[:1] if length and images else None
         element = read.element(dataset.features.arrow_schema.empty_table(), first)
@@ -94,13 +94,13 @@ def _stream(dataset: Any, output_signature: Any, operation: str) -> Node:
                 f"{operation}: the features of this IterableDataset are not known: give an "
                 "output_signature, or cast it (dataset.cast(datasets.Features(...)))"
             )
-        return sources.generator(_Python(dataset), output_signature)
+        return constructors.generator(_Python(dataset), output_signature)
     features = dict(dataset.features)
     _require_known(features, operation)
     read = _Reader(features, operation)
     arrow = dataset.with_format("arrow")
     if output_signature is not None:
-        element = sources.signed(output_signature, operation)
+        element = constructors.signed(output_signature, operation)
     else:
         images = any(_image(feature) for feature in features.values())
         first = next(iter(arrow.iter(batch_size=1)), None) if images else None
@@ -134,7 +134,7 @@ class _Reader:
                 images[name] = self._image_spec(name, feature, first)
         merged = {name: images.get(name, columns.get(name)) for name in self.features}
         leaves, structure = flatten(merged)
-        specs, _ = sources.ragged_columns([x for x in leaves if not isinstance(x, TensorSpec)])
+        specs, _ = constructors.ragged_columns([x for x in leaves if not isinstance(x, TensorSpec)])
         found = iter(specs)
         taken = [x if isinstance(x, TensorSpec) else next(found) for x in leaves]
         return ElementSpec(structure, tuple(taken))
@@ -231,7 +231,7 @@ def _block(
     for images in lists:
         count, error = images.run(count, error, numbers, read.operation)
     cut = [leaf.stacked(count) if isinstance(leaf, _Images) else leaf[:count] for leaf in leaves]
-    _, columns = sources.ragged_columns(cut)
+    _, columns = constructors.ragged_columns(cut)
     if all(_fits(c, spec) for c, spec in zip(columns, element.leaves, strict=True)):
         return columns, count, error
     rows: list[list[np.ndarray]] = []

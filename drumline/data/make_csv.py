@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from drumline.data._dataset.arguments import AUTOTUNE, count_of
 from drumline.data._dataset.files import files_plan
 from drumline.data.dataset import Dataset
-from drumline.data.files.csv_columns import CsvColumn, csv_columns
-from drumline.data.files.csv_format import CsvFormat, csv_records
-from drumline.data.files.csv_header import CsvFiles
-from drumline.data.files.listing import as_paths, matching
+from drumline.data.files.csv import CsvColumn, CsvFiles, CsvFormat, csv_columns, csv_records
+from drumline.data.files.remote import as_paths, matching
+from drumline.data.plan.arguments import AUTOTUNE, count_of
 from drumline.data.readers import reading_options
 
 _NAME = "make_csv_dataset"

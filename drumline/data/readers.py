@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from drumline.data._dataset.arguments import count_of
 from drumline.data._dataset.files import files_plan
 from drumline.data.dataset import Dataset
 from drumline.data.files.file_format import CHUNK, FileFormat, checked_compression
+from drumline.data.plan.arguments import count_of
 
 MOST_AT_ONCE = 1 << 30
 """The largest ``buffer_size``: the memory is taken for each file that is open."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from drumline.data._dataset.arguments import count_of
 from drumline.data._dataset.files import files_plan, first_path
 from drumline.data.dataset import Dataset
 from drumline.data.files.tar_format import KEY, MOST_BYTES, TarFormat, first_extensions
+from drumline.data.plan.arguments import count_of
 
 _COMPRESSIONS = (None, "", "GZIP")
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.elements.structure import flatten
-from drumline.data.files.csv_columns import csv_columns
-from drumline.data.files.csv_format import CsvRecords, csv_records
+from drumline.data.files.csv import CsvRecords, csv_columns, csv_records
 from drumline.data.native.apply import apply
 from drumline.data.native.flat import flat
 from drumline.data.native.operation import Column, NativeOperation, Rows

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from drumline._core import string_ngrams
-from drumline.data._dataset.arguments import count_of
 from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
 from drumline.data.native.apply import apply
 from drumline.data.native.flat import holds_ragged
 from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.native.string_specs import as_text, one, require_strings
+from drumline.data.plan.arguments import count_of
 from drumline.strings.documents import runs
 
 

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline.data import random as draws
-from drumline.data._dataset.arguments import count_of
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.spec import ElementSpec, TensorSpec, as_array
 from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.native.apply import apply, is_symbol
 from drumline.data.native.operation import Column, NativeOperation, Rows
+<<<<<<< HEAD
 <<<<<<< HEAD
 from drumline.data.ragged import RaggedArray
 from drumline.data.spec import ElementSpec, TensorSpec
@@ -51,6 +51,9 @@ def first_place(length: int, num_steps: int, stride: int, fraction: Any, numbers
     place = numbers.floor(numbers.asarray(fraction, np.float32) * np.float32(places))
     return numbers.minimum(place, places - 1).astype(np.int32)
 =======
+=======
+from drumline.data.plan.arguments import count_of
+>>>>>>> f541f16 (wip5)
 from drumline.video import indices
 >>>>>>> 8b17d7f (data: put nodes, stages and lowerings of a family into one file)
 

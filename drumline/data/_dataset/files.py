@@ -8,15 +8,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from drumline.data._dataset import sources
-from drumline.data._dataset.arguments import AUTOTUNE, count_of
-from drumline.data._dataset.base import BaseDataset, named
+from drumline.data._base import BaseDataset, named
 from drumline.data.files.file_format import BYTES, Format
-from drumline.data.files.listing import as_paths
-from drumline.data.files.table_format import table_format
+from drumline.data.files.remote import as_paths
 from drumline.data.files.tables import first_schema
+from drumline.data.operations import constructors
 from drumline.data.operations.files import Files
+from drumline.data.operations.tables import table_format
 from drumline.data.options import Options
+from drumline.data.plan.arguments import AUTOTUNE, count_of
 from drumline.data.plan.node import Node
 
 PARALLEL_READS = 4
@@ -47,7 +47,7 @@ def files_plan(
         names, options = _checked(filenames, operation)._plan, filenames._given_options
     else:
         paths = np.array(as_paths(filenames, operation), dtype=object)
-        names, options = sources.slices(paths), None
+        names, options = constructors.slices(paths), None
     return named(Files((names,), form, parallel), name), options
 
 

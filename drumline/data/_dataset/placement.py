@@ -6,10 +6,9 @@ import re
 
 import jax
 
-from drumline.data.plan.distributing import Distribute
+from drumline.data.operations.remote.cluster import Service, ShardingPolicy, policy_of
+from drumline.data.operations.remote.distribute import Distribute
 from drumline.data.plan.node import Node
-from drumline.data.service.cluster import Service
-from drumline.data.service.policy import ShardingPolicy, policy_of
 from drumline.data.service.sharing import resolved
 
 _NAME = re.compile(r"/?(?:device:)?([a-z]+)(?::(\d+))?", re.IGNORECASE)

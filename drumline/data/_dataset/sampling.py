@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data._dataset.arguments import seed_of
-from drumline.data._dataset.base import BaseDataset, as_dataset, merged_options
+from drumline.data._base import BaseDataset, as_dataset, merged_options
 from drumline.data.elements.spec import ElementSpec, TensorSpec, merged_element
 from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.functions.user_function import UserFunction
@@ -17,6 +16,7 @@ from drumline.data.operations.choose import Choose, OriginalShare, Sample, Thin,
 from drumline.data.operations.map import Map
 from drumline.data.operations.order import Take
 from drumline.data.options import Options
+from drumline.data.plan.arguments import seed_of
 from drumline.data.plan.node import Node
 
 

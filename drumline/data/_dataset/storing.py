@@ -13,20 +13,27 @@ from drumline.data.elements.spec import ElementSpec
 from drumline.data.elements.structure import flatten
 from drumline.data.engine.epochs import digest_of
 from drumline.data.engine.fingerprint import fingerprint_of
+from drumline.data.engine.saving import (
+    ResumableSave,
+    SaveCheckpoints,
+    checked_arguments,
+    store_elements,
+    writable_directory,
+)
 from drumline.data.operations.cache import Cache, CacheStore, Snapshot
+from drumline.data.operations.stored import (
+    FileStore,
+    SnapshotStore,
+    StoredShards,
+    elements_writer,
+    read_shards,
+    reader,
+    same_elements,
+)
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
-from drumline.data.store.compression import checked_compression
-from drumline.data.store.file_store import FileStore
-from drumline.data.store.reading import reader
-from drumline.data.store.resumable_save import ResumableSave
-from drumline.data.store.save_checkpoints import SaveCheckpoints, checked_arguments
-from drumline.data.store.saving import local_path, store_elements
-from drumline.data.store.shards import StoredShards, read_shards, same_elements
-from drumline.data.store.snapshot_store import SnapshotStore
-from drumline.data.store.specs import spec_to_json
-from drumline.data.store.unfinished import is_empty, is_stored
-from drumline.data.store.writing import elements_writer
+from drumline.data.store.columns import checked_compression, spec_to_json
+from drumline.data.store.directory import is_empty, is_stored
 
 Path = str | bytes | os.PathLike[str]
 
@@ -44,7 +51,7 @@ def save(
     """Write the elements of one epoch into a directory; see `Dataset.save`."""
     check_on_host(plan, "save")
     packing = checked_compression(compression, "save")
-    place = local_path(path, "save")
+    place = writable_directory(path, "save")
     if place.exists() and not (is_stored(place) or is_empty(place)):
         raise FileExistsError(
             f"save: {str(place)!r} exists and is no stored dataset; give a path where nothing "
@@ -71,7 +78,7 @@ def load(
         FileNotFoundError: if nothing is stored there.
         ValueError: if it is damaged, or has other elements or another compression than said.
     """
-    place = local_path(path, "load")
+    place = writable_directory(path, "load")
     while wait and not is_stored(place):
         time.sleep(_RETRY_SECONDS)
     found = read_shards(place)
@@ -88,7 +95,7 @@ def snapshot(
 ) -> Snapshot:
     """Return the operation that writes elements while they are used; see `Dataset.snapshot`."""
     packing = checked_compression(compression, "snapshot")
-    place = local_path(path, "snapshot")
+    place = writable_directory(path, "snapshot")
     spec = plan.spec
     spec_to_json(spec)
     sharded = shard_func is not None
@@ -109,7 +116,7 @@ def cache(plan: Node, filename: Path) -> Cache:
     if not filename:
         return Cache((plan,), CacheStore())
     spec_to_json(plan.spec)
-    path = local_path(filename, "cache")
+    path = writable_directory(filename, "cache")
     store = FileStore(path, plan.spec, digest_of(plan))
     return Cache((plan,), store, repr(str(path)))
 

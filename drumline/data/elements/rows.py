@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data._dataset.base import BaseDataset
 from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec, spec_of
 from drumline.data.elements.spec import (
     STRING,
     DatasetSpec,
+    DatasetValue,
     ElementSpec,
     TensorSpec,
     as_array,
@@ -101,7 +101,7 @@ def _alike(dtype: np.dtype, wanted: np.dtype) -> bool:
 
 
 def _dataset(value: Any, spec: DatasetSpec, place: _Place, promise: str) -> np.ndarray:
-    if not isinstance(value, BaseDataset):
+    if not isinstance(value, DatasetValue):
         found = type(value).__name__
         raise TypeError(f"{_named(place)} is a {found}, {promise} says {spec}")
     if merged_element(spec.element, value._plan.spec) != spec.element:
@@ -130,7 +130,7 @@ def spec_of_leaf(value: Any, static: bool) -> TensorSpec:
     Raises:
         TypeError: no column can be made of it.
     """
-    if isinstance(value, BaseDataset):
+    if isinstance(value, DatasetValue):
         return DatasetSpec(value._plan.spec)
     if isinstance(value, RaggedArray):
         return spec_of(value, static)

@@ -163,6 +163,12 @@ def merge_leaf(a: TensorSpec, b: TensorSpec) -> TensorSpec | None:
     return a.merged(b)
 
 
+class DatasetValue:
+    """What ``Dataset`` inherits, so that values are known as datasets where it is not imported."""
+
+    _plan: Any
+
+
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
 class DatasetSpec(TensorSpec):
     """Says what the elements of a dataset inside a dataset look like, as ``tf.data.DatasetSpec``.
@@ -360,3 +366,7 @@ UNKNOWN: Final = -2
 def is_known(cardinality: int) -> bool:
     """Whether ``cardinality`` is a number of elements rather than a marker."""
     return cardinality >= 0
+
+
+AUTOTUNE: Final = -1
+"""Leaves a number (of threads, of buffered elements) to drumline, as ``tf.data.AUTOTUNE``."""

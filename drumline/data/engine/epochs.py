@@ -10,13 +10,14 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from drumline.data._dataset.base import as_dataset
+from drumline.data._base import as_dataset
 from drumline.data.elements.block import Block, splitter
 from drumline.data.elements.ragged import RaggedTensorSpec, empty
 from drumline.data.elements.rows import single
 from drumline.data.elements.seeds import DrawnSeed
-from drumline.data.elements.spec import DatasetSpec, TensorSpec
+from drumline.data.elements.spec import AUTOTUNE, DatasetSpec, TensorSpec
 from drumline.data.engine.optimize import optimize, rules_in_force
+from drumline.data.engine.placing import place
 from drumline.data.engine.runtime import Runtime
 from drumline.data.execute.lowering import Lowering
 from drumline.data.operations.cache import Cache
@@ -28,10 +29,8 @@ from drumline.data.operations.prefetch import Prefetch
 from drumline.data.operations.seeding import drawn_seeds, seed_of, with_drawn_seeds
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
-from drumline.data.runtime.buffering import AUTOTUNE
 from drumline.data.runtime.meter import Observation
 from drumline.data.runtime.stage import Stage
-from drumline.data.service.placing import place
 
 
 class Form(TypedDict):

@@ -7,8 +7,8 @@ import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from drumline.data.elements.spec import AUTOTUNE
 from drumline.data.engine.runtime import Runtime
-from drumline.data.execute.lowering.distributing import elsewhere, here, piece, remote, shards
 from drumline.data.execute.lowering.functions import index_map, lower_filter, lower_map
 from drumline.data.operations.batch import (
     Batch,
@@ -126,6 +126,18 @@ from drumline.data.operations.prefetch import (
     lower_prefetch,
     lower_prefetch_to_device,
 )
+from drumline.data.operations.remote.distribute import (
+    Distribute,
+    Elsewhere,
+    Piece,
+    Remote,
+    Shards,
+    elsewhere,
+    here,
+    piece,
+    remote,
+    shards,
+)
 from drumline.data.operations.sources import (
     Counter,
     Generator,
@@ -147,9 +159,7 @@ from drumline.data.operations.sources import (
     lower_stored_parts,
 )
 from drumline.data.operations.walk import ParallelWalkStage, WalkStage
-from drumline.data.plan.distributing import Distribute, Elsewhere, Piece, Remote, Shards
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.buffering import AUTOTUNE
 from drumline.data.runtime.dense import DenseStage, may_be_ragged, may_vary
 from drumline.data.runtime.indexed import Indexed, Sequential
 from drumline.data.runtime.stage import MAX_ELEMENTS, Stage

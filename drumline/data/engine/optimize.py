@@ -19,8 +19,7 @@ import dataclasses
 from collections.abc import Callable, Collection
 
 from drumline.data.elements.spec import ElementSpec, TensorSpec
-from drumline.data.files.table_format import TableFormat
-from drumline.data.functions.batched_windows import Batched
+from drumline.data.functions.build import Batched
 from drumline.data.operations.combine import Zip
 from drumline.data.operations.files import Files
 from drumline.data.operations.map import Filter, Map
@@ -29,6 +28,7 @@ from drumline.data.operations.nested.windows import StackedWindows, Window, Wind
 from drumline.data.operations.order import Repeat, Shard, Shuffle, Skip, Take
 from drumline.data.operations.prefetch import Prefetch, PrefetchToDevice
 from drumline.data.operations.sources import Generator
+from drumline.data.operations.tables import TableFormat
 from drumline.data.options import Options
 from drumline.data.plan.node import Node, bottom_up
 from drumline.data.runtime.threads import available_cores

@@ -7,17 +7,19 @@ import functools
 from typing import Any
 
 from drumline._forks import finalize
+from drumline.data.elements.spec import AUTOTUNE
 from drumline.data.engine.tuning import Budget, Found, Operation, Tuner, default_budget
 from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.python_function import PythonFunction
 from drumline.data.operations.map import Map
 from drumline.data.operations.nested.nesting import Interleave
 from drumline.data.operations.prefetch import Prefetch
+from drumline.data.operations.remote.cluster import Service, Session
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
 from drumline.data.processes.process_function import ProcessFunction
 from drumline.data.processes.process_workers import ProcessWorkers
-from drumline.data.runtime.buffering import AUTOTUNE, LARGEST_NBYTES, AutomaticRoom, Reading
+from drumline.data.runtime.buffering import LARGEST_NBYTES, AutomaticRoom, Reading
 from drumline.data.runtime.buffers import BufferPool
 from drumline.data.runtime.meter import Observation
 from drumline.data.runtime.stage import Stage
@@ -28,8 +30,6 @@ from drumline.data.runtime.threads import (
     Workers,
     available_cores,
 )
-from drumline.data.service.cluster import Service
-from drumline.data.service.session import Session
 
 _THREADS = "drumline-map"
 

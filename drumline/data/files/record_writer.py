@@ -9,8 +9,8 @@ from typing import IO, Any, Self
 
 from drumline._core import RecordEncoder
 from drumline._local_path import has_scheme
-from drumline.data._dataset.arguments import count_of
 from drumline.data.files.file_format import checked_compression
+from drumline.data.plan.arguments import count_of
 
 _WRITE_BYTES = 256 << 10
 _DEFAULT_LEVEL = 6

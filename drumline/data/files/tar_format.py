@@ -8,7 +8,7 @@ from drumline._core import TarReader, tar_extensions
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
 from drumline.data.elements.structure import flatten
 from drumline.data.files.file_format import CHUNK
-from drumline.data.files.opening import Source, opened_bytes
+from drumline.data.files.remote import Source, opened_bytes
 
 KEY = "__key__"
 

@@ -12,7 +12,6 @@ import numpy as np
 from drumline.data.elements.ragged import has_ragged
 from drumline.data.elements.spec import ElementSpec, has_datasets
 from drumline.data.elements.structure import Structure
-from drumline.data.functions.batched_windows import Batched, single_batches
 from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.closures import Closure
 from drumline.data.functions.comparisons import same_in_python
@@ -281,8 +280,7 @@ def _run(user: UserFunction, source: ElementSpec, examples: _Examples) -> BuiltF
             if static and any(leaf.shape for leaf in spec.leaves):
                 spec = _with_varying(spec, user, source, examples.others())
         run = PythonFunction(user, source, spec, str(reason))
-        batched = single_batches(user, source, spec.structure) if has_datasets(source) else None
-        return BuiltFunction(spec, run, reorderable=False, is_python=True, batched=batched)
+        return BuiltFunction(spec, run, reorderable=False, is_python=True)
 
 
 def _traced(user: UserFunction, source: ElementSpec) -> BuiltFunction:
@@ -343,3 +341,18 @@ def _with_varying(
         if other.structure == spec.structure:
             spec = spec.with_leaves([mine.merged(theirs) or mine for mine, theirs in pairs])
     return spec
+
+
+@dataclasses.dataclass(frozen=True)
+class Batched:
+    """A leaf of what a function makes: batches of one of its windows, or its elements.
+
+    Attributes:
+        leaf: which leaf of the elements the window holds.
+        size: of the batches; ``None`` for elements.
+        drop_remainder: as of ``batch``.
+    """
+
+    leaf: int
+    size: int | None
+    drop_remainder: bool

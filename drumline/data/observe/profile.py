@@ -1,16 +1,51 @@
-"""What ``Dataset.profile`` reports."""
+"""What ``Dataset.profile`` reports.
+
+Calls as Chrome's trace format (the JSON object form of the Trace Event Format).
+
+A profile as a picture.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import io
+import json
 import os
+import textwrap
 from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from drumline._local_path import local_path
-from drumline.data.observe.table import as_html, as_text
-from drumline.data.observe.trace import save_events
+from drumline.data.observe.table import as_html, as_text, label
 from drumline.data.runtime.meter import Counts, Event
+
+
+def save_events(events: Sequence[Event], path: str | os.PathLike[str]) -> None:
+    """Writes complete events, times in microseconds from the first, a row for each thread."""
+    threads = {thread: i for i, thread in enumerate(dict.fromkeys(e.thread for e in events))}
+    first = min((event.start for event in events), default=0.0)
+    pid = os.getpid()
+    rows: list[dict[str, Any]] = [
+        {"name": "thread_name", "ph": "M", "pid": pid, "tid": tid, "args": {"name": name}}
+        for (_, name), tid in threads.items()
+    ]
+    rows += [
+        {
+            "name": event.name,
+            "ph": "X",
+            "ts": (event.start - first) * 1e6,
+            "dur": event.seconds * 1e6,
+            "pid": pid,
+            "tid": threads[event.thread],
+            "args": {"elements": event.elements},
+        }
+        for event in events
+    ]
+    Path(path).write_text(json.dumps({"traceEvents": rows, "displayTimeUnit": "ms"}))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +141,6 @@ class Profile:
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        from drumline.data.observe.picture import save_picture
 
         picture = io.BytesIO()
         save_picture(self, picture)
@@ -115,10 +149,48 @@ class Profile:
     def save_png(self, path: str | os.PathLike[str]) -> None:
         """Draws how each stage spent the time, as a PNG."""
         # Loading matplotlib takes a moment, which only those who use it should wait.
-        from drumline.data.observe.picture import save_picture
 
         save_picture(self, local_path(path, "save_png", "the picture"))
 
     def save_trace(self, path: str | os.PathLike[str]) -> None:
         """Writes the calls of all threads as JSON that ``chrome://tracing`` and Perfetto show."""
         save_events(self.events, local_path(path, "save_trace", "the trace"))
+
+
+_WIDEST = 44
+_LINES = 2
+
+
+def save_picture(profile: Profile, path: str | os.PathLike[str] | IO[bytes]) -> None:
+    """Bars of the seconds that each stage worked and was waited for, the bottleneck in red."""
+    stages = list(profile.stages)
+    figure = Figure(figsize=(9, 1.8 + 0.45 * len(stages)), layout="constrained")
+    axes = figure.subplots()
+    busy = [stage.busy for stage in stages]
+    slowest = profile.bottleneck if profile.delivered and profile.conclusive else None
+    colors = ["tab:red" if stage is slowest else "tab:blue" for stage in stages]
+    places = range(len(stages))
+    axes.barh(places, busy, color=colors)
+    axes.barh(places, [stage.waiting for stage in stages], left=busy, color="lightgray")
+    axes.set_yticks(places, list(map(_label, stages)))
+    axes.invert_yaxis()
+    axes.margins(y=0.01)
+    axes.set_xlabel(
+        f"seconds, summed over a stage's workers; {profile.seconds:.3f} s went by meanwhile"
+    )
+    rate = profile.throughput
+    shown = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+    limit = profile.bottleneck.name if profile.conclusive else "not known, most was made before"
+    found = f"{shown} elements a second; bottleneck: {limit}"
+    axes.set_title(found if profile.delivered else "the dataset is empty")
+    meanings = {"busy": "tab:blue", "busy, the bottleneck": "tab:red", "waited for": "lightgray"}
+    handles = [Patch(color=color, label=label) for label, color in meanings.items()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    figure.savefig(path, format="png", dpi=120)
+
+
+def _label(stage: StageProfile) -> str:
+    """What the stage is, so that two maps can be told apart."""
+    what = label(stage)
+    text = what if what != stage.name else f"{stage.name}: {stage.how}"
+    return textwrap.fill(text, _WIDEST, max_lines=_LINES, placeholder=" ...")

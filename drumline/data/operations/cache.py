@@ -20,13 +20,12 @@ from drumline.data.elements.block import Block, estimated_nbytes
 from drumline.data.elements.columns import concatenated
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.spec import ElementSpec
-from drumline.data.functions.dataset_function import DatasetFunction
+from drumline.data.operations.nested.dataset_function import DatasetFunction
 from drumline.data.operations.sources import Columns, PartsStage
+from drumline.data.operations.stored import SnapshotStore, by_turns, dataset_of
 from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.runtime.indexed import Concatenated, Indexed
 from drumline.data.runtime.stage import Stage, State
-from drumline.data.store.reading import by_turns, dataset_of
-from drumline.data.store.snapshot_store import SnapshotStore
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering

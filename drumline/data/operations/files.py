@@ -31,13 +31,10 @@ from drumline.data.elements.block import Block
 from drumline.data.elements.columns import PackedStrings
 from drumline.data.elements.errors import CsvError, DataLossError, at_element
 from drumline.data.elements.spec import STRING, UNKNOWN, ElementSpec
-from drumline.data.engine.runtime import Runtime
 from drumline.data.files.array_records import ArrayRecords
-from drumline.data.files.csv_format import CsvFormat
+from drumline.data.files.csv import CsvFormat
 from drumline.data.files.file_format import BYTES, FileFormat, Format
-from drumline.data.files.opening import Source, open_records, opened_bytes
-from drumline.data.files.read_ahead import ReadAhead
-from drumline.data.files.table_format import TableFormat
+from drumline.data.files.remote import ReadAhead, Source, open_records, opened_bytes
 from drumline.data.files.tables import PIECE_BYTES
 from drumline.data.files.tar_format import TarFormat
 from drumline.data.operations.batch import Batch
@@ -46,7 +43,7 @@ from drumline.data.operations.nested.nesting import FlatMapStage, InterleaveStag
 from drumline.data.operations.nested.openings import Openings, opener
 from drumline.data.operations.order import Skip, Take
 from drumline.data.operations.prefetch import Prefetch
-from drumline.data.operations.tables import TableStage, tables_nbytes
+from drumline.data.operations.tables import TableFormat, TableStage, tables_nbytes
 from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.runtime.dense import ragged_rows
 from drumline.data.runtime.indexed import Index, Indexed
@@ -55,6 +52,7 @@ from drumline.data.runtime.threads import MOST_THREADS
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering
+    from drumline.data.engine.runtime import Runtime
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -367,6 +367,7 @@ class PrefetchToDevice(Node):
     device: Any
     size: int
     name: ClassVar[str] = "prefetch_to_device"
+    is_last: ClassVar[bool] = True
 
     @property
     def spec(self) -> ElementSpec:

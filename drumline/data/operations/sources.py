@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from drumline._core import mix64
-from drumline.data._dataset.base import as_dataset
+from drumline.data._base import as_dataset
 from drumline.data.elements.block import Block
 from drumline.data.elements.columns import gather
 from drumline.data.elements.errors import at_element, raised_for_good

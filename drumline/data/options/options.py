@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from drumline.data.observe.statistics import Statistics
 from drumline.data.options.autotune import AutotuneOptions
 from drumline.data.options.distribution import DistributeOptions
 from drumline.data.options.group import Group, shown, switch
 from drumline.data.options.optimization import OptimizationOptions
 from drumline.data.options.threads import ThreadingOptions
+from drumline.data.runtime.statistics import Statistics
 
 
 def _statistics(name: str, value: Any) -> Statistics | None:

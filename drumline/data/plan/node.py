@@ -25,6 +25,8 @@ class Node:
     title: str | None = dataclasses.field(default=None, kw_only=True)
 
     name: ClassVar[str] = ""
+    is_last: ClassVar[bool] = False
+    """Whether no operation may follow."""
 
     @property
     def input(self) -> Node:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable
-from typing import Final
 
 from drumline.data.elements.block import Block
 from drumline.data.runtime.meter import Meter
@@ -139,7 +138,3 @@ class AutomaticRoom:
         if wider != room:
             self.said(f"prefetch: {room} -> {wider} elements ahead")
         return wider
-
-
-AUTOTUNE: Final = -1
-"""Leaves a number (of threads, of buffered elements) to drumline, as ``tf.data.AUTOTUNE``."""

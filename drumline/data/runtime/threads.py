@@ -31,6 +31,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from drumline._forks import tell_in_child
 
+T = TypeVar("T")
+
 
 class Promise(Generic[T]):
     """What a task of a stage's workers comes to.
@@ -198,8 +200,6 @@ def _frame(thread: threading.Thread) -> FrameType | None:
 def _module(frame: FrameType | None) -> str:
     return "" if frame is None else str(frame.f_globals.get("__name__", ""))
 
-
-T = TypeVar("T")
 
 MOST_WORKERS = 64
 """The most threads that a number left to drumline may become; what waits needs many."""

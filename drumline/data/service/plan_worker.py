@@ -7,12 +7,11 @@ import time
 from drumline.data.elements.block import Block, estimated_nbytes
 from drumline.data.engine.runtime import Runtime
 from drumline.data.execute.lowering import Lowering
+from drumline.data.operations.remote.cluster import Portion, Split
+from drumline.data.operations.remote.packing import Packed, Part, count_from, unpacked
 from drumline.data.plan.node import Pass
 from drumline.data.processes.sendable import sendable
 from drumline.data.runtime.stage import Ramp, Stage, State
-from drumline.data.service.cluster import Portion, Split
-from drumline.data.service.packing import Packed, unpacked
-from drumline.data.service.part import Part, count_from
 
 PORTION_BYTES = 1 << 20
 _PATIENCE = 0.1

@@ -1,18 +1,277 @@
-"""One leaf of stored elements: how its column is written, and read at any position."""
+"""One leaf of stored elements: how its column is written, and read at any position.
+
+Arrays that are written row by row.
+
+Files in Snappy's framing format, which names them ``.sz``.
+
+Compressed files of arrays.
+
+Element specs as JSON.
+"""
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+import gzip
+import io
+import math
+import os
+import shutil
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
+import pyarrow as pa
+from numpy.lib import format as npy
 
-from drumline.data.elements.ragged import RaggedArray, splits_of
-from drumline.data.elements.spec import STRING, TensorSpec
-from drumline.data.store.compression import BROKEN, compressed_path, read_compressed
-from drumline.data.store.npy_file import NpyFile, stored_dtype
+from drumline._core import masked_checksum
+from drumline._forks import keep_in_child
+from drumline.data.elements.ragged import RaggedArray, has_ragged, splits_of
+from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, has_datasets
+from drumline.data.elements.structure import LEAF_STRUCTURE, Structure
+from drumline.data.store.disk_errors import naming
+
+
+class NpyFile:
+    """A ``.npy`` file (numpy's format, version 1.0) that grows along its first axis.
+
+    Types that numpy's format has no name for (bfloat16 and other small floats) are written as
+    unsigned integers of their width.
+
+    Args:
+        path: of the file.
+        dtype: of the rows.
+        row: their shape.
+        rows: of a file that is there, after how many rows to go on; ``None`` makes a file.
+
+    Attributes:
+        rows: how many there are.
+
+    Raises:
+        OSError: it cannot be made, or opened.
+        ValueError: it has fewer rows.
+    """
+
+    def __init__(
+        self, path: Path, dtype: np.dtype, row: tuple[int, ...] = (), rows: int | None = None
+    ):
+        self._path = path
+        self._dtype = stored_dtype(dtype)
+        self._row = row
+        self.rows = 0 if rows is None else rows
+        self._file = open(path, "xb" if rows is None else "r+b")  # noqa: SIM115
+        keep_in_child(self)  # its buffer is this process's to write
+        self._write_header()
+        self._start = self._file.tell()
+        if rows is not None:
+            self._cut(self._start + rows * self._dtype.itemsize * math.prod(row))
+
+    def _cut(self, nbytes: int) -> None:
+        """Leaves as many bytes, to go on after them."""
+        if self._path.stat().st_size < nbytes:
+            self.close()
+            raise ValueError(f"{self._path} is shorter than the {nbytes} bytes that were written")
+        self._file.truncate(nbytes)
+        self._file.seek(nbytes)
+
+    def append(self, rows: np.ndarray) -> None:
+        """Writes rows (n, ...) after those before.
+
+        Raises:
+            OSError: the disk is full, for one.
+        """
+        with naming(self._path):
+            self._file.write(np.ascontiguousarray(rows).view(self._dtype).data)
+        self.rows += len(rows)
+
+    def sync(self) -> None:
+        """Has the disk keep what was written."""
+        with naming(self._path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def finish(self) -> None:
+        """Writes how many rows there are, and has the disk keep all of it."""
+        with naming(self._path):
+            self._file.seek(0)
+        self._write_header()
+        # The format leaves room for the number of rows to grow.
+        assert self._file.tell() == self._start
+        self.sync()
+        self._file.close()
+
+    def close(self) -> None:
+        """Closes the file as it is; what could not be written is given up."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+    def _write_header(self) -> None:
+        header = {
+            "descr": npy.dtype_to_descr(self._dtype),
+            "fortran_order": False,
+            "shape": (self.rows, *self._row),
+        }
+        npy.write_array_header_1_0(self._file, header)
+
+
+def stored_dtype(dtype: np.dtype) -> np.dtype:
+    """The dtype that stands for ``dtype`` in a file."""
+    return np.dtype(f"u{dtype.itemsize}") if dtype.kind == "V" else dtype
+
+
+_BEGIN = b"\xff\x06\x00\x00sNaPpY"
+_COMPRESSED, _PLAIN, _FIRST_SKIPPED = 0x00, 0x01, 0x80
+_CHUNK_NBYTES = 1 << 16
+_HEAD_NBYTES = 4
+_CHECKSUM_NBYTES = 4
+
+
+def write_snappy(plain: BinaryIO, file: BinaryIO) -> None:
+    """Writes what can be read from ``plain``, compressed, to ``file``."""
+    codec = pa.Codec("snappy")
+    file.write(_BEGIN)
+    while content := plain.read(_CHUNK_NBYTES):
+        kind, body = _COMPRESSED, codec.compress(content, asbytes=True)
+        if len(body) >= len(content):
+            kind, body = _PLAIN, content
+        checksum = masked_checksum(content).to_bytes(_CHECKSUM_NBYTES, "little")
+        size = len(checksum) + len(body)
+        file.write(bytes([kind]) + size.to_bytes(_HEAD_NBYTES - 1, "little") + checksum + body)
+
+
+def read_snappy(file: BinaryIO) -> bytes:
+    """All that ``write_snappy``, or another program, has compressed.
+
+    Raises:
+        EOFError: the file ends within a chunk.
+        ValueError, OSError: it is damaged; the message has the byte where.
+    """
+    codec = pa.Codec("snappy")
+    content = bytearray()
+    for start, kind, body in _chunks(file):
+        checksum, body = body[:_CHECKSUM_NBYTES], body[_CHECKSUM_NBYTES:]
+        if kind == _COMPRESSED:
+            body = codec.decompress(body, _plain_nbytes(body, start), asbytes=True)
+        if masked_checksum(body) != int.from_bytes(checksum, "little"):
+            raise ValueError(f"CRC check failed for the chunk at byte {start}")
+        content += body
+    return bytes(content)
+
+
+def _chunks(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
+    """Where each chunk with content begins, its kind, and its body."""
+    if file.read(len(_BEGIN)) != _BEGIN:
+        raise ValueError("it does not begin as files of Snappy do")
+    start = len(_BEGIN)
+    while head := file.read(_HEAD_NBYTES):
+        size = int.from_bytes(head[1:], "little")
+        body = file.read(size)
+        if len(head) < _HEAD_NBYTES or len(body) < size:
+            raise EOFError(f"it ends within the chunk at byte {start}")
+        if head[0] in (_COMPRESSED, _PLAIN):
+            yield start, head[0], body
+        elif head[0] < _FIRST_SKIPPED:
+            raise ValueError(f"the chunk at byte {start} is of an unknown kind, {head[0]}")
+        start += _HEAD_NBYTES + size
+
+
+def _plain_nbytes(block: bytes, start: int) -> int:
+    """How long a block says that it is when decompressed: base 128, the least digit first."""
+    nbytes = 0
+    for place, byte in enumerate(block[:3]):
+        nbytes |= (byte & 127) << (7 * place)
+        if byte < 128 and nbytes <= _CHUNK_NBYTES:
+            return nbytes
+    raise ValueError(f"the chunk at byte {start} is of more than {_CHUNK_NBYTES} bytes")
+
+
+_LEVEL = 6
+
+BROKEN = (OSError, EOFError, ValueError, zlib.error)
+"""What reading a damaged file raises."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Compression:
+    """How files are compressed.
+
+    Attributes:
+        suffix: what follows their names.
+        write: from a plain file to a compressed one.
+        read: the content of a compressed one.
+    """
+
+    suffix: str
+    write: Callable[[BinaryIO, BinaryIO], None]
+    read: Callable[[BinaryIO], bytes]
+
+
+def _write_gzip(plain: BinaryIO, file: BinaryIO) -> None:
+    # Without a time and a name in it equal arrays make equal files.
+    with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:
+        shutil.copyfileobj(plain, packed, 1 << 20)
+
+
+def _read_gzip(file: BinaryIO) -> bytes:
+    with gzip.open(file) as packed:
+        return packed.read()
+
+
+COMPRESSIONS = {
+    "GZIP": _Compression(".gz", _write_gzip, _read_gzip),
+    "SNAPPY": _Compression(".sz", write_snappy, read_snappy),
+}
+
+
+def checked_compression(compression: str | None, operation: str) -> str | None:
+    """``"GZIP"``, ``"SNAPPY"``, or ``None``, which ``""``, ``"NONE"`` and ``"AUTO"`` mean as well.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if compression in (None, "", "NONE", "AUTO"):
+        return None
+    if compression in COMPRESSIONS:
+        return compression
+    raise ValueError(
+        f"{operation}: compression must be None, 'AUTO', 'NONE', 'GZIP' or 'SNAPPY', got "
+        f"{compression!r}"
+    )
+
+
+def compress_arrays(directory: Path, compression: str) -> None:
+    """Replaces the ``.npy`` files of a directory by compressed ones, and has the disk keep them."""
+    for path in sorted(directory.glob("*.npy")):
+        target = compressed_path(path, compression)
+        with naming(target), open(path, "rb") as plain, open(target, "xb") as file:
+            COMPRESSIONS[compression].write(plain, file)
+            file.flush()
+            os.fsync(file.fileno())
+        path.unlink()
+
+
+def read_compressed(path: Path, compression: str) -> np.ndarray:
+    """The array that a compressed file holds, in memory.
+
+    Args:
+        path: as without compression.
+        compression: of the file.
+
+    Raises:
+        OSError, EOFError, ValueError, zlib.error: it is damaged.
+    """
+    with open(compressed_path(path, compression), "rb") as file:
+        content = COMPRESSIONS[compression].read(file)
+    return npy.read_array(io.BytesIO(content), allow_pickle=False)
+
+
+def compressed_path(path: Path, compression: str) -> Path:
+    """The name of a file when it is compressed."""
+    return path.with_name(path.name + COMPRESSIONS[compression].suffix)
 
 
 class ColumnWriter:
@@ -168,3 +427,61 @@ def _strings(read: _Arrays, count: int) -> StoredStrings:
 
 def _named(stem: Path, what: str) -> Path:
     return stem.with_name(f"{stem.name}.{what}.npy")
+
+
+def spec_to_json(spec: ElementSpec) -> dict[str, Any]:
+    """What ``spec_from_json`` makes an equal spec of.
+
+    Raises:
+        TypeError: elements hold what no file keeps: datasets, ragged arrays, dimensions after the
+            first that vary, dictionary keys other than strings and integers.
+    """
+    if has_datasets(spec) or has_ragged(spec):
+        raise TypeError(
+            f"datasets and ragged arrays cannot be stored, elements are {spec.tree()}; unbatch "
+            "ragged batches before"
+        )
+    for i, leaf in enumerate(spec.leaves):
+        if None in leaf.shape[1:]:
+            raise TypeError(
+                f"leaf {i} is {leaf}: only the first dimension of what is stored may vary; pad the "
+                "others in a map before"
+            )
+    leaves = [
+        {"shape": list(leaf.shape), "dtype": "string" if leaf.is_string else leaf.dtype.name}
+        for leaf in spec.leaves
+    ]
+    return {"structure": _to_json(spec.structure), "leaves": leaves}
+
+
+def spec_from_json(text: dict[str, Any]) -> ElementSpec:
+    """The spec that was stored; a namedtuple's type is made anew, with its name and fields."""
+    leaves = tuple(TensorSpec(leaf["shape"], leaf["dtype"]) for leaf in text["leaves"])
+    return ElementSpec(_from_json(text["structure"]), leaves)
+
+
+def _to_json(structure: Structure) -> Any:
+    children = [_to_json(child) for child in structure.children]
+    made: dict[str, Any] = {"kind": structure.kind, "children": children}
+    if structure.kind == "dict":
+        for key in structure.keys:
+            if not isinstance(key, str | int):
+                raise TypeError(f"elements with the key {key!r} cannot be stored: use strings")
+        made["keys"] = list(structure.keys)
+    if structure.kind == "namedtuple":
+        made["name"], made["keys"] = structure.type.__name__, list(structure.type._fields)
+    return made
+
+
+def _from_json(text: dict[str, Any]) -> Structure:
+    kind = text["kind"]
+    children = tuple(_from_json(child) for child in text["children"])
+    if kind == "dict":
+        return Structure(kind, dict, tuple(text["keys"]), children)
+    if kind == "namedtuple":
+        made: Any = collections.namedtuple(str(text["name"]), text["keys"])  # type: ignore[misc]
+        return Structure(kind, made, (), children)
+    if kind == "none":
+        return Structure("none")
+    types = {"tuple": tuple, "list": list}
+    return Structure(kind, types[kind], (), children) if kind in types else LEAF_STRUCTURE

@@ -1,18 +1,228 @@
-"""A directory that holds elements as columns."""
+"""A directory that holds elements as columns.
+
+Directories that a killed process left behind.
+
+A directory that appears when it is complete.
+
+A directory that a later process may go on with.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
+import glob
 import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict
 
+from drumline._forks import finalize, tell_in_child
 from drumline.data.elements.block import Block
 from drumline.data.elements.spec import ElementSpec
-from drumline.data.store.columns import ColumnWriter, read_column
-from drumline.data.store.compression import COMPRESSIONS, compress_arrays
-from drumline.data.store.specs import spec_from_json, spec_to_json
-from drumline.data.store.unfinished import DESCRIPTION, UnfinishedDirectory, is_stored
+from drumline.data.store.columns import (
+    COMPRESSIONS,
+    ColumnWriter,
+    compress_arrays,
+    read_column,
+    spec_from_json,
+    spec_to_json,
+)
+from drumline.data.store.disk_errors import naming
+
+_AGE = 60.0
+"""How many seconds old a directory must be: it is locked right after it is made."""
+
+
+def lock_directory(path: Path) -> int:
+    """Marks a directory as in use for as long as the returned descriptor is open.
+
+    Where the file system has no locks, nobody can have one, and nothing is deleted either.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return descriptor
+
+
+def is_locked(path: Path) -> bool:
+    """Whether somebody holds the lock of a directory."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:  # It is complete, or was dropped.
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # A file system without locks.
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def delete_abandoned(place: Path, mark: str, complete: str) -> None:
+    """Deletes what was to become ``place`` and nobody writes any longer.
+
+    Args:
+        place: of directories that are complete.
+        mark: what follows its name in theirs.
+        complete: a file that those have which may be all there is left of somebody's elements.
+    """
+    if not place.parent.is_dir():
+        return
+    for name in os.listdir(place.parent):
+        path = place.parent / name
+        if name.startswith(place.name + mark) and not (path / complete).exists():
+            _delete_unlocked(path)
+
+
+def _delete_unlocked(path: Path) -> None:
+    try:
+        if time.time() - path.stat().st_mtime < _AGE:
+            return
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:  # Another process was quicker.
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(path, ignore_errors=True)
+    except OSError:  # Somebody writes there.
+        return
+    finally:
+        os.close(descriptor)
+
+
+_MARK = ".unfinished-"
+
+DESCRIPTION = "dataset.json"
+"""The file by which a complete directory is known."""
+
+
+class UnfinishedDirectory:
+    """Is beside the place where it will be, until ``finish`` moves it there.
+
+    One that is abandoned is deleted; one of a process that was killed, when the next is made.
+
+    Attributes:
+        path: where to write meanwhile.
+
+    Args:
+        place: where it will be.
+        source: what makes the elements, if no other may write any to the same place meanwhile.
+
+    Raises:
+        OSError: it cannot be made.
+        FileExistsError: another process writes elements of another source to the same place.
+    """
+
+    def __init__(self, place: Path, source: str = ""):
+        self._place = place
+        delete_abandoned(place, _MARK, DESCRIPTION)
+        self.path = new_directory(place, _MARK, source)
+        self._lock(lock_directory(self.path))
+        self._closers: list[Callable[[], None]] = []
+        self._abandoned = finalize(self, _delete, self.path, self._closers)
+        # Looked for once its own is there: of two that begin at once, one at least sees the other.
+        if source and _others_write(place, self.path, source):
+            self.drop()
+            raise FileExistsError(
+                f"cache({str(place)!r}): another process fills it with elements of another "
+                "pipeline; give each a directory of its own (one for each shard, for example)"
+            )
+
+    def _lock(self, descriptor: int) -> None:
+        """Holds the lock, by which others know that this process writes here, until it is freed."""
+        self._descriptor = descriptor
+        self._unlock = finalize(self, os.close, descriptor)
+        tell_in_child(self)
+
+    def forked(self) -> None:
+        """Lets a child not go on holding the lock, when the process that writes has ended."""
+        if self._unlock.detach():
+            os.close(self._descriptor)
+
+    def on_drop(self, close: Callable[[], None]) -> None:
+        """Has a file inside closed before it is deleted; ``close`` must not hold on to this."""
+        self._closers.append(close)
+
+    def finish(self, description: dict[str, Any], replace: bool) -> None:
+        """Writes the description and moves the directory to its place.
+
+        Args:
+            description: JSON-able.
+            replace: whether elements that are stored there already make way.
+        """
+        described = self.path / DESCRIPTION
+        with naming(described), open(described, "w") as file:
+            json.dump(description, file)
+            file.flush()
+            os.fsync(file.fileno())
+        if replace and is_stored(self._place):
+            former = self.path.with_name(self.path.name + ".former")
+            os.rename(self._place, former)
+            os.rename(self.path, self._place)
+            shutil.rmtree(former)
+        elif not self._moved():
+            self.drop()
+        self._abandoned.detach()
+        self._unlock()
+
+    def _moved(self) -> bool:
+        """Moves it to its place, unless another process was quicker."""
+        with contextlib.suppress(OSError):
+            if is_empty(self._place):
+                shutil.copymode(self._place, self.path)
+            os.rename(self.path, self._place)
+            return True
+        if is_stored(self._place):
+            return False
+        os.rename(self.path, self._place)
+        return True
+
+    def drop(self) -> None:
+        """Deletes what was written."""
+        self._abandoned()
+        self._unlock()
+
+
+def new_directory(place: Path, mark: str, source: str = "") -> Path:
+    """Makes a directory beside ``place``, whose name is another each time and ends in `source`."""
+    ending = f"-{source}" if source else ""
+    path = place.with_name(f"{place.name}{mark}{uuid.uuid4().hex[:8]}{ending}")
+    path.mkdir(parents=True)
+    return path
+
+
+def _others_write(place: Path, own: Path, source: str) -> bool:
+    """Whether somebody writes elements of another source that are to be at the same place."""
+    for path in place.parent.glob(f"{glob.escape(place.name + _MARK)}*-*"):
+        if path != own and path.name.rpartition("-")[2] != source and is_locked(path):
+            return True
+    return False
+
+
+def is_stored(path: Path) -> bool:
+    """Whether elements are stored there."""
+    return (path / DESCRIPTION).is_file()
+
+
+def is_empty(path: Path) -> bool:
+    """Whether it is a directory with nothing in it."""
+    return path.is_dir() and not any(path.iterdir())
+
+
+def _delete(path: Path, closers: list[Callable[[], None]]) -> None:
+    for close in closers:
+        close()
+    shutil.rmtree(path, ignore_errors=True)
+
 
 _PLAIN = 1
 _NEWEST = 2
@@ -186,3 +396,57 @@ def read_description(path: Path) -> tuple[ElementSpec, dict[str, Any]]:
             f"reads {' and '.join(COMPRESSIONS)}"
         )
     return spec, text
+
+
+_KEPT_MARK = ".resumable-"
+
+
+class KeptDirectory(UnfinishedDirectory):
+    """An unfinished directory that stays when it is abandoned.
+
+    Args:
+        place: where it will be.
+        path: of one that ``begun`` found; ``None`` makes one, and deletes those that others began
+            and nobody writes any longer.
+
+    Raises:
+        RuntimeError: another process writes there.
+        OSError: it cannot be made, or opened.
+    """
+
+    def __init__(self, place: Path, path: Path | None = None):
+        self._place = place
+        if path is None:
+            delete_abandoned(place, _KEPT_MARK, DESCRIPTION)
+            path = new_directory(place, _KEPT_MARK)
+        self.path = path
+        self._lock(_locked(path))
+        self._closers: list[Callable[[], None]] = []
+        self._abandoned = finalize(self, _close, self._closers)
+
+
+def begun(place: Path, name: str) -> Path | None:
+    """The directory of that name which was to become ``place``, if it is still there."""
+    path = place.with_name(name)
+    return path if name.startswith(place.name + _KEPT_MARK) and path.is_dir() else None
+
+
+def _locked(path: Path) -> int:
+    """Marks a directory as in use for as long as the returned descriptor is open."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise RuntimeError(
+            f"save: another process is writing {str(path)!r}; wait for its end, or give each a "
+            "directory of its own for checkpoints"
+        ) from error
+    except OSError:  # A file system without locks.
+        pass
+    return descriptor
+
+
+def _close(closers: list[Callable[[], None]]) -> None:
+    for close in closers:
+        close()

@@ -13,9 +13,7 @@ import pytest
 import drumline as dl
 from drumline.data import Dataset, TextLineDataset, TFRecordDataset
 from drumline.data.experimental import RemoteReads, remote_retries, set_remote_reads
-from drumline.data.files.opening import opened_bytes
-from drumline.data.files.read_ahead import ReadAhead
-from drumline.data.files.remote_file import RemoteFile
+from drumline.data.files.remote import ReadAhead, RemoteFile, opened_bytes
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from drumline.data._dataset.base import as_dataset
+from drumline.data._base import as_dataset
 from drumline.data.elements.block import Block, concat, estimated_nbytes
 from drumline.data.elements.columns import concatenated
 from drumline.data.elements.ragged import RaggedArray, joined, uniform
@@ -44,6 +44,59 @@ from drumline.data.runtime.stage import (
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Rows(Specified):
+    """Elements at hand whose shapes differ: the content of a window."""
+
+    blocks: tuple[Block, ...]
+    name: ClassVar[str] = "rows"
+
+    @property
+    def cardinality(self) -> int:
+        return sum(block.n for block in self.blocks)
+
+    def arguments(self) -> str:
+        return f"{self.cardinality} x {', '.join(map(str, self.element.leaves))}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Window(Node):
+    """Runs of elements as datasets, one for each leaf."""
+
+    size: int
+    shift: int
+    stride: int
+    drop_remainder: bool
+    name: ClassVar[str] = "window"
+
+    @property
+    def span(self) -> int:
+        """How many elements lie between the first and the last of a window, both included."""
+        return (self.size - 1) * self.stride + 1
+
+    @property
+    def spec(self) -> ElementSpec:
+        inner = self.input.spec
+        return inner.with_leaves(
+            [DatasetSpec(ElementSpec(LEAF_STRUCTURE, (leaf,))) for leaf in inner.leaves]
+        )
+
+    @property
+    def cardinality(self) -> int:
+        inner = self.input.cardinality
+        if not is_known(inner):
+            return inner
+        if self.drop_remainder:
+            return 0 if inner < self.span else (inner - self.span) // self.shift + 1
+        return -(-inner // self.shift)
+
+    def arguments(self) -> str:
+        return (
+            f"{self.size}, shift={self.shift}, stride={self.stride}, "
+            f"drop_remainder={self.drop_remainder}"
+        )
 
 
 def held_rows(blocks: Sequence[Block], element: ElementSpec) -> Node:
@@ -412,59 +465,6 @@ def _rows(column: np.ndarray, pieces: int, size: int | None) -> np.ndarray:
     """(windows, rows, ...) as (windows * pieces, ...), of ``size`` rows each if that is given."""
     shape = column.shape[2:] if size is None else (size, *column.shape[2:])
     return column.reshape(len(column) * pieces, *shape)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Rows(Specified):
-    """Elements at hand whose shapes differ: the content of a window."""
-
-    blocks: tuple[Block, ...]
-    name: ClassVar[str] = "rows"
-
-    @property
-    def cardinality(self) -> int:
-        return sum(block.n for block in self.blocks)
-
-    def arguments(self) -> str:
-        return f"{self.cardinality} x {', '.join(map(str, self.element.leaves))}"
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Window(Node):
-    """Runs of elements as datasets, one for each leaf."""
-
-    size: int
-    shift: int
-    stride: int
-    drop_remainder: bool
-    name: ClassVar[str] = "window"
-
-    @property
-    def span(self) -> int:
-        """How many elements lie between the first and the last of a window, both included."""
-        return (self.size - 1) * self.stride + 1
-
-    @property
-    def spec(self) -> ElementSpec:
-        inner = self.input.spec
-        return inner.with_leaves(
-            [DatasetSpec(ElementSpec(LEAF_STRUCTURE, (leaf,))) for leaf in inner.leaves]
-        )
-
-    @property
-    def cardinality(self) -> int:
-        inner = self.input.cardinality
-        if not is_known(inner):
-            return inner
-        if self.drop_remainder:
-            return 0 if inner < self.span else (inner - self.span) // self.shift + 1
-        return -(-inner // self.shift)
-
-    def arguments(self) -> str:
-        return (
-            f"{self.size}, shift={self.shift}, stride={self.stride}, "
-            f"drop_remainder={self.drop_remainder}"
-        )
 
 
 def lower_rows(lowering: Lowering, node: Rows, trail: Trail, run: Pass) -> Stage:

@@ -1,4 +1,7 @@
-"""Elements by position, where a plan allows it."""
+"""Elements by position, where a plan allows it.
+
+How many elements a plan has.
+"""
 
 from __future__ import annotations
 
@@ -67,3 +70,15 @@ def no_access(plan: Node) -> str:
 def _lowering(plan: Node) -> Lowering:
     full = {node.store for node in plan.walk() if isinstance(node, Cache) and node.store.full}
     return Lowering(plan, full).by_position()
+
+
+def length_up_to(plan: Node, most: int) -> int:
+    """The number of elements; an infinite or unknown one is counted, up to ``most``."""
+    if plan.cardinality >= 0:
+        return plan.cardinality
+    stage = Lowering(resolve_shard_hints(plan, 1, 0), set()).stage(0)
+    count = 0
+    while count < most and (block := stage.next(most - count)) is not None:
+        count += block.n
+    stage.close()
+    return count

@@ -12,9 +12,9 @@ from drumline.data.operations.files import Files
 from drumline.data.operations.map import Filter, Map
 from drumline.data.operations.nested.nesting import FlatMap, Interleave
 from drumline.data.operations.prefetch import Prefetch
-from drumline.data.plan.distributing import Distribute, Piece, Remote, Shards
+from drumline.data.operations.remote.cluster import Service
+from drumline.data.operations.remote.distribute import Distribute, Piece, Remote, Shards
 from drumline.data.plan.node import Node, bottom_up
-from drumline.data.service.cluster import Service
 
 
 def place(plan: Node) -> Node:

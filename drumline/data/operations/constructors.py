@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data._dataset.base import BaseDataset
+from drumline.data._base import BaseDataset
 from drumline.data.elements.ragged import RaggedArray, objects, spec_of
 from drumline.data.elements.rows import single, spec_of_leaf, specs_of_leaves
 from drumline.data.elements.spec import (

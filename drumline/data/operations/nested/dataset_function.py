@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data._dataset.base import BaseDataset
+from drumline.data._base import BaseDataset
 from drumline.data.elements.errors import at_element
 from drumline.data.elements.seeds import SeedsFor, draw_seed
 from drumline.data.elements.spec import ElementSpec, TensorSpec, merged_element
 from drumline.data.functions.as_python import as_python
-from drumline.data.functions.batched_windows import Batched, batched_group, batched_windows
+from drumline.data.functions.build import Batched
 from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.reuse import Reuse
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.operations.files import Files
+from drumline.data.operations.nested.batched_windows import batched_group, batched_windows
 from drumline.data.operations.sources import Generator
 from drumline.data.plan.node import Node
 

@@ -1,8 +1,16 @@
-"""Who of a cluster's workers makes which split."""
+"""Who of a cluster's workers makes which split.
+
+What a cluster offers to those who have parts of plans run on it.
+
+How workers share a dataset, as ``tf.data.experimental.service.ShardingPolicy``.
+
+Finding the element of which workers die.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import itertools
 import threading
@@ -12,7 +20,215 @@ from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 from drumline._forks import finalize
-from drumline.data.service.cluster import Cluster, Service, Worker
+from drumline.data.elements.block import Block
+from drumline.data.runtime.stage import State
+
+
+class WorkerLost(Exception):
+    """A worker ended, or its machine did, before its answer arrived."""
+
+
+class Answer(Protocol):
+    """What a worker will have answered."""
+
+    def result(self) -> Any:
+        """Waits for it.
+
+        Raises:
+            WorkerLost: it will not come.
+            Exception: what the worker raised.
+        """
+
+
+class Worker(Protocol):
+    """A ``PlanWorker`` somewhere, which does what it is asked in the order it was asked."""
+
+    def ask(self, method: str, *arguments: Any) -> Answer:
+        """Has one of its methods called; never waits, also if the worker is lost."""
+
+    def stop(self) -> None:
+        """Ends it, whatever it does; may be called again."""
+
+
+class Cluster(Protocol):
+    """Where workers are started."""
+
+    def width(self) -> int:
+        """How many workers there should be."""
+
+    def start(self) -> Worker | None:
+        """Another worker; ``None`` if there is no room for it at present."""
+
+    def share(self, value: Any) -> Any:
+        """``value`` as an argument of ``Worker.ask`` that is sent to many workers."""
+
+    def stop(self) -> None:
+        """Ends all workers; may be called again."""
+
+
+class Service(Protocol):
+    """Where a dataset asks for its cluster when it is first iterated."""
+
+    def connect(self) -> Cluster:
+        """The cluster.
+
+        Raises:
+            RuntimeError: it cannot be reached.
+        """
+
+    def describe(self) -> str:
+        """Which it is, for ``explain()``."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """A part of the elements, made by one worker from begin to end.
+
+    Attributes:
+        number: how many splits come before it.
+        start: the position of its first element in the input.
+        stop: the position after its last one.
+        rows: these elements, where a worker cannot make them by position.
+        shard: instead of all that, which of the shards.
+    """
+
+    number: int
+    start: int = 0
+    stop: int = 0
+    rows: tuple[Block, ...] = ()
+    shard: int | None = None
+
+    def after(self, count: int) -> Split:
+        """Without its first ``count`` elements."""
+        rows, drop = [], count
+        for block in self.rows:
+            if drop < block.n:
+                rows.append(block.slice(drop, block.n))
+            drop = max(0, drop - block.n)
+        return dataclasses.replace(self, start=self.start + count, rows=tuple(rows))
+
+    def describe(self) -> str:
+        """For messages."""
+        if self.shard is not None:
+            return f"shard {self.shard}"
+        return f"split {self.number}, made of input elements {self.start} to {self.stop - 1}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Portion:
+    """Consecutive elements of a split.
+
+    Attributes:
+        blocks: they, errors in their places.
+        after: the state of the split after them; ``None`` at its start.
+        ended: whether the split ends here.
+        seconds: how long they took to make.
+    """
+
+    blocks: list[Block]
+    after: State | None
+    ended: bool
+    seconds: float
+
+
+class ShardingPolicy(enum.IntEnum):
+    """How ``distribute`` divides a dataset among workers.
+
+    Attributes:
+        OFF: every worker makes all elements, and all of them come.
+        DYNAMIC: each element once, made by whichever worker is free.
+        FILE: each worker has its own files.
+        DATA: each worker goes through the whole dataset and keeps every so many-th element.
+        FILE_OR_DATA: ``FILE`` where there are enough files, else ``DATA``.
+        HINT: the dataset is sharded where ``shard(SHARD_HINT, SHARD_HINT)`` stands in it.
+    """
+
+    OFF = 0
+    DYNAMIC = 1
+    FILE = 2
+    DATA = 3
+    FILE_OR_DATA = 4
+    HINT = 5
+
+
+_NAMES = {
+    "off": ShardingPolicy.OFF,
+    "parallel_epochs": ShardingPolicy.OFF,
+    "dynamic": ShardingPolicy.DYNAMIC,
+    "distributed_epoch": ShardingPolicy.DYNAMIC,
+    "static": ShardingPolicy.FILE_OR_DATA,
+}
+
+
+def policy_of(value: Any) -> ShardingPolicy:
+    """The policy meant by a member of ``ShardingPolicy`` or a name.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if isinstance(value, ShardingPolicy):
+        return value
+    if isinstance(value, str) and value.lower() in _NAMES:
+        return _NAMES[value.lower()]
+    raise ValueError(
+        f"distribute: processing_mode must be a ShardingPolicy or one of {', '.join(_NAMES)}; "
+        f"got {value!r:.60}"
+    )
+
+
+MOST = 16_384
+"""How many elements are asked for at once when nothing is wrong."""
+
+DEATHS = 3
+"""Of how many workers that do nothing else it takes to say that an element is to blame."""
+
+
+class Trouble:
+    """How many elements to ask for at once after a worker was lost.
+
+    One at first, and twice as many after each answer: mostly it was not an element's fault. If the
+    next worker is lost as well, single ones, until those it was asked for have come or
+    several workers were lost of the same one.
+
+    Attributes:
+        limit: how many elements to ask for at once; ``None`` if nothing is wrong.
+    """
+
+    def __init__(self) -> None:
+        self.limit: int | None = None
+        self._single_until = 0
+        self._position = -1
+        self._deaths = 0
+
+    def died(self, position: int, alone: bool) -> None:
+        """Hears that a worker was lost that was to make the element at ``position`` next.
+
+        Args:
+            position: of the first element that has not arrived.
+            alone: whether the worker had nothing else to do.
+        """
+        if position != self._position:
+            self._position, self._deaths = position, 0
+        if self.limit == 1 and alone:
+            self._deaths += 1
+        elif self.limit is not None and alone:
+            self._single_until = position + self.limit
+        self.limit = 1
+
+    def arrived(self, position: int) -> None:
+        """Hears that all elements before ``position`` have arrived."""
+        if self.limit is not None and position >= self._single_until:
+            self.limit = 2 * self.limit if self.limit < MOST else None
+
+    @property
+    def proven(self) -> bool:
+        """Whether workers die of the element that is to come next."""
+        return self._deaths >= DEATHS
+
+    def forget(self) -> None:
+        """Starts to count anew: the element was given up."""
+        self._position, self._deaths = -1, 0
+
 
 _SPLITS_AT_ONCE = 2
 """How many splits a worker has: the next one is there when it is done with one."""

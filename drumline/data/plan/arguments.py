@@ -6,8 +6,7 @@ import operator
 from typing import Any
 
 from drumline.data.elements.seeds import draw_seed
-from drumline.data.elements.spec import INFINITE, UNKNOWN, ElementSpec
-from drumline.data.runtime.buffering import AUTOTUNE
+from drumline.data.elements.spec import AUTOTUNE, INFINITE, UNKNOWN, ElementSpec
 
 __all__ = [
     "AUTOTUNE",

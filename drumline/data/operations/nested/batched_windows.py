@@ -12,10 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from drumline.data._dataset.base import BaseDataset
+from drumline.data._base import BaseDataset
 from drumline.data.elements.seeds import SeedsFor
 from drumline.data.elements.spec import DatasetSpec, ElementSpec
 from drumline.data.elements.structure import Structure, flatten
+from drumline.data.functions.build import Batched
 from drumline.data.functions.closures import Closures, Unknown
 from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.user_function import UserFunction
@@ -23,21 +24,6 @@ from drumline.data.operations.batch import Batch
 from drumline.data.operations.combine import Zip
 from drumline.data.operations.sources import Slices
 from drumline.data.plan.node import Node, Specified
-
-
-@dataclasses.dataclass(frozen=True)
-class Batched:
-    """A leaf of what a function makes: batches of one of its windows, or its elements.
-
-    Attributes:
-        leaf: which leaf of the elements the window holds.
-        size: of the batches; ``None`` for elements.
-        drop_remainder: as of ``batch``.
-    """
-
-    leaf: int
-    size: int | None
-    drop_remainder: bool
 
 
 class _More(Exception):

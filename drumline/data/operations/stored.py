@@ -1,0 +1,411 @@
+"""Stored elements in several shards, or compressed.
+
+A cache in a directory.
+
+Choosing how elements are written.
+
+Where a snapshot keeps its elements.
+
+The shards of stored elements as one dataset.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import threading
+import uuid
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drumline.data._base import as_dataset
+from drumline.data.elements.block import Block
+from drumline.data.elements.spec import STRING, DatasetSpec, ElementSpec
+from drumline.data.elements.structure import LEAF_STRUCTURE
+from drumline.data.engine.fingerprint import fingerprint_of
+from drumline.data.operations.cache import CacheStore, Recorder
+from drumline.data.operations.nested.dataset_function import DatasetFunction, dataset_function
+from drumline.data.operations.nested.windows import held_rows
+from drumline.data.operations.sources import Slices, Stored, StoredParts
+from drumline.data.plan.node import Node
+from drumline.data.store.columns import spec_to_json
+from drumline.data.store.directory import (
+    DESCRIPTION,
+    DirectoryWriter,
+    StoredElements,
+    UnfinishedDirectory,
+    is_stored,
+    read_description,
+    read_directory,
+)
+
+_VERSION = 2
+_PART_NBYTES = 32 << 20
+"""How much goes into one compressed part: it is read as a whole."""
+
+_PART = re.compile(r"\d+-\d+")
+
+
+class ShardsWriter:
+    """Writes each shard as directories of elements, which a directory holds; see `DirectoryWriter`.
+
+    A shard that is compressed is cut into parts of 32 MB, others are one part.
+
+    Args:
+        path: of the directory to be.
+        spec: of the elements.
+        compression: ``"GZIP"``, ``"SNAPPY"`` or ``None``.
+        sharded: whether blocks have one more column, of the shard of each element; else there is
+            one shard.
+    """
+
+    def __init__(self, path: Path, spec: ElementSpec, compression: str | None, sharded: bool):
+        self._spec = spec
+        self._sharded = sharded
+        self._compression = compression
+        self._description = {"version": _VERSION, **spec_to_json(spec)}
+        self._directory = UnfinishedDirectory(path)
+        self._open: dict[int, DirectoryWriter] = {}
+        self._parts: dict[int, list[tuple[str, int]]] = {}
+        self._most = max(1, _PART_NBYTES // spec.row_nbytes())
+
+    def add(self, block: Block) -> None:
+        """Writes the elements of a block.
+
+        Raises:
+            ValueError: a shard's number is negative.
+            OSError: the disk is full, for one.
+        """
+        if not self._sharded:
+            self._add(0, block)
+            return
+        *columns, shards = block.columns
+        block, shards = Block(columns, block.n), shards[: block.n]
+        if not block.n:
+            return
+        if (lowest := int(shards.min())) < 0:
+            raise ValueError(f"shard_func returned {lowest}: shards have numbers from 0 on")
+        for shard in np.unique(shards).tolist():
+            chosen = shards == shard
+            self._add(int(shard), block if chosen.all() else block.select(chosen))
+
+    def _add(self, shard: int, rows: Block) -> None:
+        step = self._most if self._compression is not None else rows.n
+        for start in range(0, rows.n, step):
+            part = rows.slice(start, min(start + step, rows.n))
+            writer = self._open.get(shard)
+            if writer is None:
+                writer = self._open[shard] = self._started(shard)
+            writer.add(part)
+            if self._compression is not None and writer.length >= self._most:
+                self._finish(shard)
+
+    def _started(self, shard: int) -> DirectoryWriter:
+        path = self._directory.path / f"{shard}-{len(self._parts.get(shard, []))}"
+        return DirectoryWriter(path, self._spec, self._compression)
+
+    def _finish(self, shard: int) -> None:
+        writer, parts = self._open.pop(shard), self._parts.setdefault(shard, [])
+        writer.finish(replace=False)
+        parts.append((f"{shard}-{len(parts)}", writer.length))
+
+    def finish(self, replace: bool) -> None:
+        """As of a `DirectoryWriter`."""
+        for shard in list(self._open):
+            self._finish(shard)
+        shards = [self._parts[shard] for shard in sorted(self._parts)]
+        described = {"compression": self._compression, "shards": shards}
+        self._directory.finish({**self._description, **described}, replace)
+
+    def drop(self) -> None:
+        """Deletes what was written."""
+        for writer in self._open.values():
+            writer.drop()
+        self._directory.drop()
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredShards:
+    """What a directory holds, whose files are opened when they are asked for.
+
+    Attributes:
+        spec: of the elements.
+        compression: of the files.
+    """
+
+    path: Path
+    spec: ElementSpec
+    compression: str | None
+    parts: tuple[tuple[tuple[str, int], ...], ...] | None
+
+    def plans(self, spec: ElementSpec) -> list[Node]:
+        """The shards, by ascending numbers, as plans; what is not in shards is one.
+
+        Args:
+            spec: equal to what is stored, perhaps with namedtuples of the user's.
+
+        Raises:
+            ValueError: they are damaged.
+        """
+        if self.parts is None:
+            return [_plain(self.path, spec)]
+        if self.compression is None:
+            return [_plain(self.path / parts[0][0], spec) for parts in self.parts]
+        return [_compressed(self.path, spec, parts) for parts in self.parts]
+
+
+def read_shards(path: Path) -> StoredShards:
+    """What is stored in a directory.
+
+    Raises:
+        FileNotFoundError: nothing is stored there.
+        ValueError: it is damaged.
+    """
+    spec, text = read_description(path)
+    compression, shards = text.get("compression"), text.get("shards")
+    if shards is None:
+        return StoredShards(path, spec, compression, None)
+    try:
+        parts = tuple(tuple((_part(name), int(n)) for name, n in parts) for parts in shards)
+        if not all(parts):
+            raise ValueError("a shard has no parts")
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path / DESCRIPTION} cannot be understood: {error!r}") from error
+    return StoredShards(path, spec, compression, parts)
+
+
+def same_elements(a: ElementSpec, b: ElementSpec) -> bool:
+    """Whether specs are equal but for types of namedtuples, which are made anew from files."""
+    return a.leaves == b.leaves and str(a.structure) == str(b.structure)
+
+
+def _part(name: Any) -> str:
+    if not isinstance(name, str) or not _PART.fullmatch(name):
+        raise ValueError(f"{name!r} is no part of a shard")
+    return name
+
+
+def _plain(path: Path, spec: ElementSpec) -> Node:
+    found = read_directory(path)
+    if not same_elements(found.spec, spec):
+        raise ValueError(
+            f"{path} holds elements of {found.spec.tree()}, the directory around it says "
+            f"{spec.tree()}: store the dataset again"
+        )
+    return Stored((), spec, found.columns, found.length, str(path))
+
+
+def _compressed(path: Path, spec: ElementSpec, parts: Sequence[tuple[str, int]]) -> Node:
+    paths = tuple(str(path / name) for name, _ in parts)
+    return StoredParts((), spec, paths, tuple(length for _, length in parts))
+
+
+class FileStore(CacheStore):
+    """What ``cache(filename)`` remembers: also for later processes, and others at the same time.
+
+    Args:
+        path: of the directory.
+        spec: of the elements.
+        source: tells one pipeline from others, in all processes.
+        key: tells one call of ``cache`` from others, where copies of a dataset share it.
+    """
+
+    def __init__(self, path: Path, spec: ElementSpec, source: str, key: str = ""):
+        super().__init__()
+        self._path = path
+        self._spec = spec
+        self._source = source
+        self._key = key or uuid.uuid4().hex
+        self._opened: StoredElements | None = None
+
+    def arguments(self) -> tuple[Path, ElementSpec, str, str]:
+        """What makes one of the same directory, in another process perhaps."""
+        return self._path, self._spec, self._source, self._key
+
+    @property
+    def full(self) -> bool:
+        return self._opened is not None or is_stored(self._path)
+
+    @property
+    def blocks(self) -> list[Block] | None:
+        """The elements as one block, memory-mapped.
+
+        Raises:
+            ValueError: the directory holds elements of another kind, or is damaged.
+        """
+        if not self.full:
+            return None
+        if self._opened is None:
+            self._opened = self._checked(read_directory(self._path))
+        return [Block(self._opened.columns, self._opened.length)]
+
+    def recorder(self) -> Recorder:
+        """What takes the elements of a pass.
+
+        Raises:
+            FileExistsError: another pipeline's pass fills the same directory. Whichever were done
+                first, later passes of the other would read its elements.
+        """
+        with _lock:
+            if any(path == self._path and key != self._key for path, key in _filling.values()):
+                raise FileExistsError(
+                    f"cache({str(self._path)!r}): another pipeline of this process is filling it; "
+                    "end that pass first (close its iterator), or give each a directory of its own"
+                )
+            made = FileRecorder(DirectoryWriter(self._path, self._spec, source=self._source))
+            _filling[made] = (self._path, self._key)
+        return made
+
+    def _checked(self, found: StoredElements) -> StoredElements:
+        if not same_elements(found.spec, self._spec):
+            raise ValueError(
+                f"cache({str(self._path)!r}) was filled with elements of {found.spec.tree()}, and "
+                f"those of this dataset are {self._spec.tree()}: delete the directory, or give "
+                "another"
+            )
+        return found
+
+
+_lock = threading.Lock()
+
+
+class FileRecorder(Recorder):
+    """Takes the elements of a pass into a directory."""
+
+    def __init__(self, writer: DirectoryWriter | ShardsWriter):
+        self._writer: DirectoryWriter | ShardsWriter | None = writer
+
+    def add(self, block: Block) -> None:
+        if self._writer is not None:
+            self._writer.add(block)
+
+    def complete(self) -> None:
+        if self._writer is not None:
+            self._writer.finish(replace=False)
+            self._writer = None
+        _filling.pop(self, None)
+
+    def drop(self) -> None:
+        if self._writer is not None:
+            self._writer.drop()
+            self._writer = None
+        _filling.pop(self, None)
+
+
+_filling: weakref.WeakKeyDictionary[FileRecorder, tuple[Path, str]] = weakref.WeakKeyDictionary()
+"""The directories that passes of this process fill, with the keys of their stores."""
+
+
+def elements_writer(
+    path: Path, spec: ElementSpec, compression: str | None, sharded: bool
+) -> DirectoryWriter | ShardsWriter:
+    """What writes elements of ``spec`` into the directory ``path``; see `ShardsWriter`."""
+    if sharded or compression is not None:
+        return ShardsWriter(path, spec, compression, sharded)
+    return DirectoryWriter(path, spec)
+
+
+class SnapshotStore(CacheStore):
+    """A directory in the one the user gave, under the fingerprint of what makes the elements.
+
+    Args:
+        place: the directory the user gave.
+        number: the fingerprint.
+        spec: of the elements.
+        compression: ``"GZIP"``, ``"SNAPPY"`` or ``None``.
+        sharded: whether what makes the elements gives the shard of each, too.
+    """
+
+    def __init__(
+        self, place: Path, number: int, spec: ElementSpec, compression: str | None, sharded: bool
+    ):
+        super().__init__()
+        self._place = place
+        self._number = number
+        self._spec = spec
+        self._compression = compression
+        self._sharded = sharded
+        self._path = place / f"{number:016x}"
+        self._opened: StoredShards | None = None
+
+    def arguments(self) -> tuple[Path, int, ElementSpec, str | None, bool]:
+        """What makes one of the same directory, in another process perhaps."""
+        return self._place, self._number, self._spec, self._compression, self._sharded
+
+    @property
+    def full(self) -> bool:
+        return self._opened is not None or is_stored(self._path)
+
+    @property
+    def blocks(self) -> list[Block] | None:
+        """Nothing: elements are read as a plan."""
+        return None
+
+    def shards(self) -> list[Node]:
+        """The shards as plans.
+
+        Raises:
+            ValueError: the directory is damaged.
+        """
+        if self._opened is None:
+            found = read_shards(self._path)
+            if not same_elements(found.spec, self._spec):
+                raise ValueError(
+                    f"the snapshot {str(self._path)!r} holds elements of {found.spec.tree()}, not "
+                    f"of {self._spec.tree()}: delete it"
+                )
+            self._opened = found
+        return self._opened.plans(self._spec)
+
+    def recorder(self) -> Recorder:
+        writer = elements_writer(self._path, self._spec, self._compression, self._sharded)
+        return FileRecorder(writer)
+
+    def anew(self, plan: Node) -> SnapshotStore:
+        return SnapshotStore(
+            self._place, fingerprint_of(plan), self._spec, self._compression, self._sharded
+        )
+
+
+def by_turns(shards: Sequence[Node], spec: ElementSpec) -> Node:
+    """One element of each shard after the other, as TensorFlow's default has it."""
+    if len(shards) == 1:
+        return shards[0]
+    if not shards:
+        return held_rows([], spec)
+    plan: Node = dataset_of(shards, spec).interleave(_itself, cycle_length=len(shards))._plan
+    return plan
+
+
+def dataset_of(shards: Sequence[Node], spec: ElementSpec) -> Any:
+    """A dataset of datasets: a shard each, of elements of ``spec``."""
+    column = np.empty(len(shards), STRING)
+    column[:] = [as_dataset(shard) for shard in shards]
+    outer = ElementSpec(LEAF_STRUCTURE, (DatasetSpec(spec),))
+    return as_dataset(Slices((), outer, (column,), len(shards)))
+
+
+def reader(reader_func: Callable[[Any], Any], operation: str, spec: ElementSpec) -> DatasetFunction:
+    """A user's function of a dataset of datasets, tried with one that is empty.
+
+    Raises:
+        TypeError: it does not return a dataset.
+        ValueError: it returns one of other elements.
+        Exception: what it raises.
+    """
+    empty = dataset_of([held_rows([], spec)], spec)
+    made = dataset_function(reader_func, operation, empty, list)
+    if made.spec != spec:
+        raise ValueError(
+            f"{made.function.where} must return a dataset of {spec.tree()}, as it is given; it "
+            f"returns one of {made.spec.tree()}"
+        )
+    return made
+
+
+def _itself(dataset: Any) -> Any:
+    return dataset
