@@ -23,7 +23,7 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from drumline.data._base import BaseDataset, merged_options, named, set_constructor
+from drumline.data._base import BaseDataset, merged_options, named, set_dataset_class
 from drumline.data._dataset import sampling, storing
 from drumline.data._dataset.files import tables_plan
 from drumline.data._dataset.functions import (
@@ -45,7 +45,6 @@ from drumline.data.elements.spec import INFINITE, as_dtype
 from drumline.data.elements.structure import flatten
 from drumline.data.engine.epochs import Epochs
 from drumline.data.engine.explain import Explanation, explain
-from drumline.data.engine.fingerprint import fingerprint_of
 from drumline.data.engine.iterator import DatasetIterator
 from drumline.data.engine.random_access import element_at, no_access, obstacle
 from drumline.data.files.remote import as_paths, matching
@@ -64,7 +63,8 @@ from drumline.data.operations.checks import (
     Unique,
 )
 from drumline.data.operations.combine import Concatenate, Zip, concatenated_spec
-from drumline.data.operations.map import Filter, Map
+from drumline.data.operations.filter import Filter
+from drumline.data.operations.map import Map
 from drumline.data.operations.nested.nesting import FlatMap, Interleave
 from drumline.data.operations.nested.windows import Window
 from drumline.data.operations.numbering import Enumerate
@@ -80,9 +80,7 @@ from drumline.data.operations.order import (
 )
 from drumline.data.operations.packing import Pack
 from drumline.data.operations.prefetch import Prefetch, PrefetchToDevice
-from drumline.data.operations.remote.cluster import ShardingPolicy
 from drumline.data.operations.sources import Counter, Random
-from drumline.data.operations.stored import by_turns, dataset_of
 from drumline.data.options import Options
 from drumline.data.pickling import reduced
 from drumline.data.plan.arguments import (
@@ -95,7 +93,10 @@ from drumline.data.plan.arguments import (
     shuffle_buffer,
 )
 from drumline.data.plan.node import Node
+from drumline.data.remote.cluster import ShardingPolicy
+from drumline.data.rewrite.fingerprint import fingerprint_of
 from drumline.data.runtime.meter import Observation
+from drumline.data.saved.stores import by_turns, dataset_of
 from drumline.data.service.ray_service import RayService
 
 CYCLE_LENGTH = 16
@@ -2257,4 +2258,4 @@ class Dataset(BaseDataset):
         return self._epochs
 
 
-set_constructor(Dataset)
+set_dataset_class(Dataset)

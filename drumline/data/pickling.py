@@ -6,9 +6,9 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-from drumline.data.operations.remote.packing import Packed, packed
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
+from drumline.data.remote.packing import Packed, packed
 
 _REFUSAL = (
     "the dataset cannot be pickled: {what} cannot be ({why}). Make it inside the function, or make "

@@ -7,10 +7,10 @@ from weakref import WeakKeyDictionary
 
 from drumline.data.dataset import Dataset
 from drumline.data.engine.random_access import length_up_to
-from drumline.data.engine.shard_files import filenames, keeps_elements, shard_files
 from drumline.data.operations.order import has_shard_hints, resolve_shard_hints
 from drumline.data.operations.seeding import seeds_of, with_seeds
 from drumline.data.plan.node import Node
+from drumline.data.rewrite.shard_files import filenames, keeps_elements, shard_files
 
 
 def shuffle_seeds(dataset: Dataset) -> list[int]:

@@ -6,9 +6,9 @@ import re
 
 import jax
 
-from drumline.data.operations.remote.cluster import Service, ShardingPolicy, policy_of
-from drumline.data.operations.remote.distribute import Distribute
 from drumline.data.plan.node import Node
+from drumline.data.remote.cluster import Service, ShardingPolicy, policy_of
+from drumline.data.remote.nodes import Distribute
 from drumline.data.service.sharing import resolved
 
 _NAME = re.compile(r"/?(?:device:)?([a-z]+)(?::(\d+))?", re.IGNORECASE)

@@ -12,7 +12,6 @@ from drumline.data._dataset.functions import with_shards
 from drumline.data.elements.spec import ElementSpec
 from drumline.data.elements.structure import flatten
 from drumline.data.engine.epochs import digest_of
-from drumline.data.engine.fingerprint import fingerprint_of
 from drumline.data.engine.saving import (
     ResumableSave,
     SaveCheckpoints,
@@ -21,7 +20,10 @@ from drumline.data.engine.saving import (
     writable_directory,
 )
 from drumline.data.operations.cache import Cache, CacheStore, Snapshot
-from drumline.data.operations.stored import (
+from drumline.data.options import Options
+from drumline.data.plan.node import Node
+from drumline.data.rewrite.fingerprint import fingerprint_of
+from drumline.data.saved.stores import (
     FileStore,
     SnapshotStore,
     StoredShards,
@@ -30,8 +32,6 @@ from drumline.data.operations.stored import (
     reader,
     same_elements,
 )
-from drumline.data.options import Options
-from drumline.data.plan.node import Node
 from drumline.data.store.columns import checked_compression, spec_to_json
 from drumline.data.store.directory import is_empty, is_stored
 

@@ -16,10 +16,9 @@ from drumline.data.elements.ragged import RaggedTensorSpec, empty
 from drumline.data.elements.rows import single
 from drumline.data.elements.seeds import DrawnSeed
 from drumline.data.elements.spec import AUTOTUNE, DatasetSpec, TensorSpec
-from drumline.data.engine.optimize import optimize, rules_in_force
+from drumline.data.engine.lowering import Lowering
 from drumline.data.engine.placing import place
 from drumline.data.engine.runtime import Runtime
-from drumline.data.execute.lowering import Lowering
 from drumline.data.operations.cache import Cache
 from drumline.data.operations.map import Map
 from drumline.data.operations.nested.nesting import Interleave
@@ -29,6 +28,7 @@ from drumline.data.operations.prefetch import Prefetch
 from drumline.data.operations.seeding import drawn_seeds, seed_of, with_drawn_seeds
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
+from drumline.data.rewrite.optimize import optimize, rules_in_force
 from drumline.data.runtime.meter import Observation
 from drumline.data.runtime.stage import Stage
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from drumline.data.elements.spec import AUTOTUNE
 from drumline.data.engine.runtime import Runtime
-from drumline.data.execute.lowering.functions import index_map, lower_filter, lower_map
+from drumline.data.execute.lowering.functions import index_map, lower_map
 from drumline.data.operations.batch import (
     Batch,
     PaddedBatch,
@@ -28,10 +28,8 @@ from drumline.data.operations.cache import (
     CacheStore,
     Snapshot,
     index_cache,
-    index_snapshot,
     locate_cache,
     lower_cache,
-    lower_snapshot,
 )
 from drumline.data.operations.checks import (
     AssertCardinality,
@@ -73,7 +71,8 @@ from drumline.data.operations.files import (
     lower_files,
     packed_reads,
 )
-from drumline.data.operations.map import Filter, Map
+from drumline.data.operations.filter import Filter, lower_filter
+from drumline.data.operations.map import Map
 from drumline.data.operations.nested.groups import GroupByWindow, lower_group_by_window
 from drumline.data.operations.nested.nesting import (
     FlatMap,
@@ -126,18 +125,6 @@ from drumline.data.operations.prefetch import (
     lower_prefetch,
     lower_prefetch_to_device,
 )
-from drumline.data.operations.remote.distribute import (
-    Distribute,
-    Elsewhere,
-    Piece,
-    Remote,
-    Shards,
-    elsewhere,
-    here,
-    piece,
-    remote,
-    shards,
-)
 from drumline.data.operations.sources import (
     Counter,
     Generator,
@@ -160,9 +147,12 @@ from drumline.data.operations.sources import (
 )
 from drumline.data.operations.walk import ParallelWalkStage, WalkStage
 from drumline.data.plan.node import Node, Pass, Trail
+from drumline.data.remote.distribute import elsewhere, here, piece, remote, shards
+from drumline.data.remote.nodes import Distribute, Elsewhere, Piece, Remote, Shards
 from drumline.data.runtime.dense import DenseStage, may_be_ragged, may_vary
 from drumline.data.runtime.indexed import Indexed, Sequential
 from drumline.data.runtime.stage import MAX_ELEMENTS, Stage
+from drumline.data.saved.stores import index_snapshot, lower_snapshot
 
 AsStage = Callable[["Lowering", Any, Trail, Pass], Stage]
 AsIndexed = Callable[["Lowering", Any, Trail, Pass], Indexed | None]

@@ -5,16 +5,17 @@ from __future__ import annotations
 import dataclasses
 
 from drumline.data.elements.spec import has_datasets
-from drumline.data.execute.lowering import Lowering
+from drumline.data.engine.lowering import Lowering
 from drumline.data.operations.batch import Unbatch
 from drumline.data.operations.cache import Cache
 from drumline.data.operations.files import Files
-from drumline.data.operations.map import Filter, Map
+from drumline.data.operations.filter import Filter
+from drumline.data.operations.map import Map
 from drumline.data.operations.nested.nesting import FlatMap, Interleave
 from drumline.data.operations.prefetch import Prefetch
-from drumline.data.operations.remote.cluster import Service
-from drumline.data.operations.remote.distribute import Distribute, Piece, Remote, Shards
 from drumline.data.plan.node import Node, bottom_up
+from drumline.data.remote.cluster import Service
+from drumline.data.remote.nodes import Distribute, Piece, Remote, Shards
 
 
 def place(plan: Node) -> Node:

@@ -23,12 +23,12 @@ from drumline.data.elements.block import Block
 from drumline.data.elements.errors import IteratorStateError
 from drumline.data.elements.spec import ElementSpec
 from drumline.data.engine.epochs import Epochs
-from drumline.data.engine.fingerprint import fingerprint_of
 from drumline.data.engine.iterator import check_sealed, sealed
-from drumline.data.operations.stored import ShardsWriter, elements_writer
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
+from drumline.data.rewrite.fingerprint import fingerprint_of
 from drumline.data.runtime.stage import Ramp, Stage, State
+from drumline.data.saved.stores import ShardsWriter, elements_writer
 from drumline.data.store.columns import spec_to_json
 from drumline.data.store.directory import (
     Begun,

@@ -22,7 +22,6 @@ from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.spec import ElementSpec
 from drumline.data.operations.nested.dataset_function import DatasetFunction
 from drumline.data.operations.sources import Columns, PartsStage
-from drumline.data.operations.stored import SnapshotStore, by_turns, dataset_of
 from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.runtime.indexed import Concatenated, Indexed
 from drumline.data.runtime.stage import Stage, State
@@ -281,67 +280,3 @@ def lower_cache(lowering: Lowering, node: Cache, trail: Trail, run: Pass) -> Sta
         return ReplayStage(node.store.blocks)
     # What a cache holds must not depend on the epoch in which it was filled.
     return FillStage(lowering.input(node, trail, (0,), ragged=True), node.store)
-
-
-class SnapshotStage(FillStage):
-    """Passes elements on and writes them, each to the shard that its last column says.
-
-    Args:
-        source: the elements.
-        store: takes them.
-        sharded: whether there is such a column, which is not passed on.
-        in_order: whether later passes give the elements in the same order. If not, whether this
-            pass was written matters to what follows: one that is resumed runs again up to there.
-    """
-
-    def __init__(self, source: Stage, store: CacheStore, sharded: bool, in_order: bool):
-        super().__init__(source, store)
-        self._sharded = sharded
-        self._in_order = in_order
-        self._position = 0
-
-    def next(self, limit: int) -> Block | None:
-        block = super().next(limit)
-        if block is None:
-            return None
-        self._position += block.events
-        return Block(block.columns[:-1], block.n, block.error) if self._sharded else block
-
-    def state(self) -> State:
-        return super().state() if self._in_order else {"position": self._position}
-
-    def restore(self, state: State) -> None:
-        if self._in_order:
-            super().restore(state)
-        else:
-            self.advance(state["position"])
-
-    def describe(self) -> str:
-        return "snapshot (writing: kept when this pass ends)"
-
-
-def index_snapshot(lowering: Lowering, node: Snapshot, trail: Trail, run: Pass) -> Indexed | None:
-    plan = _stored(lowering, node, run)
-    if plan is None:
-        return None
-    return lowering.indexed_inside(plan, run)
-
-
-def lower_snapshot(lowering: Lowering, node: Snapshot, trail: Trail, run: Pass) -> Stage:
-    plan = _stored(lowering, node, run)
-    if plan is not None:
-        return lowering.inside(plan, set(), run, ragged=True)
-    # As of a cache, what it holds must not depend on the epoch in which it is written.
-    source = lowering.input(node, trail, (0,), ragged=True)
-    return SnapshotStage(source, node.store, node.sharded, node.in_order)
-
-
-def _stored(lowering: Lowering, node: Snapshot, run: Pass) -> Node | None:
-    """The elements as they are read; ``None`` while there are none."""
-    store = node.store
-    if store not in lowering.filled or not store.full or not isinstance(store, SnapshotStore):
-        return None
-    shards = store.shards()
-    if node.reader is None:
-        return by_turns(shards, node.spec)
-    return node.reader(dataset_of(shards, node.spec), run)

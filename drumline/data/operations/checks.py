@@ -27,10 +27,10 @@ import numpy as np
 from drumline.data.elements.block import Block
 from drumline.data.elements.rows import stack
 from drumline.data.elements.spec import INFINITE, STRING, UNKNOWN, ElementSpec, as_dtype
-from drumline.data.execute.lowering.functions import own_input
 from drumline.data.functions.build import BuiltFunction
 from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.recurrence import BuiltRecurrence, Recurrence
+from drumline.data.operations.map import own_input
 from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.runtime.indexed import Indexed
 from drumline.data.runtime.stage import MAX_ELEMENTS, CountingStage, Stage, State

@@ -94,6 +94,7 @@ class Files(Node):
     form: Format
     at_once: int | None
     name: ClassVar[str] = "files"
+    reads_files: ClassVar[bool] = True
 
     @property
     def spec(self) -> ElementSpec:

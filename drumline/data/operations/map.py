@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from drumline.data.elements.block import Block
-from drumline.data.elements.spec import INFINITE, UNKNOWN, ElementSpec
+from drumline.data.elements.spec import ElementSpec
 from drumline.data.functions.build import BuiltFunction
 from drumline.data.functions.call import BlockFunction
-from drumline.data.plan.node import Node
+from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.runtime.indexed import Index, Indexed
-from drumline.data.runtime.stage import Described
+from drumline.data.runtime.stage import Described, Stage
+
+if TYPE_CHECKING:
+    from drumline.data.engine.lowering import Lowering
+    from drumline.data.operations.checks import TakeWhile
+    from drumline.data.operations.filter import Filter
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -44,23 +49,6 @@ class Map(Node):
         return self.label
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Filter(Node):
-    """The elements for which a function returns true."""
-
-    function: BuiltFunction
-    label: str
-    name: ClassVar[str] = "filter"
-
-    @property
-    def cardinality(self) -> int:
-        inner = self.input.cardinality
-        return inner if inner in (0, INFINITE) else UNKNOWN
-
-    def arguments(self) -> str:
-        return self.label
-
-
 class Mapped(Indexed):
     """A function applied to each element, block by block."""
 
@@ -84,3 +72,16 @@ class Mapped(Indexed):
 
     def describe(self) -> str:
         return f"map {self.function.describe()}"
+
+
+def own_input(
+    lowering: Lowering,
+    node: Map | Filter | TakeWhile,
+    trail: Trail,
+    run: Pass,
+) -> Stage:
+    """The input of a node's function, as varied as the function takes it."""
+    function = node.function
+    return lowering.input(
+        node, trail, run, ragged=function.takes_ragged, varying=function.takes_varying
+    )

@@ -27,6 +27,8 @@ class Node:
     name: ClassVar[str] = ""
     is_last: ClassVar[bool] = False
     """Whether no operation may follow."""
+    reads_files: ClassVar[bool] = False
+    """Whether its elements are records of files that an input names."""
 
     @property
     def input(self) -> Node:

@@ -17,7 +17,7 @@ from ray.exceptions import (
     WorkerCrashedError,
 )
 
-from drumline.data.operations.remote.cluster import WorkerLost
+from drumline.data.remote.cluster import WorkerLost
 from drumline.data.service.plan_worker import PlanWorker
 from drumline.data.service.ray_connection import connect, free_cpus
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 
-from drumline.data.operations.remote.cluster import Cluster
+from drumline.data.remote.cluster import Cluster
 
 
 @dataclasses.dataclass(frozen=True)

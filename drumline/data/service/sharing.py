@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from drumline.data.engine.random_access import length_up_to
-from drumline.data.engine.shard_files import filenames, keeps_elements
 from drumline.data.operations.order import has_shard_hints
-from drumline.data.operations.remote.cluster import ShardingPolicy
 from drumline.data.plan.node import Node
+from drumline.data.remote.cluster import ShardingPolicy
+from drumline.data.rewrite.shard_files import filenames, keeps_elements
 
 
 def resolved(plan: Node, policy: ShardingPolicy, shards: int) -> ShardingPolicy:

@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from drumline.data import Dataset, TensorSpec
-from drumline.data.execute.lowering import Lowering
+from drumline.data.engine.lowering import Lowering
 
 
 def slow():

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumline.data import Dataset, Options, TensorSpec
-from drumline.data.engine.optimize import drop_noops, push_shard
+from drumline.data.rewrite.optimize import drop_noops, push_shard
 
 
 def counted(pulled: list[int], length: int = 30) -> Dataset:

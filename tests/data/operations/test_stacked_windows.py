@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumline.data import Dataset, Options, TensorSpec
-from drumline.data.engine.optimize import stack_windows
+from drumline.data.rewrite.optimize import stack_windows
 
 
 def names(dataset):

@@ -1,7 +1,10 @@
 """Each rule does its work, and nothing else."""
 
 from drumline.data import Dataset
-from drumline.data.engine.optimize import (
+from drumline.data.operations import map, order
+from drumline.data.operations.prefetch import Prefetch
+from drumline.data.options import Options
+from drumline.data.rewrite.optimize import (
     auto_prefetch,
     drop_noops,
     map_parallelization,
@@ -9,9 +12,6 @@ from drumline.data.engine.optimize import (
     push_take_skip,
     rules_in_force,
 )
-from drumline.data.operations import map, order
-from drumline.data.operations.prefetch import Prefetch
-from drumline.data.options import Options
 
 
 def names(plan):

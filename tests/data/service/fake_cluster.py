@@ -14,7 +14,7 @@ import cloudpickle
 
 from drumline.data import Dataset
 from drumline.data._dataset.placement import distribution
-from drumline.data.operations.remote.cluster import WorkerLost
+from drumline.data.remote.cluster import WorkerLost
 from drumline.data.service.plan_worker import PlanWorker
 
 _here = threading.local()

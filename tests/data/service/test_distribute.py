@@ -14,7 +14,7 @@ import drumline as dl
 from drumline.data import Dataset
 from drumline.data._dataset.placement import distribution
 from drumline.data.experimental import SHARD_HINT
-from drumline.data.operations.remote.packing import options_for_workers
+from drumline.data.remote.packing import options_for_workers
 from drumline.data.service import ShardingPolicy
 from drumline.data.service.ray_service import RayService
 from tests.data.plans import bits

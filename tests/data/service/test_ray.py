@@ -155,7 +155,7 @@ def test_however_ray_says_that_a_worker_is_lost(monkeypatch, how):
     import ray
     from ray import exceptions
 
-    from drumline.data.operations.remote.cluster import WorkerLost
+    from drumline.data.remote.cluster import WorkerLost
     from drumline.data.service.ray_cluster import RayAnswer, RayWorker
 
     def get(reference: Any) -> Any:

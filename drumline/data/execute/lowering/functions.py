@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumline.data.elements.spec import TensorSpec
-from drumline.data.execute.filter_stage import FilterStage
 from drumline.data.execute.map_stage import MapStage
 from drumline.data.execute.parallel_map_stage import FEW_EACH, MANY_EACH, ParallelMapStage
 from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.one_by_one import Vectorized
-from drumline.data.operations.checks import TakeWhile
-from drumline.data.operations.map import Filter, Map, Mapped
+from drumline.data.operations.map import Map, Mapped, own_input
 from drumline.data.operations.walk import ParallelWalkStage, WalkStage
 from drumline.data.plan.node import Pass, Trail
 from drumline.data.runtime.indexed import Indexed
@@ -22,19 +20,6 @@ if TYPE_CHECKING:
 
 
 _LIGHT_NBYTES = 64
-
-
-def own_input(
-    lowering: Lowering,
-    node: Map | Filter | TakeWhile,
-    trail: Trail,
-    run: Pass,
-) -> Stage:
-    """The input of a node's function, as varied as the function takes it."""
-    function = node.function
-    return lowering.input(
-        node, trail, run, ragged=function.takes_ragged, varying=function.takes_varying
-    )
 
 
 def index_map(lowering: Lowering, node: Map, trail: Trail, run: Pass) -> Indexed | None:
@@ -90,8 +75,3 @@ def _is_light(leaf: TensorSpec) -> bool:
     if leaf.is_string:
         return leaf.shape == ()
     return leaf.is_static and (leaf.nbytes or 0) <= _LIGHT_NBYTES
-
-
-def lower_filter(lowering: Lowering, node: Filter, trail: Trail, run: Pass) -> Stage:
-    source = own_input(lowering, node, trail, run)
-    return FilterStage(source, node.function.run, lowering.pool)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from drumline.data._base import BaseDataset
+from drumline.data._base import BaseDataset, dataset_class
 from drumline.data.elements.seeds import SeedsFor
 from drumline.data.elements.spec import DatasetSpec, ElementSpec
 from drumline.data.elements.structure import Structure, flatten
@@ -158,10 +158,7 @@ def _called_with(user: UserFunction, argument: Any) -> Any:
 
 @functools.cache
 def _datasets_of_unknown() -> type[BaseDataset]:
-    # The class needs the executor, and the executor needs the plans of functions.
-    from drumline.data.dataset import Dataset
-
-    class OfUnknown(Dataset):
+    class OfUnknown(dataset_class()):  # type: ignore[misc]
         def get_single_element(self, name: str | None = None) -> Any:
             return _Single(self._plan)
 

@@ -19,7 +19,6 @@ from drumline.data.functions.build import Batched
 from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.reuse import Reuse
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.operations.files import Files
 from drumline.data.operations.nested.batched_windows import batched_group, batched_windows
 from drumline.data.operations.sources import Generator
 from drumline.data.plan.node import Node
@@ -140,7 +139,7 @@ def dataset_function(
             f"{made.tree()}"
         )
     eager = not any(isinstance(node, Generator) for node in plan.walk())
-    reads_files = any(isinstance(node, Files) for node in plan.walk())
+    reads_files = any(node.reads_files for node in plan.walk())
     batched = None if spec is None else batched_windows(user, spec, plan)
     if grouped is not None and (found := batched_group(user, grouped, plan)) is not None:
         batched = (found,)

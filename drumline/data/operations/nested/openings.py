@@ -24,10 +24,10 @@ import numpy as np
 from drumline.data.elements.block import Block, concat, splitter
 from drumline.data.elements.rows import stack
 from drumline.data.elements.spec import ElementSpec
-from drumline.data.execute.filter_stage import Predicate
 from drumline.data.functions.lifted import called_together
 from drumline.data.operations.batch import Batch
 from drumline.data.operations.cache import Cache, ReplayStage
+from drumline.data.operations.filter import Predicate
 from drumline.data.operations.map import Mapped
 from drumline.data.operations.order import Shard, resolve_shard_hints
 from drumline.data.operations.prefetch import PrefetchStage

@@ -18,7 +18,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,12 +26,14 @@ from drumline.data._base import as_dataset
 from drumline.data.elements.block import Block
 from drumline.data.elements.spec import STRING, DatasetSpec, ElementSpec
 from drumline.data.elements.structure import LEAF_STRUCTURE
-from drumline.data.engine.fingerprint import fingerprint_of
-from drumline.data.operations.cache import CacheStore, Recorder
+from drumline.data.operations.cache import CacheStore, FillStage, Recorder, Snapshot
 from drumline.data.operations.nested.dataset_function import DatasetFunction, dataset_function
 from drumline.data.operations.nested.windows import held_rows
 from drumline.data.operations.sources import Slices, Stored, StoredParts
-from drumline.data.plan.node import Node
+from drumline.data.plan.node import Node, Pass, Trail
+from drumline.data.rewrite.fingerprint import fingerprint_of
+from drumline.data.runtime.indexed import Indexed
+from drumline.data.runtime.stage import Stage, State
 from drumline.data.store.columns import spec_to_json
 from drumline.data.store.directory import (
     DESCRIPTION,
@@ -42,6 +44,10 @@ from drumline.data.store.directory import (
     read_description,
     read_directory,
 )
+
+if TYPE_CHECKING:
+    from drumline.data.engine.lowering import Lowering
+
 
 _VERSION = 2
 _PART_NBYTES = 32 << 20
@@ -409,3 +415,67 @@ def reader(reader_func: Callable[[Any], Any], operation: str, spec: ElementSpec)
 
 def _itself(dataset: Any) -> Any:
     return dataset
+
+
+class SnapshotStage(FillStage):
+    """Passes elements on and writes them, each to the shard that its last column says.
+
+    Args:
+        source: the elements.
+        store: takes them.
+        sharded: whether there is such a column, which is not passed on.
+        in_order: whether later passes give the elements in the same order. If not, whether this
+            pass was written matters to what follows: one that is resumed runs again up to there.
+    """
+
+    def __init__(self, source: Stage, store: CacheStore, sharded: bool, in_order: bool):
+        super().__init__(source, store)
+        self._sharded = sharded
+        self._in_order = in_order
+        self._position = 0
+
+    def next(self, limit: int) -> Block | None:
+        block = super().next(limit)
+        if block is None:
+            return None
+        self._position += block.events
+        return Block(block.columns[:-1], block.n, block.error) if self._sharded else block
+
+    def state(self) -> State:
+        return super().state() if self._in_order else {"position": self._position}
+
+    def restore(self, state: State) -> None:
+        if self._in_order:
+            super().restore(state)
+        else:
+            self.advance(state["position"])
+
+    def describe(self) -> str:
+        return "snapshot (writing: kept when this pass ends)"
+
+
+def index_snapshot(lowering: Lowering, node: Snapshot, trail: Trail, run: Pass) -> Indexed | None:
+    plan = _stored(lowering, node, run)
+    if plan is None:
+        return None
+    return lowering.indexed_inside(plan, run)
+
+
+def lower_snapshot(lowering: Lowering, node: Snapshot, trail: Trail, run: Pass) -> Stage:
+    plan = _stored(lowering, node, run)
+    if plan is not None:
+        return lowering.inside(plan, set(), run, ragged=True)
+    # As of a cache, what it holds must not depend on the epoch in which it is written.
+    source = lowering.input(node, trail, (0,), ragged=True)
+    return SnapshotStage(source, node.store, node.sharded, node.in_order)
+
+
+def _stored(lowering: Lowering, node: Snapshot, run: Pass) -> Node | None:
+    """The elements as they are read; ``None`` while there are none."""
+    store = node.store
+    if store not in lowering.filled or not store.full or not isinstance(store, SnapshotStore):
+        return None
+    shards = store.shards()
+    if node.reader is None:
+        return by_turns(shards, node.spec)
+    return node.reader(dataset_of(shards, node.spec), run)

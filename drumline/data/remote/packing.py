@@ -15,9 +15,6 @@ import cloudpickle
 import jax
 import numpy as np
 
-from drumline.data.engine.optimize import push_shard
-from drumline.data.engine.shard_files import shard_files
-from drumline.data.execute.filter_stage import Predicate
 from drumline.data.execute.map_stage import MapStage
 from drumline.data.execute.parallel_map_stage import ParallelMapStage
 from drumline.data.functions.build import BuiltFunction, built_again
@@ -25,18 +22,21 @@ from drumline.data.functions.python_function import PythonFunction
 from drumline.data.functions.recurrence import BuiltRecurrence, recurrence_again
 from drumline.data.operations.cache import CacheStore
 from drumline.data.operations.checks import ErrorCount
+from drumline.data.operations.filter import Predicate
 from drumline.data.operations.map import Map
 from drumline.data.operations.nested.dataset_function import DatasetFunction
 from drumline.data.operations.nested.windows import Rows
 from drumline.data.operations.order import Shard, resolve_shard_hints
-from drumline.data.operations.remote.cluster import ShardingPolicy, Split
-from drumline.data.operations.remote.distribute import Piece
-from drumline.data.operations.stored import FileStore, SnapshotStore
 from drumline.data.options import Options
 from drumline.data.plan.node import Node, Trail, bottom_up
 from drumline.data.processes.pickling import culprits
+from drumline.data.remote.cluster import ShardingPolicy, Split
+from drumline.data.remote.nodes import Piece
+from drumline.data.rewrite.optimize import push_shard
+from drumline.data.rewrite.shard_files import shard_files
 from drumline.data.runtime.stage import Stage
 from drumline.data.runtime.statistics import Statistics
+from drumline.data.saved.stores import FileStore, SnapshotStore
 
 _REFUSAL = (
     "distribute: {what} cannot be sent to workers ({why}). Make it inside the function, or put "

@@ -22,7 +22,8 @@ from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.functions.build import Batched
 from drumline.data.operations.combine import Zip
 from drumline.data.operations.files import Files
-from drumline.data.operations.map import Filter, Map
+from drumline.data.operations.filter import Filter
+from drumline.data.operations.map import Map
 from drumline.data.operations.nested.nesting import FlatMap, Interleave
 from drumline.data.operations.nested.windows import StackedWindows, Window, WindowPieces
 from drumline.data.operations.order import Repeat, Shard, Shuffle, Skip, Take

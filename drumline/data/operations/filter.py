@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import TYPE_CHECKING, ClassVar
+
 import numpy as np
 
 from drumline.data.elements.block import Block
-from drumline.data.elements.spec import STRING
+from drumline.data.elements.spec import INFINITE, STRING, UNKNOWN
+from drumline.data.functions.build import BuiltFunction
 from drumline.data.functions.call import BlockFunction
+from drumline.data.operations.map import own_input
+from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.runtime.buffers import BufferPool
 from drumline.data.runtime.stage import CountingStage, ServingStage, Stage
+
+if TYPE_CHECKING:
+    from drumline.data.engine.lowering import Lowering
 
 
 class Predicate(CountingStage):
@@ -76,3 +85,25 @@ class FilterStage(ServingStage):
 
     def describe(self) -> str:
         return "keep where true"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Filter(Node):
+    """The elements for which a function returns true."""
+
+    function: BuiltFunction
+    label: str
+    name: ClassVar[str] = "filter"
+
+    @property
+    def cardinality(self) -> int:
+        inner = self.input.cardinality
+        return inner if inner in (0, INFINITE) else UNKNOWN
+
+    def arguments(self) -> str:
+        return self.label
+
+
+def lower_filter(lowering: Lowering, node: Filter, trail: Trail, run: Pass) -> Stage:
+    source = own_input(lowering, node, trail, run)
+    return FilterStage(source, node.function.run, lowering.pool)
