@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import drumline as dl
-from drumline.data.experimental import Statistics
+from drumline.data.runtime.statistics import Statistics
 from drumline.keras.callbacks import EventFile
 
 

@@ -6,14 +6,13 @@ from drumline.data import experimental
 from drumline.data.array_record_dataset import ArrayRecordDataset
 from drumline.data.dataset import Dataset
 from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec
+from drumline.data.elements.spec import AUTOTUNE, DatasetSpec, TensorSpec
 from drumline.data.elements.spec import INFINITE as INFINITE_CARDINALITY
 from drumline.data.elements.spec import UNKNOWN as UNKNOWN_CARDINALITY
-from drumline.data.elements.spec import DatasetSpec, TensorSpec
 from drumline.data.engine.iterator import DatasetIterator
 from drumline.data.operations.order import GLOBAL
 from drumline.data.operations.packing import Packed
 from drumline.data.options import AutotuneOptions, OptimizationOptions, Options, ThreadingOptions
-from drumline.data.plan.arguments import AUTOTUNE
 from drumline.data.readers import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from drumline.data.tar_dataset import TarDataset
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Self
 
-from drumline.data.operations.prefetch import PrefetchToDevice
+from drumline.data.elements.spec import DatasetValue
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
 
 
-class BaseDataset:
+class BaseDataset(DatasetValue):
     """An immutable plan with its options; `Dataset` adds the methods.
 
     The modules that build and run plans import this class, since `Dataset` imports them.
@@ -48,7 +48,7 @@ def check_on_host(plan: Node, operation: str) -> None:
     Raises:
         ValueError: if ``plan`` ends with ``prefetch_to_device``.
     """
-    if isinstance(plan, PrefetchToDevice):
+    if plan.is_last:
         raise ValueError(
             f"{operation}: prefetch_to_device must be the last operation of a dataset; call it "
             "after all others"
@@ -70,14 +70,19 @@ def named(plan: Node, name: str | None) -> Node:
     return plan if name is None else dataclasses.replace(plan, title=name)
 
 
+_classes: list[type[BaseDataset]] = []
+
+
+def set_dataset_class(dataset: type[BaseDataset]) -> None:
+    """Say which class `Dataset` is; called once, where it is defined."""
+    _classes[:] = [dataset]
+
+
+def dataset_class() -> Any:
+    """Return the class `Dataset`, for modules that it imports."""
+    return _classes[0]
+
+
 def as_dataset(plan: Node) -> Any:
-    """Return a `Dataset` over ``plan``, for modules that cannot import the class."""
-    return _constructor()(plan)
-
-
-@functools.cache
-def _constructor() -> Callable[[Node], Any]:
-    # The class needs the executor, and the executor needs it for datasets inside of datasets.
-    from drumline.data.dataset import Dataset
-
-    return Dataset
+    """Return a `Dataset` over ``plan``, for modules that `Dataset` imports."""
+    return _classes[0](plan)

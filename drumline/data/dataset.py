@@ -41,7 +41,7 @@ from drumline.data._dataset.nesting import (
 from drumline.data._dataset.padding import check_arrays, fillers, shapes_of
 from drumline.data._dataset.placement import device_of, distribution
 from drumline.data.elements.arrow import arrow_columns
-from drumline.data.elements.spec import INFINITE, as_dtype
+from drumline.data.elements.spec import AUTOTUNE, INFINITE, as_dtype
 from drumline.data.elements.structure import flatten
 from drumline.data.engine.epochs import Epochs
 from drumline.data.engine.explain import Explanation, explain
@@ -84,7 +84,6 @@ from drumline.data.operations.sources import Counter, Random
 from drumline.data.options import Options
 from drumline.data.pickling import reduced
 from drumline.data.plan.arguments import (
-    AUTOTUNE,
     check_deterministic,
     check_rows,
     count_of,

@@ -7,9 +7,10 @@ from typing import Any
 
 from drumline.data._dataset.files import files_plan
 from drumline.data.dataset import Dataset
+from drumline.data.elements.spec import AUTOTUNE
 from drumline.data.files.csv import CsvColumn, CsvFiles, CsvFormat, csv_columns, csv_records
 from drumline.data.files.remote import as_paths, matching
-from drumline.data.plan.arguments import AUTOTUNE, count_of
+from drumline.data.plan.arguments import count_of
 from drumline.data.readers import reading_options
 
 _NAME = "make_csv_dataset"

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from drumline.data._base import BaseDataset, named
+from drumline.data.elements.spec import AUTOTUNE
 from drumline.data.files.file_format import BYTES, Format
 from drumline.data.files.remote import as_paths
 from drumline.data.files.tables import first_schema
@@ -16,7 +17,7 @@ from drumline.data.operations import constructors
 from drumline.data.operations.files import Files
 from drumline.data.operations.tables import table_format
 from drumline.data.options import Options
-from drumline.data.plan.arguments import AUTOTUNE, count_of
+from drumline.data.plan.arguments import count_of
 from drumline.data.plan.node import Node
 
 PARALLEL_READS = 4

@@ -5,24 +5,32 @@ A function that draws random numbers gets keys, which are put beside the element
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from drumline.data._dataset.base import check_on_host
-from drumline.data.epochs import first_element, first_elements
+from drumline.data._base import check_on_host
+from drumline.data.elements.seeds import draw_seed
+from drumline.data.elements.spec import (
+    ElementSpec,
+    TensorSpec,
+    as_array,
+    has_datasets,
+    is_array_literal,
+)
+from drumline.data.elements.structure import flatten
+from drumline.data.engine.epochs import first_element, first_elements
 from drumline.data.functions.build import BuiltFunction, build
 from drumline.data.functions.draws import Draws
+from drumline.data.functions.python_function import PythonFunction
 from drumline.data.functions.recurrence import BuiltRecurrence, build_recurrence
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.leaves import as_array, is_array_literal
 from drumline.data.operations.map import Map
+from drumline.data.operations.nested.batched_windows import single_batches
 from drumline.data.operations.numbering import RandomKeys
 from drumline.data.plan.node import Node
-from drumline.data.seeds import draw_seed
-from drumline.data.spec import ElementSpec, TensorSpec
-from drumline.data.structure import flatten
 
 _EXAMPLES = 3
 """How many elements are looked at to find out which dimensions of a Python function's results vary;
@@ -47,7 +55,7 @@ def build_over(
         others=lambda: first_elements(plan, _EXAMPLES)[1:],
     )
     if not built.draws:
-        return plan, built
+        return plan, _with_windows(built, UserFunction(function, operation), plan.spec)
     with_keys = RandomKeys((plan,), draw_seed())
     again = build(
         function,
@@ -58,6 +66,14 @@ def build_over(
         others=lambda: first_elements(with_keys, _EXAMPLES)[1:],
     )
     return with_keys, again
+
+
+def _with_windows(built: BuiltFunction, user: UserFunction, source: ElementSpec) -> BuiltFunction:
+    """Note where the function does nothing but take single batches of windows."""
+    if not (has_datasets(source) and isinstance(built.run, PythonFunction)):
+        return built
+    batched = single_batches(user, source, built.spec.structure)
+    return dataclasses.replace(built, batched=batched)
 
 
 def build_predicate(

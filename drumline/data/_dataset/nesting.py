@@ -11,19 +11,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drumline.data._dataset.arguments import count_of
-from drumline.data._dataset.base import as_dataset, check_on_host
+from drumline.data._base import as_dataset, check_on_host
 from drumline.data._dataset.functions import without_key
 from drumline.data._dataset.padding import per_leaf, shape_of
 from drumline.data.elements.spec import ElementSpec, has_datasets
 from drumline.data.engine.epochs import first_block, first_element, first_elements
 from drumline.data.functions.build import BuiltFunction, build
-from drumline.data.functions.dataset_function import DatasetFunction, WindowSize, dataset_function
 from drumline.data.functions.shape_key import by_shape_alone
 from drumline.data.functions.user_function import UserFunction
+from drumline.data.operations.nested.dataset_function import (
+    DatasetFunction,
+    WindowSize,
+    dataset_function,
+)
 from drumline.data.operations.nested.groups import GroupByWindow
 from drumline.data.operations.nested.windows import held_rows
 from drumline.data.operations.sources import Generator, SlicesWithDatasets
+from drumline.data.plan.arguments import count_of
 from drumline.data.plan.node import Node
 
 _INT64 = range(-(2**63), 2**63)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from drumline.data._dataset.base import check_on_host
+from drumline.data._base import check_on_host
 from drumline.data._dataset.functions import with_shards
 from drumline.data.elements.spec import ElementSpec
 from drumline.data.elements.structure import flatten

@@ -21,10 +21,11 @@ from drumline.data.functions.example import spec_from_example
 from drumline.data.functions.frozen import frozen
 from drumline.data.functions.lifted import LiftedFunction, LiftedValues, with_values
 from drumline.data.functions.python_function import PythonFunction
+from drumline.data.functions.raw_trace import NotTraceable
 from drumline.data.functions.reuse import Reuse, reuse_in_force
 from drumline.data.functions.segmented import SegmentedFunction, compiled
 from drumline.data.functions.shaped import ShapedFunction
-from drumline.data.functions.trace import NotTraceable, trace
+from drumline.data.functions.trace import trace
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.plan import digest as functions  # noqa: F401 (registers)
 from drumline.data.plan.digest import Digest, put

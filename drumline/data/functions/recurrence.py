@@ -19,8 +19,9 @@ from drumline.data.functions.compiled_recurrence import CompiledRecurrence, comp
 from drumline.data.functions.example import spec_from_example
 from drumline.data.functions.frozen import frozen
 from drumline.data.functions.python_recurrence import AnyShape, PythonRecurrence
+from drumline.data.functions.raw_trace import NotTraceable
 from drumline.data.functions.reuse import reused
-from drumline.data.functions.trace import NotTraceable, trace
+from drumline.data.functions.trace import trace
 from drumline.data.functions.user_function import UserFunction
 
 

@@ -16,8 +16,9 @@ from drumline.data.functions.call import Position
 from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.frozen import frozen
 from drumline.data.functions.one_by_one import OneByOne
+from drumline.data.functions.raw_trace import NotTraceable
 from drumline.data.functions.segmented import SegmentedFunction, compiled
-from drumline.data.functions.trace import NotTraceable, trace
+from drumline.data.functions.trace import trace
 from drumline.data.functions.user_function import UserFunction
 
 _PROBES = (7, 11)

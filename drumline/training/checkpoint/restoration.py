@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 from drumline._forks import finalize
-from drumline.data.narrowing import in_64_bits
+from drumline.data.elements.precision import in_64_bits
 from drumline.training.checkpoint.external_storage import store_of
 from drumline.training.checkpoint.external_transfer import ExternalStoreReader
 from drumline.training.checkpoint.snapshot import (

@@ -12,8 +12,14 @@ import pytest
 
 import drumline as dl
 from drumline.data import Dataset, TextLineDataset, TFRecordDataset
-from drumline.data.experimental import RemoteReads, remote_retries, set_remote_reads
-from drumline.data.files.remote import ReadAhead, RemoteFile, opened_bytes
+from drumline.data.files.remote import (
+    ReadAhead,
+    RemoteFile,
+    RemoteReads,
+    opened_bytes,
+    remote_retries,
+    set_remote_reads,
+)
 
 
 @pytest.fixture

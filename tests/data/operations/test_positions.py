@@ -54,7 +54,7 @@ def applied(ds, step):
 
 
 def _counted(ds):
-    from drumline.data.experimental import assert_cardinality
+    from drumline.data.transformations import assert_cardinality
 
     return ds.apply(assert_cardinality(len([None for _ in ds])))
 

@@ -10,8 +10,10 @@ import pytest
 
 import drumline as dl
 from drumline.data import Dataset, Options
-from drumline.data.experimental import AutoShardPolicy, DistributeOptions, Statistics
+from drumline.data.auto_shard_policy import AutoShardPolicy
 from drumline.data.options import AutotuneOptions, OptimizationOptions, ThreadingOptions
+from drumline.data.options.distribution import DistributeOptions
+from drumline.data.runtime.statistics import Statistics
 
 
 def sharded(policy: AutoShardPolicy) -> Options:

@@ -6,8 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from drumline.data.autotune.controller import Controller, Sample, _History
-from drumline.data.autotune.model import Budget, Station, rate, widths_for, with_spare
+from drumline.data.engine.tuning import (
+    Budget,
+    Controller,
+    Sample,
+    Station,
+    _History,
+    rate,
+    widths_for,
+    with_spare,
+)
 from tests.data.tuning.simulated import Pipeline, Work, best_static, steady_rate, tune
 
 MS = 1e-3

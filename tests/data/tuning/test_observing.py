@@ -24,9 +24,9 @@ from drumline.data.engine.epochs import Epochs
 from drumline.data.engine.iterator import DatasetIterator
 from drumline.data.engine.tuning import placed
 from drumline.data.execute.parallel_map_stage import ParallelMapStage
-from drumline.data.experimental import Statistics
 from drumline.data.observe.profiling import _worked_meanwhile
 from drumline.data.runtime.meter import BUCKETS, Meter, Observation, bucket
+from drumline.data.runtime.statistics import Statistics
 
 SCHEDSTAT = Path("/proc/thread-self/schedstat")
 
