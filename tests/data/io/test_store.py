@@ -14,6 +14,7 @@ import pytest
 
 import drumline as dl
 from drumline.data import Dataset
+from drumline.data.elements.structure import flatten
 
 Pair = collections.namedtuple("Pair", ["left", "right"])
 
@@ -37,7 +38,7 @@ def kinds(n=7):
 def bits(elements):
     found = []
     for element in elements:
-        leaves = dl.data.structure.flatten(element)[0]
+        leaves = flatten(element)[0]
         found.append(
             [(str(np.asarray(x).dtype), np.shape(x), np.asarray(x).tolist()) for x in leaves]
         )
