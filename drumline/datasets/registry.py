@@ -7,12 +7,8 @@ import os
 import pkgutil
 from typing import Any, Literal, TypeVar, overload
 
-<<<<<<< HEAD
 from drumline.data import Dataset
-from drumline.data.closest import did_you_mean
-=======
 from drumline.data.elements.errors import did_you_mean
->>>>>>> 8b17d7f (data: put nodes, stages and lowerings of a family into one file)
 from drumline.datasets import builders
 from drumline.datasets.builder import DatasetBuilder, DatasetInfo
 

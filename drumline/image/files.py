@@ -16,13 +16,9 @@ from drumline._core import (
     encode_jpegs,
     encode_pngs,
 )
-from drumline.data.elements.spec import ElementSpec, TensorSpec
+from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
 from drumline.data.native.apply import apply
 from drumline.data.native.operation import Column, NativeOperation, Rows
-<<<<<<< HEAD
-from drumline.data.spec import STRING, ElementSpec, TensorSpec
-=======
->>>>>>> 8b17d7f (data: put nodes, stages and lowerings of a family into one file)
 from drumline.image import columns as col
 from drumline.image.columns import Limits, get_limits
 

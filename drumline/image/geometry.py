@@ -13,11 +13,11 @@ import numpy as np
 
 from drumline._core import arrange_images
 from drumline.data import random
+from drumline.data.elements.ragged import RaggedArray
+from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.native.apply import apply, is_symbol
 from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.native.symbol import ValueNeedsPython
-from drumline.data.ragged import RaggedArray
-from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.image import columns as col
 
 TRANSPOSED, UPSIDE_DOWN, MIRRORED = 1, 2, 4

@@ -11,12 +11,8 @@ from typing import Any
 
 import numpy as np
 
-<<<<<<< HEAD
 from drumline._core import decode_jpegs, decode_resized, jpeg_shapes
-=======
-from drumline._core import decode_jpegs, jpeg_shapes
 from drumline.data.elements.spec import ElementSpec, TensorSpec
->>>>>>> 8b17d7f (data: put nodes, stages and lowerings of a family into one file)
 from drumline.data.native.apply import apply
 from drumline.data.native.arithmetic import Arithmetic, described, rounded
 from drumline.data.native.operation import Column, NativeOperation, Rows

@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline.data import random
+from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.native.apply import apply, is_symbol
 from drumline.data.native.operation import Column, NativeOperation, Rows
-from drumline.data.spec import ElementSpec, TensorSpec
 from drumline.image import columns as col
 from drumline.image.files import EncodeJpeg
 from drumline.image.jpeg import decode_jpeg

@@ -17,8 +17,10 @@ from drumline._core import (
     serialize_strings,
     tensor_dims,
 )
-from drumline.data.files.csv_columns import csv_columns
-from drumline.data.files.csv_format import CsvRecords, csv_records
+from drumline.data.elements.ragged import RaggedArray
+from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, as_dtype
+from drumline.data.elements.structure import LEAF_STRUCTURE, flatten
+from drumline.data.files.csv import CsvRecords, csv_columns, csv_records
 from drumline.data.messages.from_json import example_from_json
 from drumline.data.native.apply import apply, is_symbol
 from drumline.data.native.flat import flat
@@ -26,9 +28,6 @@ from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.native.string_elementwise import failure
 from drumline.data.native.string_specs import require_strings, with_dtype
 from drumline.data.native.symbol import ValueNeedsPython
-from drumline.data.ragged import RaggedArray
-from drumline.data.spec import STRING, ElementSpec, TensorSpec, as_dtype
-from drumline.data.structure import LEAF_STRUCTURE, flatten
 
 _NUMBERS = {
     "float32": 1,

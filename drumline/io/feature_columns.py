@@ -14,10 +14,8 @@ from typing import Any
 
 import numpy as np
 
-<<<<<<< HEAD:drumline/io/feature_columns.py
-from drumline.data.ragged import RaggedArray, splits_of
-from drumline.data.ragged_spec import RaggedTensorSpec
-from drumline.data.spec import STRING, TensorSpec
+from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec, splits_of
+from drumline.data.elements.spec import STRING, TensorSpec
 from drumline.io.feature_requests import FeatureRequest, Parsed
 
 _MOST_ROWS = 1 << 24
@@ -167,12 +165,6 @@ def _check(
         message = f"the {cut.kind} in feature {of!r} do not cut its {counts[row]} values into rows"
         raise BadRecord(row, feature, message)
 
-=======
-from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec
-from drumline.data.elements.spec import STRING, TensorSpec
-from drumline.io.examples.partitions import Cut, cut_into_rows
-from drumline.io.examples.wanted import Parsed, Wanted
->>>>>>> 8b17d7f (data: put nodes, stages and lowerings of a family into one file):drumline/io/examples/columns.py
 
 Records = np.ndarray | RaggedArray
 """Values of many records: an array (n, ...), or rows of different lengths."""

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drumline.data.leaves import as_array
-from drumline.data.ragged import fill_value
-from drumline.data.spec import STRING, as_dtype
+from drumline.data.elements.ragged import fill_value
+from drumline.data.elements.spec import STRING, as_array, as_dtype
 from drumline.io.feature_columns import (
     Cut,
     FeatureColumn,

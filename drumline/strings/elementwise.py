@@ -8,14 +8,10 @@ from typing import Any
 
 import numpy as np
 
-<<<<<<< HEAD:drumline/strings/elementwise.py
 from drumline._core import change_strings, string_lengths, substrings
-from drumline.data.native import string_chain
-=======
-from drumline._core import string_lengths, substrings
 from drumline.data.elements.ragged import RaggedTensorSpec
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
->>>>>>> 8b17d7f (data: put nodes, stages and lowerings of a family into one file):drumline/strings/measuring.py
+from drumline.data.native import string_chain
 from drumline.data.native.apply import apply
 from drumline.data.native.comparing import Equal
 from drumline.data.native.flat import Flat, flat

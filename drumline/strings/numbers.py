@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-<<<<<<< HEAD
 from drumline._core import (
     hash_strings,
     join_strings,
@@ -18,21 +17,14 @@ from drumline._core import (
     print_floats,
     print_integers,
 )
-from drumline.data._dataset.arguments import count_of
-=======
-from drumline._core import join_strings, numbers_of_strings, print_floats, print_integers
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, as_dtype
->>>>>>> 8b17d7f (data: put nodes, stages and lowerings of a family into one file)
 from drumline.data.native.apply import apply
 from drumline.data.native.flat import flat
 from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.native.string_elementwise import Bad, Elementwise, shown
 from drumline.data.native.string_specs import as_text, one, with_dtype
-<<<<<<< HEAD
 from drumline.data.native.vocabulary import LookUp, Vocabulary
-from drumline.data.spec import STRING, ElementSpec, TensorSpec, as_dtype
-=======
->>>>>>> 8b17d7f (data: put nodes, stages and lowerings of a family into one file)
+from drumline.data.plan.arguments import count_of
 
 NUMBERS = ("float32", "float64", "int32", "int64", "uint32", "uint64")
 FILLS = (b"", b" ", b"0", b"-", b"+", b"#")

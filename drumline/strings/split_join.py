@@ -10,27 +10,16 @@ from typing import Any
 
 import numpy as np
 
-<<<<<<< HEAD:drumline/strings/split_join.py
 from drumline._core import join_rows, join_strings, split_strings, string_ngrams
-from drumline.data._dataset.arguments import count_of
-=======
-from drumline._core import join_rows, join_strings
-from drumline.data.elements.ragged import RaggedTensorSpec
+from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
->>>>>>> 8b17d7f (data: put nodes, stages and lowerings of a family into one file):drumline/strings/joining.py
 from drumline.data.native.apply import apply
 from drumline.data.native.flat import flat, holds_ragged
 from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.native.string_chain import Cut, Link
 from drumline.data.native.string_elementwise import failure
-<<<<<<< HEAD:drumline/strings/split_join.py
 from drumline.data.native.string_specs import as_text, expanded, one, require_strings, shape_of
-from drumline.data.ragged import RaggedArray
-from drumline.data.ragged_spec import RaggedTensorSpec
-from drumline.data.spec import STRING, ElementSpec, TensorSpec
-=======
-from drumline.data.native.string_specs import as_text, one, require_strings, shape_of
->>>>>>> 8b17d7f (data: put nodes, stages and lowerings of a family into one file):drumline/strings/joining.py
+from drumline.data.plan.arguments import count_of
 from drumline.strings.documents import runs
 
 

@@ -15,14 +15,7 @@ from drumline.data.elements.rows import single
 from drumline.data.elements.spec import as_array
 from drumline.data.native.apply import apply, is_symbol
 from drumline.data.native.vocabulary import Vocabulary
-<<<<<<< HEAD
-from drumline.data.ragged import RaggedArray
-from drumline.data.rows import single
 from drumline.strings.elementwise import lower
-=======
-from drumline.strings.changing import lower
-from drumline.strings.learning import documents_of, learned_tokens, with_unknown
->>>>>>> 8b17d7f (data: put nodes, stages and lowerings of a family into one file)
 from drumline.strings.patterns import regex_replace
 from drumline.strings.vectorizing import (
     NAME,

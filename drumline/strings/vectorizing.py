@@ -10,25 +10,14 @@ from typing import Any
 
 import numpy as np
 
-<<<<<<< HEAD
 from drumline._core import TextTokenizer, TokenCounts
 from drumline.data.dataset import Dataset
-from drumline.data.leaves import as_array
-=======
-from drumline._core import TextTokenizer
 from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec, splits_of
-from drumline.data.elements.spec import ElementSpec, TensorSpec
->>>>>>> 8b17d7f (data: put nodes, stages and lowerings of a family into one file)
+from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, as_array
 from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.native.string_elementwise import Bad, Elementwise
 from drumline.data.native.string_specs import one, require_strings
 from drumline.data.native.vocabulary import Vocabulary
-<<<<<<< HEAD
-from drumline.data.ragged import RaggedArray, splits_of
-from drumline.data.ragged_spec import RaggedTensorSpec
-from drumline.data.spec import STRING, ElementSpec, TensorSpec
-=======
->>>>>>> 8b17d7f (data: put nodes, stages and lowerings of a family into one file)
 from drumline.strings.documents import Documents, runs, texts
 
 NAME = "strings.TextVectorization"

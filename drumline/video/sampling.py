@@ -16,11 +16,7 @@ from drumline.data.elements.spec import ElementSpec, TensorSpec, as_array
 from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.native.apply import apply, is_symbol
 from drumline.data.native.operation import Column, NativeOperation, Rows
-<<<<<<< HEAD
-<<<<<<< HEAD
-from drumline.data.ragged import RaggedArray
-from drumline.data.spec import ElementSpec, TensorSpec
-from drumline.data.structure import LEAF_STRUCTURE
+from drumline.data.plan.arguments import count_of
 
 
 def strided(length: int, num_steps: int, stride: int, fraction: float) -> np.ndarray:
@@ -50,12 +46,6 @@ def first_place(length: int, num_steps: int, stride: int, fraction: Any, numbers
     places = length - span if length > span else length
     place = numbers.floor(numbers.asarray(fraction, np.float32) * np.float32(places))
     return numbers.minimum(place, places - 1).astype(np.int32)
-=======
-=======
-from drumline.data.plan.arguments import count_of
->>>>>>> f541f16 (wip5)
-from drumline.video import indices
->>>>>>> 8b17d7f (data: put nodes, stages and lowerings of a family into one file)
 
 
 @dataclasses.dataclass(frozen=True)

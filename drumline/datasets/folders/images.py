@@ -12,10 +12,10 @@ import keras
 import numpy as np
 
 from drumline import image, io
+from drumline.data.elements.spec import ElementSpec, TensorSpec
+from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.native.apply import apply
 from drumline.data.native.operation import Column, NativeOperation, Rows
-from drumline.data.spec import ElementSpec, TensorSpec
-from drumline.data.structure import LEAF_STRUCTURE
 from drumline.datasets.folders.labelled_files import Request
 
 

@@ -12,18 +12,13 @@ import numpy as np
 
 from drumline import video
 from drumline.data import RaggedArray
-<<<<<<< HEAD
-from drumline.data._dataset.arguments import count_of
+from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
+from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.native.apply import apply
 from drumline.data.native.flat import flat
 from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.native.running import run_native
-from drumline.data.spec import STRING, ElementSpec, TensorSpec
-from drumline.data.structure import LEAF_STRUCTURE
-=======
 from drumline.data.plan.arguments import count_of
-from drumline.datasets.folders.frames import read_frames
->>>>>>> f541f16 (wip5)
 from drumline.datasets.folders.images import FORMATS, channels_of
 from drumline.datasets.folders.labelled_files import LabelledFiles, Request
 from drumline.image.columns import get_limits

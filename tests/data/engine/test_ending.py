@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from drumline.data.runtime import threads
+from drumline.data.runtime import threads as leaving
 
 COMPUTING = """
     import jax
@@ -124,21 +124,21 @@ def test_a_program_ends_while_a_thread_computes():
 
 
 def test_a_thread_in_code_of_the_users_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(threads, "GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(leaving, "GRACE_SECONDS", 0.01)
     release = threading.Event()
     thread = threading.Thread(target=release.wait)
     thread.start()
-    threads.wait_for(thread)
+    leaving.wait_for(thread)
     assert thread.is_alive()
     release.set()
     thread.join()
 
 
 def test_a_thread_that_computes_is_waited_for(monkeypatch):
-    monkeypatch.setattr(threads, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(leaving, "GRACE_SECONDS", 0.0)
     scope = {"__name__": "jax.somewhere", "sleep": time.sleep}
     exec("def compute(): sleep(0.2)", scope)
     thread = threading.Thread(target=scope["compute"])
     thread.start()
-    threads.wait_for(thread)
+    leaving.wait_for(thread)
     assert not thread.is_alive()

@@ -1,8 +1,9 @@
 """Each rule does its work, and nothing else."""
 
 from drumline.data import Dataset
-from drumline.data.operations import map, order
-from drumline.data.operations.prefetch import Prefetch
+from drumline.data.operations import cache as buffering
+from drumline.data.operations import map as function_nodes
+from drumline.data.operations import order as ordering
 from drumline.data.options import Options
 from drumline.data.rewrite.optimize import (
     auto_prefetch,
@@ -45,23 +46,25 @@ def test_take_and_skip_move_below_compiled_maps_only():
 
 def test_runs_of_take_and_skip_merge():
     plan = push_take_skip(plan_of(Dataset.range(99).take(9).take(4)))
-    assert isinstance(plan, order.Take)
+    assert isinstance(plan, ordering.Take)
     assert plan.count == 4
     assert names(plan) == ["range", "take"]
     plan = push_take_skip(plan_of(Dataset.range(99).skip(9).skip(4)))
-    assert isinstance(plan, order.Skip)
+    assert isinstance(plan, ordering.Skip)
     assert plan.count == 13
 
 
 def test_compiled_maps_get_workers_unless_the_user_said_how_many():
     ds = Dataset.range(9).map(lambda v: v + 1).map(lambda v: v * 2, num_parallel_calls=5)
-    maps = [n for n in map_parallelization(plan_of(ds), 3).walk() if isinstance(n, map.Map)]
+    maps = [
+        n for n in map_parallelization(plan_of(ds), 3).walk() if isinstance(n, function_nodes.Map)
+    ]
     assert [m.workers for m in maps] == [3, 5]
 
 
 def test_a_prefetch_ends_plans_that_compute_and_run_no_python():
     computed = Dataset.range(9).map(lambda v: v + 1).batch(2)
-    assert isinstance(auto_prefetch(plan_of(computed)), Prefetch)
+    assert isinstance(auto_prefetch(plan_of(computed)), buffering.Prefetch)
     assert names(auto_prefetch(plan_of(Dataset.range(9)))) == ["range"]
     python = Dataset.range(9).map(lambda v: int(v))
     assert names(auto_prefetch(plan_of(python))) == ["range", "map"]

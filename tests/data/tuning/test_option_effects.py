@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from drumline.data import Dataset, Options, TensorSpec
-from drumline.data.elements import columns
+from drumline.data.elements import columns as copying
 from drumline.data.engine.epochs import Epochs
 from drumline.data.operations.prefetch import SLACK
 from drumline.data.operations.walk import ParallelWalkStage
@@ -233,18 +233,18 @@ def test_max_intra_op_parallelism(
     most: int | None, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes, names = [], set()
-    real = columns.gather_rows
+    real = copying.gather_rows
 
     def noted(source: np.ndarray, index: np.ndarray, out: np.ndarray) -> None:
         sizes.append(out.nbytes)
         names.add(threading.current_thread().name)
         real(source, index, out)
 
-    monkeypatch.setattr(columns, "gather_rows", noted)
+    monkeypatch.setattr(copying, "gather_rows", noted)
     rows = np.arange(3000 * 700, dtype=np.float32).reshape(3000, 700)
     out = np.empty_like(rows)
     index = np.random.default_rng(0).permutation(3000)
-    columns.gather(rows.view(np.uint8), index, out.view(np.uint8), most)
+    copying.gather(rows.view(np.uint8), index, out.view(np.uint8), most)
     assert (out == rows[index]).all()
     if most is None:
         assert sizes == [rows.nbytes]
