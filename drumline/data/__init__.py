@@ -10,7 +10,7 @@ from drumline.data.elements.spec import AUTOTUNE, DatasetSpec, TensorSpec
 from drumline.data.elements.spec import INFINITE as INFINITE_CARDINALITY
 from drumline.data.elements.spec import UNKNOWN as UNKNOWN_CARDINALITY
 from drumline.data.engine.iterator import DatasetIterator
-from drumline.data.operations.order import GLOBAL
+from drumline.data.operations.ordering.order import GLOBAL
 from drumline.data.operations.packing import Packed
 from drumline.data.options import AutotuneOptions, OptimizationOptions, Options, ThreadingOptions
 from drumline.data.readers import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset

@@ -8,7 +8,7 @@ from drumline.data._base import named
 from drumline.data.dataset import Dataset
 from drumline.data.files.array_records import ArrayRecords
 from drumline.data.files.remote import as_paths
-from drumline.data.operations.files import ArrayRecordFiles
+from drumline.data.operations.reading.files import ArrayRecordFiles
 
 
 def ArrayRecordDataset(filenames: Any, name: str | None = None) -> Dataset:

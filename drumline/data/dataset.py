@@ -52,7 +52,6 @@ from drumline.data.functions.user_function import UserFunction
 from drumline.data.huggingface import huggingface, is_huggingface
 from drumline.data.observe.profile import Profile
 from drumline.data.observe.profiling import run_profile
-from drumline.data.operations import constructors
 from drumline.data.operations.batch import Batch, PaddedBatch, RaggedBatch, Rebatch, Unbatch
 from drumline.data.operations.checks import (
     AssertCardinality,
@@ -68,7 +67,7 @@ from drumline.data.operations.map import Map
 from drumline.data.operations.nested.nesting import FlatMap, Interleave
 from drumline.data.operations.nested.windows import Window
 from drumline.data.operations.numbering import Enumerate
-from drumline.data.operations.order import (
+from drumline.data.operations.ordering.order import (
     GLOBAL,
     SHARD_HINT,
     GlobalShuffle,
@@ -80,7 +79,8 @@ from drumline.data.operations.order import (
 )
 from drumline.data.operations.packing import Pack
 from drumline.data.operations.prefetch import Prefetch, PrefetchToDevice
-from drumline.data.operations.sources import Counter, Random
+from drumline.data.operations.reading import constructors
+from drumline.data.operations.reading.sources import Counter, Random
 from drumline.data.options import Options
 from drumline.data.pickling import reduced
 from drumline.data.plan.arguments import (

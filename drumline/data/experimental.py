@@ -11,7 +11,7 @@ from drumline.data.files.remote import (
     set_remote_reads,
 )
 from drumline.data.make_csv import make_csv_dataset
-from drumline.data.operations.order import SHARD_HINT
+from drumline.data.operations.ordering.order import SHARD_HINT
 from drumline.data.options import AutotuneOptions, DistributeOptions, OptimizationOptions
 from drumline.data.runtime.statistics import Statistics
 from drumline.data.transformations import assert_cardinality, prefetch_to_device

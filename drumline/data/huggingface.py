@@ -19,8 +19,8 @@ from drumline.data.elements.errors import at_element
 from drumline.data.elements.rows import conform, stack
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.elements.structure import flatten
-from drumline.data.operations import constructors
-from drumline.data.operations.sources import Generator, SequenceItems
+from drumline.data.operations.reading import constructors
+from drumline.data.operations.reading.sources import Generator, SequenceItems
 from drumline.data.plan.node import Node
 
 _IN_MEMORY = 64e6

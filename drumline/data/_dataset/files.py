@@ -13,9 +13,9 @@ from drumline.data.elements.spec import AUTOTUNE
 from drumline.data.files.file_format import BYTES, Format
 from drumline.data.files.remote import as_paths
 from drumline.data.files.tables import first_schema
-from drumline.data.operations import constructors
-from drumline.data.operations.files import Files
-from drumline.data.operations.tables import table_format
+from drumline.data.operations.reading import constructors
+from drumline.data.operations.reading.files import Files
+from drumline.data.operations.reading.tables import table_format
 from drumline.data.options import Options
 from drumline.data.plan.arguments import count_of
 from drumline.data.plan.node import Node

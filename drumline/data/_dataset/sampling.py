@@ -14,7 +14,7 @@ from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.operations.choose import Choose, OriginalShare, Sample, Thin, ratios
 from drumline.data.operations.map import Map
-from drumline.data.operations.order import Take
+from drumline.data.operations.ordering.order import Take
 from drumline.data.options import Options
 from drumline.data.plan.arguments import seed_of
 from drumline.data.plan.node import Node

@@ -23,7 +23,7 @@ from drumline.data.operations.cache import Cache
 from drumline.data.operations.map import Map
 from drumline.data.operations.nested.nesting import Interleave
 from drumline.data.operations.nested.windows import held_rows
-from drumline.data.operations.order import resolve_shard_hints
+from drumline.data.operations.ordering.order import resolve_shard_hints
 from drumline.data.operations.prefetch import Prefetch
 from drumline.data.operations.seeding import drawn_seeds, seed_of, with_drawn_seeds
 from drumline.data.options import Options

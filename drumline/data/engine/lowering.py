@@ -62,15 +62,6 @@ from drumline.data.operations.combine import (
     lower_concatenate,
     lower_zip,
 )
-from drumline.data.operations.files import (
-    ArrayRecordFiles,
-    File,
-    Files,
-    index_array_records,
-    lower_file,
-    lower_files,
-    packed_reads,
-)
 from drumline.data.operations.filter import Filter, lower_filter
 from drumline.data.operations.map import Map
 from drumline.data.operations.nested.groups import GroupByWindow, lower_group_by_window
@@ -98,7 +89,7 @@ from drumline.data.operations.numbering import (
     lower_enumerate,
     lower_random_keys,
 )
-from drumline.data.operations.order import (
+from drumline.data.operations.ordering.order import (
     GlobalShuffle,
     Repeat,
     Shard,
@@ -117,6 +108,7 @@ from drumline.data.operations.order import (
     lower_skip,
     lower_take,
 )
+from drumline.data.operations.ordering.walk import ParallelWalkStage, WalkStage
 from drumline.data.operations.packing import Pack, lower_pack
 from drumline.data.operations.prefetch import (
     Prefetch,
@@ -125,7 +117,16 @@ from drumline.data.operations.prefetch import (
     lower_prefetch,
     lower_prefetch_to_device,
 )
-from drumline.data.operations.sources import (
+from drumline.data.operations.reading.files import (
+    ArrayRecordFiles,
+    File,
+    Files,
+    index_array_records,
+    lower_file,
+    lower_files,
+    packed_reads,
+)
+from drumline.data.operations.reading.sources import (
     Counter,
     Generator,
     Random,
@@ -145,7 +146,6 @@ from drumline.data.operations.sources import (
     lower_random,
     lower_stored_parts,
 )
-from drumline.data.operations.walk import ParallelWalkStage, WalkStage
 from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.remote.distribute import elsewhere, here, piece, remote, shards
 from drumline.data.remote.nodes import Distribute, Elsewhere, Piece, Remote, Shards

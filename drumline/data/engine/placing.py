@@ -8,11 +8,11 @@ from drumline.data.elements.spec import has_datasets
 from drumline.data.engine.lowering import Lowering
 from drumline.data.operations.batch import Unbatch
 from drumline.data.operations.cache import Cache
-from drumline.data.operations.files import Files
 from drumline.data.operations.filter import Filter
 from drumline.data.operations.map import Map
 from drumline.data.operations.nested.nesting import FlatMap, Interleave
 from drumline.data.operations.prefetch import Prefetch
+from drumline.data.operations.reading.files import Files
 from drumline.data.plan.node import Node, bottom_up
 from drumline.data.remote.cluster import Service
 from drumline.data.remote.nodes import Distribute, Piece, Remote, Shards

@@ -13,7 +13,7 @@ from drumline.data.elements.block import splitter
 from drumline.data.elements.spec import INFINITE
 from drumline.data.engine.lowering import Lowering
 from drumline.data.operations.cache import Cache
-from drumline.data.operations.order import resolve_shard_hints
+from drumline.data.operations.ordering.order import resolve_shard_hints
 from drumline.data.plan.node import Node
 
 

@@ -21,7 +21,7 @@ from drumline.data.elements.columns import concatenated
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.spec import ElementSpec
 from drumline.data.operations.nested.dataset_function import DatasetFunction
-from drumline.data.operations.sources import Columns, PartsStage
+from drumline.data.operations.reading.sources import Columns, PartsStage
 from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.runtime.indexed import Concatenated, Indexed
 from drumline.data.runtime.stage import Stage, State

@@ -26,7 +26,7 @@ from drumline.data.operations.filter import Predicate
 from drumline.data.operations.map import Map
 from drumline.data.operations.nested.dataset_function import DatasetFunction
 from drumline.data.operations.nested.windows import Rows
-from drumline.data.operations.order import Shard, resolve_shard_hints
+from drumline.data.operations.ordering.order import Shard, resolve_shard_hints
 from drumline.data.options import Options
 from drumline.data.plan.node import Node, Trail, bottom_up
 from drumline.data.processes.pickling import culprits

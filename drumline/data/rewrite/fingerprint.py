@@ -19,10 +19,10 @@ from drumline.data.functions.segmented import SegmentedFunction
 from drumline.data.functions.shape_key import ShapeFunction
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.operations.checks import IgnoreErrors
-from drumline.data.operations.files import File, Files
 from drumline.data.operations.nested.dataset_function import DatasetFunction, WindowSize
 from drumline.data.operations.prefetch import Prefetch, PrefetchToDevice
-from drumline.data.operations.sources import Stored
+from drumline.data.operations.reading.files import File, Files
+from drumline.data.operations.reading.sources import Stored
 from drumline.data.plan import digest as functions  # noqa: F401 (registers)
 from drumline.data.plan.digest import Digest, put
 from drumline.data.plan.node import Node

@@ -21,15 +21,15 @@ from collections.abc import Callable, Collection
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.functions.build import Batched
 from drumline.data.operations.combine import Zip
-from drumline.data.operations.files import Files
 from drumline.data.operations.filter import Filter
 from drumline.data.operations.map import Map
 from drumline.data.operations.nested.nesting import FlatMap, Interleave
 from drumline.data.operations.nested.windows import StackedWindows, Window, WindowPieces
-from drumline.data.operations.order import Repeat, Shard, Shuffle, Skip, Take
+from drumline.data.operations.ordering.order import Repeat, Shard, Shuffle, Skip, Take
 from drumline.data.operations.prefetch import Prefetch, PrefetchToDevice
-from drumline.data.operations.sources import Generator
-from drumline.data.operations.tables import TableFormat
+from drumline.data.operations.reading.files import Files
+from drumline.data.operations.reading.sources import Generator
+from drumline.data.operations.reading.tables import TableFormat
 from drumline.data.options import Options
 from drumline.data.plan.node import Node, bottom_up
 from drumline.data.runtime.threads import available_cores

@@ -7,12 +7,12 @@ import dataclasses
 from drumline.data.operations.batch import Batch, Unbatch
 from drumline.data.operations.cache import Cache
 from drumline.data.operations.combine import Concatenate
-from drumline.data.operations.files import Files
 from drumline.data.operations.filter import Filter
 from drumline.data.operations.map import Map
 from drumline.data.operations.nested.nesting import FlatMap, Interleave
-from drumline.data.operations.order import Repeat, Shard, Shuffle
+from drumline.data.operations.ordering.order import Repeat, Shard, Shuffle
 from drumline.data.operations.prefetch import Prefetch
+from drumline.data.operations.reading.files import Files
 from drumline.data.plan.node import Node
 
 _WHOLE = (

@@ -29,7 +29,7 @@ from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.operations.cache import CacheStore, FillStage, Recorder, Snapshot
 from drumline.data.operations.nested.dataset_function import DatasetFunction, dataset_function
 from drumline.data.operations.nested.windows import held_rows
-from drumline.data.operations.sources import Slices, Stored, StoredParts
+from drumline.data.operations.reading.sources import Slices, Stored, StoredParts
 from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.rewrite.fingerprint import fingerprint_of
 from drumline.data.runtime.indexed import Indexed

@@ -15,7 +15,7 @@ import drumline as dl
 from drumline._core import RecordReader
 from drumline.data import Dataset, TFRecordDataset
 from drumline.data.elements.columns import PackedStrings
-from drumline.data.operations.files import packed_reads
+from drumline.data.operations.reading.files import packed_reads
 from drumline.io import FixedLenFeature, VarLenFeature
 from drumline.train import BytesList, Example, Feature, Features, FloatList, Int64List
 

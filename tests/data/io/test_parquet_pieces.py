@@ -13,7 +13,7 @@ import pytest
 
 from drumline.data import Dataset, Options
 from drumline.data.elements.errors import DataLossError
-from drumline.data.operations.tables import TableStage
+from drumline.data.operations.reading.tables import TableStage
 from drumline.data.runtime.threads import available_cores
 
 GROUPS = [60_000, 3, 1, 9_000, 200, 200, 200, 21_000, 1]

@@ -3,7 +3,7 @@
 from drumline.data import Dataset
 from drumline.data.operations import cache as buffering
 from drumline.data.operations import map as function_nodes
-from drumline.data.operations import order as ordering
+from drumline.data.operations.ordering import order as ordering
 from drumline.data.options import Options
 from drumline.data.rewrite.optimize import (
     auto_prefetch,

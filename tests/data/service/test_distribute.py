@@ -13,7 +13,7 @@ import pytest
 import drumline as dl
 from drumline.data import Dataset
 from drumline.data._dataset.placement import distribution
-from drumline.data.operations.order import SHARD_HINT
+from drumline.data.operations.ordering.order import SHARD_HINT
 from drumline.data.remote.packing import options_for_workers
 from drumline.data.service import ShardingPolicy
 from drumline.data.service.ray_service import RayService

@@ -13,8 +13,8 @@ import pytest
 from drumline.data import Dataset, Options, TensorSpec
 from drumline.data.elements import columns as copying
 from drumline.data.engine.epochs import Epochs
+from drumline.data.operations.ordering.walk import ParallelWalkStage
 from drumline.data.operations.prefetch import SLACK
-from drumline.data.operations.walk import ParallelWalkStage
 
 
 def options(group: str, **values: Any) -> Options:

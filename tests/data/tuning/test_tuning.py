@@ -23,7 +23,7 @@ from drumline.data.engine.tuning import (
     placed,
 )
 from drumline.data.operations.prefetch import PrefetchStage
-from drumline.data.operations.sources import GeneratorStage
+from drumline.data.operations.reading.sources import GeneratorStage
 from drumline.data.runtime import meter as meter
 from drumline.data.runtime.buffering import AutomaticRoom
 from drumline.data.runtime.buffers import BufferPool

@@ -10,7 +10,7 @@ from drumline.data.execute.parallel_map_stage import FEW_EACH, MANY_EACH, Parall
 from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.one_by_one import Vectorized
 from drumline.data.operations.map import Map, Mapped, own_input
-from drumline.data.operations.walk import ParallelWalkStage, WalkStage
+from drumline.data.operations.ordering.walk import ParallelWalkStage, WalkStage
 from drumline.data.plan.node import Pass, Trail
 from drumline.data.runtime.indexed import Indexed
 from drumline.data.runtime.stage import Stage

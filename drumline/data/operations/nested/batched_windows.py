@@ -22,7 +22,7 @@ from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.operations.batch import Batch
 from drumline.data.operations.combine import Zip
-from drumline.data.operations.sources import Slices
+from drumline.data.operations.reading.sources import Slices
 from drumline.data.plan.node import Node, Specified
 
 

@@ -20,7 +20,7 @@ from drumline.data.functions.purity import random_states_kept
 from drumline.data.functions.reuse import Reuse
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.operations.nested.batched_windows import batched_group, batched_windows
-from drumline.data.operations.sources import Generator
+from drumline.data.operations.reading.sources import Generator
 from drumline.data.plan.node import Node
 
 

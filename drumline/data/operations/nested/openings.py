@@ -29,10 +29,10 @@ from drumline.data.operations.batch import Batch
 from drumline.data.operations.cache import Cache, ReplayStage
 from drumline.data.operations.filter import Predicate
 from drumline.data.operations.map import Mapped
-from drumline.data.operations.order import Shard, resolve_shard_hints
+from drumline.data.operations.ordering.order import Shard, resolve_shard_hints
+from drumline.data.operations.ordering.walk import WalkStage
 from drumline.data.operations.prefetch import PrefetchStage
-from drumline.data.operations.sources import Slices
-from drumline.data.operations.walk import WalkStage
+from drumline.data.operations.reading.sources import Slices
 from drumline.data.plan.node import Node
 from drumline.data.runtime.buffering import Reading
 from drumline.data.runtime.indexed import Indexed

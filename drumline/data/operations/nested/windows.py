@@ -31,7 +31,7 @@ from drumline.data.elements.rows import stack
 from drumline.data.elements.spec import STRING, UNKNOWN, DatasetSpec, ElementSpec, is_known
 from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.operations.cache import ReplayStage
-from drumline.data.operations.sources import Slices
+from drumline.data.operations.reading.sources import Slices
 from drumline.data.plan.node import Node, Pass, Specified, Trail
 from drumline.data.runtime.stage import (
     TARGET_BYTES,

@@ -25,7 +25,7 @@ from drumline.data.elements.spec import (
     within,
 )
 from drumline.data.elements.structure import LEAF, Structure, flatten
-from drumline.data.operations.sources import (
+from drumline.data.operations.reading.sources import (
     Generator,
     Range,
     SequenceItems,

@@ -41,9 +41,9 @@ from drumline.data.operations.batch import Batch
 from drumline.data.operations.map import Map
 from drumline.data.operations.nested.nesting import FlatMapStage, InterleaveStage
 from drumline.data.operations.nested.openings import Openings, opener
-from drumline.data.operations.order import Skip, Take
+from drumline.data.operations.ordering.order import Skip, Take
 from drumline.data.operations.prefetch import Prefetch
-from drumline.data.operations.tables import TableFormat, TableStage, tables_nbytes
+from drumline.data.operations.reading.tables import TableFormat, TableStage, tables_nbytes
 from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.runtime.dense import ragged_rows
 from drumline.data.runtime.indexed import Index, Indexed

@@ -27,8 +27,8 @@ from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.spec import INFINITE, UNKNOWN, is_known
 from drumline.data.operations.cache import Cache
 from drumline.data.operations.numbering import RandomKeys
-from drumline.data.operations.shuffle_buffer import EVERYTHING, ShuffleStage
-from drumline.data.operations.walk import WalkStage
+from drumline.data.operations.ordering.shuffle_buffer import EVERYTHING, ShuffleStage
+from drumline.data.operations.ordering.walk import WalkStage
 from drumline.data.plan.node import Node, Pass, Trail, bottom_up
 from drumline.data.runtime.indexed import Index, Indexed, Permuted, Shuffled, SlicedRows, Strided
 from drumline.data.runtime.stage import Described, Stage, State
