@@ -1,10 +1,54 @@
 """What ``drumline._core`` offers for rows that come in order and leave in any."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+
+class Elementwise:
+    """Float32 results whose numbers are each one of a row's, computed with constants.
+
+    As in XLA's programs, denormal numbers are zeros.
+    """
+
+    def __new__(
+        cls,
+        kind: str,
+        row: int,
+        offset: int,
+        sizes: Sequence[int],
+        strides: Sequence[int],
+        steps: Sequence[tuple[str, Sequence[float], Sequence[float]]],
+        period: int,
+    ) -> Elementwise:
+        """A computation of rows.
+
+        Args:
+            kind: the dtype of the numbers: uint8, int8, uint16, int16, int32 or float32.
+            row: how many numbers a row has.
+            offset: where the first number of the result is in the row.
+            sizes: of the result.
+            strides: in numbers, where in the row the next number of each dimension is.
+            steps: ``"add"`` or ``"mul"`` and constants, or ``"mul_add"``, which rounds once, and
+                both's: one, or ``period`` of them.
+            period: after so many numbers of the result constants are repeated.
+
+        Raises:
+            ValueError: if the result would read beyond the row, or constants do not fit.
+        """
+
+    def run(self, source: npt.NDArray[np.uint8], out: npt.NDArray[np.float32]) -> None:
+        """Compute rows of `out` from those of `source`.
+
+        Args:
+            source: shape ``(n, bytes of a row)``, C-contiguous.
+            out: shape ``(n, numbers of a result)``, C-contiguous.
+
+        Raises:
+            TypeError: if an array has another dtype or number of dimensions.
+            ValueError: if shapes do not match, or arrays overlap or cannot be written.
+        """
 
 class Items:
     """An iterator over what another one has at hand; then it calls ``_further`` of its subclass."""

@@ -12,4 +12,4 @@ pub mod jpeg;
 pub mod png;
 pub mod resize;
 pub mod spare;
-mod vectorized;
+pub(crate) mod vectorized;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -40,11 +41,12 @@ def same_at_any_length(program: jex.Jaxpr) -> bool:
     product and a sum perhaps, depends on what is beside it. So not more than one operation may
     round; what is not known is taken to show.
     """
-    return _roundings(program) <= 1
+    return roundings(program.eqns) <= 1
 
 
-def _roundings(program: jex.Jaxpr) -> int:
-    return sum(_of(equation) for equation in program.eqns)
+def roundings(equations: Iterable[jex.JaxprEqn]) -> int:
+    """How many operations round; at least two where one may depend on the length."""
+    return sum(map(_of, equations))
 
 
 def _of(equation: jex.JaxprEqn) -> int:
@@ -54,7 +56,7 @@ def _of(equation: jex.JaxprEqn) -> int:
         return 0
     if name in _CALLS:
         inside = list(subjaxprs(equation.params))
-        return sum(map(_roundings, inside)) if inside else 2
+        return sum(roundings(program.eqns) for program in inside) if inside else 2
     results: list[Any] = [value.aval for value in equation.outvars]
     if name in _WHOLE and all(map(_is_whole, [*results, *(v.aval for v in equation.invars)])):
         return 0

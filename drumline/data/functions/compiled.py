@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -19,6 +20,11 @@ from drumline.data.elements.spec import ElementSpec
 from drumline.data.functions.any_length import same_at_any_length
 from drumline.data.functions.block_length import block_length, gathered_rows, subjaxprs
 from drumline.data.functions.call import Position
+from drumline.data.functions.elementwise import (
+    ElementwiseResult,
+    elementwise_results,
+    left_to_xla,
+)
 from drumline.data.functions.fingerprint import content
 from drumline.data.functions.guards import Guards, as_traced, guarded, row_error
 from drumline.data.functions.one_by_one import OneByOne
@@ -48,9 +54,17 @@ class CompiledFunction:
     varying: bool | None = None
 
     def __init__(
-        self, function: UserFunction, spec: ElementSpec, trace: Trace, most: int = 1 << 30
+        self,
+        function: UserFunction,
+        spec: ElementSpec,
+        trace: Trace,
+        most: int = 1 << 30,
+        elementwise: Mapping[Key, ElementwiseResult] = MappingProxyType({}),
     ):
-        """Compiles a trace over elements of ``spec`` for at most ``most`` rows at once."""
+        """Compiles a trace over elements of ``spec`` for at most ``most`` rows at once.
+
+        The results in ``elementwise`` are computed without XLA.
+        """
         self._function = function
         self._spec = spec
         self._trace = trace
@@ -60,10 +74,11 @@ class CompiledFunction:
         lengths = (block_length(leaves, program.jaxpr) for program in programs)
         self.block_length = min(most, min(lengths, default=1024))
         self._row_nbytes = max(1, sum(leaf.nbytes or 0 for leaf in leaves))
+        self._elementwise = elementwise
         self._programs = [
-            _Program(trace, wide, self.block_length)
+            _Program(trace, wide, self.block_length, elementwise)
             for wide, program in ((False, trace.narrow), (True, trace.wide))
-            if program is not None
+            if program is not None and _needs_xla(trace, wide, program, elementwise)
         ]
 
     def content(self) -> tuple[Any, ...]:
@@ -76,6 +91,15 @@ class CompiledFunction:
         return CompiledFunction(self._function, self._spec, self._trace, 1) if exact else self
 
     @cached_property
+    def with_native_arithmetic(self) -> CompiledFunction:
+        """The same, and the same bits, with what the Rust core can compute computed by it."""
+        found = elementwise_results(self._trace)
+        if not found:
+            return self
+        length = self.block_length
+        return CompiledFunction(self._function, self._spec, self._trace, length, found)
+
+    @cached_property
     def one_by_one(self) -> OneByOne:
         return OneByOne(self, self.for_single_rows())
 
@@ -84,6 +108,11 @@ class CompiledFunction:
 
     def at_once(self, size: int) -> int:
         """Whole numbers of ``size`` rows, which then need not be copied, if memory allows."""
+        if not self._programs:
+            # Nothing is padded.
+            rows = gathered_rows(size, 1, self._row_nbytes)
+            if rows >= self.block_length // 2:
+                return rows
         return gathered_rows(size, self.block_length, self._row_nbytes)
 
     def __call__(self, block: Block, position: Position) -> Block:
@@ -91,6 +120,8 @@ class CompiledFunction:
         results = self._memory(n)
         if n and self._programs:
             n, failure = self._compute(block, results)
+        for key, result in self._elementwise.items():
+            result(block.columns[result.leaf][:n], results[key][:n])
         columns = [self._column(route, block, results, n) for route in self._trace.routes]
         if failure is None:
             return Block(columns, n, block.error)
@@ -161,12 +192,23 @@ class CompiledFunction:
         kinds = " and ".join(
             "64-bit" if program.wide else "default types" for program in self._programs
         )
-        if not kinds:
-            return "no computation"
-        return f"compiled for blocks of {self.block_length} ({kinds})"
+        found = [f"compiled for blocks of {self.block_length} ({kinds})"] if kinds else []
+        if self._elementwise:
+            found.append(f"native arithmetic ({len(self._elementwise)} of its results)")
+        return ", ".join(found) or "no computation"
 
     def describe(self) -> str:
         return f"{self._function.name}: {self.how()}"
+
+
+def _needs_xla(
+    trace: Trace, wide: bool, program: jex.ClosedJaxpr, elementwise: Mapping[Key, ElementwiseResult]
+) -> bool:
+    """Whether a program computes or checks something that ``elementwise`` does not."""
+    done = [result for key, result in elementwise.items() if key[0] == wide]
+    routes = [route for route in trace.routes if isinstance(route, Computed) and route.wide == wide]
+    others = any((wide, route.output) not in elementwise for route in routes)
+    return not done or others or bool(left_to_xla(program, done, []))
 
 
 def _programs(trace: Trace) -> list[jex.ClosedJaxpr]:
@@ -176,7 +218,9 @@ def _programs(trace: Trace) -> list[jex.ClosedJaxpr]:
 class _Program:
     """One compiled program: from whole input columns to the outputs that routes refer to."""
 
-    def __init__(self, trace: Trace, wide: bool, length: int):
+    def __init__(
+        self, trace: Trace, wide: bool, length: int, elementwise: Mapping[Key, ElementwiseResult]
+    ):
         self.wide = wide
         self.guards = Guards()
         closed = trace.wide if wide else trace.narrow
@@ -188,14 +232,18 @@ class _Program:
                 (r.output, r.dtype)
                 for r in trace.routes
                 if isinstance(r, Computed) and r.wide == wide
+                if (r.wide, r.output) not in elementwise
             },
             key=lambda pair: pair[0],
         )
         run = _with_outputs(closed, self._outputs, self.guards)
         self._compiled = jax.jit(jax.vmap(run, axis_size=length))
         # JAX copies none to the device that is not used.
-        used = {var for eqn in closed.jaxpr.eqns for var in eqn.invars if isinstance(var, jex.Var)}
-        used.update(var for var in closed.jaxpr.outvars if isinstance(var, jex.Var))
+        outvars = [closed.jaxpr.outvars[output] for output, _ in self._outputs]
+        done = [result for key, result in elementwise.items() if key[0] == wide]
+        left = left_to_xla(closed, done, outvars)
+        used = {var for eqn in left for var in eqn.invars if isinstance(var, jex.Var)}
+        used.update(var for var in outvars if isinstance(var, jex.Var))
         self.uses = [var in used for var in closed.jaxpr.invars]
         # A callback in the thread that calls waits for itself in older releases of JAX.
         self._device = None if _calls_back(closed.jaxpr) else precision.calling_thread()

@@ -31,6 +31,9 @@ class OptimizationOptions(Group):
         shard_pushdown: moves ``shard`` below maps; not in tf.data.
         window_and_batch_fusion: stacks windows that a function batches or gives as they are
             without a dataset for each; not in tf.data.
+        native_arithmetic: has the Rust core instead of a compiled program compute what a map only
+            moves within an element, makes float32, and scales or shifts by constants
+            (``image[:, ::-1] / 255``); not in tf.data.
     """
 
     apply_default_optimizations: bool = True
@@ -42,6 +45,7 @@ class OptimizationOptions(Group):
     take_skip_pushdown: bool | None = None
     shard_pushdown: bool | None = None
     window_and_batch_fusion: bool | None = None
+    native_arithmetic: bool | None = None
 
     checks = {  # noqa: RUF012
         "noop_elimination": switch,
@@ -52,6 +56,7 @@ class OptimizationOptions(Group):
         "take_skip_pushdown": switch,
         "shard_pushdown": switch,
         "window_and_batch_fusion": switch,
+        "native_arithmetic": switch,
     }
     settled = {  # noqa: RUF012
         "map_fusion": (False, _BITS),

@@ -26,7 +26,8 @@ impl Step {
         }
     }
 
-    fn len(&self) -> usize {
+    /// How many values its constants are repeated for.
+    pub fn len(&self) -> usize {
         match self {
             Self::Add(constants) | Self::Multiply(constants) => constants.len(),
             Self::MultiplyAdd(factors, _) => factors.len(),
@@ -79,7 +80,7 @@ vectorized! {
     }
 }
 
-fn multiply_add(values: &mut [f32], factors: &[f32], constants: &[f32]) {
+pub fn multiply_add(values: &mut [f32], factors: &[f32], constants: &[f32]) {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
         // SAFETY: the processor has these instructions.

@@ -8,6 +8,7 @@ from drumline.data.elements.spec import TensorSpec
 from drumline.data.execute.map_stage import MapStage
 from drumline.data.execute.parallel_map_stage import FEW_EACH, MANY_EACH, ParallelMapStage
 from drumline.data.functions.call import BlockFunction
+from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.one_by_one import Vectorized
 from drumline.data.operations.map import Map, Mapped, own_input
 from drumline.data.operations.ordering.walk import ParallelWalkStage, WalkStage
@@ -56,9 +57,11 @@ def lower_map(lowering: Lowering, node: Map, trail: Trail, run: Pass) -> Stage:
 def _applied(lowering: Lowering, node: Map) -> BlockFunction:
     """The map's function, on whole blocks unless the options say otherwise."""
     function: BlockFunction = node.function.run
-    chosen = lowering.runtime.options.experimental_optimization.map_vectorization
-    if chosen is False and isinstance(function, Vectorized):
+    options = lowering.runtime.options.experimental_optimization
+    if options.map_vectorization is False and isinstance(function, Vectorized):
         return function.one_by_one
+    if isinstance(function, CompiledFunction) and options.applies("native_arithmetic"):
+        return function.with_native_arithmetic
     return function
 
 

@@ -1,0 +1,331 @@
+"""Results that the Rust core computes itself: numbers moved, made float32, and scaled or shifted.
+
+A call of XLA costs more than such arithmetic does for a block, and reads only what is aligned. The
+bits are those of XLA's programs: a division by a constant is a multiplication with its reciprocal
+there, and what is added to a product is added before that is rounded. Whatever XLA might do in
+another way is left to it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jax.extend import core as jex
+
+from drumline._core import Elementwise, vector_instructions
+from drumline.data.functions.any_length import roundings
+from drumline.data.functions.routes import Computed
+from drumline.data.functions.trace import Trace
+from drumline.data.native.arithmetic import OPERATORS, SUMS, Arithmetic, rounded
+
+_FROM = frozenset(
+    map(np.dtype, (np.bool_, np.uint8, np.int8, np.uint16, np.int16, np.int32, np.float32))
+)
+_CALLS = frozenset(("jit", "pjit", "closed_call"))
+_MOST_CONSTANTS = 1 << 16
+_LARGEST = 2.0**100
+"""Constants and their reciprocals are normal numbers, far from where products are not."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ElementwiseResult:
+    """An output of a program as a computation from one leaf of the element.
+
+    Attributes:
+        leaf: which.
+        program: what computes rows of it.
+        equations: those of the traced program that it stands for, by identity.
+    """
+
+    leaf: int
+    program: Elementwise
+    equations: frozenset[int]
+
+    def __call__(self, column: np.ndarray, out: np.ndarray) -> None:
+        """Computes rows (n, ...) of ``out`` from those of ``column``."""
+        n = len(column)
+        rows = np.require(column, requirements=("C", "A")).reshape(n, -1)
+        self.program.run(rows.view(np.uint8), out.reshape(n, -1))
+
+
+def elementwise_results(trace: Trace) -> dict[tuple[bool, int], ElementwiseResult]:
+    """The outputs of a trace's programs that need no XLA, by program and number.
+
+    There are none where the bits of the others might depend on what is computed beside them.
+    """
+    found: dict[tuple[bool, int], ElementwiseResult] = {}
+    for wide, closed in ((False, trace.narrow), (True, trace.wide)):
+        if closed is None:
+            continue
+        routes = [
+            route
+            for route in trace.routes
+            if isinstance(route, Computed) and route.wide == wide and route.dtype == np.float32
+        ]
+        made = {route.output: _result(trace, closed, route) for route in routes}
+        results = {(wide, number): result for number, result in made.items() if result is not None}
+        outvars = [
+            closed.jaxpr.outvars[route.output]
+            for route in trace.routes
+            if isinstance(route, Computed) and route.wide == wide
+            if (wide, route.output) not in results
+        ]
+        if results and roundings(left_to_xla(closed, list(results.values()), outvars)) <= 1:
+            found.update(results)
+    return found
+
+
+def left_to_xla(
+    closed: jex.ClosedJaxpr, results: Sequence[ElementwiseResult], outvars: Sequence[Any]
+) -> list[jex.JaxprEqn]:
+    """The equations that no result stands for, or that others or ``outvars`` need as well."""
+    done = {number for result in results for number in result.equations}
+    needed = {var for var in outvars if isinstance(var, jex.Var)}
+    left: list[jex.JaxprEqn] = []
+    for equation in reversed(closed.jaxpr.eqns):
+        if id(equation) not in done or not needed.isdisjoint(equation.outvars):
+            left.append(equation)
+            needed.update(var for var in equation.invars if isinstance(var, jex.Var))
+    return left[::-1]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Value:
+    """A value on the way from a leaf to a result.
+
+    Attributes:
+        leaf: which.
+        places: a view of an array like the leaf, of bytes, that shows where each number is from.
+        dtype: of the numbers.
+        steps: what was done with them, and the constants, broadcast to all numbers.
+    """
+
+    leaf: int
+    places: np.ndarray
+    dtype: np.dtype
+    steps: tuple[tuple[str, np.ndarray], ...] = ()
+
+
+class _Unknown(Exception):
+    """Something that is left to XLA."""
+
+
+def _result(trace: Trace, closed: jex.ClosedJaxpr, route: Computed) -> ElementwiseResult | None:
+    var = closed.jaxpr.outvars[route.output]
+    try:
+        reading = _Reading(trace, closed)
+        value = reading.value(var)
+        if value.dtype != np.float32 or value.places.shape != route.shape or not value.places.size:
+            return None
+        return _compiled(trace, value, frozenset(reading.seen))
+    except _Unknown:
+        return None
+
+
+class _Reading:
+    """Follows a variable of a program back to a leaf and to constants.
+
+    Attributes:
+        seen: the equations on the way, by identity.
+    """
+
+    def __init__(self, trace: Trace, closed: jex.ClosedJaxpr):
+        self._trace = trace
+        self._inputs = {var: number for number, var in enumerate(closed.jaxpr.invars)}
+        self._constants: dict[Any, Any] = dict(
+            zip(closed.jaxpr.constvars, closed.consts, strict=True)
+        )
+        self._made = {var: equation for equation in closed.jaxpr.eqns for var in equation.outvars}
+        self.seen: set[int] = set()
+
+    def value(self, var: Any) -> _Value:
+        """A variable that depends on a leaf."""
+        if var in self._inputs:
+            return self._leaf(self._inputs[var], var.aval)
+        equation = self._made.get(var)
+        if equation is None or len(equation.outvars) != 1:
+            raise _Unknown
+        self.seen.add(id(equation))
+        return self._of(equation)
+
+    def _leaf(self, number: int, aval: Any) -> _Value:
+        leaf = self._trace.inputs[number]
+        spec = self._trace.values[leaf]
+        if spec.dtype != aval.dtype or spec.dtype not in _FROM or not spec.is_static:
+            raise _Unknown
+        shape = tuple(aval.shape)
+        if not shape or 0 in shape:
+            raise _Unknown
+        return _Value(leaf, np.empty(shape, np.uint8), spec.dtype)
+
+    def _of(self, equation: jex.JaxprEqn) -> _Value:
+        name, params = equation.primitive.name, equation.params
+        if name in OPERATORS:
+            return self._arithmetic(equation)
+        if name == "convert_element_type":
+            value = self.value(equation.invars[0])
+            if params["new_dtype"] != np.float32 or params.get("sharding") is not None:
+                raise _Unknown
+            return dataclasses.replace(value, dtype=np.dtype(np.float32))
+        move = _move(equation)
+        if move is None or len(equation.invars) != 1:
+            raise _Unknown
+        value = self.value(equation.invars[0])
+        places = move(value.places)
+        if not np.may_share_memory(places, value.places):
+            raise _Unknown
+        steps = tuple((operator, move(constants)) for operator, constants in value.steps)
+        return dataclasses.replace(value, places=places, steps=steps)
+
+    def _arithmetic(self, equation: jex.JaxprEqn) -> _Value:
+        operator, (first, second) = equation.primitive.name, equation.invars
+        constant = self._constant(second)
+        if constant is None and operator in ("add", "mul"):
+            first, constant = second, self._constant(first)
+        if constant is None or constant.dtype != np.float32:
+            raise _Unknown
+        value = self.value(first)
+        if value.dtype != np.float32:
+            raise _Unknown
+        try:
+            everywhere = np.broadcast_to(constant, value.places.shape)
+        except ValueError:
+            raise _Unknown from None
+        return dataclasses.replace(value, steps=(*value.steps, (operator, everywhere)))
+
+    def _constant(self, var: Any) -> np.ndarray | None:
+        if isinstance(var, jex.Literal):
+            return np.asarray(var.val, getattr(var.aval, "dtype", None))
+        if var in self._constants:
+            return np.asarray(self._constants[var])
+        equation = self._made.get(var)
+        if equation is None or len(equation.invars) != 1:
+            return None
+        inner = self._constant(equation.invars[0])
+        if inner is None:
+            return None
+        self.seen.add(id(equation))
+        if equation.primitive.name == "broadcast_in_dim":
+            return _broadcast(inner, equation.params)
+        move = _move(equation)
+        return None if move is None else move(inner)
+
+
+def _broadcast(constant: np.ndarray, params: dict[str, Any]) -> np.ndarray:
+    shape, kept = tuple(params["shape"]), tuple(params["broadcast_dimensions"])
+    if any(not isinstance(length, int) for length in shape):
+        raise _Unknown
+    placed = [1] * len(shape)
+    for axis, length in zip(kept, constant.shape, strict=True):
+        placed[axis] = length
+    return np.broadcast_to(constant.reshape(placed), shape)
+
+
+def _move(equation: jex.JaxprEqn) -> Callable[[np.ndarray], np.ndarray] | None:
+    """What an equation does to where numbers are, if it does nothing else."""
+    name, params = equation.primitive.name, equation.params
+    if name == "rev":
+        return lambda array: np.flip(array, tuple(params["dimensions"]))
+    if name == "transpose":
+        return lambda array: np.transpose(array, params["permutation"])
+    if name == "slice":
+        starts, stops = params["start_indices"], params["limit_indices"]
+        steps = params["strides"] or (1,) * len(starts)
+        return lambda array: array[tuple(map(slice, starts, stops, steps))]
+    if name in ("reshape", "squeeze", "expand_dims", "broadcast_in_dim"):
+        if name == "reshape" and params["dimensions"] is not None:
+            return None
+        before, after = _shape(equation.invars[0]), _shape(equation.outvars[0])
+        kept = params.get("broadcast_dimensions", ())
+        if list(kept) != sorted(kept) or math.prod(before) != math.prod(after):
+            return None
+        return lambda array: array.reshape(after)
+    if name in _CALLS:
+        return _moves_inside(params.get("jaxpr"))
+    return None
+
+
+def _shape(var: Any) -> tuple[int, ...]:
+    return tuple(var.aval.shape)
+
+
+def _moves_inside(closed: Any) -> Callable[[np.ndarray], np.ndarray] | None:
+    """Of a jitted function of one argument that only moves numbers."""
+    if not isinstance(closed, jex.ClosedJaxpr) or closed.consts:
+        return None
+    program = closed.jaxpr
+    var, moves = program.invars[0], []
+    for equation in program.eqns:
+        move = _move(equation)
+        if move is None or list(equation.invars) != [var] or len(equation.outvars) != 1:
+            return None
+        moves.append(move)
+        var = equation.outvars[0]
+    if len(program.invars) != 1 or list(program.outvars) != [var]:
+        return None
+
+    def all_of_them(array: np.ndarray) -> np.ndarray:
+        for move in moves:
+            array = move(array)
+        return array
+
+    return all_of_them
+
+
+def _compiled(trace: Trace, value: _Value, equations: frozenset[int]) -> ElementwiseResult:
+    sums = [operator in SUMS for operator, _ in value.steps]
+    # What XLA makes of longer chains, or of two sums or products, is not known.
+    if len(sums) > 2 or sums in ([True, True], [False, False]):
+        raise _Unknown
+    if len(sums) == 2 and sums[1] and vector_instructions() == "portable":
+        raise _Unknown  # the processor may round twice
+    kept = [(operator, _periodic(constants)) for operator, constants in value.steps]
+    period = max((len(constants) for _, constants in kept), default=1)
+    for operator, constants in kept:
+        _check(operator, constants)
+    arithmetic = [
+        Arithmetic(operator, tuple(np.resize(constants, period).tolist()))
+        for operator, constants in kept
+    ]
+    leaf = trace.values[value.leaf]
+    base = value.places.base if value.places.base is not None else value.places
+    offset = _address(value.places) - _address(base)
+    program = Elementwise(
+        "uint8" if leaf.dtype == np.bool_ else str(leaf.dtype),
+        base.size,
+        offset,
+        list(value.places.shape),
+        list(value.places.strides),
+        rounded(arithmetic),
+        period,
+    )
+    return ElementwiseResult(value.leaf, program, equations)
+
+
+def _periodic(constants: np.ndarray) -> np.ndarray:
+    """The constants of so many numbers as they are repeated after."""
+    if np.all(constants == constants.flat[0]):
+        constants = constants.reshape(-1)[:1]
+    while constants.ndim and (constants.strides[0] == 0 or constants.shape[0] == 1):
+        constants = constants[0]
+    if constants.size > _MOST_CONSTANTS:
+        raise _Unknown
+    return constants.reshape(-1)
+
+
+def _check(operator: str, constants: np.ndarray) -> None:
+    """Refuses constants that XLA might leave out, or with which results may be denormal."""
+    size = np.abs(constants)
+    if not np.all((size > 1 / _LARGEST) & (size < _LARGEST)):
+        raise _Unknown
+    if operator not in SUMS and np.all(size == 1):
+        raise _Unknown
+
+
+def _address(array: np.ndarray) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
