@@ -37,8 +37,8 @@ from drumline._core_images import jpeg_shapes as jpeg_shapes
 from drumline._core_images import resize_images as resize_images
 from drumline._core_images import resize_nearest as resize_nearest
 from drumline._core_images import resize_spans as resize_spans
-from drumline._core_rows import Elementwise as Elementwise
 from drumline._core_rows import Items as Items
+from drumline._core_rows import RowArithmetic as RowArithmetic
 from drumline._core_rows import RowSlots as RowSlots
 from drumline._core_rows import ScalarRows as ScalarRows
 from drumline._core_rows import scatter_rows as scatter_rows

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-class Elementwise:
+class RowArithmetic:
     """Float32 results whose numbers are each one of a row's, computed with constants.
 
     As in XLA's programs, denormal numbers are zeros.
@@ -21,7 +21,7 @@ class Elementwise:
         strides: Sequence[int],
         steps: Sequence[tuple[str, Sequence[float], Sequence[float]]],
         period: int,
-    ) -> Elementwise:
+    ) -> RowArithmetic:
         """A computation of rows.
 
         Args:

@@ -4,6 +4,7 @@ pub mod arithmetic;
 pub mod arrange;
 pub mod bmp;
 pub mod defect;
+pub mod elementwise;
 pub mod encode;
 pub mod gif;
 pub mod image;

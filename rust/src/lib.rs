@@ -4,7 +4,6 @@
 pub mod all_reduce;
 pub mod convolution;
 pub mod csv;
-pub mod elementwise;
 pub mod examples;
 pub mod gather;
 pub mod images;

@@ -17,7 +17,6 @@ use std::sync::{Mutex, PoisonError};
 mod all_reduce;
 mod chains;
 mod csv;
-mod elementwise;
 mod examples;
 mod images;
 mod items;
@@ -63,7 +62,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(spread::spread_rows, module)?)?;
     module.add_function(wrap_pyfunction!(spread::sum_rows, module)?)?;
     module.add_function(wrap_pyfunction!(tables::read_rows, module)?)?;
-    module.add_class::<elementwise::Elementwise>()?;
     module.add_class::<examples::ExampleParser>()?;
     module.add_class::<items::Items>()?;
     module.add_class::<packed::PackedBytes>()?;

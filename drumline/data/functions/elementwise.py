@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from jax.extend import core as jex
 
-from drumline._core import Elementwise, vector_instructions
-from drumline.data.functions.any_length import roundings
+from drumline._core import RowArithmetic, vector_instructions
+from drumline.data.functions.block_length import roundings
 from drumline.data.functions.routes import Computed
 from drumline.data.functions.trace import Trace
 from drumline.data.native.arithmetic import OPERATORS, SUMS, Arithmetic, rounded
@@ -42,7 +42,7 @@ class ElementwiseResult:
     """
 
     leaf: int
-    program: Elementwise
+    program: RowArithmetic
     equations: frozenset[int]
 
     def __call__(self, column: np.ndarray, out: np.ndarray) -> None:
@@ -110,7 +110,7 @@ class _Value:
     steps: tuple[tuple[str, np.ndarray], ...] = ()
 
 
-class _Unknown(Exception):
+class _LeftToXla(Exception):
     """Something that is left to XLA."""
 
 
@@ -122,7 +122,7 @@ def _result(trace: Trace, closed: jex.ClosedJaxpr, route: Computed) -> Elementwi
         if value.dtype != np.float32 or value.places.shape != route.shape or not value.places.size:
             return None
         return _compiled(trace, value, frozenset(reading.seen))
-    except _Unknown:
+    except _LeftToXla:
         return None
 
 
@@ -148,7 +148,7 @@ class _Reading:
             return self._leaf(self._inputs[var], var.aval)
         equation = self._made.get(var)
         if equation is None or len(equation.outvars) != 1:
-            raise _Unknown
+            raise _LeftToXla
         self.seen.add(id(equation))
         return self._of(equation)
 
@@ -156,10 +156,10 @@ class _Reading:
         leaf = self._trace.inputs[number]
         spec = self._trace.values[leaf]
         if spec.dtype != aval.dtype or spec.dtype not in _FROM or not spec.is_static:
-            raise _Unknown
+            raise _LeftToXla
         shape = tuple(aval.shape)
         if not shape or 0 in shape:
-            raise _Unknown
+            raise _LeftToXla
         return _Value(leaf, np.empty(shape, np.uint8), spec.dtype)
 
     def _of(self, equation: jex.JaxprEqn) -> _Value:
@@ -169,15 +169,15 @@ class _Reading:
         if name == "convert_element_type":
             value = self.value(equation.invars[0])
             if params["new_dtype"] != np.float32 or params.get("sharding") is not None:
-                raise _Unknown
+                raise _LeftToXla
             return dataclasses.replace(value, dtype=np.dtype(np.float32))
         move = _move(equation)
         if move is None or len(equation.invars) != 1:
-            raise _Unknown
+            raise _LeftToXla
         value = self.value(equation.invars[0])
         places = move(value.places)
         if not np.may_share_memory(places, value.places):
-            raise _Unknown
+            raise _LeftToXla
         steps = tuple((operator, move(constants)) for operator, constants in value.steps)
         return dataclasses.replace(value, places=places, steps=steps)
 
@@ -187,14 +187,14 @@ class _Reading:
         if constant is None and operator in ("add", "mul"):
             first, constant = second, self._constant(first)
         if constant is None or constant.dtype != np.float32:
-            raise _Unknown
+            raise _LeftToXla
         value = self.value(first)
         if value.dtype != np.float32:
-            raise _Unknown
+            raise _LeftToXla
         try:
             everywhere = np.broadcast_to(constant, value.places.shape)
         except ValueError:
-            raise _Unknown from None
+            raise _LeftToXla from None
         return dataclasses.replace(value, steps=(*value.steps, (operator, everywhere)))
 
     def _constant(self, var: Any) -> np.ndarray | None:
@@ -218,7 +218,7 @@ class _Reading:
 def _broadcast(constant: np.ndarray, params: dict[str, Any]) -> np.ndarray:
     shape, kept = tuple(params["shape"]), tuple(params["broadcast_dimensions"])
     if any(not isinstance(length, int) for length in shape):
-        raise _Unknown
+        raise _LeftToXla
     placed = [1] * len(shape)
     for axis, length in zip(kept, constant.shape, strict=True):
         placed[axis] = length
@@ -280,9 +280,9 @@ def _compiled(trace: Trace, value: _Value, equations: frozenset[int]) -> Element
     sums = [operator in SUMS for operator, _ in value.steps]
     # What XLA makes of longer chains, or of two sums or products, is not known.
     if len(sums) > 2 or sums in ([True, True], [False, False]):
-        raise _Unknown
+        raise _LeftToXla
     if len(sums) == 2 and sums[1] and vector_instructions() == "portable":
-        raise _Unknown  # the processor may round twice
+        raise _LeftToXla  # the processor may round twice
     kept = [(operator, _periodic(constants)) for operator, constants in value.steps]
     period = max((len(constants) for _, constants in kept), default=1)
     for operator, constants in kept:
@@ -294,7 +294,7 @@ def _compiled(trace: Trace, value: _Value, equations: frozenset[int]) -> Element
     leaf = trace.values[value.leaf]
     base = value.places.base if value.places.base is not None else value.places
     offset = _address(value.places) - _address(base)
-    program = Elementwise(
+    program = RowArithmetic(
         "uint8" if leaf.dtype == np.bool_ else str(leaf.dtype),
         base.size,
         offset,
@@ -313,7 +313,7 @@ def _periodic(constants: np.ndarray) -> np.ndarray:
     while constants.ndim and (constants.strides[0] == 0 or constants.shape[0] == 1):
         constants = constants[0]
     if constants.size > _MOST_CONSTANTS:
-        raise _Unknown
+        raise _LeftToXla
     return constants.reshape(-1)
 
 
@@ -321,9 +321,9 @@ def _check(operator: str, constants: np.ndarray) -> None:
     """Refuses constants that XLA might leave out, or with which results may be denormal."""
     size = np.abs(constants)
     if not np.all((size > 1 / _LARGEST) & (size < _LARGEST)):
-        raise _Unknown
+        raise _LeftToXla
     if operator not in SUMS and np.all(size == 1):
-        raise _Unknown
+        raise _LeftToXla
 
 
 def _address(array: np.ndarray) -> int:

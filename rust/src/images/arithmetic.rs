@@ -27,7 +27,7 @@ impl Step {
     }
 
     /// How many values its constants are repeated for.
-    pub fn len(&self) -> usize {
+    pub fn constants(&self) -> usize {
         match self {
             Self::Add(constants) | Self::Multiply(constants) => constants.len(),
             Self::MultiplyAdd(factors, _) => factors.len(),
@@ -43,7 +43,7 @@ fn repeated(constants: &[f32], channels: usize) -> Option<Vec<f32>> {
 
 /// Takes the steps one after the other on whole pixels.
 pub fn apply(steps: &[Step], values: &mut [f32]) {
-    let Some(length) = steps.first().map(Step::len) else {
+    let Some(length) = steps.first().map(Step::constants) else {
         return;
     };
     for values in values.chunks_mut(AT_ONCE.div_ceil(length) * length) {

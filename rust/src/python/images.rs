@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use rayon::prelude::*;
 
+mod arithmetic;
 mod arranged;
 mod files;
 mod pixels;
@@ -22,6 +23,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(jpeg_shapes, module)?)?;
     module.add_function(wrap_pyfunction!(resize_spans, module)?)?;
     module.add_function(wrap_pyfunction!(arranged::arrange_images, module)?)?;
+    module.add_class::<arithmetic::RowArithmetic>()?;
     module.add_function(wrap_pyfunction!(files::decode_pngs, module)?)?;
     module.add_function(wrap_pyfunction!(files::decode_bmps, module)?)?;
     module.add_function(wrap_pyfunction!(files::decode_gifs, module)?)?;

@@ -1,9 +1,9 @@
-//! `Elementwise`: argument checks, and the GIL released.
+//! `RowArithmetic`: argument checks, and the GIL released.
 
-use super::rows::Pointer;
-use super::{addresses, borrow_error, check_apart, contiguous};
-use crate::elementwise::{Layout, Number, Program};
 use crate::images::arithmetic::Step;
+use crate::images::elementwise::{Layout, Number, Program};
+use crate::python::rows::Pointer;
+use crate::python::{addresses, borrow_error, check_apart, contiguous};
 use numpy::ndarray::Ix2;
 use numpy::{PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
@@ -46,13 +46,13 @@ impl Kind {
 
 /// A result's numbers from a row's: moved, converted to float32, and computed with constants.
 #[pyclass(frozen, module = "drumline._core")]
-pub struct Elementwise {
+pub struct RowArithmetic {
     kind: Kind,
     program: Program,
 }
 
 #[pymethods]
-impl Elementwise {
+impl RowArithmetic {
     #[new]
     fn new(
         kind: &str,
@@ -132,9 +132,9 @@ impl Elementwise {
     }
 }
 
-impl Elementwise {
+impl RowArithmetic {
     /// # Safety
-    /// `from` points to `count` numbers and `to` to `size`, which nobody else writes.
+    /// `from` points to `count` numbers and `to` to `size`, which no other thread writes.
     unsafe fn compute<S: Number>(&self, from: Pointer, count: usize, to: Pointer, size: usize) {
         let rows = unsafe { from_raw_parts(from.get().cast::<S>(), count) };
         let out = unsafe { from_raw_parts_mut(to.get().cast::<f32>(), size) };

@@ -2,9 +2,9 @@
 //!
 //! It rounds where XLA's programs round, and as these do takes denormal numbers for zeros.
 
+use super::arithmetic::{apply, multiply_add, Step};
+use super::vectorized::vectorized;
 use crate::all_reduce::denormals::Flushed;
-use crate::images::arithmetic::{apply, Step};
-use crate::images::vectorized::vectorized;
 
 /// A number that `f32` is made of, rounded to nearest.
 pub trait Number: Copy + Default {
@@ -166,14 +166,14 @@ impl Program {
             return convert(values, out);
         };
         // Whole repetitions of the constants, which stay in the first cache if they are few.
-        let length = first.len();
+        let length = first.constants();
         for (values, out) in values.chunks(length).zip(out.chunks_mut(length)) {
             match first {
                 Step::Add(added) => convert_add(values, out, added),
                 Step::Multiply(factors) => convert_multiply(values, out, factors),
                 Step::MultiplyAdd(factors, added) => {
                     convert(values, out);
-                    crate::images::arithmetic::multiply_add(out, factors, added);
+                    multiply_add(out, factors, added);
                 }
             }
             apply(others, out);
@@ -207,8 +207,8 @@ vectorized! {
 
 #[cfg(test)]
 mod tests {
+    use super::super::arithmetic::Step;
     use super::{Layout, Program};
-    use crate::images::arithmetic::Step;
 
     fn multiplied(factors: &[f32], channels: usize) -> Vec<Step> {
         vec![Step::named("mul", [factors, &[]], channels).unwrap()]
