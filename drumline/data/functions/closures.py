@@ -155,6 +155,9 @@ class Closures:
         if type(value) is functools.partial:
             parts = (value.func, value.args, value.keywords)
             return (type(value), *(self._key(part, depth + 1, fresh, values) for part in parts))
+        if not fresh and _is_frozen_record(value):
+            fields = vars(value).values()
+            return (_Same(type(value)), *(self._key(f, depth + 1, False, values) for f in fields))
         raise Unknown
 
     def _key_of_array(self, value: Any) -> Hashable:
@@ -166,6 +169,26 @@ class Closures:
             # The first is kept alive, so that no other gets its id.
             known = self._copies[id(value)] = (value, array.copy(), _Same(object()))
         return known[2]
+
+
+def _is_frozen_record(value: Any) -> bool:
+    """Whether it is of a frozen dataclass, and its attributes are its fields and nothing more."""
+    kind = type(value)
+    parameters = vars(kind).get("__dataclass_params__")
+    if parameters is None or not parameters.frozen or not hasattr(value, "__dict__"):
+        return False
+    fields = [field.name for field in dataclasses.fields(kind)]
+    # What else a class has may be computed, of something that changes.
+    own = (name for base in kind.__mro__[:-1] for name in vars(base) if name not in fields)
+    return list(vars(value)) == fields and all(name in _OF_RECORDS for name in own)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Record:
+    """A class that has what every frozen dataclass has."""
+
+
+_OF_RECORDS = frozenset((*vars(_Record), "__match_args__", "__annotations__", "__replace__"))
 
 
 def _visit(value: Any, found: set[int], depth: int) -> None:

@@ -1,5 +1,6 @@
 """``group_by_window`` and ``bucket_by_sequence_length``; numbers are those of TensorFlow 2.21."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -252,6 +253,47 @@ def test_a_function_that_only_batches_is_not_called_for_each_window(monkeypatch)
     ds = Dataset.range(24).group_by_window(lambda v: v % 4, lambda key, w: w.batch(3), 3)
     monkeypatch.setattr(type(ds._plan.function), "__call__", None)
     assert len(list(ds)) == 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Sizes, as users have them in one place."""
+
+    size: int
+    names: tuple[str, ...] = ("a",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Computed(Config):
+    """Sizes of which one may be another at each call."""
+
+    @property
+    def again(self) -> int:
+        return self.size
+
+
+@dataclasses.dataclass
+class Changing:
+    """Sizes that may be set."""
+
+    size: int
+
+
+def test_a_frozen_dataclass_is_as_good_as_its_numbers(monkeypatch):
+    config = Config(3)
+    others = [Computed(3), Changing(3), Config(3, [object()])]
+
+    def windows(config):
+        return Dataset.range(24).group_by_window(
+            lambda v: v % 4, lambda key, w: w.batch(config.size), 3
+        )
+
+    expected = lists(windows(config))
+    assert all(windows(other)._plan.function.batched is None for other in others)
+    assert all(lists(windows(other)) == expected for other in others)
+    ds = windows(config)
+    monkeypatch.setattr(type(ds._plan.function), "__call__", None)
+    assert lists(ds) == expected
 
 
 def test_functions_that_use_the_key_or_change_are_called():
