@@ -17,11 +17,6 @@ from drumline.data.elements import precision
 from drumline.data.elements.block import Block
 from drumline.data.elements.errors import at_element
 from drumline.data.elements.spec import ElementSpec
-from drumline.data.functions.any_length import same_at_any_length
-from drumline.data.functions.block_length import block_length, gathered_rows, subjaxprs
-from drumline.data.execute.block import Block
-from drumline.data.execute.pool import ALIGNMENT, BufferPool
-from drumline.data.functions import modes
 from drumline.data.functions.block_length import (
     block_length,
     gathered_rows,

@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 
 import drumline as dl
 from drumline.data import Dataset, Options
-from drumline.data.functions.any_length import same_at_any_length
-from drumline.data.execute.batch_stage import BatchStage
 from drumline.data.functions.block_length import same_at_any_length
 from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.operations.batch import BatchStage
