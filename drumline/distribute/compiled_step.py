@@ -13,9 +13,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-<<<<<<< HEAD
-from drumline.data.narrowing import any_wide, in_32_bits, in_64_bits, keeping_64_bits, require_fits
-=======
 from drumline.data.elements.precision import (
     any_wide,
     in_32_bits,
@@ -23,8 +20,6 @@ from drumline.data.elements.precision import (
     keeping_64_bits,
     require_fits,
 )
-from drumline.distribute.across_processes import on_this_process
->>>>>>> 6ea0288 (data: put nodes, stages and lowerings of a family into one file)
 from drumline.distribute.arguments import Form
 from drumline.distribute.broadcast_variables import broadcast_initial_values
 from drumline.distribute.cross_device_ops.collective_channels import (

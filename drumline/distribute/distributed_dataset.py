@@ -9,13 +9,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-<<<<<<< HEAD
-from drumline.data.narrowing import keeping_64_bits
-from drumline.distribute import global_arrays
-=======
 from drumline.data.elements.precision import keeping_64_bits
-from drumline.distribute import across_processes
->>>>>>> 6ea0288 (data: put nodes, stages and lowerings of a family into one file)
+from drumline.distribute import global_arrays
 from drumline.distribute.distributed_iterator import DistributedIterator
 from drumline.distribute.input_options import InputOptions, InputReplicationMode
 from drumline.distribute.per_replica import PerReplica

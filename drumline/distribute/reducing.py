@@ -11,15 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
-<<<<<<< HEAD
-from drumline.data.narrowing import require_fits
+from drumline.data.elements.precision import require_fits
 from drumline.distribute.cross_device_ops.collective_channels import allocate_channels, continued
 from drumline.distribute.merge import InProgram
-=======
-from drumline.data.elements.precision import require_fits
-from drumline.distribute.cross_device_ops.channels import continued, numbering
-from drumline.distribute.merge_call import InProgram
->>>>>>> 6ea0288 (data: put nodes, stages and lowerings of a family into one file)
 from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.reduce_op import REPLICA_AXIS, ReduceOp
 

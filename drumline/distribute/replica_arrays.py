@@ -10,7 +10,12 @@ import jax
 import numpy as np
 from jax.sharding import Sharding
 
-from drumline.data.narrowing import any_wide, keeping_64_bits, require_all_fit, require_fits
+from drumline.data.elements.precision import (
+    any_wide,
+    keeping_64_bits,
+    require_all_fit,
+    require_fits,
+)
 from drumline.distribute import global_arrays
 from drumline.distribute.per_replica import PerReplica
 from drumline.training.jax_internals import current_trace, is_staged

@@ -16,15 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-<<<<<<< HEAD:drumline/distribute/replica_barrier.py
 import jax
 import jax.numpy as jnp
 
-from drumline.data.narrowing import bits_of_this_thread
-from drumline.training import jax_internals
-=======
 from drumline.data.elements.precision import bits_of_this_thread
->>>>>>> 6ea0288 (data: put nodes, stages and lowerings of a family into one file):drumline/distribute/rendezvous.py
+from drumline.training import jax_internals
 from drumline.training.jax_internals import current_trace, under
 from drumline.training.keras_internals import thread_state
 

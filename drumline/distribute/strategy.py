@@ -22,21 +22,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
-<<<<<<< HEAD
-from drumline.data.narrowing import require_all_fit
-<<<<<<< HEAD
+from drumline.data.elements.precision import require_all_fit
 from drumline.distribute import global_arrays, scope
-=======
-=======
-from drumline.data.elements.precision import (
-    any_wide,
-    keeping_64_bits,
-    require_all_fit,
-    require_fits,
-)
->>>>>>> 8b17d7f (data: put nodes, stages and lowerings of a family into one file)
-from drumline.distribute import across_processes, scope
->>>>>>> 6ea0288 (data: put nodes, stages and lowerings of a family into one file)
 from drumline.distribute.adoption import adopt, owner_of
 from drumline.distribute.arguments import for_replica
 from drumline.distribute.cross_device_ops import (

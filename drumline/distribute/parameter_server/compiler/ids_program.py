@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-<<<<<<< HEAD:drumline/distribute/parameter_server/compiler/ids_program.py
-from drumline.data.narrowing import require_fits
+from drumline.data.elements.precision import require_fits
 from drumline.distribute.parameter_server.compiler.exporting import load_program
 from drumline.distribute.parameter_server.compiler.numpy_operations import OPERATIONS
 from drumline.distribute.parameter_server.compiler.slots import Input
@@ -126,17 +125,6 @@ class _Values:
             return None, None
         return added, start
 
-=======
-from drumline.data.elements.precision import require_fits
-from drumline.distribute.parameter_server.programs.exporting import load_program
-from drumline.distribute.parameter_server.programs.ids_bounds import (
-    BOUNDED,
-    bounded,
-    with_bounds_joined,
-)
-from drumline.distribute.parameter_server.programs.numpy_operations import OPERATIONS
-from drumline.distribute.parameter_server.programs.slots import Input
->>>>>>> 6ea0288 (data: put nodes, stages and lowerings of a family into one file):drumline/distribute/parameter_server/programs/ids_program.py
 
 ValueOf = Callable[[Input], Any]
 """Gives the value of a variable or a random generator's state that ids depend on."""

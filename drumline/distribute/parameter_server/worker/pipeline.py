@@ -14,12 +14,8 @@ from typing import Any
 
 import numpy as np
 
-<<<<<<< HEAD
-from drumline.data.execute.pool import BufferPool
-from drumline.distribute.parameter_server.compiler import worker_state
-=======
 from drumline.data.runtime.buffers import BufferPool
->>>>>>> 6ea0288 (data: put nodes, stages and lowerings of a family into one file)
+from drumline.distribute.parameter_server.compiler import worker_state
 from drumline.distribute.parameter_server.errors import OutOfRangeError, ParameterServerLostError
 from drumline.distribute.parameter_server.servers import Servers
 from drumline.distribute.parameter_server.wire import Message, PeerUnavailableError

@@ -15,14 +15,8 @@ from typing import Any
 
 import numpy as np
 
-<<<<<<< HEAD
-from drumline.data.execute.pool import BufferPool
-from drumline.distribute.parameter_server.compiler import (
-=======
 from drumline.data.runtime.buffers import BufferPool
-from drumline.distribute.parameter_server.layout import Layout
-from drumline.distribute.parameter_server.programs import (
->>>>>>> 6ea0288 (data: put nodes, stages and lowerings of a family into one file)
+from drumline.distribute.parameter_server.compiler import (
     Input,
     Output,
     StepProgram,

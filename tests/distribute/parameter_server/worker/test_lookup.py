@@ -9,20 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-<<<<<<< HEAD
-from drumline.data.execute.pool import BufferPool
+from drumline.data.runtime.buffers import BufferPool
 from drumline.distribute.parameter_server.layout import Layout, ShardLayout
 from drumline.distribute.parameter_server.server.requests import Arrays
 from drumline.distribute.parameter_server.wire import Message
 from drumline.distribute.parameter_server.worker.lookup import ExchangeRequest, Lookup
-=======
-from drumline.data.runtime.buffers import BufferPool
-from drumline.distribute.parameter_server.layout import Layout, Part
-from drumline.distribute.parameter_server.owner.requests import Arrays
-from drumline.distribute.parameter_server.transport import Message
-from drumline.distribute.parameter_server.worker.lookup import Lookup
-from drumline.distribute.parameter_server.worker.messages import Exchange
->>>>>>> 6ea0288 (data: put nodes, stages and lowerings of a family into one file)
 
 ROWS, WIDTH = 30, 3
 TABLE = np.random.default_rng(0).random((ROWS, WIDTH)).astype(np.float32)
