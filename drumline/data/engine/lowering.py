@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from drumline.data.elements.spec import AUTOTUNE
 from drumline.data.engine.runtime import Runtime
-from drumline.data.execute.lowering.functions import index_map, lower_map
 from drumline.data.operations.batch import (
     Batch,
     PaddedBatch,
@@ -63,7 +62,7 @@ from drumline.data.operations.combine import (
     lower_zip,
 )
 from drumline.data.operations.filter import Filter, lower_filter
-from drumline.data.operations.map import Map
+from drumline.data.operations.map import Map, index_map, lower_map
 from drumline.data.operations.nested.groups import GroupByWindow, lower_group_by_window
 from drumline.data.operations.nested.nesting import (
     FlatMap,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from drumline.data.functions.raw_trace import NotTraceable
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.native.string_operators import compared_texts
+from drumline.data.native.symbol import compared_texts
 
 
 @contextlib.contextmanager

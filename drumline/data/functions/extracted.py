@@ -11,8 +11,7 @@ from jax.extend import core as jex
 from drumline.data.elements.spec import TensorSpec
 from drumline.data.functions.block_length import subjaxprs
 from drumline.data.functions.routes import Passed
-from drumline.data.native.call import Call, native
-from drumline.data.native.symbol import is_symbolic
+from drumline.data.native.symbol import Call, is_symbolic, native
 
 _INLINED = ("jit", "pjit", "closed_call")
 

@@ -12,7 +12,7 @@ import numpy as np
 from jax.extend import core as jex
 
 from drumline.data.functions.extracted import native_calls
-from drumline.data.native.call import Call
+from drumline.data.native.symbol import Call
 
 
 @contextlib.contextmanager

@@ -19,8 +19,7 @@ from drumline.data.functions.as_python import integer_division_raises
 from drumline.data.functions.keras_state import keras_writes_held
 from drumline.data.functions.routes import Constant
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.native.call import recorded_results
-from drumline.data.native.symbol import Symbol, ValueNeedsPython, is_symbolic
+from drumline.data.native.symbol import Symbol, ValueNeedsPython, is_symbolic, recorded_results
 
 
 class NotTraceable(Exception):

@@ -20,9 +20,8 @@ from drumline.data.functions.extracted import (
 from drumline.data.functions.raw_trace import NotTraceable, RawTrace, traced_twice
 from drumline.data.functions.routes import Computed, Constant, Route
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.native.call import Call, Fixed
 from drumline.data.native.operation import NativeOperation
-from drumline.data.native.symbol import is_symbolic
+from drumline.data.native.symbol import Call, Fixed, is_symbolic
 
 __all__ = ["NativeStep", "NotTraceable", "Trace", "trace"]
 

@@ -1,13 +1,36 @@
-"""What a traced function sees of a string, and of an array whose shape varies."""
+"""What a traced function sees of a string, and of an array whose shape varies.
+
+Calls of native operations in traced programs.
+
+``reshape`` of what varies in shape, or is of strings, in traced functions.
+
+Python's operators on strings in traced functions.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import inspect
+import math
+import operator
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any, NoReturn
 
+import jax
 import numpy as np
+from jax.core import ShapedArray
+from jax.extend import core as jex
+from jax.interpreters import batching, mlir
 
-from drumline.data.elements.ragged import RaggedTensorSpec
-from drumline.data.elements.spec import TensorSpec
+from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec
+from drumline.data.elements.rows import single, spec_of_leaf
+from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, as_array
+from drumline.data.elements.structure import LEAF_STRUCTURE
+from drumline.data.native.comparing import Equal
+from drumline.data.native.indexing import Index, static_parts
+from drumline.data.native.operation import Column, NativeOperation, Rows
 
 
 class ValueNeedsPython(TypeError):
@@ -79,7 +102,6 @@ class Symbol:
 
     def reshape(self, *shape: Any, order: str = "C") -> Any:
         """Its values in a fixed shape, as a tracer."""
-        from drumline.data.native.reshaping import reshaped
 
         made = reshaped(self, shape, order)
         return self._refuse() if made is None else made
@@ -91,19 +113,16 @@ class Symbol:
         return self._compared(other, negated=True)
 
     def _compared(self, other: object, negated: bool) -> Any:
-        from drumline.data.native.string_operators import compared
 
         made = compared(self, other, negated)
         return self._refuse() if made is None else made
 
     def __getitem__(self, key: Any) -> Any:
-        from drumline.data.native.string_operators import indexed
 
         made = indexed(self, key)
         return self._refuse() if made is None else made
 
     def __array_function__(self, function: Any, _: Any, arguments: Any, named: Any) -> Any:
-        from drumline.data.native.string_operators import called
 
         made = called(function, *arguments, **named)
         return self._refuse() if made is None else made
@@ -120,3 +139,260 @@ class Symbol:
 def is_symbolic(spec: TensorSpec) -> bool:
     """Whether values of a spec appear as symbols: no compiled program can hold them."""
     return spec.is_string or not spec.is_static or isinstance(spec, RaggedTensorSpec)
+
+
+_recorded: ContextVar[list[TensorSpec] | None] = ContextVar("drumline_recorded", default=None)
+
+native = jex.Primitive("native")
+native.multiple_results = True
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fixed:
+    """An argument that is the same for every element."""
+
+    value: np.ndarray
+    spec: TensorSpec
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Fixed) or self.spec != other.spec:
+            return False
+        if self.value.dtype == STRING:
+            return bool(np.array_equal(self.value, other.value))
+        return self.value.tobytes() == other.value.tobytes()
+
+    def __hash__(self) -> int:
+        return hash(self.spec)
+
+    def __repr__(self) -> str:
+        return repr(self.spec)
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """An operation and its arguments: fixed ones, and specs of those the program computes."""
+
+    operation: NativeOperation
+    arguments: tuple[TensorSpec | Fixed, ...]
+    results: ElementSpec
+
+    def __hash__(self) -> int:
+        return hash((self.operation.name, self.arguments))
+
+    def __repr__(self) -> str:
+        return self.operation.name
+
+
+@contextlib.contextmanager
+def recorded_results() -> Iterator[list[TensorSpec]]:
+    """The specs of what operations are said to make meanwhile, also if the trace then fails."""
+    recorded: list[TensorSpec] = []
+    token = _recorded.set(recorded)
+    try:
+        yield recorded
+    finally:
+        _recorded.reset(token)
+
+
+def record(operation: NativeOperation, arguments: Sequence[Any]) -> Any:
+    """Puts a call into the program that is being traced.
+
+    Returns:
+        Tracers and symbols, in the structure of the operation's results.
+    """
+    given = [_argument(value) for value in arguments]
+    results = operation.results(*(a.spec if isinstance(a, Fixed) else a for a in given))
+    if (recorded := _recorded.get()) is not None:
+        recorded.extend(results.leaves)
+    operands = [
+        value.handle if isinstance(value, Symbol) else value
+        for value, argument in zip(arguments, given, strict=True)
+        if not isinstance(argument, Fixed)
+    ]
+    made = native.bind(
+        *operands,
+        call=Call(operation, tuple(given), results),
+        types=tuple(_type(leaf) for leaf in results.leaves),
+    )
+    leaves = [
+        Symbol(leaf, tracer, operation.name) if is_symbolic(leaf) else tracer
+        for leaf, tracer in zip(results.leaves, made, strict=True)
+    ]
+    return results.structure.unflatten(leaves)
+
+
+def _argument(value: Any) -> TensorSpec | Fixed:
+    if isinstance(value, Symbol):
+        return value.spec
+    if isinstance(value, jax.core.Tracer):
+        return TensorSpec(value.shape, value.dtype)
+    spec = spec_of_leaf(value, static=True)
+    held = single(value) if isinstance(value, RaggedArray) else as_array(value).copy()
+    held.flags.writeable = False
+    return Fixed(held, spec)
+
+
+def _type(leaf: TensorSpec) -> tuple[tuple[int, ...], str]:
+    """What the program sees of a result, as it sees columns of elements: 32 bits by default."""
+    if is_symbolic(leaf):
+        return (), "uint32"
+    return tuple(d or 0 for d in leaf.shape), jax.dtypes.canonicalize_dtype(leaf.dtype).name
+
+
+@native.def_abstract_eval
+def _types(*_: Any, call: Call, types: tuple[tuple[tuple[int, ...], str], ...]) -> list[Any]:
+    return [ShapedArray(shape, jax.numpy.dtype(name)) for shape, name in types]
+
+
+def _batched(_: Any, __: Any, *, call: Call, types: Any) -> NoReturn:
+    raise NotImplementedError(
+        f"dl.{call.operation.name} cannot run inside of jax.vmap: it takes one element's values"
+    )
+
+
+def _lowered(_: Any, *__: Any, call: Call, types: Any) -> NoReturn:
+    raise NotImplementedError(
+        f"dl.{call.operation.name} runs in functions given to Dataset.map and the like, and on "
+        "values outside of them; not inside of jax.jit, cond, scan or the like"
+    )
+
+
+batching.primitive_batchers[native] = _batched
+mlir.register_lowering(native, _lowered)
+
+
+@dataclasses.dataclass(frozen=True)
+class Reshape(NativeOperation):
+    """Each element's values in another shape, which is the same for all.
+
+    Attributes:
+        shape: of the results.
+    """
+
+    shape: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return f"reshape{self.shape}"
+
+    def results(self, *arguments: TensorSpec) -> ElementSpec:
+        (values,) = arguments
+        if values.is_static and math.prod(d or 0 for d in values.shape) != math.prod(self.shape):
+            raise ValueError(f"cannot reshape {values} into shape {self.shape}")
+        return ElementSpec(LEAF_STRUCTURE, (TensorSpec(self.shape, values.dtype),))
+
+    def run(self, columns: Sequence[Column], n: int) -> Rows:
+        (column,) = columns
+        size = math.prod(self.shape)
+        found = _sizes(column, n)
+        bad = np.flatnonzero(found != size)
+        rows = int(bad[0]) if len(bad) else n
+        error = None
+        if len(bad):
+            error = ValueError(
+                f"reshape: an array of {found[rows]} values cannot have the shape {self.shape}"
+            )
+        if isinstance(column, RaggedArray):
+            splits = column.row_splits
+            values = column.values[splits[0] : splits[rows]]
+        elif isinstance(column, np.ndarray):
+            values = column[:rows]
+        else:
+            parts = [np.asarray(row).reshape(self.shape) for row in column[:rows]]
+            dtype = np.asarray(column[0]).dtype if len(column) else None
+            values = np.stack(parts) if parts else np.empty((0, *self.shape), dtype)
+        return Rows([np.ascontiguousarray(values).reshape(rows, *self.shape)], error)
+
+
+def _sizes(column: Column, n: int) -> np.ndarray:
+    """How many values each row has."""
+    if isinstance(column, RaggedArray):
+        return column.row_lengths() * math.prod(column.values.shape[1:])
+    if isinstance(column, np.ndarray):
+        return np.full(n, math.prod(column.shape[1:]))
+    return np.array([np.size(row) for row in column], np.int64)
+
+
+def reshaped(symbol: Symbol, shape: Sequence[Any], order: str = "C") -> Any:
+    """The symbol's values in another shape, or ``None`` if that is not known or not the same."""
+    given = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+    if order != "C" or isinstance(symbol.spec, RaggedTensorSpec):
+        return None
+    try:
+        dims = [operator.index(dim) for dim in given]
+    except TypeError:
+        return None
+    if dims.count(-1) == 1 and symbol.spec.is_static:
+        known = math.prod(dim for dim in dims if dim != -1)
+        total = math.prod(dim or 0 for dim in symbol.spec.shape)
+        if known == 0 or total % known:
+            return None
+        dims[dims.index(-1)] = total // known
+    if any(dim < 0 for dim in dims):
+        return None
+    return record(Reshape(tuple(dims)), (symbol,))
+
+
+_texts: ContextVar[list[str] | None] = ContextVar("drumline_texts", default=None)
+
+
+def compared(symbol: Symbol, other: object, negated: bool) -> Any:
+    """Which strings are the same, or ``None`` if one side is no string."""
+    if not symbol.spec.is_string or not _is_string(other):
+        return None
+    if (texts := _texts.get()) is not None:
+        texts.extend(_str_in(other))
+    return record(Equal(negated), (symbol, other))
+
+
+def indexed(symbol: Symbol, key: Any) -> Any:
+    """Strings of an array, or ``None`` if no native operation finds them."""
+    parts = static_parts(key, symbol.spec) if symbol.spec.is_string else None
+    return None if parts is None else record(Index(parts), (symbol,))
+
+
+def called(function: Any, *arguments: Any, **named: Any) -> Any:
+    """What one of numpy's functions makes of a symbol, or ``None`` if it needs Python for it."""
+    if function is np.reshape and isinstance(arguments[0], Symbol):
+        shape = inspect.signature(np.reshape).bind(*arguments, **named).arguments
+        return reshaped(arguments[0], (shape.get("shape", ()),), shape.get("order") or "C")
+    if function is not np.expand_dims:
+        return None
+    bound = inspect.signature(np.expand_dims).bind(*arguments, **named).arguments
+    return _expanded(bound["a"], bound["axis"])
+
+
+def _expanded(symbol: Any, axis: Any) -> Any:
+    rank = symbol.ndim + 1
+    if not isinstance(axis, int) or not -rank <= axis < rank:
+        return None
+    return indexed(symbol, (*[slice(None)] * (axis % rank), None))
+
+
+@contextlib.contextmanager
+def compared_texts() -> Iterator[list[str]]:
+    """Examples of ``str`` that strings are compared with meanwhile."""
+    texts: list[str] = []
+    token = _texts.set(texts)
+    try:
+        yield texts
+    finally:
+        _texts.reset(token)
+
+
+def _is_string(value: object) -> bool:
+    if isinstance(value, Symbol):
+        return value.spec.is_string
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "SUO"
+    if isinstance(value, list):
+        return bool(value) and all(map(_is_string, value))
+    return isinstance(value, str | bytes)
+
+
+def _str_in(value: object) -> list[str]:
+    """The first ``str`` in a value, if there is one."""
+    if isinstance(value, Symbol | bytes):
+        return []
+    items = [value] if isinstance(value, str) else np.asarray(value, object).reshape(-1)
+    return [str(item) for item in items if isinstance(item, str)][:1]

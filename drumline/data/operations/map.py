@@ -1,18 +1,41 @@
-"""Operations that apply a user's function: ``map`` and ``filter``."""
+"""Operations that apply a user's function: ``map`` and ``filter``.
+
+A function applied to a stream.
+
+A function applied to a stream by several workers at once.
+
+How users' functions run.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import time
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from drumline.data.elements.block import Block
-from drumline.data.elements.spec import ElementSpec
+from drumline._forks import finalize
+from drumline.data.elements.block import UNBOUNDED, Block, estimated_nbytes
+from drumline.data.elements.columns import concatenated
+from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.functions.build import BuiltFunction
-from drumline.data.functions.call import BlockFunction
+from drumline.data.functions.call import BlockFunction, Gathering
+from drumline.data.functions.compiled import CompiledFunction
+from drumline.data.functions.one_by_one import Vectorized
+from drumline.data.operations.ordering.walk import ParallelWalkStage, WalkStage
 from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.runtime.indexed import Index, Indexed
-from drumline.data.runtime.stage import Described, Stage
+from drumline.data.runtime.stage import (
+    MAX_ELEMENTS,
+    TARGET_BYTES,
+    CountingStage,
+    Described,
+    Stage,
+    State,
+)
+from drumline.data.runtime.threads import Promise, Workers
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering
@@ -85,3 +108,397 @@ def own_input(
     return lowering.input(
         node, trail, run, ragged=function.takes_ragged, varying=function.takes_varying
     )
+
+
+_IN_TURN = (
+    "; one by one in the thread that asks: python_workers='processes' needs num_parallel_calls"
+)
+
+
+class MapStage(CountingStage):
+    """Applies a function block by block; a failed element is an error in its place.
+
+    Args:
+        source: of the elements.
+        function: what is applied.
+        processes: whether worker processes would run the function if their number was given.
+    """
+
+    def __init__(self, source: Stage, function: BlockFunction, processes: bool = False):
+        super().__init__(source)
+        self._processes = processes
+        self._gathering = function if isinstance(function, Gathering) else None
+        self._at_once = 0
+        self.function = function
+        self.ragged = function.ragged
+        self.varying = function.varying
+
+    @property
+    def granule(self) -> int:  # type: ignore[override]
+        return max(self.source.granule, self.function.block_length)
+
+    def next(self, limit: int) -> Block | None:
+        most = max(self.granule, self._at_once)
+        limit = self.function.limit(min(limit, most) if self.granule > 1 else limit)
+        block = self._carry.peek(limit)
+        if block is None:
+            return None
+        start = self._position
+        out = self.function(block, lambda row: start + row)
+        self._use(out.events)
+        return out
+
+    def gathered(self, size: int) -> None:
+        if self._gathering is not None:
+            self._at_once = self._gathering.at_once(size)
+
+    def expect(self, positions: int) -> None:
+        self.source.expect(positions)
+
+    def describe(self) -> str:
+        return f"map {self.function.describe()}{_IN_TURN if self._processes else ''}"
+
+
+FEW_EACH = 2
+"""So that a worker that is done finds the next task."""
+
+MANY_EACH = 32
+"""So that workers find tasks while the result of one that takes much longer is waited for."""
+
+
+_PATIENCE = 0.001
+"""Seconds for which a result that is ready waits while more of the input is read ahead."""
+
+
+class _Task:
+    """A part of an input block that a worker computes.
+
+    Attributes:
+        before: the input's state before the block.
+        used: how many of the block's positions come before this part.
+        start: the position of its first element in the stream.
+    """
+
+    __slots__ = ("before", "block", "promise", "start", "used")
+
+    def __init__(self, before: State, used: int, start: int, block: Block):
+        self.before = before
+        self.used = used
+        self.start = start
+        self.block = block
+        self.promise: Promise[Block]
+
+
+class ParallelMapStage(Stage):
+    """Applies a function block by block, on workers, and delivers the results in order.
+
+    It reads its input ahead of what was asked, for each worker some blocks, each of which Python
+    functions are done with in milliseconds, but never past what ``expect`` says will be needed.
+
+    Args:
+        source: its input.
+        function: what is applied.
+        pool: the workers.
+        may_wait: whether they may be occupied without computing.
+        row_nbytes: estimated bytes of an element and its result.
+        most_nbytes: what is read ahead may take so many bytes; two blocks always may.
+        light: whether blocks of the input are put together at next to no cost.
+        each: how many blocks it reads ahead for each worker.
+        sized: whether ``row_nbytes`` is what they take; otherwise a first result tells.
+    """
+
+    pool: Workers[Block]
+
+    def __init__(
+        self,
+        source: Stage,
+        function: BlockFunction,
+        pool: Workers[Block],
+        may_wait: bool,
+        row_nbytes: int = 1,
+        most_nbytes: int = UNBOUNDED,
+        light: bool = False,
+        each: int = FEW_EACH,
+        sized: bool = True,
+    ):
+        self.source = source
+        # Asked once: what a protocol is takes long to find out.
+        self._gathering = function if isinstance(function, Gathering) else None
+        self._light = light and self._gathering is not None
+        self.function = function
+        self.ragged = function.ragged
+        self.varying = function.varying
+        self.pool = pool
+        self._most_nbytes = most_nbytes
+        self._each = each
+        self._sized = self._always_sized = sized
+        self.workers_may_wait = may_wait
+        self.eager = source.eager
+        self._ahead: deque[_Task] = deque()
+        self._current: Block | None = None
+        self._rest: tuple[State, int, Block] | None = None
+        self._head: _Task | None = None
+        self._used = 0
+        self._taken = 0
+        self._position = 0
+        self._end: int | None = None
+        self._row_nbytes = row_nbytes
+        self._task_nbytes = self.granule * row_nbytes
+        # What few elements cost is known to a function; not what they take.
+        self._most_rows = max(self.granule, TARGET_BYTES // row_nbytes)
+        self._ended = False
+        self._gathered = 1
+        self._finalizer = finalize(self, pool.close)
+        self._finalizer.atexit = False
+
+    def count_from(self, position: int) -> None:
+        """Hears, before it is asked for anything, that its input begins at this position."""
+        self._position = self._taken = position
+
+    def gathered(self, size: int) -> None:
+        self._gathered = size
+        if self._gathering is not None:
+            at_once = max(self.granule, self._gathering.at_once(size))
+            self._task_nbytes = at_once * self._row_nbytes
+
+    @property
+    def granule(self) -> int:  # type: ignore[override]
+        return max(self.source.granule, self.function.block_length)
+
+    @property
+    def workers(self) -> int:  # type: ignore[override]
+        return self.pool.width
+
+    def next(self, limit: int) -> Block | None:
+        if self._current is None and not self._finish():
+            return None
+        block = self._current
+        assert block is not None
+        events = block.events
+        start, stop = self._used, min(self._used + limit, events)
+        self._used = stop
+        self._position += stop - start
+        if stop == events:
+            self._current = None
+        else:
+            self._fill()
+        return block if start == 0 and stop == events else block.slice(start, stop)
+
+    def _finish(self) -> bool:
+        """Makes the oldest task's result the current block; false at the end."""
+        self._fill(patience=0)
+        if not self._ahead:
+            return False
+        task = self._ahead.popleft()
+        block = task.promise.result()
+        nbytes = estimated_nbytes(task.block) + estimated_nbytes(block)
+        self._task_nbytes = max(nbytes, self._task_nbytes // 2)
+        self._sized = True
+        if block.events < task.block.events:
+            rest = task.block.slice(block.events, task.block.events)
+            done = block.events
+            again = _Task(task.before, task.used + done, task.start + done, rest)
+            self._submit(again, first=True)
+        self._current, self._head, self._used = block, task, 0
+        self._fill()
+        return True
+
+    def _fill(self, patience: float = _PATIENCE) -> None:
+        most, few = self._most_ahead(), FEW_EACH * self.pool.width
+        deadline = time.perf_counter() + patience
+        while len(self._ahead) < most:
+            # What is ready must not wait for a slow input.
+            ready = len(self._ahead) >= few and self._ahead[0].promise.done
+            if ready and time.perf_counter() >= deadline:
+                break
+            task = self._cut()
+            if task is None:
+                break
+            self._submit(task)
+
+    def _most_ahead(self) -> int:
+        """How many tasks there may be: for each worker some, as far as memory allows.
+
+        They are few until it is known what one takes.
+        """
+        each = self._each if self._sized else min(self._each, FEW_EACH)
+        return min(each * self.pool.width, max(2, self._most_nbytes // self._task_nbytes))
+
+    def _cut(self) -> _Task | None:
+        """The next task, from what is left of an input block or from a new one."""
+        wanted = self._at_once() if self.eager else 1
+        if self._rest is None:
+            self._rest = self._pull(wanted)
+        if self._rest is None:
+            return None
+        before, used, block = self._rest
+        self._rest = None
+        events = block.events
+        if events > wanted:
+            self._rest = (before, used + wanted, block.slice(wanted, events))
+            block, events = block.slice(0, wanted), wanted
+        task = _Task(before, used, self._taken, block)
+        self._taken += events
+        return task
+
+    def _at_once(self) -> int:
+        if self._gathering is not None:
+            return self._gathering.at_once(self._gathered)
+        return self.function.limit(min(MAX_ELEMENTS, self._most_rows))
+
+    def _pull(self, wanted: int) -> tuple[State, int, Block] | None:
+        if self.eager and self.granule > 1:
+            # Fewer would cost the same where the input is computed in blocks of one length.
+            wanted = self.granule if self._gathering is None else max(wanted, self.granule)
+        if self._end is not None:
+            wanted = min(wanted, self._end - self._taken)
+        if self._ended or wanted <= 0:
+            return None
+        before = self.source.state()
+        block = self.source.next(wanted)
+        self._ended = block is None
+        return None if block is None else (before, 0, self._filled_up(block, wanted))
+
+    def _filled_up(self, block: Block, wanted: int) -> Block:
+        """The block and what follows, where that saves copies of results and costs none of rows."""
+        if self._gathered == 1 or not (self._light and self.eager):
+            return block
+        parts, rows = [block], block.n
+        while parts[-1].error is None and rows < wanted:
+            more = self.source.next(wanted - rows)
+            if more is None:
+                self._ended = True
+                break
+            parts.append(more)
+            rows += more.n
+        if len(parts) == 1:
+            return block
+        columns = [concatenated(found) for found in zip(*(p.columns for p in parts), strict=True)]
+        return Block(columns, rows, parts[-1].error)
+
+    def _submit(self, task: _Task, first: bool = False) -> None:
+        work = functools.partial(_apply, self.function, task.block, task.start)
+        if self.meter is not None:
+            work = functools.partial(self.meter.task, work)
+        task.promise = self.pool.submit(work, first)
+        if first:
+            self._ahead.appendleft(task)
+        else:
+            self._ahead.append(task)
+
+    def expect(self, positions: int) -> None:
+        self._end = self._position + positions
+        self.source.expect(self._end - self._taken)
+
+    def state(self) -> State:
+        task = self._head if self._current is not None else next(iter(self._ahead), None)
+        if task is None and self._rest is not None:
+            before, used, _ = self._rest
+            return self._state(before, used)
+        if task is None:
+            return self._state(self.source.state(), 0)
+        used = task.used + (self._used if self._current is not None else 0)
+        return self._state(task.before, used)
+
+    def _state(self, before: State, used: int) -> State:
+        """As ``MapStage``'s: a state is restored on a machine of any number of cores."""
+        return {"position": self._position, "input": {"at": before, "used": used}}
+
+    def restore(self, state: State) -> None:
+        self.source.restore(state["input"]["at"])
+        self.source.advance(state["input"].get("used", 0))
+        self._position = self._taken = state["position"]
+
+    def queue(self) -> tuple[int, int]:
+        ready = max(0, len(self._ahead) - self.pool.unfinished)
+        return ready + (self._current is not None), self._most_ahead()
+
+    def most_nbytes(self) -> int:
+        if not self._always_sized:
+            return self._most_nbytes
+        # While a function runs, its results are there twice: one by one, and together.
+        tasks = self._most_ahead() + min(self.pool.width, self._most_ahead())
+        return tasks * self._task_nbytes
+
+    def held_nbytes(self) -> int:
+        current = 0 if self._current is None else estimated_nbytes(self._current)
+        return len(self._ahead) * self._task_nbytes + current
+
+    def inputs(self) -> Sequence[Stage]:
+        return [self.source]
+
+    def describe(self) -> str:
+        return f"map {self.function.describe()}{self._whole_batches()}, {self.pool.describe()}"
+
+    def _whole_batches(self) -> str:
+        size = self._gathered
+        gathers = self._gathering is not None and size > 1
+        return f", whole batches of {size}" if gathers and self._at_once() % size == 0 else ""
+
+    def close(self) -> None:
+        self._finalizer()
+        self.source.close()
+
+
+def _apply(function: BlockFunction, block: Block, start: int) -> Block:
+    return function(block, lambda row: start + row)
+
+
+_LIGHT_NBYTES = 64
+
+
+def index_map(lowering: Lowering, node: Map, trail: Trail, run: Pass) -> Indexed | None:
+    if not node.function.reorderable:
+        return None
+    inner = lowering.indexed_input(node, trail, run)
+    return None if inner is None else Mapped(inner, _applied(lowering, node))
+
+
+def lower_map(lowering: Lowering, node: Map, trail: Trail, run: Pass) -> Stage:
+    source = own_input(lowering, node, trail, run)
+    function = _applied(lowering, node)
+    row_nbytes = node.input.spec.row_nbytes() + node.spec.row_nbytes()
+    if node.function.reorderable and isinstance(source, WalkStage | ParallelWalkStage):
+        walk = source if isinstance(source, WalkStage) else source.walk
+        source.close()
+        return lowering.shared(walk.then(function, row_nbytes), node)
+    memory = (row_nbytes, lowering.runtime.nbytes // 2)
+    each = _tasks_each(lowering, node)
+    leaves = (*node.input.spec.leaves, *node.spec.leaves)
+    ahead = (each, all(leaf.nbytes is not None for leaf in leaves))
+    if processes := lowering.runtime.processes(node):
+        return ParallelMapStage(source, *processes, True, *memory, False, *ahead)
+    # A function that is compiled is padded to whole blocks: where the input must not be read ahead,
+    # there are none to share.
+    if node.workers in (None, 1) or not (node.function.is_python or source.eager):
+        return MapStage(source, function, lowering.runtime.left_in_turn(node))
+    workers = lowering.runtime.workers(node.workers, node.unbounded)
+    light = all(_is_light(leaf) for leaf in node.input.spec.leaves)
+    may_wait = node.function.is_python
+    return ParallelMapStage(source, function, workers, may_wait, *memory, light, *ahead)
+
+
+def _applied(lowering: Lowering, node: Map) -> BlockFunction:
+    """The map's function, on whole blocks unless the options say otherwise."""
+    function: BlockFunction = node.function.run
+    options = lowering.runtime.options.experimental_optimization
+    if options.map_vectorization is False and isinstance(function, Vectorized):
+        return function.one_by_one
+    if isinstance(function, CompiledFunction) and options.applies("native_arithmetic"):
+        return function.with_native_arithmetic
+    return function
+
+
+def _tasks_each(lowering: Lowering, node: Map) -> int:
+    """How many tasks a worker may be ahead."""
+    chosen = node.deterministic
+    if chosen is None:
+        chosen = lowering.runtime.options.deterministic
+    return MANY_EACH if chosen is False else FEW_EACH
+
+
+def _is_light(leaf: TensorSpec) -> bool:
+    """Whether it costs next to nothing to copy: strings are objects or parts of a file."""
+    if leaf.is_string:
+        return leaf.shape == ()
+    return leaf.is_static and (leaf.nbytes or 0) <= _LIGHT_NBYTES

@@ -15,15 +15,13 @@ import cloudpickle
 import jax
 import numpy as np
 
-from drumline.data.execute.map_stage import MapStage
-from drumline.data.execute.parallel_map_stage import ParallelMapStage
 from drumline.data.functions.build import BuiltFunction, built_again
 from drumline.data.functions.python_function import PythonFunction
 from drumline.data.functions.recurrence import BuiltRecurrence, recurrence_again
 from drumline.data.operations.cache import CacheStore
 from drumline.data.operations.checks import ErrorCount
 from drumline.data.operations.filter import Predicate
-from drumline.data.operations.map import Map
+from drumline.data.operations.map import Map, MapStage, ParallelMapStage
 from drumline.data.operations.nested.dataset_function import DatasetFunction
 from drumline.data.operations.nested.windows import Rows
 from drumline.data.operations.ordering.order import Shard, resolve_shard_hints

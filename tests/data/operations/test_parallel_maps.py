@@ -14,8 +14,8 @@ import pytest
 import drumline as dl
 from drumline.data import AUTOTUNE, Dataset, Options
 from drumline.data.elements.block import Block
-from drumline.data.execute.parallel_map_stage import ParallelMapStage
 from drumline.data.operations.batch import BatchStage
+from drumline.data.operations.map import ParallelMapStage
 from drumline.data.operations.ordering.walk import WalkStage
 from drumline.data.operations.reading.sources import Integers
 from drumline.data.runtime.indexed import Sequential

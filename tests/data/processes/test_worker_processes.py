@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 from drumline.data import Dataset, Options
-from drumline.data.execute.parallel_map_stage import ParallelMapStage
 from drumline.data.functions.user_function import UserFunction
+from drumline.data.operations.map import ParallelMapStage
 from drumline.data.processes.pickling import dumps
 from drumline.data.processes.sendable import sendable
 from drumline.data.processes.shared_buffer import SharedBuffer
