@@ -1,7 +1,4 @@
-"""Columns of Arrow tables as numpy columns.
-
-Rows of Arrow arrays in which there are nulls.
-"""
+"""Columns of Arrow tables as numpy columns, with their nulls."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""How much memory a block takes.
-
-A run of elements held as columns.
-
-From a block to Python elements, at the cost of one generated comprehension per block.
-"""
+"""Blocks: runs of elements held as columns, their size in memory, and the elements in them."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Strings that stay in the memory they were read into.
-
-Rows that are arrays of any shapes.
-
-Columns of blocks: numpy arrays, ``RaggedArray`` for rows of different lengths, ``ArrayRows``.
-
-Copies of many rows, divided among as many threads as is allowed.
-"""
+"""Columns of blocks: numpy arrays, ragged rows, rows of any shapes, packed strings."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Errors of data that was read, by the names of ``tf.errors``.
-
-Saying which element an exception belongs to.
-
-The name that was meant by a misspelt one.
-"""
+"""Errors of data that was read, by the names of ``tf.errors``, and what messages say."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
-"""The JAX settings under which map functions are traced and run, whatever the process's are.
+"""JAX's 64-bit types: the settings under which functions are traced, and what may be narrowed.
 
-64-bit numbers on their way to JAX, which has 32 bits by default.
-
-An integer that does not fit would become another number without a word, so that it is refused.
-Who wants 64 bits says so, and then JAX's 64-bit types are on (`keeping_64_bits`). Floats are
-rounded to 32 bits, as JAX does.
+JAX has 32 bits by default. An integer that does not fit would become another number, so it is
+refused. `keeping_64_bits` turns JAX's 64-bit types on. Floats are rounded to 32 bits, as JAX does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Rows of different lengths as one array of values and where each row ends.
-
-A leaf of an element that is a ``RaggedArray``.
-"""
+"""Rows of different lengths as one array of values and where each row ends, and their spec."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Seeds for operations that were given none.
-
-Random numbers by position.
-"""
+"""Seeds for operations that were given none, and random numbers by position."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""What one element of a dataset looks like.
-
-A leaf of an element that is itself a dataset.
-
-Turning what users hand over (numbers, lists, arrays, strings) into columns.
-
-Cardinalities of datasets, with the constants of ``tf.data``.
-"""
+"""What one element of a dataset looks like: specs of leaves and elements, and cardinalities."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The iterator that users hold.
-
-What an iterator's state looks like, and how damage to it is found.
-"""
+"""The iterator that users hold, and the format of its state."""
 
 from __future__ import annotations
 

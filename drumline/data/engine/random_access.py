@@ -1,7 +1,4 @@
-"""Elements by position, where a plan allows it.
-
-How many elements a plan has.
-"""
+"""Elements by position and the number of elements, where a plan allows it."""
 
 from __future__ import annotations
 

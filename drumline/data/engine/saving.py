@@ -1,9 +1,4 @@
-"""Writing the elements of a plan, so that another process can go on with it.
-
-Writing the elements of a plan.
-
-Checkpoints of a ``save``: where it was, so that another process can go on.
-"""
+"""``save``: the elements of a plan written so that another process can resume the writing."""
 
 from __future__ import annotations
 

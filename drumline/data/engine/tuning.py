@@ -1,12 +1,6 @@
-"""From measurements to decisions, window by window; knows no clock and no threads.
+"""Automatic tuning: from measured service times to threads and buffers of running stages.
 
-How many workers each part of a pipeline should have: a calculation, without clock or threads.
-
-Which stages share a thread: what of a running dataset can be busy at the same time.
-
-Applies the controller's decisions to running stages.
-
-How much memory there is to use.
+The model and the controller know no clock and no threads; `Tuner` measures and applies.
 """
 
 from __future__ import annotations

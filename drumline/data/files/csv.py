@@ -1,9 +1,4 @@
-"""What files of comma-separated values tell of their columns.
-
-Columns of comma-separated values: their types, and what stands for missing ones.
-
-How files of comma-separated values are read.
-"""
+"""Files of comma-separated values: their header, the types of their columns, how they are read."""
 
 from __future__ import annotations
 

@@ -1,15 +1,4 @@
-"""Files behind a scheme (``gs://``, ``memory://``, ...), by fsspec.
-
-How files behind a scheme are read, and how often a request is made again.
-
-The bytes of a remote file, fetched before they are needed.
-
-A remote file that is read at any place.
-
-Opening a file for what it holds.
-
-Files by patterns.
-"""
+"""Files by path or URL: patterns, opening, and reading ahead of remote ones through fsspec."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Files of tables, opened to be read batch by batch.
-
-How much memory it takes to decode rows of a Parquet file, as its metadata tell.
-"""
+"""Files of tables, opened to be read batch by batch, and the memory that takes."""
 
 from __future__ import annotations
 

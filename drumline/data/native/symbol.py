@@ -1,10 +1,6 @@
-"""What a traced function sees of a string, and of an array whose shape varies.
+"""Native operations in traced functions: what stands for strings and arrays of varying shapes.
 
-Calls of native operations in traced programs.
-
-``reshape`` of what varies in shape, or is of strings, in traced functions.
-
-Python's operators on strings in traced functions.
+Python's operators and ``reshape`` on such a symbol record calls of native operations.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""What ``Dataset.profile`` reports.
-
-Calls as Chrome's trace format (the JSON object form of the Trace Event Format).
-
-A profile as a picture.
-"""
+"""What ``Dataset.profile`` reports, as a picture and as a trace in Chrome's format."""
 
 from __future__ import annotations
 

@@ -1,20 +1,6 @@
-"""``batch`` and ``unbatch``.
+"""Elements stacked: ``batch``, ``padded_batch``, ``ragged_batch``, ``rebatch``.
 
-``padded_batch``, ``ragged_batch`` and ``rebatch``.
-
-Consecutive elements made one, whatever their shapes.
-
-Consecutive elements stacked.
-
-Elements filled up to a common shape and stacked.
-
-Elements of different lengths stacked as ragged arrays.
-
-Batches of sizes that take turns.
-
-Batches taken apart.
-
-How stacking runs.
+``unbatch`` flattens batches again.
 """
 
 from __future__ import annotations

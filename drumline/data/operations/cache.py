@@ -1,13 +1,4 @@
-"""Operations that keep elements: ``cache`` and ``prefetch``.
-
-Elements kept in memory after the first complete pass.
-
-How caches and buffers run.
-
-Elements on their way into a snapshot.
-
-How snapshots run: written at first, and read once they are complete.
-"""
+"""``cache`` in memory and the node of ``snapshot``: elements stored in the first complete epoch."""
 
 from __future__ import annotations
 

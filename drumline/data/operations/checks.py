@@ -1,17 +1,4 @@
-"""Operations that look at each element: ``take_while``, ``unique`` and what concerns errors.
-
-``scan``.
-
-``ignore_errors`` and ``assert_cardinality``.
-
-Elements up to the first for which a predicate fails.
-
-Elements that did not come before.
-
-A function that carries a state from element to element.
-
-How operations that look at each element run, and endless numbers.
-"""
+"""Operations that look at each element: ``take_while``, ``unique``, ``scan``, ``ignore_errors``."""
 
 from __future__ import annotations
 

@@ -1,13 +1,4 @@
-"""Elements drawn from several datasets: by chance, by a dataset of choices, or by class.
-
-Which dataset the next elements are taken of.
-
-Elements of several streams, each time of one of them.
-
-Elements dropped by class, so that the classes have the shares that are wanted.
-
-How elements are drawn from several datasets.
-"""
+"""Elements drawn from several datasets: by chance, by a dataset of choices, or by class."""
 
 from __future__ import annotations
 

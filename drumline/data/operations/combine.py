@@ -1,9 +1,4 @@
-"""Operations over several datasets, and ``enumerate``.
-
-Several streams made one: ``zip`` and ``concatenate``.
-
-How several datasets run as one, and ``enumerate``.
-"""
+"""Several datasets as one: ``zip`` and ``concatenate``."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Operations that apply a user's function: ``map`` and ``filter``.
-
-A function applied to a stream.
-
-A function applied to a stream by several workers at once.
-
-How users' functions run.
-"""
+"""``map``: a user's function applied to a stream or by position, on one thread or several."""
 
 from __future__ import annotations
 

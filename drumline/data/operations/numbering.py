@@ -1,11 +1,4 @@
-"""Keys for functions that draw random numbers.
-
-A random key beside each element.
-
-Stages that put something beside each element that depends on its position in the stream.
-
-How functions get the keys they draw by.
-"""
+"""What is put beside each element by its position: ``enumerate``, and keys for random draws."""
 
 from __future__ import annotations
 

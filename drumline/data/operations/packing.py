@@ -1,7 +1,4 @@
-"""``pack``.
-
-Sequences packed into rows of one length.
-"""
+"""``pack``: sequences packed into rows of one length."""
 
 from __future__ import annotations
 

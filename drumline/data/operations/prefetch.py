@@ -1,9 +1,4 @@
-"""``prefetch_to_device``.
-
-Elements made ahead of the consumer, by a thread.
-
-Elements copied to a device.
-"""
+"""``prefetch``, by a thread ahead of the consumer, and ``prefetch_to_device``."""
 
 from __future__ import annotations
 

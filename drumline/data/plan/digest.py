@@ -1,9 +1,4 @@
-"""Digests of Python values that do not depend on the process they are made in.
-
-Which code belongs to libraries, which is known by its name.
-
-Digests of functions and classes: their code, and all that it reads.
-"""
+"""Digests of values, functions and classes that do not depend on the process that makes them."""
 
 from __future__ import annotations
 

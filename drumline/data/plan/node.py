@@ -1,7 +1,4 @@
-"""The logical plan: an immutable tree of what was asked for.
-
-Walking a plan to change it.
-"""
+"""The logical plan: an immutable tree of operations, and walking it to change it."""
 
 from __future__ import annotations
 

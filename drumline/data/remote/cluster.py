@@ -1,11 +1,4 @@
-"""Who of a cluster's workers makes which split.
-
-What a cluster offers to those who have parts of plans run on it.
-
-How workers share a dataset, as ``tf.data.experimental.service.ShardingPolicy``.
-
-Finding the element of which workers die.
-"""
+"""What a cluster offers for remote execution, which worker makes which split, and which fail."""
 
 from __future__ import annotations
 

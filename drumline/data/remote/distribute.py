@@ -1,13 +1,4 @@
-"""Stages whose elements are splits.
-
-``distribute``, and what becomes of it: parts of the plan that run on workers.
-
-A split that a worker makes, and another one if that is lost.
-
-The elements of a split, which a worker makes.
-
-How parts of a plan run on workers.
-"""
+"""``distribute``: splits of a plan that workers make, as stages, and again if a worker is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Plan nodes of ``distribute`` and of the parts that run on workers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Parts of plans as bytes for other machines.
-
-A part of a plan as workers get it.
-"""
+"""Parts of plans as bytes for other machines, and as workers run them."""
 
 from __future__ import annotations
 

@@ -1,16 +1,6 @@
-"""Windows that are batched or taken apart are stacked as they are, without a dataset for each.
+"""The rewrite rules of plans, and their order.
 
-Elements are made while the consumer works.
-
-Operations that change nothing are left out.
-
-Compiled maps run on several threads.
-
-``shard`` moves towards the source.
-
-``take`` and ``skip`` move towards the source.
-
-Applies the rewrite rules to a plan.
+A rule concerns two operations or more, so rules stand together here and not with one operation.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""How many of several datasets are read at the same time.
-
-How much a prefetch should hold.
-
-How a number is left to drumline.
-"""
+"""How many datasets are read at the same time, and how much a prefetch holds."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Indexed datasets made from other indexed datasets.
-
-Orders in which the positions of an indexed dataset are visited.
-
-Datasets whose elements can be made in any order.
-
-Random access in a random order.
-"""
+"""Elements by position: the interface, views of others, and orders of positions."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What one running stage did, counted as it runs.
-
-What one running stage did, as far as tuning asks and at little cost.
-
-Measuring the stages of a dataset as they run.
-"""
+"""What running stages did: meters, in full or sampled at little cost, and who reads them."""
 
 from __future__ import annotations
 

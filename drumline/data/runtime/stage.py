@@ -1,11 +1,4 @@
-"""What every running operation offers.
-
-What a stage keeps of a block that it could not use whole.
-
-Stages that pull one input through a ``Carry``.
-
-How many elements to ask for at once.
-"""
+"""What every running operation offers: the interface of stages, and what many of them share."""
 
 from __future__ import annotations
 

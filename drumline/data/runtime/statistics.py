@@ -1,9 +1,4 @@
-"""Counters and histograms of a dataset's stages, for programs that watch.
-
-Prometheus's text format, version 0.0.4.
-
-Statistics in TensorBoard's event files.
-"""
+"""Counters and histograms of stages for programs that watch: Prometheus and TensorBoard."""
 
 from __future__ import annotations
 

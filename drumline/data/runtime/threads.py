@@ -1,16 +1,8 @@
-"""Threads that compute for a stage, in a number that may change while they run.
-
-A result that another thread is making.
-
-The end of the program, which threads of datasets must not outlive.
+"""Threads that compute for stages, in a number that may change, and how they end.
 
 Python waits for the threads that are not daemons, calls what ``atexit`` knows, and takes the
 interpreter down. All threads of datasets are daemons, so that a thread of the user's that Python
 waits for finds them at work, and are ended here.
-
-Threads that are kept for the next task.
-
-How many processors there are to compute with.
 """
 
 from __future__ import annotations

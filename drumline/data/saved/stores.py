@@ -1,13 +1,4 @@
-"""Stored elements in several shards, or compressed.
-
-A cache in a directory.
-
-Choosing how elements are written.
-
-Where a snapshot keeps its elements.
-
-The shards of stored elements as one dataset.
-"""
+"""Caches and snapshots in directories: in shards, compressed, and read as one dataset."""
 
 from __future__ import annotations
 

@@ -1,13 +1,4 @@
-"""One leaf of stored elements: how its column is written, and read at any position.
-
-Arrays that are written row by row.
-
-Files in Snappy's framing format, which names them ``.sz``.
-
-Compressed files of arrays.
-
-Element specs as JSON.
-"""
+"""One leaf of stored elements as files: npy rows, Snappy and gzip, and specs as JSON."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""A directory that holds elements as columns.
-
-Directories that a killed process left behind.
-
-A directory that appears when it is complete.
-
-A directory that a later process may go on with.
-"""
+"""Directories of stored elements: complete or resumable, locked, and cleaned after a kill."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""TODO.
-
-Rows that wait, by key, until enough of them are there.
-
-Elements of equal keys as windows, and the datasets made of these.
-"""
+"""``group_by_window``: elements of equal keys as windows, and the datasets made of these."""
 
 from __future__ import annotations
 

@@ -1,13 +1,4 @@
-"""Datasets inside datasets: ``window``, ``flat_map``, ``interleave``, ``group_by_window``.
-
-The elements of inner datasets, one dataset after the other.
-
-The order of an interleaving, computed for a whole block at a time.
-
-The elements of several inner datasets by turns.
-
-How datasets inside datasets run.
-"""
+"""``flat_map`` and ``interleave``: the elements of inner datasets, in order or by turns."""
 
 from __future__ import annotations
 

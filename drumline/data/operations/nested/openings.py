@@ -1,14 +1,8 @@
-"""The inner datasets of a stage, opened one after the other.
-
-Short datasets whose elements are computed together.
+"""The inner datasets of a stage, opened one after the other, and short ones computed together.
 
 A compiled function runs on blocks of one length, and to call it costs as much for three elements as
 for a thousand. So datasets that a user's function makes of neighbouring outer elements have theirs
 computed by one call, where they were found to be of the same functions.
-
-Plans whose elements need no stages: rows at hand, and one batch of them.
-
-Short runs of elements joined to one block.
 """
 
 from __future__ import annotations

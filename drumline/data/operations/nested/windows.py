@@ -1,17 +1,4 @@
-"""TODO.
-
-Rows at hand as a plan: the content of a window.
-
-Runs of elements as datasets.
-
-Windows whose leaves are batched: what ``window`` and ``flat_map`` become.
-
-Runs of elements stacked, a run an element.
-
-Stacked windows cut up: what ``window`` and ``flat_map`` become that give several of each.
-
-Stacked windows cut up.
-"""
+"""``window``: runs of elements as datasets, or stacked where they would only be batched."""
 
 from __future__ import annotations
 

@@ -1,17 +1,4 @@
-"""Operations that choose and order elements: shuffle, repeat, take, skip, shard.
-
-Random access to several passes over the same elements.
-
-Elements by position of operations that run as streams otherwise.
-
-``take`` and ``skip`` over streams.
-
-``shard`` over streams.
-
-The input again and again.
-
-How order and choice run.
-"""
+"""Which elements come, and when: ``take``, ``skip``, ``shard``, ``repeat``, ``shuffle``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Single rows kept out of order: the memory of a shuffle over a stream.
-
-A shuffle buffer over a stream.
-"""
+"""A shuffle buffer over a stream, and its memory: single rows stored out of order."""
 
 from __future__ import annotations
 

@@ -1,21 +1,4 @@
-"""Records of files.
-
-What stages that read a file by its bytes have in common.
-
-The records of one file of comma-separated values.
-
-The records of one file.
-
-The records of one file, left in the memory they were read into.
-
-The samples of one tar archive.
-
-Records of ArrayRecord files, by position.
-
-How files are read.
-
-Which files are read without making objects of their records.
-"""
+"""Records of files: text lines, TFRecords, CSV, tar archives, ArrayRecords."""
 
 from __future__ import annotations
 

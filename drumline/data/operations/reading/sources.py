@@ -1,21 +1,4 @@
-"""Where elements come from.
-
-Numbers without end: ``counter`` and ``random``.
-
-Numbers without end.
-
-Indexed sources: arrays, in memory or mapped into it, and ranges of integers.
-
-Elements that a Python sequence makes when asked for one.
-
-Elements from a Python generator.
-
-Elements that lie in parts, one after the other.
-
-Elements of directories that are read as a whole.
-
-How sources run.
-"""
+"""Where elements come from: arrays, ranges, sequences, generators, stored elements."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The rows of one file of tables.
-
-How files of tables are read.
-"""
+"""The rows of files of tables: Parquet, Arrow and Feather."""
 
 from __future__ import annotations
 
