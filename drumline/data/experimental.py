@@ -3,7 +3,7 @@
 from drumline.data import service
 from drumline.data.auto_shard_policy import AutoShardPolicy
 from drumline.data.csv_readers import CsvDataset
-from drumline.data.files.dataset_writer import DatasetRecordWriter as TFRecordWriter
+from drumline.data.files.records import DatasetRecordWriter as TFRecordWriter
 from drumline.data.files.remote import (
     RemoteReads,
     remote_reads,

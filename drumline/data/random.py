@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline.data.elements.spec import as_array
-from drumline.data.functions.draws import drawn
+from drumline.data.functions.user_function import drawn
 
 Shape = Sequence[int]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from drumline.data._dataset.files import files_plan
 from drumline.data.dataset import Dataset
-from drumline.data.files.file_format import CHUNK, FileFormat, checked_compression
+from drumline.data.files.records import CHUNK, FileFormat, checked_compression
 from drumline.data.plan.arguments import count_of
 
 MOST_AT_ONCE = 1 << 30

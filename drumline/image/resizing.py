@@ -14,8 +14,14 @@ import numpy as np
 from drumline._core import resize_images, resize_nearest, resize_spans
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.native.apply import apply
-from drumline.data.native.arithmetic import Arithmetic, described, rounded
-from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.native.operation import (
+    Arithmetic,
+    Column,
+    NativeOperation,
+    Rows,
+    described,
+    rounded,
+)
 from drumline.image import columns as col
 from drumline.image.columns import get_limits
 from drumline.image.jpeg import DecodeJpeg, DecodeResized, joined

@@ -25,8 +25,7 @@ from drumline.data.messages.from_json import example_from_json
 from drumline.data.native.apply import apply, is_symbol
 from drumline.data.native.flat import flat
 from drumline.data.native.operation import Column, NativeOperation, Rows
-from drumline.data.native.string_elementwise import failure
-from drumline.data.native.string_specs import require_strings, with_dtype
+from drumline.data.native.strings import failure, require_strings, with_dtype
 from drumline.data.native.symbol import ValueNeedsPython
 
 _NUMBERS = {

@@ -11,13 +11,20 @@ import numpy as np
 from drumline._core import change_strings, string_lengths, substrings
 from drumline.data.elements.ragged import RaggedTensorSpec
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
-from drumline.data.native import string_chain
+from drumline.data.native import strings as string_chain
 from drumline.data.native.apply import apply
-from drumline.data.native.comparing import Equal
 from drumline.data.native.flat import Flat, flat
 from drumline.data.native.operation import Column, NativeOperation, Rows
-from drumline.data.native.string_elementwise import Bad, Elementwise, failure, shown
-from drumline.data.native.string_specs import one, require_strings, shape_of
+from drumline.data.native.strings import (
+    Bad,
+    Elementwise,
+    Equal,
+    failure,
+    one,
+    require_strings,
+    shape_of,
+    shown,
+)
 
 UNITS = ("BYTE", "UTF8_CHAR")
 

@@ -21,9 +21,16 @@ from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, as_dtyp
 from drumline.data.native.apply import apply
 from drumline.data.native.flat import flat
 from drumline.data.native.operation import Column, NativeOperation, Rows
-from drumline.data.native.string_elementwise import Bad, Elementwise, shown
-from drumline.data.native.string_specs import as_text, one, with_dtype
-from drumline.data.native.vocabulary import LookUp, Vocabulary
+from drumline.data.native.strings import (
+    Bad,
+    Elementwise,
+    LookUp,
+    Vocabulary,
+    as_text,
+    one,
+    shown,
+    with_dtype,
+)
 from drumline.data.plan.arguments import count_of
 
 NUMBERS = ("float32", "float64", "int32", "int64", "uint32", "uint64")

@@ -10,9 +10,7 @@ import numpy as np
 
 from drumline._core import StringPattern
 from drumline.data.native.apply import apply
-from drumline.data.native.string_chain import Change, Link
-from drumline.data.native.string_elementwise import Bad, Elementwise
-from drumline.data.native.string_specs import as_text
+from drumline.data.native.strings import Bad, Change, Elementwise, Link, as_text
 
 
 @dataclasses.dataclass(frozen=True)

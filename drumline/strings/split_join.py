@@ -16,9 +16,16 @@ from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
 from drumline.data.native.apply import apply
 from drumline.data.native.flat import flat, holds_ragged
 from drumline.data.native.operation import Column, NativeOperation, Rows
-from drumline.data.native.string_chain import Cut, Link
-from drumline.data.native.string_elementwise import failure
-from drumline.data.native.string_specs import as_text, expanded, one, require_strings, shape_of
+from drumline.data.native.strings import (
+    Link,
+    Substring,
+    as_text,
+    expanded,
+    failure,
+    one,
+    require_strings,
+    shape_of,
+)
 from drumline.data.plan.arguments import count_of
 from drumline.strings.documents import runs
 
@@ -190,7 +197,7 @@ class Split(Link):
         return "strings.split"
 
     @property
-    def cut(self) -> Cut | None:
+    def cut(self) -> Substring | None:
         return self.separator, self.most
 
     def results(self, *arguments: TensorSpec) -> ElementSpec:

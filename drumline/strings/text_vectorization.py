@@ -14,7 +14,7 @@ from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.rows import single
 from drumline.data.elements.spec import as_array
 from drumline.data.native.apply import apply, is_symbol
-from drumline.data.native.vocabulary import Vocabulary
+from drumline.data.native.strings import Vocabulary
 from drumline.strings.elementwise import lower
 from drumline.strings.patterns import regex_replace
 from drumline.strings.vectorizing import (

@@ -18,8 +18,7 @@ from drumline.data.elements.structure import flatten
 from drumline.data.native.apply import apply
 from drumline.data.native.flat import flat
 from drumline.data.native.operation import Column, NativeOperation, Rows
-from drumline.data.native.string_elementwise import Bad, Elementwise, failure
-from drumline.data.native.string_specs import expanded, one, require_strings
+from drumline.data.native.strings import Bad, Elementwise, expanded, failure, one, require_strings
 from drumline.strings.documents import runs
 
 READ = (

@@ -15,9 +15,7 @@ from drumline.data.dataset import Dataset
 from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec, splits_of
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, as_array
 from drumline.data.native.operation import Column, NativeOperation, Rows
-from drumline.data.native.string_elementwise import Bad, Elementwise
-from drumline.data.native.string_specs import one, require_strings
-from drumline.data.native.vocabulary import Vocabulary
+from drumline.data.native.strings import Bad, Elementwise, Vocabulary, one, require_strings
 from drumline.strings.documents import Documents, runs, texts
 
 NAME = "strings.TextVectorization"

@@ -10,7 +10,7 @@ import numpy as np
 
 from drumline.data._base import BaseDataset, named
 from drumline.data.elements.spec import AUTOTUNE
-from drumline.data.files.file_format import BYTES, Format
+from drumline.data.files.records import BYTES, Format
 from drumline.data.files.remote import as_paths
 from drumline.data.files.tables import first_schema
 from drumline.data.operations.reading import constructors

@@ -23,10 +23,9 @@ from drumline.data.elements.spec import (
 from drumline.data.elements.structure import flatten
 from drumline.data.engine.epochs import first_element, first_elements
 from drumline.data.functions.build import BuiltFunction, build
-from drumline.data.functions.draws import Draws
 from drumline.data.functions.python_function import PythonFunction
 from drumline.data.functions.recurrence import BuiltRecurrence, build_recurrence
-from drumline.data.functions.user_function import UserFunction
+from drumline.data.functions.user_function import Draws, UserFunction
 from drumline.data.operations.map import Map
 from drumline.data.operations.nested.batched_windows import single_batches
 from drumline.data.operations.numbering import RandomKeys

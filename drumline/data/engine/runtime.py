@@ -16,8 +16,7 @@ from drumline.data.operations.nested.nesting import Interleave
 from drumline.data.operations.prefetch import Prefetch
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
-from drumline.data.processes.process_function import ProcessFunction
-from drumline.data.processes.process_workers import ProcessWorkers
+from drumline.data.processes.process_function import ProcessFunction, ProcessWorkers
 from drumline.data.remote.cluster import Service, Session
 from drumline.data.runtime.buffering import LARGEST_NBYTES, AutomaticRoom, Reading
 from drumline.data.runtime.buffers import BufferPool

@@ -1,4 +1,4 @@
-"""What holds while a function of the user's runs as Python: no number gets another without a word.
+"""What holds while a user's function runs as Python: no number becomes another unnoticed.
 
 numpy gives 0 for ``5 // np.int64(0)`` and ``5 % np.int64(0)``, with a warning. TensorFlow, Python
 and compiled functions raise. Floats are divided as IEEE 754 has it everywhere: inf or nan.
@@ -10,6 +10,7 @@ are enabled.
 from __future__ import annotations
 
 import contextlib
+import sys
 import warnings
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
@@ -87,3 +88,21 @@ class _Report:
 
     def __call__(self, kind: str, flag: int) -> None:
         self._others(kind, flag)
+
+
+@contextlib.contextmanager
+def keras_writes_held() -> Iterator[list[str]]:
+    """Keeps Keras variables as they are, and lists on exit that some would have been written.
+
+    A layer with a seed, such as ``RandomFlip``, advances it whenever it is called; a traced value
+    assigned to it would make the layer unusable.
+    """
+    written: list[str] = []
+    keras = sys.modules.get("keras")
+    if keras is None or not hasattr(keras, "StatelessScope"):
+        yield written
+        return
+    with keras.StatelessScope() as scope:
+        yield written
+    if scope.state_mapping:
+        written.append("it updates Keras variables, such as a layer's seed")

@@ -13,20 +13,13 @@ from drumline.data.elements.ragged import has_ragged
 from drumline.data.elements.spec import ElementSpec, has_datasets
 from drumline.data.elements.structure import Structure
 from drumline.data.functions.call import BlockFunction
-from drumline.data.functions.closures import Closure
-from drumline.data.functions.comparisons import same_in_python
+from drumline.data.functions.closures import Closure, Reuse, frozen, reuse_in_force
 from drumline.data.functions.compiled import CompiledFunction
-from drumline.data.functions.draws import Draws
-from drumline.data.functions.example import spec_from_example
-from drumline.data.functions.frozen import frozen
 from drumline.data.functions.lifted import LiftedFunction, LiftedValues, with_values
-from drumline.data.functions.python_function import PythonFunction
-from drumline.data.functions.raw_trace import NotTraceable
-from drumline.data.functions.reuse import Reuse, reuse_in_force
-from drumline.data.functions.segmented import SegmentedFunction, compiled
-from drumline.data.functions.shaped import ShapedFunction
-from drumline.data.functions.trace import trace
-from drumline.data.functions.user_function import UserFunction
+from drumline.data.functions.python_function import PythonFunction, spec_from_example
+from drumline.data.functions.segmented import SegmentedFunction, ShapedFunction, compiled
+from drumline.data.functions.trace import NotTraceable, same_in_python, trace
+from drumline.data.functions.user_function import Draws, UserFunction
 from drumline.data.plan import digest as functions  # noqa: F401 (registers)
 from drumline.data.plan.digest import Digest, put
 

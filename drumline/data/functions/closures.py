@@ -1,8 +1,10 @@
-"""What a function reads beside its arguments, taken apart into a form that can be compared.
+"""What a function reads beside its arguments, in a form that can be compared.
 
 A function that is defined anew for each element differs from the one before in the numbers of its
 closure only. Those that belong to the call that defined it (its arguments and local variables) can
-become arguments of one compiled program; what is shared by all calls is compared by value.
+become arguments of one compiled program; what is shared by all calls is compared by value. Tracing
+and compiling ``flat_map(lambda x: Dataset.range(9).map(lambda y: y + x))``'s inner function for
+every ``x`` would cost far more than the work itself.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import types
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from contextvars import ContextVar, Token
 from typing import Any
 
 import jax
@@ -18,7 +22,42 @@ import numpy as np
 
 from drumline.data.elements.spec import TensorSpec, as_array
 from drumline.data.elements.structure import is_namedtuple
-from drumline.data.functions.frozen import names_in
+
+
+def frozen(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A copy of a Python function with its closure and the globals it names held fixed.
+
+    Objects are not copied, only the names' bindings; other callables are returned as they are.
+    """
+    if not isinstance(function, types.FunctionType):
+        return function
+    names = set(names_in(function.__code__))
+    bindings = {k: v for k, v in function.__globals__.items() if k in names or k.startswith("__")}
+    cells = function.__closure__
+    closure = None if cells is None else tuple(_copied(cell) for cell in cells)
+    copy = types.FunctionType(
+        function.__code__, bindings, function.__name__, function.__defaults__, closure
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__qualname__ = function.__qualname__
+    copy.__module__ = function.__module__
+    return copy
+
+
+def names_in(code: types.CodeType) -> Iterator[str]:
+    """All names that a function's code, and code inside it, looks up as globals or attributes."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from names_in(constant)
+
+
+def _copied(cell: types.CellType) -> types.CellType:
+    try:
+        return types.CellType(cell.cell_contents)
+    except ValueError:
+        return cell
+
 
 _PLAIN = (bool, int, str, bytes, type(None))
 _LIBRARIES = ("jax", "jaxlib", "numpy", "ml_dtypes", "drumline", "builtins", "math")
@@ -333,3 +372,85 @@ class _Same:
 
     def __hash__(self) -> int:
         return id(self.value)
+
+
+_MOST_KEPT = 256
+
+
+class Reuse:
+    """Results kept for functions that are the same.
+
+    Two functions are the same if their code is, and all that it can read: closures, defaults and
+    globals are compared by value. One that reads an object whose value cannot be compared is never
+    known again.
+
+    Args:
+        outer: the user's function that defines the others.
+    """
+
+    def __init__(self, outer: Callable[..., Any]) -> None:
+        self._outer = outer
+        self._closures: Closures | None = None
+        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+
+    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What was kept under ``key``, or else what ``make`` makes now."""
+        try:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        except KeyError:
+            made = self._kept[key] = make()
+        while len(self._kept) > _MOST_KEPT:
+            self._kept.popitem(last=False)
+        return made
+
+    def closure(self, function: Callable[..., Any]) -> Closure | None:
+        """All that a function reads, taken apart; ``None`` if it cannot be compared."""
+        if self._closures is None:
+            self._closures = Closures(self._outer)
+        try:
+            return self._closures.taken_apart(function)
+        except Unknown:
+            return None
+
+    def in_force(self) -> InForce:
+        """Lets ``reuse_in_force`` find it, in this thread."""
+        return InForce(self)
+
+
+class InForce:
+    """A context in which a ``Reuse`` is in force: entered for each element, hence no generator."""
+
+    __slots__ = ("_reuse", "_token")
+
+    def __init__(self, reuse: Reuse):
+        self._reuse = reuse
+
+    def __enter__(self) -> None:
+        self._token: Token[Reuse | None] = _current.set(self._reuse)
+
+    def __exit__(self, *error: object) -> None:
+        _current.reset(self._token)
+
+
+_current: ContextVar[Reuse | None] = ContextVar("drumline_reuse", default=None)
+
+
+def reuse_in_force() -> Reuse | None:
+    """The ``Reuse`` of the user's function that runs in this thread, if one does."""
+    return _current.get()
+
+
+def reused(function: Callable[..., Any], others: Hashable, make: Callable[[], Any]) -> Any:
+    """What ``make`` makes of a function, kept in the ``Reuse`` in force, if there is one.
+
+    Args:
+        function: a user's.
+        others: what else the result depends on.
+        make: makes it.
+    """
+    reuse = _current.get()
+    closure = None if reuse is None else reuse.closure(function)
+    if reuse is None or closure is None:
+        return make()
+    return reuse.get((closure.key(), others), make)

@@ -17,10 +17,9 @@ import numpy as np
 from jax.extend import core as jex
 
 from drumline._core import RowArithmetic, vector_instructions
-from drumline.data.functions.block_length import roundings
-from drumline.data.functions.routes import Computed
+from drumline.data.functions.programs import Computed, roundings
 from drumline.data.functions.trace import Trace
-from drumline.data.native.arithmetic import OPERATORS, SUMS, Arithmetic, rounded
+from drumline.data.native.operation import OPERATORS, SUMS, Arithmetic, rounded
 
 _FROM = frozenset(
     map(np.dtype, (np.bool_, np.uint8, np.int8, np.uint16, np.int16, np.int32, np.float32))

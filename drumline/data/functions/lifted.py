@@ -13,10 +13,9 @@ from drumline.data.elements.block import Block
 from drumline.data.elements.columns import concatenated
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.elements.structure import LEAF_STRUCTURE, tuple_of
-from drumline.data.functions.call import BlockFunction, Position
+from drumline.data.functions.call import BlockFunction, OneByOne, Position
 from drumline.data.functions.closures import Closure
 from drumline.data.functions.compiled import CompiledFunction
-from drumline.data.functions.one_by_one import OneByOne
 from drumline.data.functions.segmented import SegmentedFunction
 
 _NARROW = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.float64): np.dtype(np.float32)}

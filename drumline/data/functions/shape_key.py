@@ -14,10 +14,9 @@ from drumline.data.elements.spec import ElementSpec
 from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.functions.build import BuiltFunction
 from drumline.data.functions.call import Position
-from drumline.data.functions.raw_trace import NotTraceable
-from drumline.data.functions.routes import Constant
-from drumline.data.functions.shaped import with_unknown
-from drumline.data.functions.trace import trace
+from drumline.data.functions.programs import Constant
+from drumline.data.functions.segmented import with_unknown
+from drumline.data.functions.trace import NotTraceable, trace
 from drumline.data.functions.user_function import UserFunction
 
 _PROBE = 7

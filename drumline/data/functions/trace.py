@@ -1,27 +1,282 @@
-"""Tracing a user's function into one or two programs over numbers, and native operations."""
+"""A user's function traced into one or two programs over numbers, and native operations."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
+import jax
+import numpy as np
 from jax.extend import core as jex
 
 from drumline.data.elements import precision
-from drumline.data.elements.spec import ElementSpec, TensorSpec
-from drumline.data.functions import purity
-from drumline.data.functions.choice import Choice
-from drumline.data.functions.extracted import (
+from drumline.data.elements.spec import ElementSpec, TensorSpec, as_array, is_array_literal
+from drumline.data.elements.structure import Structure, flatten
+from drumline.data.functions import programs
+from drumline.data.functions.as_python import integer_division_raises, keras_writes_held
+from drumline.data.functions.programs import (
+    Computed,
+    Constant,
     Extracted,
     MisplacedCall,
+    Passed,
+    Route,
+    Source,
+    dependence,
     extracted,
     native_calls,
 )
-from drumline.data.functions.raw_trace import NotTraceable, RawTrace, traced_twice
-from drumline.data.functions.routes import Computed, Constant, Route
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.native.operation import NativeOperation
-from drumline.data.native.symbol import Call, Fixed, is_symbolic
+from drumline.data.native.symbol import (
+    Call,
+    Fixed,
+    Symbol,
+    ValueNeedsPython,
+    compared_texts,
+    is_symbolic,
+    recorded_results,
+)
+
+
+class NotTraceable(Exception):
+    """The function cannot become a program; the message says why.
+
+    Attributes:
+        spec: what the function returns, where a trace could still tell.
+        native: whether it calls native operations, as far as known.
+        varying: whether results of these vary in shape.
+        remedy: what to change about it; empty where there is nothing simple.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        spec: ElementSpec | None = None,
+        native: bool = False,
+        varying: bool = False,
+        remedy: str = "",
+    ):
+        super().__init__(reason)
+        self.spec = spec
+        self.native = native
+        self.varying = varying
+        self.remedy = remedy
+
+
+@dataclasses.dataclass
+class RawTrace:
+    """What one setting of JAX makes of a function.
+
+    Attributes:
+        program: over all leaves of an element, symbols' handles among them.
+        leaves: for each leaf of the result a constant, or which output of the program it is.
+        structure: of the result.
+        impurity: why the program does not stand for the function, if it does not.
+    """
+
+    program: jex.ClosedJaxpr
+    leaves: list[Constant | int]
+    structure: Structure
+    impurity: str | None = None
+
+
+def traced_twice(
+    function: UserFunction, spec: ElementSpec, mode: Callable[[], AbstractContextManager[None]]
+) -> RawTrace:
+    """Traces under ``mode``, and again to see whether it is the same.
+
+    Raises:
+        NotTraceable: it looks at values that a program does not have.
+    """
+    with mode(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        first = _traced(function, spec)
+        second = _traced(function, spec)
+    if first.impurity is None:
+        first.impurity = _difference(first, second)
+    first.program = first.program.replace(consts=[_kept(c) for c in first.program.consts])
+    return first
+
+
+def _difference(first: RawTrace, second: RawTrace) -> str | None:
+    if first.structure != second.structure or not _same_leaves(first.leaves, second.leaves):
+        return "it returns something else each time it is called"
+    if not programs.same_program(first.program, second.program):
+        return "it uses state outside its arguments (two traces differ)"
+    if first.program.effects:
+        effects = ", ".join(sorted(str(effect) for effect in first.program.effects))
+        return f"it has side effects ({effects})"
+    return None
+
+
+def _same_leaves(a: list[Constant | int], b: list[Constant | int]) -> bool:
+    def same(x: Constant | int, y: Constant | int) -> bool:
+        if isinstance(x, Constant) and isinstance(y, Constant):
+            return programs.same_values([x.value], [y.value])
+        return x == y
+
+    return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _kept(value: Any) -> Any:
+    """A constant as it is now: the user may write into the array later."""
+    if isinstance(value, jax.Array):
+        return value
+    # JAX may have wrapped the user's array in a type of its own without copying it.
+    copy = np.array(value)
+    copy.flags.writeable = False
+    return copy
+
+
+def _traced(function: UserFunction, spec: ElementSpec) -> RawTrace:
+    found: list[Constant | int] = []
+    structures: list[Structure] = []
+
+    def program(*tracers: Any) -> list[Any]:
+        values = [
+            Symbol(leaf, tracer) if is_symbolic(leaf) else tracer
+            for leaf, tracer in zip(spec.leaves, tracers, strict=True)
+        ]
+        leaves, structure = flatten(function(spec.structure.unflatten(values)), is_array_literal)
+        structures.append(structure)
+        return _outputs(leaves, found)
+
+    # The types that arrays of the element have in this mode: since jax 0.12 a specification is
+    # taken as it is, and an int64 one would make float64 of `x / 2` where 64-bit types are off.
+    types = [
+        jax.ShapeDtypeStruct((), np.uint32)
+        if is_symbolic(leaf)
+        else jax.ShapeDtypeStruct(
+            leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype), weak_type=i in function.weak
+        )
+        for i, leaf in enumerate(spec.leaves)
+    ]
+    with (
+        keras_writes_held() as written,
+        recorded_results() as recorded,
+        integer_division_raises(spec.leaves),
+    ):
+        try:
+            jaxpr = jax.make_jaxpr(program)(*types)
+        except Exception as error:
+            varying = getattr(error, "varying", False) or not _static(recorded)
+            remedy = getattr(error, "remedy", "")
+            raise NotTraceable(_reason(error), varying=varying, remedy=remedy) from error
+    if structures[0].num_leaves == 0:
+        raise ValueError(f"{function.where} returned nothing; it must return the new element")
+    return RawTrace(jaxpr, found, structures[0], written[0] if written else None)
+
+
+def _static(leaves: Sequence[TensorSpec]) -> bool:
+    return all(leaf.is_static for leaf in leaves)
+
+
+def _outputs(leaves: list[Any], found: list[Constant | int]) -> list[Any]:
+    outputs: list[Any] = []
+    for leaf in leaves:
+        if isinstance(leaf, Symbol | jax.core.Tracer):
+            value = leaf.handle if isinstance(leaf, Symbol) else leaf
+            if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
+                raise TypeError("it returns JAX random keys, of which no column can be made")
+            found.append(len(outputs))
+            outputs.append(value)
+        else:
+            found.append(Constant(_kept(as_array(leaf))))
+    return outputs
+
+
+def _reason(error: Exception) -> str:
+    if Symbol.__name__ in str(error):
+        return (
+            "it gives JAX a string, or an array whose shape varies between elements "
+            "(x.reshape(...) gives one a fixed shape)"
+        )
+    if isinstance(error, ValueNeedsPython):
+        return str(error)
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0].rstrip('.') if text else ''}"[:200]
+
+
+class Choice:
+    """Chooses, value by value, between the narrow and the wide trace.
+
+    Attributes:
+        values: the specs of what is known so far: an element's leaves, and the results of native
+            operations, which whoever resolves their operands adds.
+    """
+
+    def __init__(
+        self, leaves: Sequence[TensorSpec], narrow: Extracted | None, wide: Extracted | None
+    ):
+        self.values = list(leaves)
+        self._narrow = narrow
+        self._wide = wide
+        self._feeds = dependence(wide.program.jaxpr) if wide is not None else []
+
+    def result(self, output: int) -> Route:
+        """Where the user's result comes from that is this output of the traces."""
+        return self._route(lambda one: one.results[output])
+
+    def operand(self, call: int, number: int) -> Route:
+        """Where an operand of a native operation comes from."""
+        return self._route(lambda one: one.operands[call][number])
+
+    def spec_of(self, route: Route) -> TensorSpec:
+        """What a route leads to."""
+        if isinstance(route, Passed):
+            return self.values[route.leaf]
+        if isinstance(route, Constant):
+            return TensorSpec(route.value.shape, route.value.dtype)
+        return TensorSpec(route.shape, route.dtype)
+
+    def _route(self, source: Callable[[Extracted], Source]) -> Route:
+        narrow = source(self._narrow) if self._narrow is not None else None
+        wide = source(self._wide) if self._wide is not None else None
+        if isinstance(wide, Passed) and (narrow is None or self._is_wide(wide.leaf)):
+            return wide
+        if isinstance(narrow, Passed) and not (wide is not None and self._is_wide(narrow.leaf)):
+            return narrow
+        return self._computed(
+            narrow if isinstance(narrow, int) else None, wide if isinstance(wide, int) else None
+        )
+
+    def _is_wide(self, value: int) -> bool:
+        leaf = self.values[value]
+        return leaf.dtype in precision.WIDE and not is_symbolic(leaf)
+
+    def _computed(self, narrow: int | None, wide: int | None) -> Computed:
+        default = None
+        if narrow is not None and self._narrow is not None:
+            default = self._narrow.program.out_avals[narrow]
+        fed: set[int] = set()
+        if wide is not None:
+            fed = {i for i in map(self._number, self._feeds[wide]) if self._is_wide(i)}
+        if wide is None or (not fed and default is not None):
+            assert default is not None and narrow is not None
+            return Computed(False, narrow, np.dtype(default.dtype), tuple(default.shape))
+        assert self._wide is not None
+        aval = self._wide.program.out_avals[wide]
+        dtype = np.dtype(aval.dtype)
+        kinds = {kind_of(self.values[i].dtype) for i in fed}
+        if dtype in precision.WIDE and kind_of(dtype) not in kinds:
+            dtype = np.dtype(default.dtype) if default is not None else precision.narrowed(dtype)
+        return Computed(True, wide, dtype, tuple(aval.shape))
+
+    def _number(self, position: int) -> int:
+        """The value that the programs take at a position."""
+        numbers = [i for i, value in enumerate(self.values) if not is_symbolic(value)]
+        return numbers[position]
+
+
+def kind_of(dtype: np.dtype) -> str:
+    """Integers, or floats and what is made of them: the parts of a complex128 are float64."""
+    return "i" if dtype.kind in "iu" else "f" if dtype.kind in "fc" else dtype.kind
+
 
 __all__ = ["NativeStep", "NotTraceable", "Trace", "trace"]
 
@@ -79,7 +334,7 @@ def trace(function: UserFunction, spec: ElementSpec) -> Trace:
     Raises:
         NotTraceable: it looks at values or strings, has side effects or uses outside state.
     """
-    with purity.random_states_kept():
+    with programs.random_states_kept():
         narrow, wide = _both(function, spec)
     result = _merged(spec, narrow, wide)
     for raw in (narrow, wide):
@@ -200,3 +455,24 @@ def _same_operations(a: Sequence[Call], b: Sequence[Call]) -> bool:
         )
         for x, y in zip(a, b, strict=True)
     )
+
+
+@contextlib.contextmanager
+def same_in_python(user: UserFunction) -> Iterator[None]:
+    """Around the tracing of a function that runs as Python if it cannot be traced.
+
+    Raises:
+        TypeError: it cannot, and compares strings with ``str``: these would be unequal to all.
+    """
+    with compared_texts() as texts:
+        try:
+            yield
+        except NotTraceable as reason:
+            if not texts:
+                raise
+            text = texts[0]
+            raise TypeError(
+                f"{user.where} compares strings with the str {text!r}, and runs as Python, since "
+                f"{reason}. Strings are bytes there, which are equal to no str: compare them with "
+                f"{text.encode()!r}, or by dl.strings.equal"
+            ) from reason

@@ -24,9 +24,8 @@ from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec
 from drumline.data.elements.rows import single, spec_of_leaf
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, as_array
 from drumline.data.elements.structure import LEAF_STRUCTURE
-from drumline.data.native.comparing import Equal
-from drumline.data.native.indexing import Index, static_parts
 from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.native.strings import Equal, Index, static_parts
 
 
 class ValueNeedsPython(TypeError):

@@ -14,9 +14,8 @@ from drumline.data.elements.block import UNBOUNDED, Block, estimated_nbytes
 from drumline.data.elements.columns import concatenated
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.functions.build import BuiltFunction
-from drumline.data.functions.call import BlockFunction, Gathering
+from drumline.data.functions.call import BlockFunction, Gathering, Vectorized
 from drumline.data.functions.compiled import CompiledFunction
-from drumline.data.functions.one_by_one import Vectorized
 from drumline.data.operations.ordering.walk import ParallelWalkStage, WalkStage
 from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.runtime.indexed import Index, Indexed

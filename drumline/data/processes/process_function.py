@@ -1,19 +1,84 @@
-"""A Python function that other processes run."""
+"""Python functions that worker processes run, as a stage's workers."""
 
 from __future__ import annotations
 
+import inspect
 import threading
 import time
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cloudpickle
 
 from drumline._forks import finalize, tell_in_child
 from drumline.data.elements.block import Block
 from drumline.data.elements.errors import at_element
 from drumline.data.functions.call import Position
 from drumline.data.functions.python_function import PythonFunction
-from drumline.data.processes.pickling import dumps
 from drumline.data.processes.worker_process import WorkerDied, WorkerProcess
 from drumline.data.runtime.meter import charge_cpu
-from drumline.data.runtime.threads import told_to_leave
+from drumline.data.runtime.threads import DaemonThreads, Workers, told_to_leave
+
+_DEEPEST = 4
+
+
+def dumps(value: Any, function: Callable[..., Any], where: str) -> bytes:
+    """``value``, which holds ``function``, as bytes for another process.
+
+    Raises:
+        TypeError: a part of the function cannot be sent; the message says which.
+    """
+    try:
+        return bytes(cloudpickle.dumps(value))
+    except Exception as error:
+        parts = ", ".join(culprits(function, _picklable)) or "something it refers to"
+        raise TypeError(
+            f"{where} cannot be sent to a worker process: {parts} cannot be pickled ({error}). "
+            "Make it inside the function, or leave Options.python_workers at 'threads'."
+        ) from error
+
+
+def culprits(
+    value: Any, picklable: Callable[[Any], bool], path: str = "", depth: int = 0
+) -> Iterator[str]:
+    """The smallest parts of ``value`` that cannot be pickled, by how one gets to them."""
+    found = False
+    for name, part in _parts(value):
+        if depth < _DEEPEST and not picklable(part):
+            found = True
+            inner = f"{path}.{name}" if path else name
+            yield from culprits(part, picklable, inner, depth + 1)
+    if not found and path:
+        yield f"{path} (a {type(value).__module__}.{type(value).__qualname__})"
+
+
+def _picklable(value: Any) -> bool:
+    try:
+        cloudpickle.dumps(value)
+    except Exception:
+        return False
+    return True
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, types.FunctionType):
+        variables = inspect.getclosurevars(value)
+        yield from variables.nonlocals.items()
+        yield from variables.globals.items()
+        yield from ((f"default {i}", item) for i, item in enumerate(value.__defaults__ or ()))
+    elif isinstance(value, types.MethodType):
+        yield "self", value.__self__
+    elif isinstance(value, dict):
+        yield from ((f"[{key!r}]", item) for key, item in value.items())
+    elif isinstance(value, list | tuple):
+        yield from ((f"[{i}]", item) for i, item in enumerate(value))
+    elif not isinstance(value, type | types.ModuleType):
+        yield from getattr(value, "__dict__", {}).items()
+        args = getattr(value, "args", ())
+        yield from _parts(list(args)) if isinstance(args, tuple) else ()
+        if callable(getattr(value, "func", None)):
+            yield "func", value.func
 
 
 class ProcessFunction:
@@ -150,3 +215,21 @@ class _Processes:
     def leave(self) -> None:
         """``stop``, as the program ends."""
         self.stop()
+
+
+class ProcessWorkers(Workers[Any]):
+    """Threads of which each waits for a worker process.
+
+    Args:
+        width: how many at once.
+        automatic: whether that is left to drumline.
+        most: what it may choose.
+    """
+
+    def __init__(self, width: int, automatic: bool, most: int):
+        super().__init__(DaemonThreads(), width, automatic, most=most)
+
+    def describe(self) -> str:
+        automatic = " (AUTOTUNE: at present)" if self.automatic else ""
+        noun = "process" if self.width == 1 else "processes"
+        return f"in {self.width} worker {noun}{automatic}, in order"

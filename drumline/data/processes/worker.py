@@ -17,9 +17,7 @@ import numpy as np
 
 from drumline.data.elements.block import Block
 from drumline.data.functions.python_function import PythonFunction
-from drumline.data.processes.channel import Channel
-from drumline.data.processes.sendable import sendable
-from drumline.data.processes.shared_buffer import SharedBuffer
+from drumline.data.processes.worker_process import Channel, SharedBuffer, sendable
 
 
 class _Noting(PythonFunction):

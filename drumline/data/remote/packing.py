@@ -24,7 +24,7 @@ from drumline.data.operations.nested.windows import Rows
 from drumline.data.operations.ordering.order import Shard, resolve_shard_hints
 from drumline.data.options import Options
 from drumline.data.plan.node import Node, Trail, bottom_up
-from drumline.data.processes.pickling import culprits
+from drumline.data.processes.process_function import culprits
 from drumline.data.remote.cluster import ShardingPolicy, Split
 from drumline.data.remote.nodes import Piece
 from drumline.data.rewrite.optimize import push_shard

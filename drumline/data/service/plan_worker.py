@@ -8,7 +8,7 @@ from drumline.data.elements.block import Block, estimated_nbytes
 from drumline.data.engine.lowering import Lowering
 from drumline.data.engine.runtime import Runtime
 from drumline.data.plan.node import Pass
-from drumline.data.processes.sendable import sendable
+from drumline.data.processes.worker_process import sendable
 from drumline.data.remote.cluster import Portion, Split
 from drumline.data.remote.packing import Packed, Part, count_from, unpacked
 from drumline.data.runtime.stage import Ramp, Stage, State

@@ -16,8 +16,7 @@ from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
 from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.native.apply import apply
 from drumline.data.native.flat import flat
-from drumline.data.native.operation import Column, NativeOperation, Rows
-from drumline.data.native.running import run_native
+from drumline.data.native.operation import Column, NativeOperation, Rows, run_native
 from drumline.data.plan.arguments import count_of
 from drumline.datasets.folders.images import FORMATS, channels_of
 from drumline.datasets.folders.labelled_files import LabelledFiles, Request

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from drumline.data import AUTOTUNE, Dataset, Options
 from drumline.data.elements.block import Block
 from drumline.data.functions import compiled
-from drumline.data.functions.block_length import gathered_rows
+from drumline.data.functions.programs import gathered_rows
 
 # Of 64 bytes a row is a multiple (64 x 64), or is not.
 SHAPES = [(64, 64, 3), (37, 41, 3), (1000,), (17,)]

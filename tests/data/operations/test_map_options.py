@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import drumline as dl
 from drumline.data import Dataset, Options
-from drumline.data.functions.block_length import same_at_any_length
 from drumline.data.functions.compiled import CompiledFunction
+from drumline.data.functions.programs import same_at_any_length
 from drumline.data.operations.batch import BatchStage
 
 

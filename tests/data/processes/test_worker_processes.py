@@ -22,10 +22,8 @@ import pytest
 from drumline.data import Dataset, Options
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.operations.map import ParallelMapStage
-from drumline.data.processes.pickling import dumps
-from drumline.data.processes.sendable import sendable
-from drumline.data.processes.shared_buffer import SharedBuffer
-from drumline.data.processes.worker_process import WorkerProcess
+from drumline.data.processes.process_function import dumps
+from drumline.data.processes.worker_process import SharedBuffer, WorkerProcess, sendable
 from drumline.data.runtime.threads import available_cores
 
 PATIENCE = 60.0

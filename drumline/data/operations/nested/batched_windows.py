@@ -18,7 +18,7 @@ from drumline.data.elements.spec import DatasetSpec, ElementSpec
 from drumline.data.elements.structure import Structure, flatten
 from drumline.data.functions.build import Batched
 from drumline.data.functions.closures import Closures, Unknown
-from drumline.data.functions.purity import random_states_kept
+from drumline.data.functions.programs import random_states_kept
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.operations.batch import Batch
 from drumline.data.operations.combine import Zip

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from drumline._forks import finalize
 from drumline.data.elements.block import UNBOUNDED, Block, estimated_nbytes
-from drumline.data.functions.block_length import gathered_rows
 from drumline.data.functions.call import BlockFunction
+from drumline.data.functions.programs import gathered_rows
 from drumline.data.runtime.indexed import Index, Indexed, Order, joined
 from drumline.data.runtime.stage import Described, Stage, State
 from drumline.data.runtime.threads import Promise, Workers

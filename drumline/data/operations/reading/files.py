@@ -16,7 +16,7 @@ from drumline.data.elements.errors import CsvError, DataLossError, at_element
 from drumline.data.elements.spec import STRING, UNKNOWN, ElementSpec
 from drumline.data.files.array_records import ArrayRecords
 from drumline.data.files.csv import CsvFormat
-from drumline.data.files.file_format import BYTES, FileFormat, Format
+from drumline.data.files.records import BYTES, FileFormat, Format
 from drumline.data.files.remote import ReadAhead, Source, open_records, opened_bytes
 from drumline.data.files.tables import PIECE_BYTES
 from drumline.data.files.tar_format import TarFormat

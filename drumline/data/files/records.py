@@ -1,16 +1,82 @@
-"""Writing TFRecord files."""
+"""Files of records: formats, compression, and writing TFRecord files."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Iterable
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, Literal, Protocol, Self
 
 from drumline._core import RecordEncoder
 from drumline._local_path import has_scheme
-from drumline.data.files.file_format import checked_compression
+from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
+from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.plan.arguments import count_of
+
+BYTES = ElementSpec(LEAF_STRUCTURE, (TensorSpec((), STRING),))
+
+COMPRESSIONS = ("", "GZIP", "ZLIB")
+
+CHUNK = 256 << 10
+"""How many bytes are read at once unless told otherwise, as in ``tf.data``."""
+
+
+class Format(Protocol):
+    """How files are read. ``execute/lowering/files.py`` has the stage of each class."""
+
+    @property
+    def kind(self) -> str:
+        """A word for files of the format."""
+
+    @property
+    def spec(self) -> ElementSpec:
+        """Of the elements that files hold."""
+
+    def __str__(self) -> str:
+        """For ``explain()`` and the plan's fingerprint."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FileFormat:
+    """How to read a file of records.
+
+    Attributes:
+        kind: which records it holds.
+        compression: one of ``COMPRESSIONS``.
+        chunk: how many bytes to read at once.
+        sizes: of fixed-length records: bytes of a record, of the header and of the footer.
+    """
+
+    kind: Literal["tfrecord", "lines", "fixed"]
+    compression: str = ""
+    chunk: int = CHUNK
+    sizes: tuple[int, int, int] = (0, 0, 0)
+
+    @property
+    def spec(self) -> ElementSpec:
+        return BYTES
+
+    def __str__(self) -> str:
+        sizes = f" {list(self.sizes)}" if any(self.sizes) else ""
+        compressed = f" {self.compression}" if self.compression else ""
+        return f"{self.kind}{sizes}{compressed}"
+
+
+def checked_compression(compression_type: str | None, operation: str) -> str:
+    """One of ``COMPRESSIONS``; ``None`` is no compression.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    compression = "" if compression_type is None else compression_type
+    if compression not in COMPRESSIONS:
+        raise ValueError(
+            f"{operation}: compression_type must be None, '', 'GZIP' or 'ZLIB', "
+            f"got {compression_type!r}"
+        )
+    return compression
+
 
 _WRITE_BYTES = 256 << 10
 _DEFAULT_LEVEL = 6
@@ -130,3 +196,32 @@ def _opened(path: str) -> IO[bytes]:
     file: Any = fsspec.open(path, "wb").open()
     opened: IO[bytes] = file
     return opened
+
+
+class DatasetRecordWriter:
+    """Writes all records of a dataset, as ``tf.data.experimental.TFRecordWriter``.
+
+    Args:
+        filename: of the file, which ``write`` makes anew.
+        compression_type: ``None``, ``""``, ``"GZIP"`` or ``"ZLIB"``.
+
+    Raises:
+        ValueError: the compression is not known.
+    """
+
+    def __init__(
+        self, filename: str | bytes | os.PathLike[str], compression_type: str | None = None
+    ):
+        self._filename = filename
+        self._options = TFRecordOptions(compression_type)
+
+    def write(self, dataset: Iterable[bytes]) -> None:
+        """Writes a dataset of strings, a record each.
+
+        Raises:
+            TypeError: elements are no strings.
+            OSError: the file cannot be written.
+        """
+        with TFRecordWriter(self._filename, self._options) as writer:
+            for record in dataset:
+                writer.write(record)
