@@ -1,7 +1,8 @@
 """How many of drumline's files a reader passes from a call of a user's to what it comes to.
 
 Counted with a profile hook in all threads, in a process of its own. The limits are what was last
-reached (threads that beat in between may add one): a change may lower them, not raise them. Run with ``-s`` to see the files.
+reached (threads that beat in between may add one): a change may lower them, not raise them. Run
+with ``-s`` to see the files.
 """
 
 from __future__ import annotations
