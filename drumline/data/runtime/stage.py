@@ -40,10 +40,10 @@ class Stage(Described):
        call ``gathered`` and ``expect``, which are hints, from its constructor.
     2. ``restore`` is called at most once, before the first ``next``; ``start``, where a stage
        ``StartsEarly``, after it.
-    3. ``next``, ``advance`` and ``state`` are called by one thread at a time: the consumer's, or that
-       of the ``threaded`` stage above. ``state`` is asked between two calls of ``next`` and says
-       where the next one continues, whatever was made ahead. After an error in an element's place
-       the next call continues behind it; after ``None`` there is nothing more.
+    3. ``next``, ``advance`` and ``state`` are called by one thread at a time: the consumer's, or
+       that of the ``threaded`` stage above. ``state`` is asked between two calls of ``next`` and
+       says where the next one continues, whatever was made ahead. After an error in an element's
+       place the next call continues behind it; after ``None`` there is nothing more.
     4. ``queue``, ``most_nbytes``, ``held_nbytes`` and ``inputs`` may be asked by the tuner's thread
        while ``next`` runs.
     5. ``close`` is called at the end of the elements or of the iterator, by the consumer's thread.
