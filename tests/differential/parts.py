@@ -103,13 +103,16 @@ def parts_of(spec: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...
     return list(itertools.chain.from_iterable(below))
 
 
-def draw_function(draw: Draw, leaves: Sequence[Leaf], kinds: Sequence[str] = KINDS) -> Function:
-    """What a map may return."""
+def draw_function(
+    draw: Draw, leaves: Sequence[Leaf], kinds: Sequence[str] = KINDS, *, lists: bool = True
+) -> Function:
+    """What a map may return; `lists` says whether lists are among it."""
 
     def one() -> Expression:
         return draw_expression(draw, draw(st.sampled_from(kinds)), leaves)
 
-    shape = draw(st.sampled_from(["leaf", "leaf", "pair", "dict", "nested", "list", "keep"]))
+    forms = ["leaf", "leaf", "pair", "dict", "nested", "keep", *(["list"] * lists)]
+    shape = draw(st.sampled_from(forms))
     if shape == "leaf":
         return Function(one())
     if shape == "pair":

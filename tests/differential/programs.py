@@ -167,7 +167,7 @@ def _scan(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
     inside = [Leaf(("element", *leaf.path), leaf.dtype, leaf.shape) for leaf in leaves]
     inside.append(Leaf(("state",), "int64", ()))
     state = draw_expression(draw, "int", inside)
-    result = draw_function(draw, inside)
+    result = draw_function(draw, inside, lists=False)  # which TensorFlow packs there
     start = draw(st.integers(-2, 2))
 
     def function(side: Any) -> Callable[..., Any]:
@@ -235,7 +235,16 @@ def _window(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
         return made.flat_map(lambda w: w.batch(size)) if single else made
 
     text = f".flat_map(batch({size}))" if single else ""
-    return Step(f".window{arguments}{text}", windowed)
+    length, shift, stride, _ = arguments
+
+    def leaves_out(position: int) -> bool:
+        starts = range(0, position + 1, shift or length)
+        return not any(
+            (position - start) % stride == 0 and (position - start) // stride < length
+            for start in starts
+        )
+
+    return Step(f".window{arguments}{text}", windowed, facts={"leaves out": leaves_out})
 
 
 def _batch(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
@@ -356,7 +365,9 @@ def _combined(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:
     }
     text = f".{kind}(n={n}, picks={picks}, stop={stop})"
     shorter = {"zip": n, "zip of a dict": n + 3}.get(kind)
-    return Step(text, made[kind], ordered=kind != "sample", facts={"other ends at": shorter})
+    skips = {"leaves out": lambda position: position < n} if kind == "choose" else {}
+    facts = {"other ends at": shorter, **skips}
+    return Step(text, made[kind], ordered=kind != "sample", facts=facts)
 
 
 def _stored(draw: Draw, spec: Any, leaves: list[Leaf]) -> Step:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 
 import drumline as dl
 from tests.differential.comparing import Outcome, described, narrower, outcome_of, plain, same
-from tests.differential.parts import Step, parts_of
+from tests.differential.parts import Step, parts_of, tensors_of
 from tests.differential.programs import LIMIT, Program, programs
 from tests.differential.sides import Ours, Theirs
 
@@ -189,8 +189,14 @@ def differences(program: Program) -> list[str]:
 
 
 def _has_no_access(program: Program) -> bool:
-    """TensorFlow fills a cache for the sake of an element, and runs maps for elements of any."""
-    return _runs_as_python(program) or any(step.text.startswith(".cache") for step in program.steps)
+    """TensorFlow fills a cache for the sake of an element, and runs all maps, of any shapes."""
+    varying = any(
+        None in leaf.shape
+        for number in range(1, len(program.steps) + 1)
+        for leaf in tensors_of(program.before(number).build(THEIRS).element_spec)
+    )
+    cached = any(step.text.startswith(".cache") for step in program.steps)
+    return varying or cached or _runs_as_python(program)
 
 
 def _positions(program: Program, ours: Outcome) -> list[str]:
