@@ -16,7 +16,7 @@ from drumline import _jax_start
 PACKAGE = Path(drumline.__file__).parent
 ADAPTERS = (
     "_jax_start.py",
-    "data/functions/modes.py",
+    "data/elements/precision.py",
     "distribute/processes/jax_internals.py",
     "lowerings/jax_internals.py",
     "training/jax_internals.py",

@@ -143,6 +143,8 @@ class _Reading:
 
     def value(self, var: Any) -> _Value:
         """A variable that depends on a leaf."""
+        if isinstance(var, jex.Literal):
+            raise _LeftToXla
         if var in self._inputs:
             return self._leaf(self._inputs[var], var.aval)
         equation = self._made.get(var)

@@ -14,7 +14,7 @@ COMPUTING = """
     import jax
     import jax.numpy as jnp
     from drumline.data import Dataset
-    from drumline.data.execute import leaving
+    from drumline.data.runtime import threads as leaving
 
     leaving.GRACE_SECONDS = 0.0
 
@@ -30,7 +30,7 @@ ENDING = """
     import atexit, os, sys, threading, time, warnings
     import numpy as np
     from drumline.data import Dataset, Options
-    from drumline.data.execute import leaving
+    from drumline.data.runtime import threads as leaving
 
     begun, late, released = set(), set(), threading.Event()
     # What is registered first is called last.

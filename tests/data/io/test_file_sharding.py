@@ -129,7 +129,7 @@ def test_processes_with_different_files_are_refused(names, monkeypatch) -> None:
         seen.append(value.tolist())
         return np.array([Policy.DATA, 3], np.int64)
 
-    monkeypatch.setattr(process_input, "first_process", first_has_three)
+    monkeypatch.setattr(process_input, "broadcast_host", first_has_three)
     dataset = TextLineDataset(names)
     with pytest.raises(ValueError, match=r"reads 7 files and is divided by FILE, .*reads 3 .*DATA"):
         process_input.agree_on_files(dataset, process_input.policy_of(dataset, 4), strategy)

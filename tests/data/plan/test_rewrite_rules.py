@@ -1,9 +1,9 @@
 """Each rule does its work, and nothing else."""
 
 from drumline.data import Dataset
-from drumline.data.operations import cache as buffering
 from drumline.data.operations import map as function_nodes
 from drumline.data.operations.ordering import order as ordering
+from drumline.data.operations.prefetch import Prefetch
 from drumline.data.options import Options
 from drumline.data.rewrite.optimize import (
     auto_prefetch,
@@ -64,7 +64,7 @@ def test_compiled_maps_get_workers_unless_the_user_said_how_many():
 
 def test_a_prefetch_ends_plans_that_compute_and_run_no_python():
     computed = Dataset.range(9).map(lambda v: v + 1).batch(2)
-    assert isinstance(auto_prefetch(plan_of(computed)), buffering.Prefetch)
+    assert isinstance(auto_prefetch(plan_of(computed)), Prefetch)
     assert names(auto_prefetch(plan_of(Dataset.range(9)))) == ["range"]
     python = Dataset.range(9).map(lambda v: int(v))
     assert names(auto_prefetch(plan_of(python))) == ["range", "map"]

@@ -65,11 +65,12 @@ def test_each_replicas_own_total_counts_every_row(
     strategy = mirrored(replicas)
     rows = np.split(np.arange(1, sum(sizes) + 1, dtype=np.float32), np.cumsum(sizes)[:-1])
     total: Any = jnp.zeros(())
+
+    def step(total: Any, x: Any) -> Any:
+        return total + x.sum(), context().all_reduce("SUM", x.sum())
+
     for x in strategy.experimental_distribute_dataset(rows):
-        total, met = strategy.run(
-            lambda total, x: (total + x.sum(), context().all_reduce("SUM", x.sum())),
-            args=(total, x),
-        )
+        total, met = strategy.run(step, args=(total, x))
     everyone = strategy.run(lambda total: total, args=(total,))
     known = everyone.of_all() if isinstance(everyone, PerReplica) else everyone
     assert float(strategy.reduce("SUM", known)) == sum(sizes) * (sum(sizes) + 1) / 2
