@@ -4,6 +4,9 @@ A loss that is the mean of its values over equal shards is computed per shard; f
 predictions are gathered and every replica computes the loss of the global batch. Likewise a metric
 that adds up over rows is updated with the replica's rows and its state summed; any other is updated
 on every replica with the global batch: it need not add up, nor say how it does.
+
+Neither helps where a model's outputs themselves look across rows, as scores of every row with every
+other do. They are known by their shapes, and such a step is given the whole batch.
 """
 
 from __future__ import annotations
@@ -16,10 +19,11 @@ import jax
 import jax.numpy as jnp
 import keras
 
-from drumline.distribute import ReduceOp
+from drumline.distribute import ReduceOp, Strategy
+from drumline.distribute.replica_context import whole_batch
 from drumline.keras import internals
 from drumline.keras.internals import overrides, shadowed
-from drumline.keras.step.replica_trace import ReplicaTrace, gather_batch
+from drumline.keras.step.replica_trace import NeedsGlobalBatch, ReplicaTrace, gather_batch
 
 ROWWISE = frozenset(
     {
@@ -86,14 +90,75 @@ def _averages_rows(loss: Any) -> bool:
     return mean and is_rowwise(loss.fn, loss._fn_kwargs)
 
 
+def whole_batch_outputs(model: keras.Model, strategy: Strategy, state: Any, batch: Any) -> Any:
+    """Return the shapes and dtypes of the model's outputs for the whole batch, in their structure.
+
+    Nothing is computed, and no variable or seed changes. None where the outputs cannot be had, as
+    where the model takes only batches of a share's size.
+
+    Args:
+        model: the model, built.
+        strategy: whose replicas the batch is for.
+        state: that of Keras's training step, which begins with the values of the trainable and the
+            non-trainable variables; only shapes and dtypes are read.
+        batch: the global batch, likewise.
+    """
+
+    def outputs(trainables: Any, non_trainables: Any, x: Any) -> Any:
+        training = {"training": True} if model._call_has_training_arg else {}
+        return model.stateless_call(trainables, non_trainables, x, **training)[0]
+
+    x, *_ = keras.utils.unpack_x_y_sample_weight(batch)
+    try:
+        with whole_batch(strategy):
+            return jax.eval_shape(outputs, *state[:2], x)
+    except Exception:  # what is wrong with the model is said where its step is traced
+        return None
+
+
+def require_shares_of(whole: Any, y_pred: Any, replicas: int) -> None:
+    """Check that a replica's outputs are its share of the rows of the whole batch's outputs.
+
+    Args:
+        whole: what `whole_batch_outputs` returned.
+        y_pred: the replica's outputs.
+        replicas: how many replicas there are.
+
+    Raises:
+        NeedsGlobalBatch: naming the first output that is no share, with its shapes.
+    """
+    if whole is None:
+        return
+    shares = jax.tree.leaves(y_pred)
+    for (path, spec), share in zip(jax.tree.leaves_with_path(whole), shares, strict=False):
+        if not isinstance(share, jax.Array):
+            continue
+        if share.ndim == 0 or spec.shape != (replicas * share.shape[0], *share.shape[1:]):
+            raise NeedsGlobalBatch(
+                f"output{jax.tree_util.keystr(path)} has the shape {spec.shape} for the whole "
+                f"batch and {share.shape} for the share of one of {replicas} replicas, so it is "
+                "not computed row by row, and the step is partitioned over the replicas by the "
+                "compiler, not run once on each. To run it on each, gather the other rows in the "
+                "layer's call: `get_replica_context().all_gather`"
+            )
+
+
 @contextlib.contextmanager
-def global_loss(model: keras.Model, trace: ReplicaTrace) -> Iterator[None]:
+def global_loss(model: keras.Model, trace: ReplicaTrace, whole: Any) -> Iterator[None]:
     """Within the block the model's loss is that of the global batch, if a share's is not enough.
 
     A loss that is the mean of the shares' losses is left alone: the mean of its gradients is the
     gradient. For any other the predictions, targets, inputs and weights are gathered and every
     replica computes the loss of the global batch. The gradient of a gather is a sum over the
     replicas, so that the mean over the replicas is again the gradient.
+
+    Args:
+        model: the model.
+        trace: that of the replica's step.
+        whole: what `whole_batch_outputs` returned.
+
+    Raises:
+        NeedsGlobalBatch: when a loss is computed of outputs that look across rows.
     """
     compute = model._compute_loss
     custom = overrides(model, "compute_loss", "_compute_loss", "stateless_compute_loss")
@@ -105,6 +170,7 @@ def global_loss(model: keras.Model, trace: ReplicaTrace) -> Iterator[None]:
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
+        require_shares_of(whole, y_pred, trace.context.num_replicas_in_sync)
         if not custom and is_mean_of_shares(model, y_pred):
             return compute(x, y, y_pred, sample_weight, training)
         batch = gather_batch(trace, (x, y, y_pred, sample_weight))

@@ -6,6 +6,7 @@ replicas have not diverged.
 
 from __future__ import annotations
 
+import functools
 import logging
 import warnings
 from collections.abc import Sequence
@@ -29,7 +30,11 @@ from drumline.keras.internals import overrides
 from drumline.keras.step.batch_sharding import splits_evenly
 from drumline.keras.step.evaluate_step import GlobalBatchStep
 from drumline.keras.step.gradients import averaged_gradients, overwrites
-from drumline.keras.step.losses_and_metrics import ReplicaMetrics, global_loss
+from drumline.keras.step.losses_and_metrics import (
+    ReplicaMetrics,
+    global_loss,
+    whole_batch_outputs,
+)
 from drumline.keras.step.replica_trace import NeedsGlobalBatch, ReplicaTrace, tracing
 from drumline.training.jax_internals import current_trace, is_staged
 
@@ -102,8 +107,9 @@ class TrainStep:
 
     A batch that splits evenly is cut over the replicas and Keras's own step runs on each. A batch
     that does not split, and a step that must see whole batches to give the same numbers (a user's
-    own ``train_step``, losses added on activations, float8, whose scales follow the largest
-    gradients of the batch's mean loss), goes through `GlobalBatchStep`.
+    own ``train_step``, losses added on activations, outputs such as scores of all rows with all
+    others, float8, whose scales follow the largest gradients of the batch's mean loss), goes
+    through `GlobalBatchStep`.
     """
 
     def __init__(self, model: keras.Model, strategy: Strategy) -> None:
@@ -139,16 +145,17 @@ class TrainStep:
 
     def _compile(self, first: ChannelAllocator | None) -> Any:
         whole, cut = PartitionSpec(), PartitionSpec(REPLICA_AXIS)
-        body = jax.shard_map(
-            self._replica_step,
-            mesh=self._strategy.mesh,
-            in_specs=(whole, cut),
-            out_specs=whole,
-            check_vma=False,
-        )
         placed = self._strategy._arrays.program_sharding
 
         def train_step(state: Any, batch: Any) -> Any:
+            outputs = whole_batch_outputs(self._model, self._strategy, state, batch)
+            body = jax.shard_map(
+                functools.partial(self._replica_step, outputs),
+                mesh=self._strategy.mesh,
+                in_specs=(whole, cut),
+                out_specs=whole,
+                check_vma=False,
+            )
             return body(state, batch)
 
         return jax.jit(
@@ -158,13 +165,13 @@ class TrainStep:
             out_shardings=placed,
         )
 
-    def _replica_step(self, state: Any, batch: Any) -> Any:
+    def _replica_step(self, outputs: Any, state: Any, batch: Any) -> Any:
         model = self._model
         with allocate_channels(), tracing(self._strategy) as trace:
             metrics = ReplicaMetrics(model, trace)
             trainables, before, optimizer, old_metrics = state
             with (
-                global_loss(model, trace),
+                global_loss(model, trace, outputs),
                 metrics.updated_globally(),
                 averaged_gradients(model, trace),
             ):
