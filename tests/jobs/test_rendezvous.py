@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from drumline.jobs.launch.environment import Ports
-from drumline.jobs.launch.rendezvous.channel import Seal
 from drumline.jobs.launch.rendezvous.messages import Ping, parse
 from tests.jobs.launching import LAUNCH, Launcher, alive, wait_until
 from tests.network_namespaces import two_hosts
@@ -139,7 +138,7 @@ def test_a_message_out_of_the_ordinary_is_refused() -> None:
         b"",
         b"[]",
         b'{"kind":"ping","more":1}',
-        b'{"kind":"greeting","protocol":"drumline-launch-1","nonce":"12","has_token":true}',
+        b'{"kind":"greeting","protocol":"drumline-launch-2","nonce":"12","has_token":true}',
         b'{"kind":"part","addresses":{"worker":["no port"]}}',
         b'{"kind":"part","addresses":{"master":["a:1"]}}',
         b'{"kind":"trouble","text":"' + b"x" * 10_001 + b'"}',
@@ -147,21 +146,6 @@ def test_a_message_out_of_the_ordinary_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match="not a launcher's message"):
             parse(line)
-
-
-def test_a_seal_is_good_for_one_line_of_one_side_of_one_connection() -> None:
-    ours, theirs = Seal("token", "a", "b", True), Seal("token", "a", "b", False)
-    proof = ours.sign(b"one")
-    assert theirs.check(b"one", proof)
-    assert not theirs.check(b"one", proof), "it was said once"
-    assert not Seal("token", "a", "b", True).check(b"one", proof), "sent back to who said it"
-    assert not Seal("token", "a", "c", False).check(b"one", proof), "another connection"
-    assert not Seal("other", "a", "b", False).check(b"one", proof), "another token"
-    assert not Seal("token", "a", "b", False).check(b"two", proof)
-    again = Seal("token", "a", "b", True)
-    again.sign(b"one")
-    fresh = Seal("token", "a", "b", False)
-    assert fresh.check(b"one", proof) and fresh.check(b"two", again.sign(b"two"))
 
 
 _TRAIN_TOGETHER = """

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
-import hmac
 import json
 import os
 import random
@@ -15,6 +13,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from drumline._authentication import token_digest
 from drumline.failure_record import DIRECTORY_VARIABLE
 from drumline.jobs.launch.errors import LaunchError
 from drumline.jobs.launch.options import Options
@@ -68,8 +67,7 @@ def cluster_token(
         )
     addresses = json.dumps(cluster, sort_keys=True)
     text = f"drumline cluster token|{addresses}".encode()
-    made = hmac.new(options.token.encode(), text, hashlib.sha256).hexdigest()
-    return {CLUSTER_TOKEN_VARIABLES[0]: made}
+    return {CLUSTER_TOKEN_VARIABLES[0]: token_digest(options.token, text).hex()}
 
 
 def mark_for(mark: str) -> None:

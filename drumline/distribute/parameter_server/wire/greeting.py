@@ -1,21 +1,17 @@
-"""How both sides of a new stream prove that they know the token, before anything else is read.
+"""How both sides of a new stream prove that they know the cluster's token.
 
-The client says that it speaks this protocol; the server the same, with a nonce; the client a nonce
-of its own with an HMAC of both under the token; the server, once it has checked that, its HMAC. All
-of this has a fixed length, so that strangers get nothing parsed, and a server proves nothing to
-them. The token itself is never sent, nor anything that serves twice. Then the client says what it
-wants, and the server what it grants, as JSON.
+Each sends `PROTOCOL` first, so that who speaks another is turned away. Then follows the exchange of
+`drumline._authentication` in this order: the server its nonce; the client its nonce and its proof;
+the server ``+`` and, once it has checked that, its proof (or ``-`` and why not). All of this has a
+fixed length, so that strangers get nothing parsed, and a server proves nothing to them. Then the
+client says what it wants, and the server what it grants, each as a length and JSON.
 
 Without TLS, someone who can change the traffic can still take over what follows.
-
-The secret that the processes of a cluster share, and proving to know it without sending it.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
-import hmac
 import json
 import os
 import secrets
@@ -23,6 +19,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+from drumline._authentication import NONCE_BYTES, PROOF_BYTES, ConnectionKey, new_nonce, same_token
 from drumline.distribute.parameter_server.wire.errors import AuthenticationError, ProtocolError
 from drumline.distribute.parameter_server.wire.stream import Stream
 
@@ -33,11 +30,12 @@ HOW_TO_SET = (
     f"in the environment variable {TOKEN_VARIABLE}, or in a file that {FILE_VARIABLE} names. "
     f"'drumline launch' does this by itself."
 )
-NONCE_BYTES = 32
-PROOF_BYTES = 32
+PROTOCOL = b"drumline wire 3\n"
 
 _SHORTEST = 16
-_PURPOSE = b"drumline-wire-2"
+_ACCEPTED, _REFUSED = b"+", b"-"
+_LENGTH = struct.Struct("<I")
+_LONGEST = 64 * 1024
 
 
 def cluster_token() -> str:
@@ -64,22 +62,7 @@ def cluster_token() -> str:
 
 def is_made_here(token: str) -> bool:
     """Whether `token` was made at random for this process, so that no other can know it."""
-    return hmac.compare_digest(token.encode(), _made_here().encode())
-
-
-def new_nonce() -> bytes:
-    """`NONCE_BYTES` that were never used before."""
-    return secrets.token_bytes(NONCE_BYTES)
-
-
-def proof(token: str, side: bytes, *nonces: bytes) -> bytes:
-    """HMAC-SHA256 under `token` of who shows it and the nonces, which all have one length."""
-    return hmac.new(token.encode(), b"|".join((_PURPOSE, side, *nonces)), hashlib.sha256).digest()
-
-
-def same(one: bytes, other: bytes) -> bool:
-    """Whether two proofs are equal, compared in constant time."""
-    return hmac.compare_digest(one, other)
+    return same_token(token, _made_here())
 
 
 @functools.cache
@@ -96,13 +79,6 @@ def _read(path: str) -> str:
         ) from None
 
 
-PROTOCOL = b"drumline wire 2\n"
-
-_ACCEPTED, _REFUSED = b"+", b"-"
-_LENGTH = struct.Struct("<I")
-_LONGEST = 64 * 1024
-
-
 def greet(stream: Stream, token: str) -> None:
     """Let both sides know each other; the client's part.
 
@@ -115,13 +91,14 @@ def greet(stream: Stream, token: str) -> None:
     _hear_protocol(stream)
     theirs = bytes(stream.take(NONCE_BYTES))
     own = new_nonce()
-    _send(stream, own + proof(token, b"client", own, theirs))
+    key = ConnectionKey(token, PROTOCOL, theirs, own, listens=False)
+    _send(stream, own + key.sign())
     verdict = bytes(stream.take(1))
     if verdict == _REFUSED:
         raise AuthenticationError(_words(stream).decode(errors="replace"))
     if verdict != _ACCEPTED:
         raise _another_protocol()
-    if not same(proof(token, b"server", own, theirs), bytes(stream.take(PROOF_BYTES))):
+    if not key.verify(bytes(stream.take(PROOF_BYTES))):
         raise AuthenticationError("the server does not know the cluster's token")
 
 
@@ -137,12 +114,12 @@ def be_greeted(stream: Stream, token: str) -> None:
     own = new_nonce()
     _send(stream, PROTOCOL + own)
     said = bytes(stream.take(NONCE_BYTES + PROOF_BYTES))
-    theirs, shown = said[:NONCE_BYTES], said[NONCE_BYTES:]
-    if not same(proof(token, b"client", theirs, own), shown):
+    key = ConnectionKey(token, PROTOCOL, own, said[:NONCE_BYTES], listens=True)
+    if not key.verify(said[NONCE_BYTES:]):
         why = refusal(token)
         _send(stream, _REFUSED + _LENGTH.pack(len(why.encode())) + why.encode())
         raise AuthenticationError(why)
-    _send(stream, _ACCEPTED + proof(token, b"server", theirs, own))
+    _send(stream, _ACCEPTED + key.sign())
 
 
 def tell(stream: Stream, words: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from drumline._authentication import same_token
 from drumline.distribute.parameter_server.wire.arrays import aligned_empty, as_array
 from drumline.distribute.parameter_server.wire.codec import ArrayForm, Message, Request
 from drumline.distribute.parameter_server.wire.errors import (
@@ -18,7 +19,6 @@ from drumline.distribute.parameter_server.wire.errors import (
     PeerUnavailableError,
     RemoteError,
 )
-from drumline.distribute.parameter_server.wire.greeting import same
 from drumline.distribute.parameter_server.wire.in_flight import (
     Outcome,
     Pending,
@@ -51,7 +51,7 @@ class LocalLink:
     """
 
     def __init__(self, address: str, server: TransportServer, token: str, most_bytes: int) -> None:
-        if not same(server.token.encode(), token.encode()):
+        if not same_token(server.token, token):
             raise AuthenticationError(
                 f"{address} refuses the connection: the token is not that server's."
             )

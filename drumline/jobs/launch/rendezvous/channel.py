@@ -1,59 +1,18 @@
 """An authenticated connection between two launchers: each proves that it knows the token.
 
-Both sides greet with a random nonce. From both nonces and the token each derives the connection's
-key, and every later line carries an HMAC-SHA256 over who says it, its number and its text: it can
-be neither forged, nor repeated, nor moved to another connection. Nothing is encrypted.
+Both sides begin with a `Greeting` that holds their nonce. With a token every later line is signed
+by the key of `drumline._authentication`, under the name `PROTOCOL`: the proof in hexadecimal, a
+space, the text. So a line can be neither forged, nor repeated, nor moved to another connection.
+Nothing is encrypted.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import secrets
 import socket
 import time
 
-from drumline.jobs.launch.rendezvous.messages import Greeting, Message, Ping, parse
-
-
-def new_nonce() -> str:
-    """64 hexadecimal digits."""
-    return secrets.token_hex(32)
-
-
-class Seal:
-    """Signs and checks the lines of one connection.
-
-    Args:
-        token: what both must know.
-        leader_nonce: host 0's.
-        member_nonce: the other's.
-        is_leader: which of the two this is.
-    """
-
-    def __init__(self, token: str, leader_nonce: str, member_nonce: str, is_leader: bool) -> None:
-        nonces = f"{leader_nonce}|{member_nonce}".encode()
-        self._key = hmac.digest(token.encode(), b"drumline-launch-1|" + nonces, hashlib.sha256)
-        self._mine, self._theirs = (b"leader", b"member") if is_leader else (b"member", b"leader")
-        self._sent = 0
-        self._received = 0
-
-    def sign(self, line: bytes) -> bytes:
-        """The proof of the next line to be sent, in hexadecimal."""
-        proof = self._proof(self._mine, self._sent, line)
-        self._sent += 1
-        return proof
-
-    def check(self, line: bytes, proof: bytes) -> bool:
-        """Whether `proof` is that of the next line received."""
-        genuine = hmac.compare_digest(self._proof(self._theirs, self._received, line), proof)
-        self._received += 1
-        return genuine
-
-    def _proof(self, who: bytes, number: int, line: bytes) -> bytes:
-        text = who + b"|%d|" % number + line
-        return hmac.new(self._key, text, hashlib.sha256).hexdigest().encode()
-
+from drumline._authentication import ConnectionKey, new_nonce
+from drumline.jobs.launch.rendezvous.messages import PROTOCOL, Greeting, Message, Ping, parse
 
 _STRANGERS_LINE = 64 * 1024
 _LINE = 16 * 1024 * 1024
@@ -87,12 +46,12 @@ class Channel:
         self._token = token
         self._is_leader = is_leader
         self._nonce = new_nonce()
-        self._seal: Seal | None = None
+        self._key: ConnectionKey | None = None
         self._greeted = False
         self._line_limit = _STRANGERS_LINE
         self._buffer = b""
         self._sent_at = self._heard_at = time.monotonic()
-        self.send(Greeting(nonce=self._nonce, has_token=token is not None))
+        self.send(Greeting(nonce=self._nonce.hex(), has_token=token is not None))
 
     def fileno(self) -> int:
         """The socket's, for a selector."""
@@ -114,8 +73,8 @@ class Channel:
             ChannelError: if the other is gone.
         """
         line = message.model_dump_json().encode()
-        if self._seal is not None:
-            line = self._seal.sign(line) + b" " + line
+        if self._key is not None:
+            line = self._key.sign(line).hex().encode() + b" " + line
         try:
             self._socket.sendall(line + b"\n")
         except OSError as error:
@@ -163,9 +122,9 @@ class Channel:
         self._socket.close()
 
     def _read(self, line: bytes) -> Message:
-        if self._seal is not None:
+        if self._key is not None:
             proof, _, line = line.partition(b" ")
-            if not self._seal.check(line, proof):
+            if not self._key.verify(_from_hexadecimal(proof), line):
                 raise ChannelError("it does not know the same --rendezvous-token")
         try:
             message = parse(line)
@@ -184,7 +143,17 @@ class Channel:
                 f"{known} was started with a --rendezvous-token and {unknown} without one"
             )
         if self._token is not None:
-            ours, theirs = self._nonce, greeting.nonce
+            ours, theirs = self._nonce, bytes.fromhex(greeting.nonce)
             nonces = (ours, theirs) if self._is_leader else (theirs, ours)
-            self._seal = Seal(self._token, *nonces, self._is_leader)
+            self._key = ConnectionKey(
+                self._token, PROTOCOL.encode(), *nonces, listens=self._is_leader
+            )
         self._greeted = True
+
+
+def _from_hexadecimal(proof: bytes) -> bytes:
+    """The bytes of `proof`; none, which prove nothing, if it is not hexadecimal."""
+    try:
+        return bytes.fromhex(proof.decode("ascii"))
+    except ValueError:
+        return b""

@@ -8,9 +8,12 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from drumline._authentication import NONCE_BYTES
 from drumline.jobs.launch.coordination import Report, Verdict
 from drumline.jobs.launch.failure_cause import Role, Suspect
 from drumline.jobs.launch.options import Options
+
+PROTOCOL: Literal["drumline-launch-2"] = "drumline-launch-2"
 
 _Count = Annotated[int, Field(ge=0, le=100_000)]
 _Text = Annotated[str, Field(max_length=10_000)]
@@ -27,8 +30,8 @@ class Greeting(_Message):
     """Said first by both sides, before anything is known of the other."""
 
     kind: Literal["greeting"] = "greeting"
-    protocol: Literal["drumline-launch-1"] = "drumline-launch-1"
-    nonce: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    protocol: Literal["drumline-launch-2"] = PROTOCOL
+    nonce: Annotated[str, Field(pattern=rf"^[0-9a-f]{{{2 * NONCE_BYTES}}}$")]
     has_token: bool
 
 

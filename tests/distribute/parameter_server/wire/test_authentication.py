@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from drumline._authentication import NONCE_BYTES, ConnectionKey
 from drumline.distribute.parameter_server.wire import (
     AuthenticationError,
     ClientTls,
@@ -31,9 +32,7 @@ from drumline.distribute.parameter_server.wire import (
 from drumline.distribute.parameter_server.wire import server as server_module
 from drumline.distribute.parameter_server.wire.greeting import (
     FILE_VARIABLE,
-    NONCE_BYTES,
     TOKEN_VARIABLE,
-    proof,
 )
 from tests.distribute.parameter_server.wire.wire_support import (
     TOKEN,
@@ -65,8 +64,9 @@ def test_a_server_proves_nothing_to_strangers(remote: TransportServer) -> None:
     with connected(remote) as stream:
         stream.write([greeting.PROTOCOL])
         nonce = bytes(stream.take(len(greeting.PROTOCOL) + NONCE_BYTES))[len(greeting.PROTOCOL) :]
-        forged = proof("what a thief may guess", b"client", bytes(NONCE_BYTES), nonce)
-        stream.write([bytes(NONCE_BYTES), forged])
+        guess, own = "what a thief may guess", bytes(NONCE_BYTES)
+        forged = ConnectionKey(guess, greeting.PROTOCOL, nonce, own, listens=False).sign()
+        stream.write([own, forged])
         assert bytes(stream.take(1)) == b"-"
         (length,) = struct.unpack("<I", stream.take(4))
         assert b"token is missing or not this server's" in bytes(stream.take(length))
