@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tensorboardX import SummaryWriter
-
+from drumline._extras import import_extra
 from drumline._forks import never_freed, tell_in_child
 from drumline._local_path import local_path
+
+if TYPE_CHECKING:
+    from tensorboardX import SummaryWriter
 
 _opened = itertools.count()
 
@@ -19,13 +21,15 @@ def summary_writer(directory: str | os.PathLike[str]) -> SummaryWriter:
 
     Raises:
         ValueError: `directory` is a URL.
+        ImportError: tensorboardX is not installed.
 
     tensorboardX names a file after the second and the host, and empties one that exists: of two
     opened in one second the first would be lost. The process and a count follow, as in
     TensorFlow's names (`create_file_writer`: "<seconds>.<host>.<pid>.<unique id>.v2").
     """
     plain = local_path(directory, "TensorBoard's event files", "an event file")
-    writer = SummaryWriter(plain, filename_suffix=f".{os.getpid()}.{next(_opened)}.v2")
+    tensorboard = import_extra("tensorboardX", "tensorboard", "Writing TensorBoard's event files")
+    writer = tensorboard.SummaryWriter(plain, filename_suffix=f".{os.getpid()}.{next(_opened)}.v2")
     tell_in_child(_Events(writer.file_writer.event_writer))
     return writer
 

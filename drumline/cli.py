@@ -78,10 +78,19 @@ def demo(
     from rich.markup import escape
 
     import drumline._public  # noqa: F401 - chooses Keras's backend before anything imports Keras
+    from drumline._extras import MissingExtraError, require_extra
+
+    console = Console()
+    try:
+        require_extra("matplotlib", "demo", "The picture of the demo's loss curves")
+        require_extra("tensorboardX", "demo", "The demo's log for TensorBoard")
+    except MissingExtraError as error:
+        console.print(f"[bold red]The demo cannot run:[/] {escape(str(error))}", soft_wrap=True)
+        raise typer.Exit(1) from error
+
     from drumline.demo.run import DemoError, run_demo
     from drumline.demo.settings import settings_for
 
-    console = Console()
     try:
         settings = settings_for(dataset.value, data_dir, epochs, replicas, output_dir, seed)
         run_demo(settings, console)

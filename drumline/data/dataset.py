@@ -1897,7 +1897,7 @@ class Dataset(BaseDataset):
             name: shown by ``explain()``.
 
         Raises:
-            ImportError: if Ray is not installed (``pip install ray``).
+            ImportError: if Ray is not installed (``pip install 'drumline[ray]'``).
             ValueError: if ``processing_mode`` is none, lacks ``workers``, or does not suit the
                 plan.
             TypeError: while iterating, if a part of a function cannot be sent; the message names

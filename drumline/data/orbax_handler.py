@@ -13,7 +13,7 @@ try:
     from etils import epath
 except ImportError as error:
     raise ImportError(
-        "dl.data.DatasetIteratorHandler is for checkpoints of Orbax: pip install orbax-checkpoint"
+        "dl.data.DatasetIteratorHandler is for checkpoints of Orbax: pip install 'drumline[orbax]'"
     ) from error
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from rich.console import Console
 
 import drumline as dl
+from drumline._extras import MissingExtraError
 from drumline._local_path import local_path
 from drumline.demo import plain_keras
 from drumline.demo.report import draw_curves, results_table
@@ -108,7 +109,7 @@ def _prepare(settings: DemoSettings) -> tuple[DigitsData, Path]:
         _divide_cpu(settings.replicas)
         _make_directory(settings.output_dir)
         return DigitsData(settings), settings.output_dir / f"{settings.dataset}.keras"
-    except (OSError, ValueError, RuntimeError) as error:
+    except (MissingExtraError, OSError, ValueError, RuntimeError) as error:
         raise DemoError(str(error)) from error
 
 

@@ -115,5 +115,5 @@ def _ray(*arguments: str) -> str:
 
 def _check_installed() -> None:
     if importlib.util.find_spec("ray") is None:
-        typer.echo("The data service needs Ray: pip install ray", err=True)
+        typer.echo("The data service needs Ray: pip install 'drumline[ray]'", err=True)
         raise typer.Exit(_MISSING)

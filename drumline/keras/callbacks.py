@@ -10,18 +10,18 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import keras
 import numpy as np
-from tensorboardX import SummaryWriter
-from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
-from tensorboardX.proto.tensor_pb2 import TensorProto
-from tensorboardX.proto.tensor_shape_pb2 import TensorShapeProto
 
 from drumline._event_files import summary_writer
+from drumline._extras import require_extra
 from drumline._local_path import local_path
 from drumline.keras.internals import replace_method
+
+if TYPE_CHECKING:
+    from tensorboardX import SummaryWriter
 
 _STRING = 7  # DT_STRING in tensorflow's types.proto
 
@@ -46,6 +46,11 @@ class EventFile:
 
     def keras_graph(self, model_json: str, step: int) -> None:
         """Write a model's configuration, which TensorBoard draws as the conceptual graph."""
+        writer = self._open()
+        from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
+        from tensorboardX.proto.tensor_pb2 import TensorProto
+        from tensorboardX.proto.tensor_shape_pb2 import TensorShapeProto
+
         plugin = SummaryMetadata.PluginData(plugin_name="graph_keras_model", content=b"1")
         tensor = TensorProto(
             dtype=_STRING, tensor_shape=TensorShapeProto(), string_val=[model_json.encode()]
@@ -53,7 +58,7 @@ class EventFile:
         value = Summary.Value(
             tag="keras", metadata=SummaryMetadata(plugin_data=plugin), tensor=tensor
         )
-        self._open().file_writer.add_summary(Summary(value=[value]), step)
+        writer.file_writer.add_summary(Summary(value=[value]), step)
 
     def flush(self) -> None:
         """Put what was written on disk, for a TensorBoard that watches."""
@@ -99,6 +104,7 @@ class TensorBoard(keras.callbacks.Callback):
             and metrics as well; ``"batch"`` means 1. Each such write waits for the device.
 
     Raises:
+        ImportError: if tensorboardX is not installed, which the extra ``tensorboard`` brings.
         ValueError: if `log_dir` is a URL, `histogram_freq` is negative, or `update_freq` is none of
             the above.
     """
@@ -112,6 +118,7 @@ class TensorBoard(keras.callbacks.Callback):
         update_freq: int | Literal["epoch", "batch"] = "epoch",
     ) -> None:
         super().__init__()
+        require_extra("tensorboardX", "tensorboard", "The callback TensorBoard")
         self.log_dir = local_path(log_dir, "TensorBoard", "an event file")
         self.histogram_freq = _at_least(0, histogram_freq, "histogram_freq")
         self.write_graph = write_graph

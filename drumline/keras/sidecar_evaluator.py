@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import h5py
 import keras
 import numpy as np
 
@@ -135,6 +134,8 @@ def _saved_iterations(path: str) -> int | None:
     if path.endswith(".keras"):
         with zipfile.ZipFile(path) as archive:
             source = io.BytesIO(archive.read("model.weights.h5"))
+    import h5py  # takes long to load, and most programs read no weights
+
     with h5py.File(source, "r") as weights:
         for name in _ITERATIONS:
             if name in weights and weights[name].shape == ():

@@ -79,4 +79,4 @@ def test_without_ray(monkeypatch):
     monkeypatch.setattr(data_service.importlib.util, "find_spec", lambda name: None)
     for command in ("start", "status", "stop"):
         code, said = invoke(command)
-        assert code == 2 and "pip install ray" in said
+        assert code == 2 and "pip install 'drumline[ray]'" in said

@@ -35,7 +35,7 @@ class ArrayRecords:
         except ImportError as error:
             raise ImportError(
                 "ArrayRecordDataset reads files with the package array_record: "
-                "pip install array_record"
+                "pip install 'drumline[array_record]'"
             ) from error
         self._reader: Any = ArrayRecordReader
         self.paths = tuple(paths)

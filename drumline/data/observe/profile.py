@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from matplotlib.figure import Figure
-from matplotlib.patches import Patch
-
+from drumline._extras import MissingExtraError, import_extra
 from drumline._local_path import local_path
 from drumline.data.observe.table import as_html, as_text, label
 from drumline.data.runtime.meter import Counts, Event
@@ -136,15 +134,19 @@ class Profile:
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-
         picture = io.BytesIO()
-        save_picture(self, picture)
+        try:
+            save_picture(self, picture)
+        except MissingExtraError as error:
+            return as_html(self, str(error))
         return as_html(self, picture.getvalue())
 
     def save_png(self, path: str | os.PathLike[str]) -> None:
-        """Draws how each stage spent the time, as a PNG."""
-        # Loading matplotlib takes a moment, which only those who use it should wait.
+        """Draws how each stage spent the time, as a PNG.
 
+        Raises:
+            ImportError: matplotlib is not installed; the extra ``profile`` brings it.
+        """
         save_picture(self, local_path(path, "save_png", "the picture"))
 
     def save_trace(self, path: str | os.PathLike[str]) -> None:
@@ -158,8 +160,11 @@ _LINES = 2
 
 def save_picture(profile: Profile, path: str | os.PathLike[str] | IO[bytes]) -> None:
     """Bars of the seconds that each stage worked and was waited for, the bottleneck in red."""
+    purpose = "The picture of Dataset.profile"
+    figure_class = import_extra("matplotlib.figure", "profile", purpose).Figure
+    patch = import_extra("matplotlib.patches", "profile", purpose).Patch
     stages = list(profile.stages)
-    figure = Figure(figsize=(9, 1.8 + 0.45 * len(stages)), layout="constrained")
+    figure = figure_class(figsize=(9, 1.8 + 0.45 * len(stages)), layout="constrained")
     axes = figure.subplots()
     busy = [stage.busy for stage in stages]
     slowest = profile.bottleneck if profile.delivered and profile.conclusive else None
@@ -179,7 +184,7 @@ def save_picture(profile: Profile, path: str | os.PathLike[str] | IO[bytes]) -> 
     found = f"{shown} elements a second; bottleneck: {limit}"
     axes.set_title(found if profile.delivered else "the dataset is empty")
     meanings = {"busy": "tab:blue", "busy, the bottleneck": "tab:red", "waited for": "lightgray"}
-    handles = [Patch(color=color, label=label) for label, color in meanings.items()]
+    handles = [patch(color=color, label=label) for label, color in meanings.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     figure.savefig(path, format="png", dpi=120)
 

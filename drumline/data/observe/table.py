@@ -28,14 +28,14 @@ def as_text(profile: Profile) -> str:
     return "\n".join([_wrapped(_title(profile)), "", *_table(profile), *notes, "", *last])
 
 
-def as_html(profile: Profile, picture: bytes) -> str:
-    """The picture, and the table below it, for a notebook."""
-    source = base64.b64encode(picture).decode()
-    table = html.escape(as_text(profile))
-    return (
-        f'<img alt="profile" style="max-width: 100%" src="data:image/png;base64,{source}">'
-        f'<pre style="line-height: 1.2">{table}</pre>'
-    )
+def as_html(profile: Profile, picture: bytes | str) -> str:
+    """The picture, or why there is none, and the table below it, for a notebook."""
+    if isinstance(picture, str):
+        above = f"<p>{html.escape(picture)}</p>"
+    else:
+        source = base64.b64encode(picture).decode()
+        above = f'<img alt="profile" style="max-width: 100%" src="data:image/png;base64,{source}">'
+    return f'{above}<pre style="line-height: 1.2">{html.escape(as_text(profile))}</pre>'
 
 
 def label(stage: StageProfile) -> str:

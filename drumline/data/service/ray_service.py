@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 
+from drumline._extras import require_extra
 from drumline.data.remote.cluster import Cluster
 
 
@@ -26,8 +26,7 @@ class RayService:
     cpus_per_worker: float
 
     def __post_init__(self) -> None:
-        if importlib.util.find_spec("ray") is None:
-            raise ImportError("distribute needs Ray: pip install ray")
+        require_extra("ray", "ray", "Dataset.distribute")
         if not self.cpus_per_worker > 0:
             raise ValueError(
                 f"distribute: cpus_per_worker must be positive, got {self.cpus_per_worker}"

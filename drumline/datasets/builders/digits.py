@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from drumline._extras import import_extra
 from drumline.data import TensorSpec
 from drumline.datasets.builder import DatasetBuilder, DatasetInfo, Splits
 from drumline.datasets.registry import register
@@ -49,9 +50,9 @@ class Digits(DatasetBuilder):
 
 @functools.cache
 def _digits() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    from sklearn.datasets import load_digits  # imported here: it takes longer than drumline itself
-
-    values, labels = load_digits(return_X_y=True)
+    purpose = "The dataset 'digits', which is part of scikit-learn,"
+    source = import_extra("sklearn.datasets", "demo", purpose)
+    values, labels = source.load_digits(return_X_y=True)
     images = values.reshape(-1, 8, 8, 1).astype(np.uint8)
     in_test = np.zeros(len(labels), bool)
     for label in np.unique(labels):

@@ -95,8 +95,8 @@ def _client(location: KubernetesExecutableLocation) -> Any:
         from kubernetes import client, config
     except ImportError as error:
         raise ImportError(
-            "KubernetesClusterResolver needs the package 'kubernetes': pip install kubernetes, or "
-            "pass an override_client."
+            "KubernetesClusterResolver needs the package 'kubernetes': "
+            "pip install 'drumline[kubernetes]', or pass an override_client."
         ) from error
     if location is KubernetesExecutableLocation.OFF_CLUSTER:
         config.load_kube_config()

@@ -215,7 +215,7 @@ def test_native_operations_on_workers():
 
 def test_without_ray(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"pip install ray"):
+    with pytest.raises(ImportError, match=r"pip install 'drumline\[ray\]'"):
         Dataset.range(3).distribute()
 
 

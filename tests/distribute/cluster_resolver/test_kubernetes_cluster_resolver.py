@@ -71,7 +71,9 @@ def test_without_the_package_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "kubernetes", None)
-    with pytest.raises(ImportError, match="pip install kubernetes, or pass an override_client"):
+    with pytest.raises(
+        ImportError, match=r"pip install 'drumline\[kubernetes\]', or pass an override_client"
+    ):
         KubernetesClusterResolver()
 
 
