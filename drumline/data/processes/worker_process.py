@@ -1,11 +1,10 @@
 """A worker process as its parent sees it: messages, shared memory, errors that can be sent.
 
-The memory is a memfd: it vanishes with the processes that hold it, however they end.
+The processes inherit the memory: see `drumline._shared_memory`.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import pickle
 import signal
@@ -22,6 +21,7 @@ import cloudpickle
 import numpy as np
 
 from drumline._forks import never_freed, tell_in_child
+from drumline._shared_memory import create_memory, map_memory
 from drumline.data.elements.block import Block
 
 _LENGTH = struct.Struct("<Q")
@@ -84,15 +84,12 @@ class SharedBuffer:
     """
 
     def __init__(self, fd: int | None = None):
-        self.fd = os.memfd_create("drumline-map") if fd is None else fd
-        if os.fstat(self.fd).st_size == 0:
-            os.ftruncate(self.fd, _SMALLEST)
+        self.fd = create_memory(_SMALLEST, can_grow=True) if fd is None else fd
         self._memory = self._mapped()
 
     def _mapped(self) -> np.ndarray:
-        size = os.fstat(self.fd).st_size
         # The array keeps the mapping for as long as anything refers to it.
-        return np.frombuffer(mmap.mmap(self.fd, size), np.uint8)
+        return np.frombuffer(map_memory(self.fd), np.uint8)
 
     @property
     def progress(self) -> int:

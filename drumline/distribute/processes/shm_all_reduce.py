@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Sequence
 
 from drumline._core import share_summing_memory, summing_limits, summing_memory_bytes
+from drumline._shared_memory import SWITCH, MemoryOffer, create_memory, is_enabled
 from drumline.distribute.processes.coordination import Coordination
 from drumline.distribute.processes.environment import collective_limit_seconds
 from drumline.distribute.processes.peers import Membership
-from drumline.distribute.sealed_memory import SWITCH, is_wanted, open_sealed, sealed_memory
 
-_NONCE_PLACE = 64
-_NONCE_BYTES = 32
+_NONCE_AT = 64
 _MOST_SECONDS = 60
 
 
@@ -68,16 +66,14 @@ def _known_to_all(membership: Membership, ranks: int) -> str:
 def _offer(blackboard: Coordination, nbytes: int) -> int | str:
     """New memory, which the others are told of; or why there is none."""
     try:
-        if not is_wanted():
+        if not is_enabled():
             raise OSError(f"{SWITCH} is 0")
-        descriptor = sealed_memory(nbytes, nbytes)
-    except (OSError, AttributeError) as error:  # other systems have no memfd
+        descriptor = create_memory(nbytes, reserved=nbytes)
+    except OSError as error:
         blackboard.tell_memory("offer", "{}")
         return f"there is no shared memory: {error}"
-    nonce = secrets.token_hex(_NONCE_BYTES // 2)
-    os.pwrite(descriptor, nonce.encode(), _NONCE_PLACE)
-    place = {"process": os.getpid(), "descriptor": descriptor, "network": _network()}
-    blackboard.tell_memory("offer", json.dumps({"nonce": nonce, **place}))
+    memory = MemoryOffer.of(descriptor, _NONCE_AT).to_json()
+    blackboard.tell_memory("offer", json.dumps({"memory": memory, "network": _network()}))
     return descriptor
 
 
@@ -89,15 +85,14 @@ def _accept(blackboard: Coordination, nbytes: int) -> int | str:
     if offered["network"] != _network():
         return "the processes run on several hosts, in network namespaces of one machine"
     try:
-        if not is_wanted():
+        if not is_enabled():
             raise OSError(f"{SWITCH} is 0")
-        opened = open_sealed(offered["process"], offered["descriptor"], nbytes)
+        offer = MemoryOffer.parse(offered["memory"])
+        if offer is None or offer.nbytes != nbytes:
+            raise OSError(f"process 0 does not offer {nbytes} bytes")
+        return offer.open(_NONCE_AT)
     except OSError as error:
         return f"shared memory cannot be opened: {error}"
-    if os.pread(opened, _NONCE_BYTES, _NONCE_PLACE) != offered["nonce"].encode():
-        os.close(opened)
-        return "shared memory cannot be opened: it is another job's"
-    return opened
 
 
 def _network() -> str:

@@ -16,7 +16,8 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from drumline import _core
-from drumline.distribute import MirroredStrategy, PerReplica, sealed_memory
+from drumline._shared_memory import MemoryOffer, create_memory
+from drumline.distribute import MirroredStrategy, PerReplica
 from drumline.distribute.cross_device_ops import GlooAllReduce, SharedMemoryAllReduce
 from drumline.distribute.cross_device_ops.collective_channels import (
     LARGE_CHANNELS,
@@ -40,7 +41,7 @@ def shared_memory() -> None:
     """As in a job of one process, in which each device is a rank."""
     kernels.register()
     nbytes = _core.summing_memory_bytes(REPLICAS)
-    descriptor = sealed_memory.sealed_memory(nbytes, nbytes)
+    descriptor = create_memory(nbytes, reserved=nbytes)
     this = LocalProcess.this()
     peers = [("worker:0", this.pid, this.started)] * REPLICAS
     _core.share_summing_memory(descriptor, peers, 60.0)
@@ -226,7 +227,7 @@ def test_processes_that_cannot_share_say_why(
         (why,) = set(decide(["here", "here"], [0, 1]))
     assert "No space left" in why
     with monkeypatch.context() as here:
-        here.setattr(shm_all_reduce, "open_sealed", _no_space)
+        here.setattr(MemoryOffer, "open", _no_space)
         (why,) = set(decide(["here", "here", "here"], [0, 1, 2]))
     assert "cannot be opened" in why
     monkeypatch.setenv("DRUMLINE_SHARED_MEMORY", "0")
@@ -238,16 +239,20 @@ def test_processes_that_cannot_share_say_why(
 
 def test_memory_of_another_job_is_not_taken(joined: list[Any]) -> None:
     blackboard = Blackboard()
-    descriptor = sealed_memory.sealed_memory(8192, 8192)
+    descriptor = create_memory(8192)
     network = os.readlink("/proc/self/ns/net")
-    offer = {"nonce": "0" * 32, "process": os.getpid(), "descriptor": descriptor}
-    blackboard.tell_memory("offer", json.dumps({**offer, "network": network}))
+    memory = MemoryOffer.of(descriptor, nonce_at=64).to_json()
+    blackboard.tell_memory("offer", json.dumps({"memory": memory, "network": network}))
     found: Any = blackboard
-    assert "another job's" in str(shm_all_reduce._accept(found, 8192))
-    assert "not the memory" in str(shm_all_reduce._accept(found, 4096))
+    assert "does not offer 4096 bytes" in str(shm_all_reduce._accept(found, 4096))
+    opened = shm_all_reduce._accept(found, 8192)
+    assert isinstance(opened, int)
+    os.close(opened)
+    os.pwrite(descriptor, b"0" * 32, 64)
+    assert "another connection or job" in str(shm_all_reduce._accept(found, 8192))
     os.close(descriptor)
     other: Any = Blackboard()
-    other.tell_memory("offer", json.dumps({**offer, "network": "net:[1]"}))
+    other.tell_memory("offer", json.dumps({"memory": memory, "network": "net:[1]"}))
     assert "several hosts" in str(shm_all_reduce._accept(other, 8192))
 
 

@@ -23,7 +23,6 @@ import math
 import mmap
 import operator
 import os
-import secrets
 import threading
 import time
 import weakref
@@ -32,6 +31,13 @@ from typing import Any
 
 import numpy as np
 
+from drumline._shared_memory import (
+    MemoryOffer,
+    create_memory,
+    is_enabled,
+    machine,
+    map_memory,
+)
 from drumline.distribute.parameter_server.wire.arrays import (
     ALIGNMENT,
     address_of,
@@ -40,12 +46,10 @@ from drumline.distribute.parameter_server.wire.arrays import (
 )
 from drumline.distribute.parameter_server.wire.codec import ArrayForm, Place, Spec
 from drumline.distribute.parameter_server.wire.errors import ProtocolError
-from drumline.distribute.sealed_memory import is_wanted, machine, open_sealed, sealed_memory
 
 ARENA_BYTES = 1 << 30
 """Of addresses; memory is taken as it is needed."""
 
-NONCE_BYTES = 32
 FLAG_BYTES = 64
 """Each flag has a cache line of its own."""
 MOST_SLOTS = 1023
@@ -78,8 +82,8 @@ class Arena:
         nbytes: of addresses.
 
     Attributes:
-        descriptor: of the memory, for `MappedArena`.
-        nonce: what the memory begins with.
+        descriptor: of the memory.
+        offer: of the memory, for `MappedArena`.
         nbytes: as given.
 
     Raises:
@@ -88,14 +92,13 @@ class Arena:
 
     def __init__(self, nbytes: int = ARENA_BYTES) -> None:
         self.nbytes = nbytes
-        self.nonce = secrets.token_hex(NONCE_BYTES // 2)
-        self.descriptor = sealed_memory(nbytes, reserved=DATA_START)
+        self.descriptor = create_memory(nbytes, reserved=DATA_START)
         try:
-            self._memory = mmap.mmap(self.descriptor, nbytes)
+            self.offer = MemoryOffer.of(self.descriptor)
+            self._memory = map_memory(self.descriptor)
         except BaseException:
             os.close(self.descriptor)
             raise
-        self._memory[:NONCE_BYTES] = self.nonce.encode()
         self._address = address_of(np.frombuffer(self._memory, np.uint8))
         self._lock = threading.Lock()
         self._slots: list[_Slot] = []
@@ -276,24 +279,19 @@ class MappedArena:
     """Makes arrays of what the other process put into its arena.
 
     Args:
-        process: the other's number, in the same namespace.
-        descriptor: of the memory in that process.
-        nbytes: its size.
-        nonce: what it must begin with.
+        offer: of the other's arena.
 
     Raises:
         OSError: if it cannot be opened: another machine, user or namespace, or no such memory.
     """
 
-    def __init__(self, process: int, descriptor: int, nbytes: int, nonce: str) -> None:
-        opened = open_sealed(process, descriptor, nbytes)
+    def __init__(self, offer: MemoryOffer) -> None:
+        opened = offer.open()
         try:
-            self._memory = mmap.mmap(opened, nbytes)
+            self._memory = map_memory(opened)
         finally:
             os.close(opened)
-        if self._memory[:NONCE_BYTES] != nonce.encode():
-            raise OSError(f"process {process} has the arena of another connection there")
-        self._nbytes = nbytes
+        self._nbytes = offer.nbytes
         self._process = os.getpid()
         self._held: dict[int, weakref.ref[np.ndarray]] = {}
 
@@ -361,7 +359,7 @@ class SharedMemory:
         self._theirs: MappedArena | None = None
         self._confirmed = False
         self._told = False
-        if is_wanted():
+        if is_enabled():
             try:
                 self._own = Arena()
             except OSError as error:
@@ -371,24 +369,16 @@ class SharedMemory:
         """What the other side needs to know, for JSON."""
         if self._own is None:
             return None
-        place = {"process": os.getpid(), "descriptor": self._own.descriptor}
-        memory = {"nbytes": self._own.nbytes, "nonce": self._own.nonce}
-        return {"machine": machine(), **place, **memory}
+        return self._own.offer.to_json()
 
     def accept(self, offered: object) -> bool:
         """Open the other side's memory. Returns whether that worked."""
-        match offered:
-            case {
-                "machine": str(theirs),
-                "process": int(process),
-                "descriptor": int(descriptor),
-                "nbytes": int(nbytes),
-                "nonce": str(nonce),
-            } if theirs == machine() and is_wanted():
-                try:
-                    self._theirs = MappedArena(process, descriptor, nbytes, nonce)
-                except (OSError, ValueError) as error:
-                    self._tell(f"the other process's cannot be opened: {error}")
+        offer = MemoryOffer.parse(offered)
+        if offer is not None and is_enabled() and offer.machine == machine():
+            try:
+                self._theirs = MappedArena(offer)
+            except (OSError, ValueError) as error:
+                self._tell(f"the other process's cannot be opened: {error}")
         return self._theirs is not None
 
     def confirm(self, accepted: object) -> None:
