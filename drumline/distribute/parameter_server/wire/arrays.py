@@ -95,19 +95,24 @@ def as_array(op: str, index: int, value: object) -> np.ndarray:
     return array
 
 
-_KEPT = 64 << 20
+_POOLED = ((1 << 20, 64), (16 << 20, 24), (64 << 20, 8))
+"""Up to how many bytes, and how many buffers of each such size are used again.
+
+As many as a caller has in flight, or each reply would be read into memory fresh from the system,
+which takes several times as long as reading it. Larger ones are few, as they stay allocated.
+"""
 _BYTES = np.dtype(np.uint8)
 
 
 class Buffers:
     """Hands out byte arrays at 64-byte aligned addresses.
 
-    Those of 16 kB to 64 MB come from a pool, in eight sizes for each power of two, so that arrays
+    Those of 16 kB to 64 MB come from pools, in eight sizes for each power of two, so that arrays
     of slightly different lengths share buffers.
     """
 
     def __init__(self) -> None:
-        self._pool = BufferPool(max_buffers=8)
+        self._pools = [(most, BufferPool(max_buffers=count)) for most, count in _POOLED]
 
     def take(self, nbytes: int) -> np.ndarray:
         """`nbytes` bytes, uninitialised.
@@ -115,8 +120,10 @@ class Buffers:
         Raises:
             MemoryError: if there are not as many.
         """
-        if 16 * 1024 <= nbytes <= _KEPT:
-            return self._pool.empty((rounded(nbytes),), _BYTES)[:nbytes]
+        if nbytes >= 16 * 1024:
+            for most, pool in self._pools:
+                if nbytes <= most:
+                    return pool.empty((rounded(nbytes),), _BYTES)[:nbytes]
         return aligned(nbytes)
 
 
