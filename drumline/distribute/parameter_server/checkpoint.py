@@ -12,15 +12,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from drumline.distribute.parameter_server.layout import Layout
+from drumline.distribute.parameter_server.errors import RestoreError, SaveError, UpdateMismatchError
 from drumline.distribute.parameter_server.optimizers import OptimizerRegistry
 from drumline.distribute.parameter_server.server.checkpoint_files import ShardFile, find_shards
-from drumline.distribute.parameter_server.server.requests import (
-    RestoreError,
-    SaveError,
-    UpdateMismatchError,
-)
-from drumline.distribute.parameter_server.servers import Servers
+from drumline.distribute.parameter_server.servers import Servers, VariableLayout
 from drumline.distribute.parameter_server.wire import RemoteError
 from drumline.training.checkpoint.external_storage import ExternalValues, register_reader
 from drumline.training.checkpoint.file_format import DamagedCheckpointError
@@ -126,7 +121,7 @@ _ERRORS: dict[str, type[Exception]] = {
 }
 
 
-class ServersKeeper:
+class ParameterServerStore:
     """Has the parameter servers of a strategy save and restore, each its own parts, all at once.
 
     An optimizer's state on the servers goes with the optimizer: it is saved always, and restored
@@ -268,8 +263,8 @@ def _named(server: int, error: RemoteError) -> Exception:
     return named
 
 
-def _layout(variable: Any) -> Layout | None:
-    layout: Layout | None = getattr(variable, "layout", None)
+def _layout(variable: Any) -> VariableLayout | None:
+    layout: VariableLayout | None = getattr(variable, "layout", None)
     return layout
 
 
@@ -283,9 +278,9 @@ def _entry(variable: Any) -> dict[str, Any]:
 
 def _states(
     kept: ExternalValues, variables: Mapping[str, Any], optimizers: Mapping[str, Any]
-) -> list[tuple[Layout, str]]:
+) -> list[tuple[VariableLayout, str]]:
     """Of which variables here an optimizer's state is restored, and their keys in the files."""
-    found: dict[str, tuple[Layout, str]] = {}
+    found: dict[str, tuple[VariableLayout, str]] = {}
     for path, variable in variables.items():
         if _layout(variable) is None:
             layout = variable.reference.layout

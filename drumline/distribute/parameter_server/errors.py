@@ -1,4 +1,9 @@
-"""What can go wrong between the tasks of a parameter-server job."""
+"""What can go wrong between the tasks of a parameter-server job.
+
+What can be wrong with a step that is to run on workers, and with a program that was sent.
+
+What can go wrong between two processes of a cluster.
+"""
 
 from __future__ import annotations
 
@@ -43,3 +48,134 @@ class ChiefLostError(RuntimeError):
             f"{task} has lost its chief ({reason}), which did not come back within {seconds:g} s. "
             "See what ended the chief, and start the job again."
         )
+
+
+class RequestError(ValueError):
+    """A request lacks a field or an array, or has one that does not belong there."""
+
+
+class UnknownShardError(LookupError):
+    """A request names a part that this server does not keep."""
+
+
+class ShardMismatchError(ValueError):
+    """A value, a gradient or a rule does not fit the part that it is meant for."""
+
+
+class UnknownUpdateError(LookupError):
+    """A part is to be updated by a rule that this server was not given."""
+
+
+class UpdateMismatchError(ValueError):
+    """A rule is not the one that was given under its name before."""
+
+
+class RowIndexError(IndexError):
+    """A row is asked for that the part does not have."""
+
+
+class RepeatedRowError(ValueError):
+    """A push of rows names a row more than once."""
+
+
+class RoundError(RuntimeError):
+    """A synchronous round does not take this push: it is over, or of another size."""
+
+
+class RoundAbandonedError(RuntimeError):
+    """A synchronous round ended before all of its workers had pushed; nothing was applied."""
+
+
+class ShardLostError(RuntimeError):
+    """A part's update failed half way, and its value is gone."""
+
+
+class SaveError(OSError):
+    """A server could not write its part of a checkpoint; the one before is still there."""
+
+
+class RestoreError(ValueError):
+    """A checkpoint does not fit the parts that this server keeps; nothing was restored."""
+
+
+class StepError(ValueError):
+    """A step does something that cannot be done on workers with parameter servers."""
+
+
+class WholeTableReadError(StepError):
+    """A step needs more of a table than the rows it looks up.
+
+    Attributes:
+        key: the table's key.
+        path: what its user calls it.
+        primitive: the operation that needs it, as JAX names it.
+        line: where the user wrote it.
+    """
+
+    def __init__(self, key: str, path: str, primitive: str, line: str) -> None:
+        super().__init__(
+            f"The table {path!r} is used by `{primitive}` at {line}, which needs all of its rows; "
+            "workers fetch only the rows that a step looks up, as in keras.layers.Embedding or "
+            "keras.ops.take(table, ids, axis=0). Look rows up first and compute with those (an "
+            "activity regularizer in the place of a regularizer of the table), or let the variable "
+            "be no table."
+        )
+        self.key, self.path, self.primitive, self.line = key, path, primitive, line
+
+
+class OptimizerError(StepError):
+    """An optimizer cannot update variables on parameter servers."""
+
+
+class ProgramError(RuntimeError):
+    """A program cannot be made or cannot be loaded here."""
+
+
+class CorruptProgramError(ProgramError):
+    """The bytes of a program are not what was written."""
+
+
+class TransportError(RuntimeError):
+    """The base of all errors of the transport."""
+
+
+class PeerUnavailableError(TransportError):
+    """The process at an address cannot be reached, has ended, or does not answer.
+
+    Attributes:
+        address: its ``"host:port"``.
+        reason: what was observed.
+    """
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"{address} is unavailable: {reason}")
+        self.address = address
+        self.reason = reason
+
+
+class CallTimeoutError(TransportError, TimeoutError):
+    """A process is alive, but has not answered a call within the call's time."""
+
+
+class AuthenticationError(TransportError):
+    """The two sides do not know the same token, or one of them has none."""
+
+
+class ProtocolError(TransportError):
+    """What was received is no message of this protocol."""
+
+
+class RemoteError(TransportError):
+    """A handler of the other process raised an exception.
+
+    Attributes:
+        type_name: the exception's class, as ``"ValueError"``.
+        remote_message: its text.
+        remote_traceback: its traceback, as text.
+    """
+
+    def __init__(self, address: str, type_name: str, message: str, traceback: str) -> None:
+        super().__init__(f"{type_name} at {address}: {message}\n\nThere:\n{traceback}")
+        self.type_name = type_name
+        self.remote_message = message
+        self.remote_traceback = traceback

@@ -16,10 +16,9 @@ import jax
 import numpy as np
 
 from drumline.distribute import scope
-from drumline.distribute.parameter_server.compiler import export_update, formula_of
-from drumline.distribute.parameter_server.compiler.exporting import digest_of, unsealed
-from drumline.distribute.parameter_server.layout import Layout, ShardLayout
-from drumline.distribute.parameter_server.servers import Servers
+from drumline.distribute.parameter_server.compiler import export_update, native_optimizer
+from drumline.distribute.parameter_server.compiler.exporting import digest_of, unpack_checked
+from drumline.distribute.parameter_server.servers import Servers, ShardLayout, VariableLayout
 
 _LET_GO_SECONDS = 2.0
 
@@ -47,7 +46,7 @@ class OptimizerRegistry:
         self._lock = threading.RLock()
 
     def attach(
-        self, optimizer: Any, variable: Any, layout: Layout, part: ShardLayout, sparse: bool
+        self, optimizer: Any, variable: Any, layout: VariableLayout, part: ShardLayout, sparse: bool
     ) -> str:
         """The rule by which `optimizer` updates a part; the part's server knows it then.
 
@@ -90,7 +89,7 @@ class OptimizerRegistry:
             sent = self._sent.setdefault(number, set())
             if (part.server, rule) not in sent:
                 with scope.left():
-                    formula = formula_of(optimizer, layout.dtype)
+                    formula = native_optimizer(optimizer, layout.dtype)
                 header = {"rule": rule, "sparse": sparse, "slots": slots, "formula": formula}
                 self._servers.ask(part.server, "rule", header, [np.frombuffer(program, np.uint8)])
                 sent.add((part.server, rule))
@@ -111,17 +110,17 @@ class OptimizerRegistry:
                     self._servers.write_slot(layout, slot, value)
             return rule
 
-    def has_slots(self, layout: Layout) -> bool:
+    def has_slots(self, layout: VariableLayout) -> bool:
         """Whether the servers have the optimizer's state of a variable."""
         attached = all(layout.part_name(part) in self._attached for part in layout.parts)
         return attached or layout.key in self._restored
 
-    def is_early(self, layout: Layout, name: str) -> bool:
+    def is_early(self, layout: VariableLayout, name: str) -> bool:
         """Whether a slot was set that the servers do not have yet."""
         with self._lock:
             return not self.has_slots(layout) and name in self._early.get(layout.key, {})
 
-    def restored(self, layout: Layout, has_slots: bool) -> None:
+    def restored(self, layout: VariableLayout, has_slots: bool) -> None:
         """The servers have taken the optimizer's state of a variable from a checkpoint.
 
         Args:
@@ -132,14 +131,14 @@ class OptimizerRegistry:
             self._early.pop(layout.key, None)
             (self._restored.add if has_slots else self._restored.discard)(layout.key)
 
-    def slot(self, layout: Layout, name: str) -> np.ndarray | None:
+    def slot(self, layout: VariableLayout, name: str) -> np.ndarray | None:
         """What an optimizer keeps beside a variable; None if it was never set."""
         with self._lock:
             if self.has_slots(layout):
                 return self._servers.slots(layout).get(name)
             return self._early.get(layout.key, {}).get(name)
 
-    def set_slot(self, layout: Layout, name: str, value: np.ndarray) -> None:
+    def set_slot(self, layout: VariableLayout, name: str, value: np.ndarray) -> None:
         """Set it, or have it set as soon as the servers know the optimizer."""
         with self._lock:
             if self.has_slots(layout):
@@ -178,7 +177,7 @@ class OptimizerRegistry:
                 for server, rule in self._sent.get(number, ()):
                     self._send_rate(server, rule, rate)
 
-    def forget(self, layouts: Iterable[Layout]) -> list[tuple[int, str]]:
+    def forget(self, layouts: Iterable[VariableLayout]) -> list[tuple[int, str]]:
         """Know nothing more of variables that have died, and of optimizers that have.
 
         Returns:
@@ -243,6 +242,6 @@ def _name_of(optimizer: int, program: bytes, slots: Any) -> str:
 
     Optimizers of one chief may have equal programs; each has a learning rate of its own.
     """
-    exported = jax.export.deserialize(bytearray(unsealed(program)))
+    exported = jax.export.deserialize(bytearray(unpack_checked(program)))
     text = f"{digest_of(exported)} {json.dumps(slots)}"
     return f"rule {optimizer} {hashlib.sha256(text.encode()).hexdigest()[:20]}"

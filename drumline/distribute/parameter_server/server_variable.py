@@ -11,9 +11,8 @@ import numpy as np
 from drumline.data.elements.precision import require_fits
 from drumline.distribute.adoption import owner_of
 from drumline.distribute.parameter_server.compiler.ids_program import REMEDY_64_BITS
-from drumline.distribute.parameter_server.layout import Layout, ShardLayout
 from drumline.distribute.parameter_server.optimizers import OptimizerRegistry
-from drumline.distribute.parameter_server.servers import Servers
+from drumline.distribute.parameter_server.servers import Servers, ShardLayout, VariableLayout
 from drumline.training.checkpoint.external_storage import ExternalStore
 
 _LAYOUT = "_drumline_layout"
@@ -28,9 +27,9 @@ class ServerVariable:
     """
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> VariableLayout:
         """Which servers keep which rows."""
-        layout: Layout = vars(self)[_LAYOUT]
+        layout: VariableLayout = vars(self)[_LAYOUT]
         return layout
 
     @property
@@ -91,7 +90,7 @@ class VariableShard:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of these rows."""
-        layout: Layout = self._variable.layout
+        layout: VariableLayout = self._variable.layout
         return layout.part_shape(self.part)
 
     @property
@@ -153,7 +152,7 @@ class SlotVariable:
         value = _rules_of(reference).slot(reference.layout, name)
         with jax.ensure_compile_time_eval():
             if value is None:
-                layout: Layout = reference.layout
+                layout: VariableLayout = reference.layout
                 value = initial(layout.shape, dtype=layout.dtype) if callable(initial) else initial
             return jnp.asarray(value)
 
@@ -176,7 +175,7 @@ def server_name(part: ShardLayout) -> str:
     return f"/job:ps/replica:0/task:{part.server}/device:CPU:0"
 
 
-def move_to_servers(variable: Any, layout: Layout, servers: Servers) -> None:
+def move_to_servers(variable: Any, layout: VariableLayout, servers: Servers) -> None:
     """From now on the value of `variable` is what the servers keep under `layout`."""
     kind = ShardedVariable if len(layout.parts) > 1 else ServerVariable
     vars(variable).pop("_value", None)

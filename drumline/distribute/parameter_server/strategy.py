@@ -1,43 +1,93 @@
-"""Variables on parameter servers, steps on workers, one chief that schedules them."""
+"""Variables on parameter servers, steps on workers, one chief that schedules them.
+
+Whether a function is now being traced for workers.
+
+Names of what nobody can use any more, noted as it dies.
+"""
 
 from __future__ import annotations
 
 import collections
+import contextlib
+import contextvars
 import logging
 import math
 import os
 import secrets
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import keras
 import numpy as np
 
-from drumline._forks import at_exit
+from drumline._forks import at_exit, finalize
 from drumline.data.elements.precision import require_fits
 from drumline.distribute import replica_context
 from drumline.distribute.adoption import owner_of, set_owner
 from drumline.distribute.cluster_resolver import ClusterResolver, TFConfigClusterResolver
 from drumline.distribute.input import InputContext
 from drumline.distribute.input_options import InputOptions
-from drumline.distribute.parameter_server import dataset_functions, peers
-from drumline.distribute.parameter_server.checkpoint import ServersKeeper
+from drumline.distribute.parameter_server import servers
+from drumline.distribute.parameter_server.checkpoint import ParameterServerStore
 from drumline.distribute.parameter_server.compiler import export_initializer
 from drumline.distribute.parameter_server.compiler.ids_program import REMEDY_64_BITS
-from drumline.distribute.parameter_server.discarded import Discarded
-from drumline.distribute.parameter_server.layout import Layout, RoundRobin
 from drumline.distribute.parameter_server.optimizers import OptimizerRegistry
 from drumline.distribute.parameter_server.partitioners import Partitioner
-from drumline.distribute.parameter_server.process import collect_only_what_is_new
-from drumline.distribute.parameter_server.scheduled import being_scheduled
 from drumline.distribute.parameter_server.server_variable import move_to_servers
-from drumline.distribute.parameter_server.servers import Servers, rows_of
+from drumline.distribute.parameter_server.servers import (
+    RoundRobin,
+    Servers,
+    VariableLayout,
+    collect_only_what_is_new,
+    rows_of,
+)
+from drumline.distribute.parameter_server.worker import datasets
 from drumline.distribute.replica_context import SingleContext
 from drumline.distribute.run import RunOptions
 from drumline.distribute.strategy import Strategy
+
+_scheduled = contextvars.ContextVar("drumline_being_scheduled", default=False)
+
+
+def being_scheduled() -> bool:
+    """Whether the calling code is part of a function that workers will run."""
+    return _scheduled.get()
+
+
+@contextlib.contextmanager
+def scheduling() -> Iterator[None]:
+    """Within the block a function is traced for workers."""
+    token = _scheduled.set(True)
+    try:
+        yield
+    finally:
+        _scheduled.reset(token)
+
+
+class FinalizerQueue:
+    """What died since it was last asked.
+
+    An object can die at any point of any thread, also where locks are held. So its name is only
+    noted then; others are told of it later.
+    """
+
+    def __init__(self) -> None:
+        self._names: collections.deque[Any] = collections.deque()
+
+    def watch(self, thing: Any, name: Any) -> None:
+        """Note `name` when `thing` dies."""
+        finalize(thing, self._names.append, name).atexit = False
+
+    def take(self) -> list[Any]:
+        """The names that were noted, each once."""
+        taken = []
+        while self._names:
+            taken.append(self._names.popleft())
+        return taken
+
 
 _log = logging.getLogger("drumline")
 
@@ -121,29 +171,29 @@ class ParameterServerStrategy(Strategy):
         self.synchronous = synchronous
         self.timeout_seconds = timeout_seconds
         collect_only_what_is_new()
-        self.servers = Servers(peers.connector(timeout_seconds), server_addresses)
+        self.servers = Servers(servers.connector(timeout_seconds), server_addresses)
         self.session = secrets.token_hex(8)
         self.servers.ask_all("serve chief", {})
         self.servers.ask_all("begin", {"session": self.session})
         self.rules = OptimizerRegistry(self.servers)
         prefix = _prefix_of(server_addresses)
         self._placement = RoundRobin(len(server_addresses), variable_partitioner, prefix)
-        self.layouts: dict[str, Layout] = {}
+        self.layouts: dict[str, VariableLayout] = {}
         self._tables: set[str] = set()
-        self._discarded = Discarded()
+        self._discarded = FinalizerQueue()
         self.coordinator: Any = None
         self._process = os.getpid()
         at_exit(_close_if_alive, weakref.ref(self))
-        self.keeper = ServersKeeper(self.servers, self.rules, self._settle)
+        self.keeper = ParameterServerStore(self.servers, self.rules, self._settle)
 
     @property
     def num_workers(self) -> int:
         """How many workers run scheduled functions."""
         return len(self.worker_addresses)
 
-    def layout_of(self, variable: Any) -> Layout | None:
+    def layout_of(self, variable: Any) -> VariableLayout | None:
         """Where a variable lies, None if it is not on the servers."""
-        layout: Layout | None = getattr(variable, "layout", None)
+        layout: VariableLayout | None = getattr(variable, "layout", None)
         return layout if owner_of(variable) is self else None
 
     @property
@@ -280,7 +330,7 @@ class ParameterServerStrategy(Strategy):
         Raises:
             RuntimeError: anywhere else.
         """
-        return dataset_functions.own_dataset(dataset_fn)
+        return datasets.own_dataset(dataset_fn)
 
     def experimental_distribute_dataset(
         self, dataset: Any, options: InputOptions | None = None
@@ -294,11 +344,11 @@ class ParameterServerStrategy(Strategy):
         Raises:
             RuntimeError: anywhere else.
         """
-        return dataset_functions.own_dataset(lambda context: dataset)
+        return datasets.own_dataset(lambda context: dataset)
 
     def __reduce__(self) -> Any:
         """Pickled with a function that makes datasets, it becomes what a worker needs of it."""
-        return dataset_functions.StrategyOnWorker, ()
+        return datasets.StrategyOnWorker, ()
 
     def describe(self) -> str:
         """Return a text that says which tasks there are and what each server stores."""

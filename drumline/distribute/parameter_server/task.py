@@ -1,17 +1,23 @@
-"""A worker or a parameter server: a process, or a part of one, that others ask to do things."""
+"""A worker or a parameter server: a process, or a part of one, that others ask to do things.
+
+Settings of processes that take part in a job with parameter servers.
+
+How many of the machine's cores a process computes with.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 from collections.abc import Mapping
 from typing import Any
 
 from drumline.distribute.cluster_resolver import ClusterSpec
-from drumline.distribute.parameter_server import peers, process
+from drumline.distribute.parameter_server import servers as peers
 from drumline.distribute.parameter_server.errors import ChiefLostError
-from drumline.distribute.parameter_server.process import share_cores
 from drumline.distribute.parameter_server.server import ParameterServer
+from drumline.distribute.parameter_server.servers import collect_only_what_is_new
 from drumline.distribute.parameter_server.wire import (
     Handler,
     Message,
@@ -20,6 +26,44 @@ from drumline.distribute.parameter_server.wire import (
 )
 from drumline.distribute.parameter_server.worker import Worker
 from drumline.distribute.processes.addresses import on_host_of
+
+THREADS_VARIABLE = "NPROC"
+
+
+def share_cores(processes: int) -> None:
+    """Have XLA use this process's share of the cores, if it has not started yet.
+
+    Otherwise every process has a thread for each core, and they pay for waiting and stealing work
+    from each other. (Processes that meet in collectives are better off with all threads: one that
+    waits there keeps the others from nothing.) ``NPROC`` in the environment, which XLA goes by,
+    prevails.
+
+    Args:
+        processes: how many compute on this machine.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if processes > 1:
+        os.environ.setdefault(THREADS_VARIABLE, str(max(1, (cores or 1) // processes)))
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # as in glibc's malloc.h
+_KEPT_BYTES = 128 << 20
+_LARGEST_BYTES = 32 << 20  # the largest that glibc takes
+_OWN_SETTINGS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_")
+
+
+def keep_freed_memory() -> None:
+    """Have glibc keep freed memory for the next arrays; nothing with another C library.
+
+    By default it returns most arrays to the kernel, and a step takes the same ones again: to fault
+    in its gradients' pages costs more than to fill them. Settings in the environment prevail.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None or any(name in os.environ for name in _OWN_SETTINGS):
+        return
+    mallopt(_MMAP_THRESHOLD, _LARGEST_BYTES)
+    mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+
 
 _JOBS = ("worker", "ps")
 
@@ -112,10 +156,10 @@ class Server:
             ChiefLostError: if the chief is lost and stays away for `without_chief_seconds`.
         """
         if threading.current_thread() is threading.main_thread():
-            process.collect_only_what_is_new()
+            collect_only_what_is_new()
             if self._workers_here:
                 share_cores(self._workers_here)
-                process.keep_freed_memory()
+                keep_freed_memory()
         with self._changed:
             while not self._finished:
                 lost = self._chief_lost

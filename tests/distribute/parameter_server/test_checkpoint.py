@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import drumline as dl
+from drumline.distribute.parameter_server.errors import RestoreError, SaveError
 from drumline.distribute.parameter_server.partitioners import FixedShardsPartitioner
-from drumline.distribute.parameter_server.server.requests import RestoreError, SaveError
 from drumline.distribute.parameter_server.servers import Servers
 from drumline.training.checkpoint import file_format
 from tests.distribute.parameter_server.clusters import in_process

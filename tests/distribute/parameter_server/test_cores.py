@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from drumline.distribute.parameter_server.process import share_cores
+from drumline.distribute.parameter_server.task import share_cores
 from drumline.distribute.processes.addresses import on_host_of
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import drumline as dl
 from drumline.distribute.parameter_server.worker.datasets import Datasets
-from drumline.distribute.parameter_server.worker.functions import Functions
+from drumline.distribute.parameter_server.worker.step import Functions
 from tests.distribute.parameter_server.clusters import in_process
 
 

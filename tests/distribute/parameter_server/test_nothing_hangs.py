@@ -8,8 +8,8 @@ import pytest
 
 import drumline as dl
 from drumline.distribute.parameter_server.coordinator import cluster_coordinator
-from drumline.distribute.parameter_server.coordinator.closure import Closure
-from drumline.distribute.parameter_server.coordinator.worker_handle import WorkerHandle
+from drumline.distribute.parameter_server.coordinator.scheduling import ScheduledClosure
+from drumline.distribute.parameter_server.coordinator.worker_dispatcher import WorkerDispatcher
 from drumline.distribute.parameter_server.errors import ParameterServerLostError
 from drumline.distribute.parameter_server.wire import (
     AuthenticationError,
@@ -74,7 +74,7 @@ def test_a_function_may_draw_several_batches_whose_size_is_not_known(one):
 
 def test_a_worker_that_comes_meanwhile_makes_what_was_made_meanwhile(monkeypatch):
     may_come, makes = threading.Event(), threading.Event()
-    find = WorkerHandle._find
+    find = WorkerDispatcher._find
 
     def find_later(self):
         may_come.wait()
@@ -86,7 +86,7 @@ def test_a_worker_that_comes_meanwhile_makes_what_was_made_meanwhile(monkeypatch
             time.sleep(0.2)
         return dl.data.Dataset.range(7, 9)
 
-    monkeypatch.setattr(WorkerHandle, "_find", find_later)
+    monkeypatch.setattr(WorkerDispatcher, "_find", find_later)
     with in_process(workers=1, ps=1) as strategy:
         coordinator = dl.distribute.coordinator.ClusterCoordinator(strategy)
         dataset = coordinator.create_per_worker_dataset(numbers)
@@ -219,7 +219,7 @@ def test_what_a_connection_that_is_given_up_still_says_changes_nothing(one):
     assert ran(coordinator) == 2
     assert worker._reached is not former
     worker._lose_if(former, PeerUnavailableError("host:1", "it was cut off"))
-    closure = Closure("late", None, [])
+    closure = ScheduledClosure("late", None, [])
     worker._ended(closure, None, [])
     assert (worker._lost, worker.lost, worker.completed) == (None, 1, completed + 1)
     assert not closure.result.ready

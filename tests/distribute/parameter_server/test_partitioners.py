@@ -2,13 +2,13 @@
 
 import pytest
 
-from drumline.distribute.parameter_server.layout import RoundRobin
 from drumline.distribute.parameter_server.partitioners import (
     FixedShardsPartitioner,
     MaxSizePartitioner,
     MinSizePartitioner,
     Partitioner,
 )
+from drumline.distribute.parameter_server.servers import RoundRobin
 
 # (partitioner, shape, what tf.distribute.experimental.partitioners gave for float32)
 FROM_TENSORFLOW = [

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 import drumline as dl
-from drumline.distribute.parameter_server import process as whole_process
+from drumline.distribute.parameter_server.servers import collect_only_what_is_new
 
 PROGRAM = """
 import os, resource, sys, threading
@@ -86,13 +86,13 @@ def test_the_collector_passes_over_what_was_there_before(
     monkeypatch: pytest.MonkeyPatch, real_freeze: Callable[[], None]
 ) -> None:
     monkeypatch.setattr(gc, "freeze", real_freeze)
-    whole_process.collect_only_what_is_new.cache_clear()
+    collect_only_what_is_new.cache_clear()
     try:
-        whole_process.collect_only_what_is_new()
+        collect_only_what_is_new()
         frozen = gc.get_freeze_count()
         assert frozen > 10_000
         new = [[] for _ in range(20_000)]
-        whole_process.collect_only_what_is_new()
+        collect_only_what_is_new()
         assert gc.get_freeze_count() < frozen + len(new) // 2, "what came later is passed over too"
     finally:
         gc.unfreeze()

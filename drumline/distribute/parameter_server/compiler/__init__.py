@@ -1,20 +1,12 @@
 """Steps, updates and initial values as programs that other tasks run without the user's code."""
 
-from drumline.distribute.parameter_server.compiler.errors import (
-    CorruptProgramError,
-    OptimizerError,
-    ProgramError,
-    StepError,
-    WholeTableReadError,
-)
-from drumline.distribute.parameter_server.compiler.exporting import load_program
+from drumline.distribute.parameter_server.compiler.exporting import Input, Output, load_program
 from drumline.distribute.parameter_server.compiler.ids_program import (
     IdsProgram,
     evaluate_ids,
     prepared,
 )
 from drumline.distribute.parameter_server.compiler.initializer import export_initializer
-from drumline.distribute.parameter_server.compiler.slots import Input, Output
 from drumline.distribute.parameter_server.compiler.split import TracedStep, trace_step
 from drumline.distribute.parameter_server.compiler.step_program import (
     StepProgram,
@@ -24,7 +16,14 @@ from drumline.distribute.parameter_server.compiler.step_program import (
 from drumline.distribute.parameter_server.compiler.update import (
     UpdateProgram,
     export_update,
-    formula_of,
+    native_optimizer,
+)
+from drumline.distribute.parameter_server.errors import (
+    CorruptProgramError,
+    OptimizerError,
+    ProgramError,
+    StepError,
+    WholeTableReadError,
 )
 
 __all__ = [
@@ -42,9 +41,9 @@ __all__ = [
     "evaluate_ids",
     "export_initializer",
     "export_update",
-    "formula_of",
     "load",
     "load_program",
+    "native_optimizer",
     "prepared",
     "trace_step",
     "worker_state",

@@ -1,6 +1,8 @@
 """Compiled functions as bytes, which run where neither the function nor Keras is known.
 
 Bytes with a checksum, so that damaged ones are never taken for a program.
+
+What goes into a step's program and what comes out of it.
 """
 
 from __future__ import annotations
@@ -8,22 +10,95 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import jax
 
-from drumline.distribute.parameter_server.compiler.errors import CorruptProgramError, ProgramError
+from drumline.distribute.parameter_server.errors import CorruptProgramError, ProgramError
+
+InputKind = Literal["dense", "rows", "inverse", "rows_by_id", "argument", "state"]
+OutputKind = Literal[
+    "gradient", "row_gradient", "row_gradient_by_id", "add", "assign", "state", "result"
+]
+
+
+@dataclass(frozen=True)
+class Input:
+    """One array that a program takes.
+
+    Attributes:
+        kind: ``"dense"``: a variable's value; ``"rows"``: the rows of a table that the step looks
+            up, each once, padded to the number of its ids; ``"inverse"``: for each id of that table
+            where its row is among them; ``"rows_by_id"``, in the place of both: for each id its
+            row; ``"argument"``: an array of the step's arguments; ``"state"``: a random
+            generator's state, which each worker has its own of.
+        key: the variable's key; None for arguments.
+        index: which of the arguments' arrays; None for others.
+        shape: of the array.
+        dtype: its name.
+    """
+
+    kind: InputKind
+    key: str | None
+    index: int | None
+    shape: tuple[int, ...]
+    dtype: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As objects that JSON has."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Input:
+        """What `to_json` described."""
+        return cls(**{**value, "shape": tuple(value["shape"])})
+
+
+@dataclass(frozen=True)
+class Output:
+    """One array that a program gives.
+
+    Attributes:
+        kind: ``"gradient"``: of a variable; ``"row_gradient"``: of the rows of a table, in the
+            order in which they were given; ``"row_gradient_by_id"``: of the row of each id, those
+            of one row to be summed; ``"add"``: what to add to a variable; ``"assign"``: its new
+            value; ``"state"``: the next state of a random generator; ``"result"``: an array that
+            the step returned.
+        key: the variable's key; None for results.
+        index: which of the results; None for others.
+        optimizer: for gradients, the number of the optimizer that applies them.
+        shape: of the array.
+        dtype: its name.
+    """
+
+    kind: OutputKind
+    key: str | None
+    index: int | None
+    optimizer: int | None
+    shape: tuple[int, ...]
+    dtype: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As objects that JSON has."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Output:
+        """What `to_json` described."""
+        return cls(**{**value, "shape": tuple(value["shape"])})
+
 
 _MAGIC = b"drumline program 1\n"
 _CHECKSUM_BYTES = 32
 
 
-def sealed(payload: bytes) -> bytes:
+def pack_checked(payload: bytes) -> bytes:
     """`payload` behind a mark and its SHA-256."""
     return _MAGIC + hashlib.sha256(payload).digest() + payload
 
 
-def unsealed(data: bytes) -> bytes:
+def unpack_checked(data: bytes) -> bytes:
     """The payload that `sealed` was given.
 
     Raises:
@@ -68,7 +143,7 @@ def export_function(
     compiled.trace(*specs)  # what the function itself raises is raised here, as it is
     try:
         exported = jax.export.export(compiled, platforms=list(platforms))(*specs)
-        return sealed(bytes(exported.serialize()))
+        return pack_checked(bytes(exported.serialize()))
     except (NotImplementedError, ValueError) as error:
         raise ProgramError(
             f"A function cannot be sent to other tasks: {error}. jax.debug.print, jax.debug."
@@ -92,7 +167,7 @@ def load_program(data: bytes, donate: Sequence[int] = ()) -> Callable[..., Any]:
         ProgramError: if this JAX is too old or too new for it, or this device's platform is not
             among its own.
     """
-    payload = unsealed(data)
+    payload = unpack_checked(data)
     try:
         exported = jax.export.deserialize(bytearray(payload))
     except Exception as error:

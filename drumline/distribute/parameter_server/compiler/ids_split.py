@@ -14,14 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drumline.distribute.parameter_server.compiler.exporting import export_function
-from drumline.distribute.parameter_server.compiler.ids_program import IdsProgram
-from drumline.distribute.parameter_server.compiler.numpy_operations import (
+from drumline.distribute.parameter_server.compiler.exporting import Input, export_function
+from drumline.distribute.parameter_server.compiler.ids_program import (
     INTEGERS_ONLY,
     OPERATIONS,
     PARAMETERS,
+    IdsProgram,
 )
-from drumline.distribute.parameter_server.compiler.slots import Input
 from drumline.training import jax_internals
 
 LARGEST_CONSTANT = 4096

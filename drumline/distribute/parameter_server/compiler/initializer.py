@@ -15,9 +15,9 @@ import numpy as np
 from jax import lax
 from jax.extend.random import threefry2x32_p
 
-from drumline.distribute.parameter_server.compiler.errors import ProgramError
 from drumline.distribute.parameter_server.compiler.exporting import PLATFORMS, export_function
 from drumline.distribute.parameter_server.compiler.interpreter import Rows, RowsInterpreter, Uniform
+from drumline.distribute.parameter_server.errors import ProgramError
 from drumline.training.keras_internals import StatelessScope
 
 

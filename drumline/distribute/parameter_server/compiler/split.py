@@ -14,14 +14,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from drumline.distribute.parameter_server.compiler.errors import StepError, WholeTableReadError
-from drumline.distribute.parameter_server.compiler.exporting import PLATFORMS, export_function
+from drumline.distribute.parameter_server.compiler.exporting import (
+    PLATFORMS,
+    Input,
+    InputKind,
+    Output,
+    export_function,
+)
 from drumline.distribute.parameter_server.compiler.ids_split import Accesses, split_ids
 from drumline.distribute.parameter_server.compiler.interpreter import Rows, Uniform, is_special
 from drumline.distribute.parameter_server.compiler.recorded_step import RecordedStep, record
-from drumline.distribute.parameter_server.compiler.slots import Input, InputKind, Output
 from drumline.distribute.parameter_server.compiler.step_program import StepProgram
 from drumline.distribute.parameter_server.compiler.table_access import TableInterpreter
+from drumline.distribute.parameter_server.errors import StepError, WholeTableReadError
 from drumline.distribute.step_outputs import unwrap
 from drumline.training import jax_internals
 

@@ -14,10 +14,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drumline.distribute.parameter_server.compiler.errors import CorruptProgramError
-from drumline.distribute.parameter_server.compiler.exporting import load_program, sealed, unsealed
+from drumline.distribute.parameter_server.compiler.exporting import (
+    Input,
+    Output,
+    load_program,
+    pack_checked,
+    unpack_checked,
+)
 from drumline.distribute.parameter_server.compiler.ids_program import IdsProgram
-from drumline.distribute.parameter_server.compiler.slots import Input, Output
+from drumline.distribute.parameter_server.errors import CorruptProgramError
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ class StepProgram:
             "bytes": [len(self.main), None if ids is None else len(ids)],
         }
         text = json.dumps(header).encode()
-        return sealed(len(text).to_bytes(8, "little") + text + self.main + (ids or b""))
+        return pack_checked(len(text).to_bytes(8, "little") + text + self.main + (ids or b""))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> StepProgram:
@@ -59,7 +64,7 @@ class StepProgram:
         Raises:
             CorruptProgramError: if the bytes are damaged, or no step's.
         """
-        payload = unsealed(data)
+        payload = unpack_checked(data)
         try:
             length = int.from_bytes(payload[:8], "little")
             header = json.loads(payload[8 : 8 + length])

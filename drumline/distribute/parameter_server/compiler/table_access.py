@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from drumline.distribute.parameter_server.compiler.errors import WholeTableReadError
 from drumline.distribute.parameter_server.compiler.interpreter import Rows, RowsInterpreter, Uniform
+from drumline.distribute.parameter_server.errors import WholeTableReadError
 from drumline.training import jax_internals
 
 _SUMMED = (np.float32, np.float64)

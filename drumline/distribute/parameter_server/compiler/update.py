@@ -19,14 +19,14 @@ import keras
 import numpy as np
 
 from drumline._core import UpdateRule
-from drumline.distribute.parameter_server.compiler.errors import OptimizerError
 from drumline.distribute.parameter_server.compiler.exporting import (
     PLATFORMS,
     export_function,
     load_program,
 )
-from drumline.distribute.parameter_server.compiler.gradients import require_servable
 from drumline.distribute.parameter_server.compiler.interpreter import Rows, RowsInterpreter
+from drumline.distribute.parameter_server.compiler.recorded_step import require_servable
+from drumline.distribute.parameter_server.errors import OptimizerError
 from drumline.training import jax_internals, keras_internals
 
 
@@ -283,7 +283,7 @@ _ELEMENTS, _UPDATES = 64, 3
 _TOLERANCE = 1e-5
 
 
-def formula_of(optimizer: Any, dtype: str) -> dict[str, Any] | None:
+def native_optimizer(optimizer: Any, dtype: str) -> dict[str, Any] | None:
     """The `UpdateRule` that is an optimizer's update, with its name and constants, for JSON.
 
     It is one of Keras's own SGD, Adagrad, Adam, RMSprop and Ftrl with a constant learning rate and

@@ -1,7 +1,6 @@
 """The chief's side: functions scheduled on workers. As ``tf.distribute.coordinator``."""
 
 from drumline.distribute.parameter_server.coordinator.cluster_coordinator import ClusterCoordinator
-from drumline.distribute.parameter_server.coordinator.per_worker import PerWorkerValues
-from drumline.distribute.parameter_server.coordinator.remote_value import RemoteValue
+from drumline.distribute.parameter_server.coordinator.values import PerWorkerValues, RemoteValue
 
 __all__ = ["ClusterCoordinator", "PerWorkerValues", "RemoteValue"]

@@ -16,34 +16,34 @@ from typing import Any
 import jax
 
 from drumline.distribute.input import InputContext
-from drumline.distribute.parameter_server import peers
-from drumline.distribute.parameter_server.coordinator.admission import (
-    Admission,
-    RoundAdmission,
-    StalenessAdmission,
-)
-from drumline.distribute.parameter_server.coordinator.closure import Closure, next_name
-from drumline.distribute.parameter_server.coordinator.closure_queue import ClosureQueue
+from drumline.distribute.parameter_server import servers as peers
 from drumline.distribute.parameter_server.coordinator.commands import Command, ReplayedCommands
 from drumline.distribute.parameter_server.coordinator.function import ScheduledFunctions
-from drumline.distribute.parameter_server.coordinator.per_worker import (
+from drumline.distribute.parameter_server.coordinator.scheduling import (
+    Admission,
+    ClosureQueue,
+    RoundAdmission,
+    ScheduledClosure,
+    StalenessAdmission,
+    next_name,
+)
+from drumline.distribute.parameter_server.coordinator.tracing import StepTracer
+from drumline.distribute.parameter_server.coordinator.values import (
     PerWorkerDataset,
     PerWorkerIterator,
+    RemoteValue,
 )
-from drumline.distribute.parameter_server.coordinator.remote_value import RemoteValue
-from drumline.distribute.parameter_server.coordinator.tracing import Tracing
-from drumline.distribute.parameter_server.coordinator.worker_handle import WorkerHandle
-from drumline.distribute.parameter_server.dataset_functions import SentFunction, made
-from drumline.distribute.parameter_server.discarded import Discarded
+from drumline.distribute.parameter_server.coordinator.worker_dispatcher import WorkerDispatcher
 from drumline.distribute.parameter_server.errors import ParameterServerLostError
 from drumline.distribute.parameter_server.servers import Servers
-from drumline.distribute.parameter_server.strategy import ParameterServerStrategy
+from drumline.distribute.parameter_server.strategy import FinalizerQueue, ParameterServerStrategy
 from drumline.distribute.parameter_server.wire import Connection
+from drumline.distribute.parameter_server.worker.datasets import SentFunction, made
 
 _AT_A_TIME = 4096
 
 
-class Applied:
+class CompletionLog:
     """The closures that have run since the last `forget`, whose pushes servers still remember.
 
     Args:
@@ -56,7 +56,7 @@ class Applied:
         self._updates: dict[int, tuple[Any, int]] = {}
         self._lock = threading.Lock()
 
-    def ended(self, closure: Closure) -> None:
+    def ended(self, closure: ScheduledClosure) -> None:
         """A closure has run; now and then the servers are told."""
         if not closure.function.writes:
             return
@@ -72,7 +72,7 @@ class Applied:
         if due:
             self.forget(wait=False)
 
-    def failed(self, closure: Closure) -> None:
+    def failed(self, closure: ScheduledClosure) -> None:
         """A closure has failed: what it may have pushed is all that it pushes."""
         with self._lock:
             self._names.append(closure.name)
@@ -129,13 +129,13 @@ class ClusterCoordinator:
         self.session = strategy.session
         self.queue = ClosureQueue(gate=_gate_of(strategy), abandon=self._abandon_round)
         self.orders = ReplayedCommands()
-        self._discarded = Discarded()
-        self._functions = ScheduledFunctions(Tracing(strategy), self._discarded)
-        self._applied = Applied(strategy.servers)
+        self._discarded = FinalizerQueue()
+        self._functions = ScheduledFunctions(StepTracer(strategy), self._discarded)
+        self._applied = CompletionLog(strategy.servers)
         self._numbers = itertools.count()
         self._background = ThreadPoolExecutor(1, thread_name_prefix="drumline coordinator")
         self._workers = [
-            WorkerHandle(self, index, functools.partial(peers.connect_within, address))
+            WorkerDispatcher(self, index, functools.partial(peers.connect_within, address))
             for index, address in enumerate(strategy.worker_addresses)
         ]
 
@@ -166,7 +166,7 @@ class ClusterCoordinator:
         call = self._functions.call(fn, args or (), kwargs or {})
         self._strategy.rules.send_learning_rates()
         self._strategy.rules.send_iterations()
-        closure = Closure(
+        closure = ScheduledClosure(
             next_name(self.session), call.function, call.arrays, call.iterators, needs=call.needs
         )
         self._forget_discarded()
@@ -261,7 +261,7 @@ class ClusterCoordinator:
             worker.join()
         self._background.shutdown()
 
-    def ended(self, closure: Closure) -> None:
+    def ended(self, closure: ScheduledClosure) -> None:
         """A closure has run, and no worker will run it again."""
         try:
             self._applied.ended(closure)
@@ -270,7 +270,7 @@ class ClusterCoordinator:
         finally:
             self.queue.finished(closure)
 
-    def failed(self, closure: Closure, error: BaseException) -> None:
+    def failed(self, closure: ScheduledClosure, error: BaseException) -> None:
         """A closure has failed, and no worker will run it again."""
         self._applied.failed(closure)
         self.queue.failed(closure, error)
@@ -279,7 +279,7 @@ class ClusterCoordinator:
         """Do something that takes long for a worker, apart from the worker's thread."""
         self._background.submit(fn, *args)
 
-    def refuse(self, worker: WorkerHandle, error: Exception) -> None:
+    def refuse(self, worker: WorkerDispatcher, error: Exception) -> None:
         """A worker cannot make what it is told to: the next call raises that."""
         self.queue.fail(error)
 

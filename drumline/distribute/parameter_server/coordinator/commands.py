@@ -20,7 +20,7 @@ MAKE_SECONDS = 3600.0
 """A dataset may be long in the making, a step in the ending; a dead worker is noticed at once."""
 
 
-class ReachedWorker:
+class WorkerSession:
     """One connection to a worker.
 
     Args:
@@ -69,17 +69,17 @@ class ReachedWorker:
             self.connection.submit("forget", {**numbers, "session": self._session})
 
 
-MakeOrder = Callable[[Connection], Command]
+MakeCommand = Callable[[Connection], Command]
 
 
 class ReplayedCommands:
     """Datasets and iterators, in the order in which they were made."""
 
     def __init__(self) -> None:
-        self._orders: dict[Any, MakeOrder] = {}
+        self._orders: dict[Any, MakeCommand] = {}
         self._lock = threading.Lock()
 
-    def add(self, key: Any, order: MakeOrder) -> None:
+    def add(self, key: Any, order: MakeCommand) -> None:
         """Have workers make something that come from now on."""
         with self._lock:
             self._orders[key] = order
@@ -90,7 +90,7 @@ class ReplayedCommands:
             for key in keys:
                 self._orders.pop(key, None)
 
-    def bring_up(self, worker: ReachedWorker, ready: Callable[[], None]) -> None:
+    def bring_up(self, worker: WorkerSession, ready: Callable[[], None]) -> None:
         """Have a worker make all that it lacks.
 
         Args:

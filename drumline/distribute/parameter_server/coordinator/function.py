@@ -21,23 +21,22 @@ import numpy as np
 
 from drumline.distribute.arguments import Form, Identity, take_apart
 from drumline.distribute.made_anew import recognized
-from drumline.distribute.parameter_server.coordinator.closure import next_number
 from drumline.distribute.parameter_server.coordinator.commands import Command
-from drumline.distribute.parameter_server.coordinator.per_worker import (
+from drumline.distribute.parameter_server.coordinator.scheduling import next_number
+from drumline.distribute.parameter_server.coordinator.tracing import StepTracer
+from drumline.distribute.parameter_server.coordinator.values import (
     NeedsMoreDraws,
     PerWorkerDataset,
     PerWorkerIterator,
+    RemoteValue,
     TracedIterator,
 )
-from drumline.distribute.parameter_server.coordinator.remote_value import RemoteValue
-from drumline.distribute.parameter_server.coordinator.tracing import Tracing
-from drumline.distribute.parameter_server.discarded import Discarded
-from drumline.distribute.parameter_server.scheduled import scheduling
-from drumline.distribute.parameter_server.worker.functions import Signature, signature_from_json
+from drumline.distribute.parameter_server.strategy import FinalizerQueue, scheduling
+from drumline.distribute.parameter_server.worker.step import Signature, signature_from_json
 
 
 @dataclass(frozen=True)
-class Place:
+class IteratorPlaceholder:
     """Stands for a per-worker iterator: whichever it is, the program is the same.
 
     Attributes:
@@ -66,12 +65,12 @@ class Arguments:
     iterators: list[PerWorkerIterator]
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[IteratorPlaceholder]:
         """What stands for the iterators."""
         return [
             fixed.value
             for fixed in self.form.fixed
-            if isinstance(fixed, Identity) and isinstance(fixed.value, Place)
+            if isinstance(fixed, Identity) and isinstance(fixed.value, IteratorPlaceholder)
         ]
 
 
@@ -103,8 +102,8 @@ def opened(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
 
 
 @functools.lru_cache(maxsize=1024)
-def _place(index: int, treedef: Any, specs: tuple[Any, ...]) -> Place:
-    return Place(index, treedef, specs)
+def _place(index: int, treedef: Any, specs: tuple[Any, ...]) -> IteratorPlaceholder:
+    return IteratorPlaceholder(index, treedef, specs)
 
 
 class WeakFunction:
@@ -136,7 +135,7 @@ class WeakFunction:
         return isinstance(other, WeakFunction) and own is not None and own == other()
 
 
-class InUse:
+class InUseReferences:
     """What runs of a function need, alive for as long as one of them is under way.
 
     Args:
@@ -147,11 +146,11 @@ class InUse:
         self.things = things
 
 
-class WhileUsed:
+class Lifetime:
     """Gives all runs of a function the same `InUse`."""
 
     def __init__(self) -> None:
-        self._in_use: weakref.ref[InUse] | None = None
+        self._in_use: weakref.ref[InUseReferences] | None = None
         self._parts: list[weakref.ref[Any]] = []
 
     def needs(self, things: Sequence[Any]) -> None:
@@ -159,14 +158,14 @@ class WhileUsed:
         self._parts = [weakref.ref(thing) for thing in things]
         self._in_use = None
 
-    def get(self, fn: Callable[..., Any]) -> InUse | None:
+    def get(self, fn: Callable[..., Any]) -> InUseReferences | None:
         """What a run of `fn` is to hold; None if something that it needs has died."""
         found = None if self._in_use is None else self._in_use()
         if found is None:
             things = [part() for part in self._parts]
             if any(thing is None for thing in things):
                 return None
-            found = InUse([fn, *things])
+            found = InUseReferences([fn, *things])
             self._in_use = weakref.ref(found)
         return found
 
@@ -176,7 +175,7 @@ MOST_FUNCTIONS = 256
 
 
 @dataclass(frozen=True)
-class Call:
+class ScheduledCall:
     """A function and what it is called with this time.
 
     Attributes:
@@ -202,13 +201,15 @@ class ScheduledFunctions:
         discarded: notes ``("function", number)`` of what is forgotten.
     """
 
-    def __init__(self, tracing: Tracing, discarded: Discarded) -> None:
+    def __init__(self, tracing: StepTracer, discarded: FinalizerQueue) -> None:
         self._tracing = tracing
         self._discarded = discarded
         self._functions: OrderedDict[tuple[Hashable, Hashable], ScheduledFunction] = OrderedDict()
         self._last: weakref.ref[Arguments] | None = None
 
-    def call(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
+    def call(
+        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> ScheduledCall:
         """The function, traced if it can be now, and its arguments."""
         arguments = self._opened(args, kwargs)
         key = (recognized(fn) or WeakFunction(fn), arguments.form)
@@ -222,7 +223,7 @@ class ScheduledFunctions:
             in_use = function.in_use(fn)
         self._functions.move_to_end(key)
         numbers = [iterator.number for iterator in arguments.iterators]
-        return Call(function, arguments.arrays, numbers, (in_use, arguments))
+        return ScheduledCall(function, arguments.arrays, numbers, (in_use, arguments))
 
     def _forget_some(self) -> None:
         for key in list(self._functions):
@@ -252,11 +253,11 @@ class ScheduledFunction:
         applied: references to the optimizers that it applies, each with how often it does.
     """
 
-    def __init__(self, fn: Callable[..., Any], arguments: Arguments, tracing: Tracing) -> None:
+    def __init__(self, fn: Callable[..., Any], arguments: Arguments, tracing: StepTracer) -> None:
         self.number = next_number()
         self._fn = WeakFunction(fn)
         self._name = getattr(fn, "__qualname__", "")
-        self._while_used = WhileUsed()
+        self._while_used = Lifetime()
         self._form = arguments.form
         # The same iterator given twice is one, from which the function draws in turn.
         self._places = list(dict.fromkeys(arguments.places))
@@ -269,7 +270,7 @@ class ScheduledFunction:
         self.writes = False
         self.applied: list[tuple[weakref.ref[Any], int]] = []
 
-    def in_use(self, fn: Callable[..., Any]) -> InUse | None:
+    def in_use(self, fn: Callable[..., Any]) -> InUseReferences | None:
         """What its runs need; None if that has died, as a model that a global name had."""
         return self._while_used.get(fn)
 
@@ -328,7 +329,9 @@ class ScheduledFunction:
                 iterators.append(TracedIterator(place.index, place.treedef, own))
             args, kwargs = self._form.arguments(arrays)
             args, kwargs = jax.tree.map(
-                lambda leaf: iterators[leaf.index] if isinstance(leaf, Place) else leaf,
+                lambda leaf: (
+                    iterators[leaf.index] if isinstance(leaf, IteratorPlaceholder) else leaf
+                ),
                 (args, kwargs),
             )
             with scheduling():

@@ -19,7 +19,7 @@ from drumline.distribute.parameter_server.compiler import (
 )
 from drumline.distribute.parameter_server.coordinator.commands import Command
 from drumline.distribute.parameter_server.strategy import ParameterServerStrategy
-from drumline.distribute.parameter_server.worker.functions import Signature
+from drumline.distribute.parameter_server.worker.step import Signature
 
 _log = logging.getLogger("drumline")
 
@@ -29,7 +29,7 @@ WHOLE_TABLE_BYTES = 256 << 20
 """Up to this size a table of which a step needs more than single rows is fetched whole."""
 
 
-class Tracing:
+class StepTracer:
     """Traces functions over a strategy's variables, one at a time.
 
     Args:

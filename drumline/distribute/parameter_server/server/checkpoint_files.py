@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from drumline.distribute.parameter_server.server.requests import RestoreError
+from drumline.distribute.parameter_server.errors import RestoreError
 from drumline.training.checkpoint.file_format import (
     DTYPE_NAMES,
     DTYPES,

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from drumline.distribute.parameter_server.errors import RestoreError, SaveError
 from drumline.distribute.parameter_server.server import memory
-from drumline.distribute.parameter_server.server.applied import AppliedPushes
 from drumline.distribute.parameter_server.server.checkpoint_files import (
     ShardFile,
     ShardSet,
@@ -25,14 +25,14 @@ from drumline.distribute.parameter_server.server.checkpoint_files import (
     shard_path,
 )
 from drumline.distribute.parameter_server.server.optimizer_updates import Slot
-from drumline.distribute.parameter_server.server.requests import RestoreError, SaveError
+from drumline.distribute.parameter_server.server.push import PushLog
 from drumline.distribute.parameter_server.server.shard import ServerShard, Snapshot
 from drumline.distribute.parameter_server.server.shards import ServerShards
 
 
 def save(
     parts: Sequence[ServerShard],
-    applied: AppliedPushes,
+    applied: PushLog,
     directory: str | os.PathLike[str],
     server: int,
     servers: int,
@@ -82,7 +82,7 @@ def save(
 
 @contextlib.contextmanager
 def _snapshots(
-    parts: Sequence[ServerShard], applied: AppliedPushes
+    parts: Sequence[ServerShard], applied: PushLog
 ) -> Iterator[tuple[dict[str, Any], dict[str, Spec], list[Snapshot]]]:
     described: dict[str, Any] = {}
     arrays: dict[str, Spec] = {}
@@ -102,7 +102,7 @@ def _snapshots(
                 part.end_snapshot()
 
 
-def _described(part: ServerShard, applied: AppliedPushes) -> dict[str, Any]:
+def _described(part: ServerShard, applied: PushLog) -> dict[str, Any]:
     return {
         "table": part.is_table,
         "start": part.start,
@@ -119,7 +119,7 @@ def _specs(part: ServerShard) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
 
 
 @dataclass(frozen=True)
-class Piece:
+class SavedRows:
     """Rows of a part in a file.
 
     Attributes:
@@ -158,7 +158,7 @@ class Piece:
         return array[self.first : self.first + self.count] if array.ndim else array
 
 
-def restore_own(parts: ServerShards, applied: AppliedPushes, shards: ShardSet, server: int) -> None:
+def restore_own(parts: ServerShards, applied: PushLog, shards: ShardSet, server: int) -> None:
     """Restore the file that this server wrote. Parts that are not here are made.
 
     Raises:
@@ -178,7 +178,7 @@ def restore_own(parts: ServerShards, applied: AppliedPushes, shards: ShardSet, s
     for name in described:
         if name in parts:
             part = parts.get(name)
-            piece = Piece(file, name, 0, 0, part.rows)
+            piece = SavedRows(file, name, 0, 0, part.rows)
             check(part, [piece], whole=True)
             plan.append((part, [piece]))
     file.verify()
@@ -191,7 +191,7 @@ def restore_own(parts: ServerShards, applied: AppliedPushes, shards: ShardSet, s
     applied.reset({name: each["applied"] for name, each in described.items()}, finished)
 
 
-def restore_cut_anew(parts: ServerShards, applied: AppliedPushes, shards: ShardSet) -> None:
+def restore_cut_anew(parts: ServerShards, applied: PushLog, shards: ShardSet) -> None:
     """Restore the parts here from the files of another number of servers.
 
     Raises:
@@ -215,7 +215,9 @@ def restore_cut_anew(parts: ServerShards, applied: AppliedPushes, shards: ShardS
     applied.reset({}, {})
 
 
-def pieces_of(part: ServerShard, files: Sequence[ShardFile], key: str | None = None) -> list[Piece]:
+def pieces_of(
+    part: ServerShard, files: Sequence[ShardFile], key: str | None = None
+) -> list[SavedRows]:
     """Where the rows of a part are, in order.
 
     Args:
@@ -240,11 +242,13 @@ def pieces_of(part: ServerShard, files: Sequence[ShardFile], key: str | None = N
             stop = min(part.start + part.rows, described["start"] + rows)
             if first < stop or (rows == 0 and part.rows == 0):
                 start = first - part.start
-                found.append(Piece(file, name, first - described["start"], start, stop - first))
+                found.append(SavedRows(file, name, first - described["start"], start, stop - first))
     return sorted(found, key=lambda piece: piece.start)
 
 
-def check(part: ServerShard, pieces: Sequence[Piece], whole: bool, with_state: bool = True) -> None:
+def check(
+    part: ServerShard, pieces: Sequence[SavedRows], whole: bool, with_state: bool = True
+) -> None:
     """Make sure that the pieces are the rows of a part, and all of them.
 
     Raises:
@@ -277,7 +281,7 @@ def check(part: ServerShard, pieces: Sequence[Piece], whole: bool, with_state: b
 
 
 def assign(
-    part: ServerShard, pieces: Sequence[Piece], with_value: bool = True, with_state: bool = True
+    part: ServerShard, pieces: Sequence[SavedRows], with_value: bool = True, with_state: bool = True
 ) -> None:
     """Give a part the rows of pieces that were checked.
 
@@ -317,11 +321,11 @@ def _make(parts: ServerShards, file: ShardFile, name: str) -> None:
         described["start"],
         lambda: memory.copied(array),
     )
-    assign(part, [Piece(file, name, 0, 0, part.rows)])
+    assign(part, [SavedRows(file, name, 0, 0, part.rows)])
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RestoreRequest:
     """What to take of a variable.
 
     Attributes:
@@ -341,7 +345,7 @@ def key_of(part: ServerShard) -> str:
 
 
 def restore_chosen(
-    parts: ServerShards, shards: ShardSet, wanted: Mapping[str, Wanted], only_check: bool
+    parts: ServerShards, shards: ShardSet, wanted: Mapping[str, RestoreRequest], only_check: bool
 ) -> None:
     """Restore the parts here of some variables, or check that it can be done.
 
@@ -370,6 +374,6 @@ def restore_chosen(
             piece.file.verify(_names(piece, each))
 
 
-def _names(piece: Piece, wanted: Wanted) -> list[str]:
+def _names(piece: SavedRows, wanted: RestoreRequest) -> list[str]:
     slots = [f"{piece.name}#{slot.name}" for slot in piece.slots] if wanted.state else []
     return [piece.name, *slots]

@@ -13,13 +13,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from drumline.distribute.parameter_server.errors import ShardLostError
 from drumline.distribute.parameter_server.server import memory
 from drumline.distribute.parameter_server.server.optimizer_updates import OptimizerUpdate, Slot
-from drumline.distribute.parameter_server.server.requests import ShardLostError
 from drumline.distribute.parameter_server.server.shard import ArraysSnapshot, ServerShard, Snapshot
 
 
-class HeldArray:
+class CowArray:
     """An array of which nobody sees a change: who was given it keeps the value of that time.
 
     Its memory is changed in place while nobody has it. Otherwise the next value gets memory of its
@@ -118,8 +118,8 @@ class DenseShard(ServerShard):
         self, name: str, value: np.ndarray, start: int | None, versions: itertools.count[int]
     ) -> None:
         super().__init__(name, value.shape, value.dtype, start, versions)
-        self._value = HeldArray(value)
-        self._slots: dict[str, HeldArray] = {}
+        self._value = CowArray(value)
+        self._slots: dict[str, CowArray] = {}
 
     @property
     def value(self) -> np.ndarray:
@@ -205,7 +205,7 @@ class DenseShard(ServerShard):
 
     def make_slots(self, slots: tuple[Slot, ...]) -> None:
         self._slots = {
-            slot.name: HeldArray(np.full(self.slot_shape(slot), slot.initial, slot.dtype))
+            slot.name: CowArray(np.full(self.slot_shape(slot), slot.initial, slot.dtype))
             for slot in slots
         }
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drumline.distribute.parameter_server.compiler.exporting import unsealed
+from drumline.distribute.parameter_server.compiler.exporting import unpack_checked
 
 ALIGNMENT = 64
 """Bytes. JAX reads a numpy array in place, on the CPU, if it is aligned so."""
@@ -118,7 +118,7 @@ def run_initializer(program: bytes) -> np.ndarray:
 
     A large one is left where JAX computed it, so that it is in memory once.
     """
-    exported = jax.export.deserialize(bytearray(unsealed(program)))
+    exported = jax.export.deserialize(bytearray(unpack_checked(program)))
     with jax.default_device(jax.devices("cpu")[0]):
         (value,) = jax.tree.leaves(jax.jit(exported.call)())
     return taken_over(value)

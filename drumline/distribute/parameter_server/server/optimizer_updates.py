@@ -22,17 +22,16 @@ from drumline._core import DistinctRows, UpdateRule
 from drumline.distribute.parameter_server.compiler.exporting import (
     digest_of,
     load_program,
-    unsealed,
+    unpack_checked,
 )
-from drumline.distribute.parameter_server.server import memory
-from drumline.distribute.parameter_server.server.requests import (
+from drumline.distribute.parameter_server.errors import (
     RequestError,
     ShardMismatchError,
     UnknownUpdateError,
     UpdateMismatchError,
-    dtype_of,
-    field,
 )
+from drumline.distribute.parameter_server.server import memory
+from drumline.distribute.parameter_server.server.requests import dtype_of, field
 
 _PIECE_BYTES = 4 << 20
 _SMALLEST = 16
@@ -256,7 +255,7 @@ class OptimizerUpdate:
         self.formula = formula
         self._program = program
         load_program(program)  # which says what is wrong with one that cannot run here
-        exported = jax.export.deserialize(bytearray(unsealed(program)))
+        exported = jax.export.deserialize(bytearray(unpack_checked(program)))
         self._value = exported.in_avals[0]
         if formula is not None:
             self._check_formula(formula)

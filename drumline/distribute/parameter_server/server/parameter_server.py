@@ -8,33 +8,36 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
+from drumline.distribute.parameter_server.errors import RequestError
 from drumline.distribute.parameter_server.server import memory
-from drumline.distribute.parameter_server.server.applied import AppliedPushes
 from drumline.distribute.parameter_server.server.checkpoint_files import find_shards
 from drumline.distribute.parameter_server.server.checkpoints import (
-    Wanted,
+    RestoreRequest,
     key_of,
     restore_chosen,
     restore_cut_anew,
     restore_own,
     save,
 )
-from drumline.distribute.parameter_server.server.exchange import Exchange, Stats
 from drumline.distribute.parameter_server.server.memory import run_initializer
 from drumline.distribute.parameter_server.server.optimizer_updates import (
     OptimizerUpdate,
     OptimizerUpdates,
     Slot,
 )
+from drumline.distribute.parameter_server.server.push import PushLog
+from drumline.distribute.parameter_server.server.push_pull import (
+    PushPullHandler,
+    Stats,
+    SyncBarrier,
+)
 from drumline.distribute.parameter_server.server.requests import (
-    RequestError,
     dtype_of,
     field,
     formula_of,
     only_array,
     shape_of,
 )
-from drumline.distribute.parameter_server.server.rounds import Rounds
 from drumline.distribute.parameter_server.server.shards import ServerShards
 from drumline.distribute.parameter_server.wire.codec import Handler, Message
 
@@ -53,9 +56,9 @@ class ParameterServer:
         self.server_index = server_index
         self._parts = ServerShards()
         self._rules = OptimizerUpdates()
-        self._applied = AppliedPushes()
+        self._applied = PushLog()
         self._stats = Stats()
-        self._rounds = Rounds(self._applied)
+        self._rounds = SyncBarrier(self._applied)
         self._saving = threading.Lock()
         self._session: str | None = None
         self._identity = secrets.token_hex(8)
@@ -173,7 +176,7 @@ class ParameterServer:
         each pull). Arrays: each gather's rows; the value of each pull that has changed.
         """
         self._require_session(request.header.get("closure"))
-        exchange = Exchange(request, self._parts, self._applied, self._stats)
+        exchange = PushPullHandler(request, self._parts, self._applied, self._stats)
         sync = request.header.get("sync")
         if sync is not None:
             return self._rounds.join(exchange, sync)
@@ -285,7 +288,7 @@ class ParameterServer:
         with self._saving:
             if wanted is not None:
                 shards = find_shards(field(request.header, "directory", str), servers)
-                chosen = {key: Wanted(**each) for key, each in wanted.items()}
+                chosen = {key: RestoreRequest(**each) for key, each in wanted.items()}
                 restore_chosen(self._parts, shards, chosen, bool(request.header.get("check")))
                 return Message({"step": shards.step, "servers": shards.servers})
             shards = find_shards(field(request.header, "directory", str), servers)

@@ -1,31 +1,157 @@
 """Changes of parts, checked before any is made.
 
 Applying the pushes of several closures as one.
+
+Which pushes were applied, so that none is applied twice.
+
+A set of numbers that are almost all those up to some.
 """
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
 from drumline._core import DistinctRows, UpdateRule, unique_ids
-from drumline.distribute.parameter_server.server import memory
-from drumline.distribute.parameter_server.server.applied import AppliedPushes
-from drumline.distribute.parameter_server.server.optimizer_updates import OptimizerUpdate
-from drumline.distribute.parameter_server.server.requests import (
-    Arrays,
+from drumline.distribute.parameter_server.errors import (
     RequestError,
     ShardMismatchError,
     UpdateMismatchError,
-    field,
 )
+from drumline.distribute.parameter_server.server import memory
+from drumline.distribute.parameter_server.server.embedding_shard import EmbeddingShard
+from drumline.distribute.parameter_server.server.optimizer_updates import OptimizerUpdate
+from drumline.distribute.parameter_server.server.requests import Arrays, field
 from drumline.distribute.parameter_server.server.shard import ServerShard, locked
 from drumline.distribute.parameter_server.server.shards import ServerShards
-from drumline.distribute.parameter_server.server.table_shard import TableShard
+
+
+class IntervalSet:
+    """Numbers as ranges without gaps, so that a million in a row take no more memory than one.
+
+    Args:
+        ranges: their starts and ends, ascending, the ends excluded.
+    """
+
+    def __init__(self, ranges: list[tuple[int, int]] | None = None) -> None:
+        self._starts = [start for start, _ in ranges or []]
+        self._ends = [end for _, end in ranges or []]
+
+    def __contains__(self, number: int) -> bool:
+        place = bisect.bisect_right(self._starts, number) - 1
+        return place >= 0 and number < self._ends[place]
+
+    def add(self, number: int) -> None:
+        """Have `number` in the set."""
+        if number in self:
+            return
+        place = bisect.bisect_right(self._starts, number)
+        joins_left = place > 0 and self._ends[place - 1] == number
+        joins_right = place < len(self._starts) and self._starts[place] == number + 1
+        if joins_left and joins_right:
+            self._ends.pop(place - 1)
+            self._starts.pop(place)
+        elif joins_left:
+            self._ends[place - 1] = number + 1
+        elif joins_right:
+            self._starts[place] = number
+        else:
+            self._starts.insert(place, number)
+            self._ends.insert(place, number + 1)
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """The starts and ends of the ranges, ascending, the ends excluded."""
+        return list(zip(self._starts, self._ends, strict=True))
+
+
+class PushLog:
+    """What closures have pushed to which parts.
+
+    A closure that is run again, by whomever, changes only the parts that its first run had not
+    reached. When it is finished nothing of it is kept but its number: a closure is called
+    ``"<run>:<number>"``, and a late push of a finished one is taken for applied. Closures with
+    other names are forgotten when they are finished.
+
+    A push is named by its part and by how many pushes of its message to that part stand before it.
+    Callers hold the part's lock from the question to the answer.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pushes: dict[str, set[tuple[str, int]]] = {}
+        self._finished: dict[str, IntervalSet] = {}
+
+    def contains(self, closure: str, part: str, ordinal: int) -> bool:
+        """Whether a push was applied."""
+        return self.which(closure, [(part, ordinal)])[0]
+
+    def which(self, closure: str, pushes: Sequence[tuple[str, int]]) -> list[bool]:
+        """For each push of a closure, a part's name and an ordinal, whether it was applied."""
+        run, number = _parsed(closure)
+        with self._lock:
+            if number is not None and number in self._finished.get(run, IntervalSet()):
+                return [True] * len(pushes)
+            applied = self._pushes.get(closure, ())
+            return [push in applied for push in pushes]
+
+    def add(self, closure: str, pushes: Iterable[tuple[str, int]]) -> None:
+        """Note that pushes were applied."""
+        with self._lock:
+            self._pushes.setdefault(closure, set()).update(pushes)
+
+    def finish(self, closures: Iterable[str]) -> None:
+        """Note that closures push nothing any more."""
+        with self._lock:
+            for closure in closures:
+                self._pushes.pop(closure, None)
+                run, number = _parsed(closure)
+                if number is not None:
+                    self._finished.setdefault(run, IntervalSet()).add(number)
+
+    def of_part(self, part: str) -> dict[str, list[int]]:
+        """For each closure the pushes to one part, as JSON has them."""
+        with self._lock:
+            found = {
+                closure: sorted(ordinal for name, ordinal in pushes if name == part)
+                for closure, pushes in self._pushes.items()
+            }
+        return {closure: ordinals for closure, ordinals in found.items() if ordinals}
+
+    @property
+    def finished(self) -> dict[str, list[tuple[int, int]]]:
+        """The numbers of finished closures by run, as JSON has them."""
+        with self._lock:
+            return {run: numbers.ranges for run, numbers in self._finished.items()}
+
+    def reset(self, parts: dict[str, dict[str, list[int]]], finished: dict[str, Any]) -> None:
+        """Know nothing but what `of_part` told of parts, by their names, and `finished`."""
+        with self._lock:
+            self._pushes = {}
+            for part, closures in parts.items():
+                for closure, ordinals in closures.items():
+                    pushes = self._pushes.setdefault(closure, set())
+                    pushes.update((part, ordinal) for ordinal in ordinals)
+            self._finished = {
+                run: IntervalSet([(start, end) for start, end in ranges])
+                for run, ranges in finished.items()
+            }
+
+    def __len__(self) -> int:
+        """How many closures are known that are not finished."""
+        return len(self._pushes)
+
+
+def _parsed(closure: str) -> tuple[str, int | None]:
+    run, colon, number = closure.rpartition(":")
+    return run, int(number) if colon and number.isdecimal() else None
+
 
 GRADIENTS = ("dense", "rows")
 KINDS = (*GRADIENTS, "add", "assign")
@@ -83,7 +209,7 @@ class Push:
         """Change the part, whose lock is held."""
         part = self.part
         rule, ids, rows = self.rule, self.ids, self.rows
-        if isinstance(part, TableShard) and not (rule is None or ids is None or rows is None):
+        if isinstance(part, EmbeddingShard) and not (rule is None or ids is None or rows is None):
             part.update_rows(ids, rows, self.value, rule)
         elif rule is not None:
             part.update(self.value, rule)
@@ -121,7 +247,7 @@ def pushes_of(header: dict[str, Any], arrays: Arrays, parts: ServerShards) -> li
     return pushes
 
 
-def apply_once(pushes: Sequence[Push], closure: str | None, applied: AppliedPushes) -> list[bool]:
+def apply_once(pushes: Sequence[Push], closure: str | None, applied: PushLog) -> list[bool]:
     """Apply pushes, except for those of a closure that were applied before.
 
     Returns:
@@ -152,7 +278,7 @@ def _formula(push: Push) -> UpdateRule | None:
     return None if push.rows is None or push.rule is None else push.rule.formula
 
 
-def _apply_group(group: Sequence[Push], closure: str | None, applied: AppliedPushes) -> list[bool]:
+def _apply_group(group: Sequence[Push], closure: str | None, applied: PushLog) -> list[bool]:
     with locked([push.part for push in group]):
         if closure is None:
             _apply(group)
@@ -172,7 +298,7 @@ def _apply(group: Sequence[Push]) -> None:
     if formula is None or first.rule is None:
         first.apply()
         return
-    tables = [(cast(TableShard, push.part), push) for push in group]
+    tables = [(cast(EmbeddingShard, push.part), push) for push in group]
     updates = [
         part.begin_update(push.ids, push.rows, push.value, first.rule)  # type: ignore[arg-type]
         for part, push in tables
@@ -182,8 +308,8 @@ def _apply(group: Sequence[Push]) -> None:
         part.count_update()
 
 
-def _table(part: ServerShard) -> TableShard:
-    if isinstance(part, TableShard):
+def _table(part: ServerShard) -> EmbeddingShard:
+    if isinstance(part, EmbeddingShard):
         return part
     raise ShardMismatchError(
         f"Rows were pushed to the part {part.name!r}, which is no table. Push a gradient of the "
@@ -195,7 +321,7 @@ Pushes = Sequence[tuple[str, Push]]
 """Pushes with the names of their closures."""
 
 
-def apply_summed(pushes: Pushes, applied: AppliedPushes, divisor: int | None) -> None:
+def apply_summed(pushes: Pushes, applied: PushLog, divisor: int | None) -> None:
     """Apply pushes so that each part takes one update, with the sum of its gradients.
 
     Pushes that were applied before are left out.
@@ -213,7 +339,7 @@ def apply_summed(pushes: Pushes, applied: AppliedPushes, divisor: int | None) ->
         _sum_group(group, applied, divisor)
 
 
-def _sum_group(group: Pushes, applied: AppliedPushes, divisor: int | None) -> None:
+def _sum_group(group: Pushes, applied: PushLog, divisor: int | None) -> None:
     part = group[0][1].part
     with part.lock:
         new = [

@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from drumline.distribute.parameter_server.server.optimizer_updates import OptimizerUpdate, Slot
-from drumline.distribute.parameter_server.server.requests import (
+from drumline.distribute.parameter_server.errors import (
     RowIndexError,
     ShardMismatchError,
     UnknownUpdateError,
     UpdateMismatchError,
 )
+from drumline.distribute.parameter_server.server.optimizer_updates import OptimizerUpdate, Slot
 
 PIECE_BYTES = 16 << 20
 """How much of a table is copied at a time, which updates of it wait for."""

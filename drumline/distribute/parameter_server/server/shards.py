@@ -9,14 +9,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
+from drumline.distribute.parameter_server.errors import ShardMismatchError, UnknownShardError
 from drumline.distribute.parameter_server.server import memory
 from drumline.distribute.parameter_server.server.dense_shard import DenseShard
-from drumline.distribute.parameter_server.server.requests import (
-    ShardMismatchError,
-    UnknownShardError,
-)
+from drumline.distribute.parameter_server.server.embedding_shard import EmbeddingShard
 from drumline.distribute.parameter_server.server.shard import ServerShard
-from drumline.distribute.parameter_server.server.table_shard import TableShard
 
 _CHANGES_A_SECOND = 1 << 22
 
@@ -105,7 +102,7 @@ class ServerShards:
         if not value.ndim:
             raise ShardMismatchError(f"The part {name!r} is a scalar and cannot be a table.")
         own = value if value.flags.writeable and value.flags.c_contiguous else memory.copied(value)
-        return TableShard(name, own, start, self._versions)
+        return EmbeddingShard(name, own, start, self._versions)
 
 
 def _check_same(part: ServerShard, shape: tuple[int, ...], dtype: np.dtype, table: bool) -> None:

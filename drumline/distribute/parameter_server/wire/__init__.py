@@ -1,5 +1,13 @@
 """Messages between the processes of a cluster, over TCP or shared memory."""
 
+from drumline.distribute.parameter_server.errors import (
+    AuthenticationError,
+    CallTimeoutError,
+    PeerUnavailableError,
+    ProtocolError,
+    RemoteError,
+    TransportError,
+)
 from drumline.distribute.parameter_server.wire.codec import (
     ArrayForm,
     Handler,
@@ -8,14 +16,6 @@ from drumline.distribute.parameter_server.wire.codec import (
     Message,
 )
 from drumline.distribute.parameter_server.wire.connection import Connection
-from drumline.distribute.parameter_server.wire.errors import (
-    AuthenticationError,
-    CallTimeoutError,
-    PeerUnavailableError,
-    ProtocolError,
-    RemoteError,
-    TransportError,
-)
 from drumline.distribute.parameter_server.wire.greeting import cluster_token
 from drumline.distribute.parameter_server.wire.server import TransportServer
 from drumline.distribute.parameter_server.wire.stream import ClientTls, ServerTls

@@ -38,6 +38,7 @@ from drumline._shared_memory import (
     machine,
     map_memory,
 )
+from drumline.distribute.parameter_server.errors import ProtocolError
 from drumline.distribute.parameter_server.wire.arrays import (
     ALIGNMENT,
     address_of,
@@ -45,7 +46,6 @@ from drumline.distribute.parameter_server.wire.arrays import (
     padded,
 )
 from drumline.distribute.parameter_server.wire.codec import ArrayForm, Place, Spec
-from drumline.distribute.parameter_server.wire.errors import ProtocolError
 
 ARENA_BYTES = 1 << 30
 """Of addresses; memory is taken as it is needed."""

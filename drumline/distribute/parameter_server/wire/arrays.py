@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from drumline.data.runtime.buffers import ALIGNMENT, BufferPool
-from drumline.distribute.parameter_server.wire.errors import ProtocolError
+from drumline.distribute.parameter_server.errors import ProtocolError
 
 _NUMBERS = {
     np.dtype(name).name: np.dtype(name)

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from drumline.distribute.parameter_server.errors import ProtocolError
 from drumline.distribute.parameter_server.wire.arrays import (
     Buffers,
     aligned,
@@ -32,7 +33,6 @@ from drumline.distribute.parameter_server.wire.arrays import (
     named_dtype,
     padded,
 )
-from drumline.distribute.parameter_server.wire.errors import ProtocolError
 from drumline.distribute.parameter_server.wire.stream import Buffer, Stream
 
 MESSAGE = b"M"

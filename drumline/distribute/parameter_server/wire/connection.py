@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drumline.distribute.parameter_server.wire import registry
+from drumline.distribute.parameter_server.errors import (
+    AuthenticationError,
+    CallTimeoutError,
+    PeerUnavailableError,
+    ProtocolError,
+    RemoteError,
+    TransportError,
+)
+from drumline.distribute.parameter_server.wire import server as registry
 from drumline.distribute.parameter_server.wire.arena import SharedMemory
 from drumline.distribute.parameter_server.wire.codec import (
     ERROR,
@@ -34,14 +42,6 @@ from drumline.distribute.parameter_server.wire.codec import (
     Sender,
     encode,
 )
-from drumline.distribute.parameter_server.wire.errors import (
-    AuthenticationError,
-    CallTimeoutError,
-    PeerUnavailableError,
-    ProtocolError,
-    RemoteError,
-    TransportError,
-)
 from drumline.distribute.parameter_server.wire.greeting import (
     HOW_TO_SET,
     greet,
@@ -49,7 +49,7 @@ from drumline.distribute.parameter_server.wire.greeting import (
     is_made_here,
     tell,
 )
-from drumline.distribute.parameter_server.wire.in_flight import Pending
+from drumline.distribute.parameter_server.wire.in_flight import RequestTable
 from drumline.distribute.parameter_server.wire.server import HEARTBEAT_SECONDS
 from drumline.distribute.parameter_server.wire.stream import (
     Beats,
@@ -241,7 +241,7 @@ class RemoteLink:
     ) -> None:
         self._address = address
         self._silence_seconds = silence_seconds
-        self._pending = Pending(most_bytes)
+        self._pending = RequestTable(most_bytes)
         self._order = threading.Lock()
         self._next_seq = 0
         self._memory = SharedMemory()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from drumline._authentication import NONCE_BYTES, PROOF_BYTES, ConnectionKey, new_nonce, same_token
-from drumline.distribute.parameter_server.wire.errors import AuthenticationError, ProtocolError
+from drumline.distribute.parameter_server.errors import AuthenticationError, ProtocolError
 from drumline.distribute.parameter_server.wire.stream import Stream
 
 TOKEN_VARIABLE = "DRUMLINE_CLUSTER_TOKEN"

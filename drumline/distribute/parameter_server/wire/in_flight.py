@@ -15,13 +15,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from drumline.distribute.parameter_server.errors import ProtocolError
 from drumline.distribute.parameter_server.wire.codec import Handlers, Message
-from drumline.distribute.parameter_server.wire.errors import ProtocolError
 
 _MOST_REQUESTS = 100_000
 
 
-class Pending:
+class RequestTable:
     """The requests in flight on one lane, limited by their bytes.
 
     Args:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from drumline.distribute.parameter_server.errors import ProtocolError
 from drumline.distribute.parameter_server.wire.arena import SharedMemory
 from drumline.distribute.parameter_server.wire.codec import (
     ERROR,
@@ -23,7 +24,6 @@ from drumline.distribute.parameter_server.wire.codec import (
     Sender,
     encode,
 )
-from drumline.distribute.parameter_server.wire.errors import ProtocolError
 from drumline.distribute.parameter_server.wire.in_flight import (
     Outcome,
     Replies,

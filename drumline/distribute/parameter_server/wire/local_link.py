@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 
 from drumline._authentication import same_token
-from drumline.distribute.parameter_server.wire.arrays import aligned_empty, as_array
-from drumline.distribute.parameter_server.wire.codec import ArrayForm, Message, Request
-from drumline.distribute.parameter_server.wire.errors import (
+from drumline.distribute.parameter_server.errors import (
     AuthenticationError,
     PeerUnavailableError,
     RemoteError,
 )
+from drumline.distribute.parameter_server.wire.arrays import aligned_empty, as_array
+from drumline.distribute.parameter_server.wire.codec import ArrayForm, Message, Request
 from drumline.distribute.parameter_server.wire.in_flight import (
     Outcome,
-    Pending,
     Replies,
+    RequestTable,
     answer,
     error_header,
 )
@@ -58,7 +58,7 @@ class LocalLink:
         self.peer = "this process"
         self._address = address
         self._server = server
-        self._pending = Pending(most_bytes)
+        self._pending = RequestTable(most_bytes)
         self._replies = Replies(self._deliver, self._broken)
         self._queue: queue.SimpleQueue[_Queued | None] = queue.SimpleQueue()
         self._order = threading.Lock()

@@ -1,4 +1,7 @@
-"""The listening side of the transport."""
+"""The listening side of the transport.
+
+The servers of this process, which its own connections reach without the network.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from drumline._forks import tell_in_child
-from drumline.distribute.parameter_server.wire import registry
+from drumline._forks import at_exit, tell_in_child
+from drumline.distribute.parameter_server.errors import AuthenticationError, ProtocolError
 from drumline.distribute.parameter_server.wire.arena import SharedMemory
 from drumline.distribute.parameter_server.wire.codec import Handlers
-from drumline.distribute.parameter_server.wire.errors import (
-    AuthenticationError,
-    ProtocolError,
-)
 from drumline.distribute.parameter_server.wire.greeting import be_greeted, hear, tell
 from drumline.distribute.parameter_server.wire.lane import ServerLane
 from drumline.distribute.parameter_server.wire.stream import (
@@ -34,6 +33,50 @@ if TYPE_CHECKING:
     import ssl
 
     from drumline.distribute.parameter_server.wire.local_link import LocalLink
+
+_SECONDS_AT_EXIT = 1.0
+
+_lock = threading.Lock()
+_servers: dict[str, TransportServer] = {}
+
+
+def register(address: str, server: TransportServer) -> None:
+    """Let `find` know of a server that has started."""
+    with _lock:
+        _servers[address] = server
+
+
+def forget(address: str, server: TransportServer) -> None:
+    """The server at `address` has ended."""
+    with _lock:
+        if _servers.get(address) is server:
+            del _servers[address]
+
+
+def _close_all() -> None:
+    """A process cannot end while its servers have clients."""
+    with _lock:
+        servers = list(_servers.values())
+    for server in servers:
+        server.close(_SECONDS_AT_EXIT)
+
+
+def _forget_all() -> None:
+    """A forked child reaches its parent's servers by the network, as everybody else does."""
+    global _lock
+    _lock = threading.Lock()
+    _servers.clear()
+
+
+at_exit(_close_all)
+os.register_at_fork(after_in_child=_forget_all)
+
+
+def find(address: str) -> TransportServer | None:
+    """The server of this process that listens at `address`."""
+    with _lock:
+        return _servers.get(address)
+
 
 _log = logging.getLogger("drumline")
 
@@ -117,7 +160,7 @@ class TransportServer:
             self._listener = _listening(self._address)
             self._port = int(self._listener.getsockname()[1])
             tell_in_child(self)
-            registry.register(self.address, self)
+            register(self.address, self)
             threading.Thread(
                 target=self._accept, args=(self._listener,), name="drumline-accept", daemon=True
             ).start()
@@ -137,7 +180,7 @@ class TransportServer:
                 return
             self._closed = True
             lanes, links = list(self._lanes.values()), list(self._links)
-        registry.forget(self.address, self)
+        forget(self.address, self)
         if self._listener is not None:
             with contextlib.suppress(OSError):  # wakes who accepts, who closes it
                 self._listener.shutdown(socket.SHUT_RDWR)

@@ -1,13 +1,131 @@
-"""The datasets of a worker: made by functions of the chief's, iterated here."""
+"""The datasets of a worker: made by functions of the chief's, iterated here.
+
+How a function that makes a dataset comes to a worker.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import contextvars
+import inspect
+import itertools
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import cloudpickle
 import jax
+import numpy as np
 
+from drumline.distribute.input import InputContext
 from drumline.distribute.parameter_server.errors import OutOfRangeError
+
+_making: contextvars.ContextVar[InputContext | None] = contextvars.ContextVar(
+    "drumline_making_dataset", default=None
+)
+_numbers = itertools.count()
+_lock = threading.Lock()
+
+
+class _Kept:
+    """A function that workers of this process get as it is."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+
+_local: weakref.WeakValueDictionary[int, _Kept] = weakref.WeakValueDictionary()
+
+
+class SentFunction:
+    """A function, or a dataset, in the forms in which workers take it.
+
+    A worker in this process is given the function itself. Others get it pickled, over a channel
+    on which both sides have shown the cluster's token.
+
+    Args:
+        function: takes an `InputContext` or nothing, and returns a dataset; or a dataset.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self._kept = _Kept(function)
+        with _lock:
+            self._number = next(_numbers)
+            _local[self._number] = self._kept
+        self._pickled: bytes | None = None
+
+    def message(self, in_process: bool) -> tuple[dict[str, Any], list[np.ndarray]]:
+        """The header and the arrays of a message with it.
+
+        Raises:
+            TypeError: if it has to be pickled and cannot be.
+        """
+        if in_process:
+            return {"local": self._number}, []
+        if self._pickled is None:
+            try:
+                self._pickled = cloudpickle.dumps(self._kept.function)
+            except Exception as error:
+                raise TypeError(
+                    f"The dataset function {self._kept.function!r} cannot be sent to a worker: "
+                    f"{error}. Let it open files and make layers itself, instead of using objects "
+                    "from outside of it."
+                ) from error
+        return {"local": None}, [np.frombuffer(self._pickled, np.uint8)]
+
+
+def received(
+    header: Mapping[str, Any], arrays: Sequence[np.ndarray], context: InputContext
+) -> Callable[[], Any]:
+    """What makes the dataset of a worker, from what `SentFunction.message` gave."""
+    if header["local"] is not None:
+        function = _local[header["local"]].function
+    else:
+        function = cloudpickle.loads(arrays[0].tobytes())
+    return lambda: made(function, context)
+
+
+def made(function: Any, context: InputContext) -> Any:
+    """The dataset that `function` makes, or is."""
+    if not callable(function):
+        return function
+    takes_context = bool(inspect.signature(function).parameters)
+    token = _making.set(context)
+    try:
+        return function(context) if takes_context else function()
+    finally:
+        _making.reset(token)
+
+
+def own_dataset(dataset_fn: Callable[[InputContext], Any]) -> Any:
+    """The dataset of the worker for which one is being made now.
+
+    Raises:
+        RuntimeError: if none is.
+    """
+    context = _making.get()
+    if context is None:
+        raise RuntimeError(
+            "Every worker makes its own dataset: call this in a function, and give that function "
+            "to `ClusterCoordinator.create_per_worker_dataset`."
+        )
+    return dataset_fn(context)
+
+
+class StrategyOnWorker:
+    """What a function that makes datasets finds on a worker in the place of the strategy."""
+
+    num_replicas_in_sync = 1
+
+    def distribute_datasets_from_function(
+        self, dataset_fn: Callable[[InputContext], Any], options: Any = None
+    ) -> Any:
+        """The worker's own dataset, as on the strategy."""
+        return own_dataset(dataset_fn)
+
+    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+        """The dataset, as on the strategy."""
+        return own_dataset(lambda context: dataset)
 
 
 class Datasets:

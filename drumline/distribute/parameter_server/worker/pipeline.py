@@ -20,9 +20,14 @@ from drumline.distribute.parameter_server.errors import OutOfRangeError, Paramet
 from drumline.distribute.parameter_server.servers import Servers
 from drumline.distribute.parameter_server.wire import Message, PeerUnavailableError
 from drumline.distribute.parameter_server.worker.datasets import Datasets
-from drumline.distribute.parameter_server.worker.functions import Functions, NeedsSignature
-from drumline.distribute.parameter_server.worker.lookup import ExchangeRequest
-from drumline.distribute.parameter_server.worker.step import DenseValues, ReceivedClosure, Step
+from drumline.distribute.parameter_server.worker.embedding_lookup import PushPullRequest
+from drumline.distribute.parameter_server.worker.step import (
+    DenseValues,
+    Functions,
+    NeedsSignature,
+    ReceivedClosure,
+    RunningStep,
+)
 
 _LANE = "steps"
 _ROUNDS = "rounds"
@@ -44,11 +49,11 @@ class NotReachedError(ParameterServerLostError):
     """A connection broke, and cannot be made anew."""
 
 
-class Asked:
+class InFlightStep:
     """A step that has asked for what it needs."""
 
     def __init__(
-        self, step: Step, replies: list[tuple[int, ExchangeRequest, Future[Message]]]
+        self, step: RunningStep, replies: list[tuple[int, PushPullRequest, Future[Message]]]
     ) -> None:
         self.step = step
         self.replies = replies
@@ -81,7 +86,7 @@ class Pipeline:
         self._pool = BufferPool(_BUFFERS)
         self._state: dict[str, Any] = {}
         self._closures: queue.SimpleQueue[ReceivedClosure | None] = queue.SimpleQueue()
-        self._asked: deque[Asked] = deque()
+        self._asked: deque[InFlightStep] = deque()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="drumline worker", daemon=True)
         self._thread.start()
@@ -117,7 +122,7 @@ class Pipeline:
                 return
             self._compute(self._asked.popleft())
 
-    def _next(self, wait: bool) -> Step | None:
+    def _next(self, wait: bool) -> RunningStep | None:
         """The next closure with its batch drawn; None if there is none, or at the end."""
         while True:
             try:
@@ -138,42 +143,42 @@ class Pipeline:
             except Exception as error:  # told to the chief, which raises it
                 fail(closure, error)
 
-    def _drawn(self, closure: ReceivedClosure) -> Step:
+    def _drawn(self, closure: ReceivedClosure) -> RunningStep:
         leaves = closure.draw(self._datasets.draw)
-        step = Step(closure, self._functions.get(closure.function, leaves), leaves)
+        step = RunningStep(closure, self._functions.get(closure.function, leaves), leaves)
         if step.ids_are_known_early:
             step.look_up(self._values, self._state, self._pool)
         return step
 
-    def _exchanges(self, lane: str = _LANE) -> dict[int, ExchangeRequest]:
+    def _exchanges(self, lane: str = _LANE) -> dict[int, PushPullRequest]:
         servers = self._connect(lane)
         return {
-            server: ExchangeRequest(functools.partial(servers.empties, server))
+            server: PushPullRequest(functools.partial(servers.empties, server))
             for server in range(len(servers))
         }
 
-    def _ask(self, step: Step) -> None:
+    def _ask(self, step: RunningStep) -> None:
         try:
             exchanges = self._exchanges()
             self._add(step, exchanges)
-            self._asked.append(Asked(step, self._send(exchanges, None)))
+            self._asked.append(InFlightStep(step, self._send(exchanges, None)))
         except Exception as error:  # told to the chief, which raises it
             self._failed(step.closure, error)
 
-    def _add(self, step: Step, exchanges: dict[int, ExchangeRequest]) -> None:
+    def _add(self, step: RunningStep, exchanges: dict[int, PushPullRequest]) -> None:
         step.ask_values(exchanges, self._values)
         if step.ids_are_known_early:
             step.ask_rows(exchanges)
 
-    def _look_up_late(self, step: Step) -> None:
+    def _look_up_late(self, step: RunningStep) -> None:
         step.look_up(self._values, self._state, self._pool)
         exchanges = self._exchanges()
         step.ask_rows(exchanges)
         self._receive(self._send(exchanges, None))
 
     def _send(
-        self, exchanges: dict[int, ExchangeRequest], pushed: ReceivedClosure | None
-    ) -> list[tuple[int, ExchangeRequest, Future[Message]]]:
+        self, exchanges: dict[int, PushPullRequest], pushed: ReceivedClosure | None
+    ) -> list[tuple[int, PushPullRequest, Future[Message]]]:
         name = None if pushed is None else pushed.name
         servers = self._connect(_LANE)
         return [
@@ -182,13 +187,13 @@ class Pipeline:
             if each
         ]
 
-    def _receive(self, replies: list[tuple[int, ExchangeRequest, Future[Message]]]) -> None:
+    def _receive(self, replies: list[tuple[int, PushPullRequest, Future[Message]]]) -> None:
         for server, exchange, future in replies:
             exchange.take(self._connect(_LANE).result(server, future))
 
-    def _compute(self, asked: Asked) -> None:
+    def _compute(self, asked: InFlightStep) -> None:
         closure = asked.step.closure
-        following: Step | None = None
+        following: RunningStep | None = None
         try:
             self._receive(asked.replies)
             if not asked.step.ids_are_known_early:
@@ -217,14 +222,14 @@ class Pipeline:
                 self._failed(following.closure, error)
             return
         if following is not None:
-            self._asked.append(Asked(following, replies))
+            self._asked.append(InFlightStep(following, replies))
         Completion(closure, results, [future for _, _, future in replies], self._failed)
 
     def _push_in_round(
         self,
         closure: ReceivedClosure,
         results: list[np.ndarray],
-        exchanges: dict[int, ExchangeRequest],
+        exchanges: dict[int, PushPullRequest],
     ) -> None:
         """Push to every server: each waits for all closures of the round before it answers."""
         assert closure.round is not None

@@ -3,12 +3,16 @@
 A scheduled function's one run, as the worker has it.
 
 Values of dense variables, as new as the worker's last exchange.
+
+The functions that the chief has sent, by number and form.
+
+Shapes and dtypes of a program's arguments: every form is compiled once.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,9 +28,12 @@ from drumline.distribute.parameter_server.compiler import (
     load,
     prepared,
 )
-from drumline.distribute.parameter_server.layout import Layout
+from drumline.distribute.parameter_server.servers import VariableLayout
 from drumline.distribute.parameter_server.wire import ArrayForm
-from drumline.distribute.parameter_server.worker.lookup import ExchangeRequest, Lookup
+from drumline.distribute.parameter_server.worker.embedding_lookup import (
+    EmbeddingLookup,
+    PushPullRequest,
+)
 
 
 @dataclass
@@ -87,7 +94,7 @@ class DenseValues:
         self._pieces[part] = value
         self._whole.pop(key, None)
 
-    def value(self, layout: Layout) -> Any:
+    def value(self, layout: VariableLayout) -> Any:
         """The value of a variable, whole."""
         whole = self._whole.get(layout.key)
         if whole is None:
@@ -97,7 +104,7 @@ class DenseValues:
         return whole
 
 
-class Function:
+class LoadedFunction:
     """A function of the chief's for arguments of one form, ready to run.
 
     Args:
@@ -113,7 +120,7 @@ class Function:
     """
 
     def __init__(
-        self, program: StepProgram, layouts: dict[str, Layout], rules: dict[str, Any]
+        self, program: StepProgram, layouts: dict[str, VariableLayout], rules: dict[str, Any]
     ) -> None:
         self.program = program
         self.layouts = layouts
@@ -129,7 +136,7 @@ class Function:
         self.ids_are_known_early = all(each.kind == "argument" for each in program.ids.inputs)
 
 
-class Step:
+class RunningStep:
     """A closure whose batch is drawn.
 
     Args:
@@ -138,11 +145,13 @@ class Step:
         leaves: the arguments of the program: the chief's arrays, then the batch's leaves.
     """
 
-    def __init__(self, closure: ReceivedClosure, function: Function, leaves: Sequence[Any]) -> None:
+    def __init__(
+        self, closure: ReceivedClosure, function: LoadedFunction, leaves: Sequence[Any]
+    ) -> None:
         self.closure = closure
         self._function = function
         self._leaves = leaves
-        self._lookups: dict[str, Lookup] = {}
+        self._lookups: dict[str, EmbeddingLookup] = {}
 
     def look_up(self, values: DenseValues, state: dict[str, Any], pool: BufferPool) -> None:
         """Find out which rows of tables the step takes; they will lie in memory of `pool`."""
@@ -157,14 +166,14 @@ class Step:
         found = evaluate_ids(ids_program, self._leaves, value_of)
         for key, ids in zip(ids_program.tables, found, strict=True):
             by_id = self._function.rows.get(key, False)
-            self._lookups[key] = Lookup(self._function.layouts[key], ids, by_id)
+            self._lookups[key] = EmbeddingLookup(self._function.layouts[key], ids, by_id)
 
     @property
     def ids_are_known_early(self) -> bool:
         """See `Function`."""
         return self._function.ids_are_known_early
 
-    def ask_values(self, exchanges: dict[int, ExchangeRequest], values: DenseValues) -> None:
+    def ask_values(self, exchanges: dict[int, PushPullRequest], values: DenseValues) -> None:
         """Add to the messages, by server, the variables that the step takes whole."""
         for key in self._function.dense:
             layout = self._function.layouts[key]
@@ -173,7 +182,7 @@ class Step:
                 note = functools.partial(values.update, key, name)
                 exchanges[part.server].pull(name, values.version(name), note)
 
-    def ask_rows(self, exchanges: dict[int, ExchangeRequest]) -> None:
+    def ask_rows(self, exchanges: dict[int, PushPullRequest]) -> None:
         """Add to the messages the rows that were looked up."""
         for key in self._function.rows:
             if key in self._lookups:
@@ -195,7 +204,7 @@ class Step:
         return self._lookups[key].inverse if wanted.kind == "inverse" else state[key]
 
     def push(
-        self, outputs: Sequence[Any], exchanges: dict[int, ExchangeRequest], state: dict[str, Any]
+        self, outputs: Sequence[Any], exchanges: dict[int, PushPullRequest], state: dict[str, Any]
     ) -> list[np.ndarray]:
         """Add to the messages what the program wants written, and return its results."""
         results: dict[int, np.ndarray] = {}
@@ -213,7 +222,7 @@ class Step:
         return [results[index] for index in sorted(results)]
 
     def _sums(
-        self, pushed: Sequence[tuple[Output, np.ndarray]], exchanges: dict[int, ExchangeRequest]
+        self, pushed: Sequence[tuple[Output, np.ndarray]], exchanges: dict[int, PushPullRequest]
     ) -> dict[int, Iterator[np.ndarray]]:
         """For each server the arrays for sums of gradients, in the order of their tables."""
         forms: dict[int, list[ArrayForm]] = {server: [] for server in exchanges}
@@ -229,7 +238,7 @@ class Step:
         self,
         made: Output,
         value: np.ndarray,
-        exchanges: dict[int, ExchangeRequest],
+        exchanges: dict[int, PushPullRequest],
         sums: dict[int, Iterator[np.ndarray]],
     ) -> None:
         key = made.key or ""
@@ -249,3 +258,73 @@ class Step:
 
     def _rule(self, part: str) -> Any:
         return self._function.rules.get(part)
+
+
+Signature = tuple[tuple[tuple[int, ...], str], ...]
+
+
+def signature_of(leaves: Sequence[Any]) -> Signature:
+    """The form of these arguments."""
+    return tuple((tuple(np.shape(leaf)), str(np.asarray(leaf).dtype)) for leaf in leaves)
+
+
+def signature_from_json(value: Any) -> Signature:
+    """A form that has been through JSON."""
+    return tuple((tuple(shape), dtype) for shape, dtype in value)
+
+
+class NeedsSignature(Exception):  # a request to the chief, not an error
+    """The worker has no program for arguments of this form yet."""
+
+    def __init__(self, form: Signature) -> None:
+        super().__init__(f"no program for {form}")
+        self.form = form
+
+
+class Functions:
+    """What a worker can run, and the closures that wait for more."""
+
+    def __init__(self) -> None:
+        self._functions: dict[tuple[int, Signature], LoadedFunction] = {}
+        self._held: dict[str, ReceivedClosure] = {}
+
+    def add(
+        self,
+        number: int,
+        form: Signature,
+        program: bytes,
+        layouts: Sequence[dict[str, Any]],
+        rules: dict[str, Any],
+    ) -> None:
+        """Take a function for arguments of one form."""
+        if (number, form) in self._functions:
+            return
+        places = [VariableLayout.from_json(layout) for layout in layouts]
+        self._functions[number, form] = LoadedFunction(
+            StepProgram.from_bytes(program), {layout.key: layout for layout in places}, rules
+        )
+
+    def get(self, number: int, leaves: Sequence[Any]) -> LoadedFunction:
+        """The function for these arguments.
+
+        Raises:
+            NeedsSignature: if the chief has not sent it.
+        """
+        form = signature_of(leaves)
+        try:
+            return self._functions[number, form]
+        except KeyError:
+            raise NeedsSignature(form) from None
+
+    def forget(self, numbers: Collection[int]) -> None:
+        """Let go of functions."""
+        for key in [key for key in list(self._functions) if key[0] in numbers]:
+            self._functions.pop(key, None)
+
+    def hold(self, closure: ReceivedClosure) -> None:
+        """Keep a closure with the batch it has drawn until the chief sends its program."""
+        self._held[closure.name] = closure
+
+    def release(self, name: str) -> ReceivedClosure:
+        """The closure of this name that waited."""
+        return self._held.pop(name)

@@ -11,14 +11,17 @@ from typing import Any
 import numpy as np
 
 from drumline.distribute.input import InputContext
-from drumline.distribute.parameter_server import dataset_functions
 from drumline.distribute.parameter_server.errors import ParameterServerLostError
 from drumline.distribute.parameter_server.servers import Servers
 from drumline.distribute.parameter_server.wire import Connection, Handler, Message
+from drumline.distribute.parameter_server.worker import datasets
 from drumline.distribute.parameter_server.worker.datasets import Datasets
-from drumline.distribute.parameter_server.worker.functions import Functions, signature_from_json
 from drumline.distribute.parameter_server.worker.pipeline import NotReachedError, Pipeline
-from drumline.distribute.parameter_server.worker.step import ReceivedClosure
+from drumline.distribute.parameter_server.worker.step import (
+    Functions,
+    ReceivedClosure,
+    signature_from_json,
+)
 
 # The chief has reached the servers before it sends anything that needs them.
 _SERVERS_SECONDS = 15.0
@@ -26,7 +29,7 @@ _AGAIN_SECONDS = 2.0
 _REST_SECONDS = 5.0
 
 
-class Session:
+class CoordinatorSession:
     """What one chief has made here. A chief that starts again begins a new one."""
 
     def __init__(self, name: str, servers: Callable[[str], Servers], worker: int) -> None:
@@ -62,7 +65,7 @@ class Worker:
         self._lanes: dict[str, Servers] = {}
         self._identities: dict[int, str] = {}
         self._not_reached: tuple[float, NotReachedError] | None = None
-        self._session: Session | None = None
+        self._session: CoordinatorSession | None = None
         self._lock = threading.Lock()
 
     def handlers(self) -> Mapping[str, Handler]:
@@ -96,14 +99,14 @@ class Worker:
                     former.close()
         return Message({"worker": self._task_index}, [])
 
-    def _new_session(self, name: str) -> Session:
-        return Session(name, self._connected, self._task_index)
+    def _new_session(self, name: str) -> CoordinatorSession:
+        return CoordinatorSession(name, self._connected, self._task_index)
 
     def _dataset(self, request: Message) -> Message:
         """Make a dataset: ``{dataset, workers}`` and the function, or ``local`` in one process."""
         header = request.header
         context = InputContext(header["workers"], self._task_index, 1)
-        make = dataset_functions.received(header, request.arrays, context)
+        make = datasets.received(header, request.arrays, context)
         self._of(header).datasets.make(header["dataset"], make)
         return Message({}, [])
 
@@ -159,7 +162,9 @@ class Worker:
         session.functions.forget(header["function"])
         return Message({}, [])
 
-    def _submit(self, session: Session, closures: list[ReceivedClosure]) -> Future[Message]:
+    def _submit(
+        self, session: CoordinatorSession, closures: list[ReceivedClosure]
+    ) -> Future[Message]:
         answer: Future[Message] = Future()
         left = threading.Semaphore(len(closures) - 1)
 
@@ -175,7 +180,7 @@ class Worker:
             session.pipeline.submit(closure)
         return answer
 
-    def _of(self, header: Mapping[str, Any]) -> Session:
+    def _of(self, header: Mapping[str, Any]) -> CoordinatorSession:
         session = self._session
         if session is None or session.name != header["session"]:
             raise RuntimeError(

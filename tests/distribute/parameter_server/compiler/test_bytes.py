@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from drumline.distribute.parameter_server import compiler
 from drumline.distribute.parameter_server.compiler import exporting
-from drumline.distribute.parameter_server.compiler.exporting import sealed, unsealed
+from drumline.distribute.parameter_server.compiler.exporting import pack_checked, unpack_checked
 
 X = np.ones(3, "float32")
 
@@ -54,7 +54,7 @@ def test_other_bytes_are_no_program(junk: bytes) -> None:
             read(junk)
     # With a checksum of their own they are still no step.
     with pytest.raises(compiler.CorruptProgramError):
-        compiler.StepProgram.from_bytes(sealed(junk))
+        compiler.StepProgram.from_bytes(pack_checked(junk))
 
 
 def test_the_program_of_a_step_is_no_step(traced: Any) -> None:
@@ -63,7 +63,7 @@ def test_the_program_of_a_step_is_no_step(traced: Any) -> None:
 
 
 def test_a_container_gives_back_what_it_was_given() -> None:
-    assert unsealed(sealed(b"\0\1")) == b"\0\1"
+    assert unpack_checked(pack_checked(b"\0\1")) == b"\0\1"
 
 
 def test_another_platform_is_refused() -> None:
@@ -76,7 +76,7 @@ def test_another_platform_is_refused() -> None:
 def test_one_program_for_every_platform() -> None:
     spec = jax.ShapeDtypeStruct((3,), jnp.float32)
     program = exporting.export_function(lambda x: [x * 2], [spec])
-    exported = jax.export.deserialize(bytearray(unsealed(program)))
+    exported = jax.export.deserialize(bytearray(unpack_checked(program)))
     assert exported.platforms == ("cpu", "tpu", "cuda")
     np.testing.assert_array_equal(compiler.load_program(program)(X)[0], X * 2)
 
@@ -92,4 +92,4 @@ def test_another_calling_convention_is_refused(
 
 def test_bytes_that_jax_cannot_read() -> None:
     with pytest.raises(compiler.ProgramError, match=r"cannot read a program .* same version"):
-        compiler.load_program(sealed(b"no flatbuffer at all"))
+        compiler.load_program(pack_checked(b"no flatbuffer at all"))

@@ -219,7 +219,7 @@ FORMULAS = {
 @pytest.mark.parametrize("name", FORMULAS)
 def test_formulas_are_the_updates_of_keras(name: str) -> None:
     optimizer = FORMULAS[name]()
-    formula = compiler.formula_of(optimizer, "float32")
+    formula = compiler.native_optimizer(optimizer, "float32")
     assert formula is not None
     rule = UpdateRule(**formula)
     served = Served(optimizer, np.linspace(-1, 1, 40, dtype="float32"), False)
@@ -242,19 +242,19 @@ class Louder(O.SGD):
 def test_other_updates_have_no_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = O.schedules.ExponentialDecay(0.1, 2, 0.5)
     others = [O.Nadam(0.1), O.AdamW(0.1), O.SGD(schedule), O.SGD(0.1, weight_decay=0.1), Louder()]
-    assert [compiler.formula_of(each, "float32") for each in others] == [None] * len(others)
-    assert compiler.formula_of(O.SGD(0.1), "bfloat16") is None
+    assert [compiler.native_optimizer(each, "float32") for each in others] == [None] * len(others)
+    assert compiler.native_optimizer(O.SGD(0.1), "bfloat16") is None
     # A later Keras may compute something else under the same name.
     monkeypatch.setattr(O.Adagrad, "update_step", O.SGD(0.1).update_step.__func__)
     monkeypatch.setattr(O.Adagrad, "momentum", 0, raising=False)
-    assert compiler.formula_of(O.Adagrad(0.1, epsilon=3e-7), "float32") is None
+    assert compiler.native_optimizer(O.Adagrad(0.1, epsilon=3e-7), "float32") is None
 
 
 def test_a_formula_is_found_while_something_is_traced() -> None:
     optimizer, found = O.RMSprop(0.1, epsilon=2e-7), []
 
     def traced(x: Any) -> Any:
-        found.append(compiler.formula_of(optimizer, "float32"))
+        found.append(compiler.native_optimizer(optimizer, "float32"))
         return x
 
     jax.make_jaxpr(traced)(1.0)

@@ -5,23 +5,23 @@ import threading
 
 import pytest
 
-from drumline.distribute.parameter_server.coordinator.admission import (
+from drumline.distribute.parameter_server.coordinator.scheduling import (
+    ClosureQueue,
     RoundAdmission,
+    ScheduledClosure,
     StalenessAdmission,
 )
-from drumline.distribute.parameter_server.coordinator.closure import Closure
-from drumline.distribute.parameter_server.coordinator.closure_queue import ClosureQueue
-from drumline.distribute.parameter_server.coordinator.worker_handle import (
+from drumline.distribute.parameter_server.coordinator.worker_dispatcher import (
     FEWEST,
     MOST,
     PIPELINED,
-    Pace,
+    AdaptiveWindow,
 )
 from drumline.distribute.parameter_server.errors import ClosureCancelledError
 
 
 def closures(count):
-    return [Closure(str(number), None, []) for number in range(count)]
+    return [ScheduledClosure(str(number), None, []) for number in range(count)]
 
 
 def filled(count):
@@ -122,7 +122,7 @@ def test_a_stopped_queue_gives_nothing():
 
 
 def test_fast_workers_are_given_many_closures_and_slow_ones_few():
-    fast, slow = Pace(), Pace()
+    fast, slow = AdaptiveWindow(), AdaptiveWindow()
     fast.started()
     slow.started()
     for _ in range(100):

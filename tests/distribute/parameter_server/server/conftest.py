@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 
-from drumline.distribute.parameter_server.compiler.update import export_update, formula_of
+from drumline.distribute.parameter_server.compiler.update import export_update, native_optimizer
 from drumline.distribute.parameter_server.server import ParameterServer
 from drumline.distribute.parameter_server.server.optimizer_updates import OptimizerUpdate
 from drumline.distribute.parameter_server.server.shard import ServerShard
@@ -77,7 +77,7 @@ class Client:
         )
         header = {"rule": rule, "sparse": part.is_table, "slots": slots}
         if formula:
-            header["formula"] = formula_of(optimizer, str(part.dtype))
+            header["formula"] = native_optimizer(optimizer, str(part.dtype))
         self.ask("rule", header, [np.frombuffer(program, np.uint8)])
 
     def push(self, name: str, kind: str, *arrays: Any, closure: str | None = None) -> bool:

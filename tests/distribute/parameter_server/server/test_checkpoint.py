@@ -13,7 +13,8 @@ import keras
 import numpy as np
 import pytest
 
-from drumline.distribute.parameter_server.server import requests, shard
+from drumline.distribute.parameter_server.errors import RestoreError, SaveError, UpdateMismatchError
+from drumline.distribute.parameter_server.server import shard
 from drumline.training.checkpoint.file_format import DamagedCheckpointError
 
 ROWS = 12
@@ -235,7 +236,7 @@ def test_a_save_that_fails_is_named_and_leaves_the_one_before(client, make_clien
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
     try:
-        with pytest.raises(requests.SaveError, match=r"Server 0 could not write.*Make room"):
+        with pytest.raises(SaveError, match=r"Server 0 could not write.*Make room"):
             save(client, tmp_path, step=2)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -266,17 +267,17 @@ def test_checkpoints_that_do_not_fit_are_refused(make_client, tmp_path):
         create(client, server, 2)
         save(client, tmp_path / "mixed", 2, step=server)
         save(client, tmp_path / "whole", 2)
-    with pytest.raises(requests.RestoreError, match="several saves"):
+    with pytest.raises(RestoreError, match="several saves"):
         restore(client, tmp_path / "mixed", 2)
-    with pytest.raises(requests.RestoreError, match="no checkpoint"):
+    with pytest.raises(RestoreError, match="no checkpoint"):
         restore(client, tmp_path / "none", 2)
-    with pytest.raises(requests.RestoreError, match="create them"):
+    with pytest.raises(RestoreError, match="create them"):
         restore(make_client(0), tmp_path / "whole", 3)
     (tmp_path / "whole" / "ps-0-of-2.safetensors").unlink()
     for servers in (2, 3):
         first = make_client(0)
         create(first, 0, servers)
-        with pytest.raises(requests.RestoreError, match="lacks the file of server 0"):
+        with pytest.raises(RestoreError, match="lacks the file of server 0"):
             restore(first, tmp_path / "whole", servers)
 
 
@@ -286,19 +287,19 @@ def test_parts_and_slots_that_do_not_fit_are_refused(client, make_client, tmp_pa
     save(client, tmp_path)
     other = make_client(0)
     other.create("w/0", np.zeros(2, "float32"))
-    with pytest.raises(requests.RestoreError, match=r"lacks the parts \['w/0'\]"):
+    with pytest.raises(RestoreError, match=r"lacks the parts \['w/0'\]"):
         restore(other, tmp_path)
     other = make_client(0)
     other.create("v/0", np.zeros(3, "float32"))
-    with pytest.raises(requests.RestoreError, match=r"'v/0' has shape \(3,\)"):
+    with pytest.raises(RestoreError, match=r"'v/0' has shape \(3,\)"):
         restore(other, tmp_path)
     other = make_client(0)
     other.create("v/0", np.zeros(2, "float32"))
     other.attach("v/0", keras.optimizers.SGD(0.1, momentum=0.9), rule="v")
-    with pytest.raises(requests.UpdateMismatchError, match="optimizer of the checkpoint"):
+    with pytest.raises(UpdateMismatchError, match="optimizer of the checkpoint"):
         restore(other, tmp_path)
     assert len(other.owner._parts) == 1
     restored = make_client(0)
     restore(restored, tmp_path)
-    with pytest.raises(requests.UpdateMismatchError, match="optimizer of the checkpoint"):
+    with pytest.raises(UpdateMismatchError, match="optimizer of the checkpoint"):
         restored.attach("v/0", keras.optimizers.SGD(0.1, momentum=0.9), rule="v")

@@ -11,8 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumline.distribute.parameter_server.server import requests
-from drumline.distribute.parameter_server.server.applied import AppliedPushes, NumberSet
+from drumline.distribute.parameter_server.errors import (
+    RequestError,
+    ShardMismatchError,
+    UnknownShardError,
+    UnknownUpdateError,
+    UpdateMismatchError,
+)
+from drumline.distribute.parameter_server.server.push import IntervalSet, PushLog
 
 ROWS, WIDTH = 6, 2
 PARTS = {"t/0": (ROWS, WIDTH), "u/0": (ROWS, WIDTH), "v/0": (3,), "n/0": ()}
@@ -139,35 +145,35 @@ ONE = np.ones(1, "int32")
 @pytest.mark.parametrize(
     ("push", "arrays", "kind", "text"),
     [
-        ({"name": "x/0", "kind": "dense"}, [np.ones(3, "f")], requests.UnknownShardError, "'x/0'"),
-        ({"name": "v/0", "kind": "dense"}, [np.ones(2, "f")], requests.ShardMismatchError, "(2,)"),
-        ({"name": "v/0", "kind": "dense"}, [np.ones(3)], requests.ShardMismatchError, "float64"),
-        ({"name": "v/0", "kind": "dense"}, [], requests.RequestError, "too few"),
-        ({"name": "v/0", "kind": "dense"}, [np.ones(3, "f")] * 2, requests.RequestError, "of 2"),
-        ({"name": "v/0", "kind": "sum"}, [np.ones(3, "f")], requests.RequestError, "'sum'"),
-        ({"kind": "dense"}, [np.ones(3, "f")], requests.RequestError, "'name'"),
-        ({"name": 3, "kind": "dense"}, [np.ones(3, "f")], requests.RequestError, "type str"),
+        ({"name": "x/0", "kind": "dense"}, [np.ones(3, "f")], UnknownShardError, "'x/0'"),
+        ({"name": "v/0", "kind": "dense"}, [np.ones(2, "f")], ShardMismatchError, "(2,)"),
+        ({"name": "v/0", "kind": "dense"}, [np.ones(3)], ShardMismatchError, "float64"),
+        ({"name": "v/0", "kind": "dense"}, [], RequestError, "too few"),
+        ({"name": "v/0", "kind": "dense"}, [np.ones(3, "f")] * 2, RequestError, "of 2"),
+        ({"name": "v/0", "kind": "sum"}, [np.ones(3, "f")], RequestError, "'sum'"),
+        ({"kind": "dense"}, [np.ones(3, "f")], RequestError, "'name'"),
+        ({"name": 3, "kind": "dense"}, [np.ones(3, "f")], RequestError, "type str"),
         (
             {"name": "v/0", "kind": "rows"},
             [np.arange(3), np.ones((3,), "f")],
-            requests.ShardMismatchError,
+            ShardMismatchError,
             "no table",
         ),
         (
             {"name": "v/0", "kind": "dense", "rule": "other"},
             [np.ones(3, "f")],
-            requests.UnknownUpdateError,
+            UnknownUpdateError,
             "'other'",
         ),
-        ({"name": "n/0", "kind": "dense"}, [np.float32(1)], requests.UnknownUpdateError, "attach"),
-        (ROWS_OF_T | {"ids": 2}, [np.ones((2, 2), "f"), ONE], requests.RequestError, "[0, 2)"),
-        (ROWS_OF_T | {"ids": -1}, [np.ones((2, 2), "f"), ONE], requests.RequestError, "[0, -1)"),
-        (ROWS_OF_T | {"ids": 0}, [np.ones((0, 2), "f"), ONE], requests.RequestError, "1 ids"),
-        (ROWS_OF_T | {"ids": 1}, [np.ones((1, 2), "f"), ONE, ONE], requests.RequestError, "of 3"),
+        ({"name": "n/0", "kind": "dense"}, [np.float32(1)], UnknownUpdateError, "attach"),
+        (ROWS_OF_T | {"ids": 2}, [np.ones((2, 2), "f"), ONE], RequestError, "[0, 2)"),
+        (ROWS_OF_T | {"ids": -1}, [np.ones((2, 2), "f"), ONE], RequestError, "[0, -1)"),
+        (ROWS_OF_T | {"ids": 0}, [np.ones((0, 2), "f"), ONE], RequestError, "1 ids"),
+        (ROWS_OF_T | {"ids": 1}, [np.ones((1, 2), "f"), ONE, ONE], RequestError, "of 3"),
         (
             ROWS_OF_T | {"ids": 1},
             [np.ones((1, 2), "f"), ONE[None]],
-            requests.RequestError,
+            RequestError,
             "(1, 1)",
         ),
     ],
@@ -193,7 +199,7 @@ def test_a_rule_may_be_sent_again_but_not_another_by_its_name(client):
     client.send_rule("adam", part, keras.optimizers.Adam(0.1))
     client.send_rule("adam", part, keras.optimizers.Adam(0.2))
     for other in (keras.optimizers.Adam(0.1, beta_1=0.5), keras.optimizers.SGD(0.1)):
-        with pytest.raises(requests.UpdateMismatchError, match="another name"):
+        with pytest.raises(UpdateMismatchError, match="another name"):
             client.send_rule("adam", part, other)
 
 
@@ -201,9 +207,9 @@ def test_a_rule_without_a_learning_rate_is_refused(client):
     client.create("v/0", np.zeros(3, "float32"))
     client.send_rule("r", client.owner._parts.get("v/0"), keras.optimizers.SGD(1.0))
     client.ask("attach", {"name": "v/0", "rule": "r"})
-    with pytest.raises(requests.UnknownUpdateError, match="'hyper'"):
+    with pytest.raises(UnknownUpdateError, match="'hyper'"):
         client.push("v/0", "dense", np.ones(3, "f"))
-    with pytest.raises(requests.RequestError, match="momentum"):
+    with pytest.raises(RequestError, match="momentum"):
         client.ask("hyper", {"rule": "r", "values": {"momentum": 1}})
 
 
@@ -212,7 +218,7 @@ def test_creating_a_part_again_keeps_it(client):
     client.push("v/0", "add", np.ones(3, "float32"))
     client.create("v/0", np.zeros(3, "float32"))
     np.testing.assert_array_equal(client.read("v/0"), [1, 1, 1])
-    with pytest.raises(requests.ShardMismatchError, match="'v/0' exists with shape"):
+    with pytest.raises(ShardMismatchError, match="'v/0' exists with shape"):
         client.create("v/0", np.zeros(4, "float32"))
 
 
@@ -275,7 +281,7 @@ def test_readers_see_whole_updates_while_others_push(client):
 
 @given(st.lists(st.integers(0, 30)))
 def test_a_number_set_is_a_set(numbers):
-    mine, theirs = NumberSet(), set()
+    mine, theirs = IntervalSet(), set()
     for number in numbers:
         mine.add(number)
         theirs.add(number)
@@ -283,11 +289,11 @@ def test_a_number_set_is_a_set(numbers):
     assert all(
         end < start for (_, end), (start, _) in zip(mine.ranges, mine.ranges[1:], strict=False)
     )
-    assert NumberSet(mine.ranges).ranges == mine.ranges
+    assert IntervalSet(mine.ranges).ranges == mine.ranges
 
 
 def test_late_pushes_of_finished_closures_take_no_memory():
-    applied = AppliedPushes()
+    applied = PushLog()
     for number in range(1000):
         applied.add(f"s:{number}", [("v/0", 0)])
         applied.finish([f"s:{number}"])

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from drumline.distribute.parameter_server.compiler.initializer import export_initializer
-from drumline.distribute.parameter_server.server import memory, requests
-from drumline.distribute.parameter_server.server.dense_shard import HeldArray
+from drumline.distribute.parameter_server.errors import ShardMismatchError
+from drumline.distribute.parameter_server.server import memory
+from drumline.distribute.parameter_server.server.dense_shard import CowArray
 
 LARGE = 3 << 20
 
@@ -59,12 +60,12 @@ def test_initial_values_are_computed_on_the_server(client, table, rows):
     np.testing.assert_allclose(client.read("t/0"), whole[2:], rtol=1e-6, atol=1e-8)
     client.ask("write", {"name": "t/0"}, [whole[2:] + 1])
     np.testing.assert_array_equal(client.read("t/0", 5, 6), whole[7:8] + 1)
-    with pytest.raises(requests.ShardMismatchError, match="initial value of shape"):
+    with pytest.raises(ShardMismatchError, match="initial value of shape"):
         client.ask("create", {**header, "name": "u/0", "shape": [3, 8], "program": 0}, [program])
 
 
 def test_memory_of_jax_is_used_again_only_when_nobody_reads_it():
-    held = HeldArray(np.zeros(8, "float32"))
+    held = CowArray(np.zeros(8, "float32"))
     assert not held.is_spare  # numpy's memory
     held.replace(memory.on_cpu(np.ones(8, "float32")))
     assert held.is_spare
@@ -77,7 +78,7 @@ def test_memory_of_jax_is_used_again_only_when_nobody_reads_it():
 
 @pytest.mark.parametrize("of_jax", [False, True])
 def test_a_value_is_changed_where_it_is_unless_somebody_reads_it(of_jax):
-    held = HeldArray(np.zeros(8, "float32"))
+    held = CowArray(np.zeros(8, "float32"))
     if of_jax:
         held.replace(memory.on_cpu(np.zeros(8, "float32")))
     first = held.writable()

@@ -8,7 +8,11 @@ import keras
 import numpy as np
 import pytest
 
-from drumline.distribute.parameter_server.server import requests
+from drumline.distribute.parameter_server.errors import (
+    RequestError,
+    RoundAbandonedError,
+    RoundError,
+)
 
 
 @pytest.fixture
@@ -114,7 +118,7 @@ def test_an_abandoned_round_fails_and_changes_nothing(parts):
     waiting = [push(parts, f"s:{number}", 3, 3)[0] for number in range(2)]
     assert parts.ask("abandon", {"round": 3}).header["waiting"] == 2
     for future in waiting:
-        with pytest.raises(requests.RoundAbandonedError, match="2 of its 3"):
+        with pytest.raises(RoundAbandonedError, match="2 of its 3"):
             future.result(0)
     np.testing.assert_array_equal(parts.read("v/0"), [0, 0, 0])
     for number in range(2):
@@ -125,7 +129,7 @@ def test_an_abandoned_round_fails_and_changes_nothing(parts):
 
 def test_what_comes_late_to_a_round_that_is_given_up_is_refused(parts):
     assert parts.ask("abandon", {"round": 3, "over": True}).header["waiting"] == 0
-    with pytest.raises(requests.RoundError, match="Round 3 is over"):
+    with pytest.raises(RoundError, match="Round 3 is over"):
         push(parts, "s:1", 3, 2)
     push(parts, "s:1", 4, 2)
 
@@ -135,7 +139,7 @@ def test_a_former_chiefs_closures_change_nothing(parts):
     push(parts, "s:1", 0, 1)
     before = parts.read("v/0")
     parts.ask("begin", {"session": "t"})
-    with pytest.raises(requests.RequestError, match="another one has followed"):
+    with pytest.raises(RequestError, match="another one has followed"):
         push(parts, "s:2", 1, 1)
     np.testing.assert_array_equal(parts.read("v/0"), before)
     push(parts, "t:1", 0, 1)
@@ -144,12 +148,12 @@ def test_a_former_chiefs_closures_change_nothing(parts):
 
 def test_rounds_that_do_not_take_a_push_say_so(parts):
     push(parts, "s:1", 0, 1)
-    with pytest.raises(requests.RoundError, match="Round 0 is over without the closure 's:2'"):
+    with pytest.raises(RoundError, match="Round 0 is over without the closure 's:2'"):
         push(parts, "s:2", 0, 1)
     push(parts, "s:2", 1, 2)
-    with pytest.raises(requests.RoundError, match="of 2 closures"):
+    with pytest.raises(RoundError, match="of 2 closures"):
         push(parts, "s:3", 1, 3)
-    with pytest.raises(requests.RequestError, match="closure's name"):
+    with pytest.raises(RequestError, match="closure's name"):
         parts.start("exchange", {"sync": {"round": 5, "of": 1}})
 
 

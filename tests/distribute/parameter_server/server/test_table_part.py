@@ -8,8 +8,15 @@ import keras
 import numpy as np
 import pytest
 
-from drumline.distribute.parameter_server.server import optimizer_updates, requests
-from drumline.distribute.parameter_server.server.table_shard import TableShard
+from drumline.distribute.parameter_server.errors import (
+    RepeatedRowError,
+    RequestError,
+    RowIndexError,
+    ShardMismatchError,
+    UpdateMismatchError,
+)
+from drumline.distribute.parameter_server.server import optimizer_updates
+from drumline.distribute.parameter_server.server.embedding_shard import EmbeddingShard
 
 
 def sgd(value, slots, gradient, step):
@@ -126,7 +133,7 @@ def test_a_whole_gradient_and_one_of_rows_share_slots(client):
     header = {"push": [{"name": "t/0", "kind": "rows", "rule": "rows"}]}
     client.ask("exchange", header, [np.arange(4), ones])
     np.testing.assert_array_equal(client.read("t/0"), -ones * (1 + 1.5 + 1.75))
-    with pytest.raises(requests.UpdateMismatchError, match="'whole', which updates whole"):
+    with pytest.raises(UpdateMismatchError, match="'whole', which updates whole"):
         client.push("t/0", "rows", np.arange(4), ones)
 
 
@@ -139,10 +146,10 @@ def dense_rule(client, part, optimizer, rule):
 @pytest.mark.parametrize(
     ("ids", "kind", "text"),
     [
-        ([0, 6], requests.RowIndexError, r"'t/0' has the rows \[0, 6\): ids\[1\] is 6"),
-        ([0, -1], requests.RowIndexError, r"ids\[1\] is -1.*row 30 of the whole"),
-        ([4, 2, 4], requests.RepeatedRowError, r"ids\[2\] is 4.*Sum the gradients"),
-        ([0.5], requests.RequestError, "float64"),
+        ([0, 6], RowIndexError, r"'t/0' has the rows \[0, 6\): ids\[1\] is 6"),
+        ([0, -1], RowIndexError, r"ids\[1\] is -1.*row 30 of the whole"),
+        ([4, 2, 4], RepeatedRowError, r"ids\[2\] is 4.*Sum the gradients"),
+        ([0.5], RequestError, "float64"),
     ],
 )
 def test_ids_that_cannot_be_are_named_and_change_nothing(client, ids, kind, text):
@@ -152,7 +159,7 @@ def test_ids_that_cannot_be_are_named_and_change_nothing(client, ids, kind, text
     with pytest.raises(kind, match=text):
         client.push("t/0", "rows", ids, np.ones((len(ids), 2), "float32"))
     np.testing.assert_array_equal(client.read("t/0"), table)
-    if kind is not requests.RepeatedRowError:
+    if kind is not RepeatedRowError:
         with pytest.raises(kind, match=text):
             client.gather("t/0", ids)
 
@@ -229,7 +236,7 @@ def test_tables_of_one_exchange_take_each_push_once(client, known):
 
 
 def test_a_table_has_rows(client):
-    with pytest.raises(requests.ShardMismatchError, match="scalar"):
+    with pytest.raises(ShardMismatchError, match="scalar"):
         client.create("t/0", np.float32(1), table=True)
     assert "t/0" not in client.owner._parts
 
@@ -242,4 +249,4 @@ def test_rows_of_two_bytes_and_of_none(client):
     np.testing.assert_array_equal(client.read("h/0")[:, 0].astype(float), [1, 0.5, 1, 0.5])
     client.create("e/0", np.zeros((4, 0), "float32"), table=True)
     assert client.gather("e/0", np.array([1, 2])).shape == (2, 0)
-    assert isinstance(client.owner._parts.get("e/0"), TableShard)
+    assert isinstance(client.owner._parts.get("e/0"), EmbeddingShard)

@@ -11,7 +11,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from drumline.distribute.parameter_server.wire import Message, TransportServer, registry
+from drumline.distribute.parameter_server.wire import Message, TransportServer
+from drumline.distribute.parameter_server.wire import server as registry
 from drumline.distribute.parameter_server.wire.stream import Stream
 
 TOKEN = "a token for tests only"

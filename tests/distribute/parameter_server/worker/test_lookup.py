@@ -10,32 +10,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumline.data.runtime.buffers import BufferPool
-from drumline.distribute.parameter_server.layout import Layout, ShardLayout
 from drumline.distribute.parameter_server.server.requests import Arrays
+from drumline.distribute.parameter_server.servers import ShardLayout, VariableLayout
 from drumline.distribute.parameter_server.wire import Message
-from drumline.distribute.parameter_server.worker.lookup import ExchangeRequest, Lookup
+from drumline.distribute.parameter_server.worker.embedding_lookup import (
+    EmbeddingLookup,
+    PushPullRequest,
+)
 
 ROWS, WIDTH = 30, 3
 TABLE = np.random.default_rng(0).random((ROWS, WIDTH)).astype(np.float32)
 
 
-def layout_of(cuts: list[int]) -> Layout:
+def layout_of(cuts: list[int]) -> VariableLayout:
     bounds = [0, *sorted(cuts), ROWS]
     parts = [
         ShardLayout(index % 2, index, start, stop)
         for index, (start, stop) in enumerate(itertools.pairwise(bounds))
     ]
-    return Layout("table", "table", TABLE.shape, "float32", tuple(parts))
+    return VariableLayout("table", "table", TABLE.shape, "float32", tuple(parts))
 
 
-def new_exchanges() -> dict[int, ExchangeRequest]:
+def new_exchanges() -> dict[int, PushPullRequest]:
     return {
-        server: ExchangeRequest(lambda forms: [np.full(form[0], 7, form[1]) for form in forms])
+        server: PushPullRequest(lambda forms: [np.full(form[0], 7, form[1]) for form in forms])
         for server in (0, 1)
     }
 
 
-def answer(layout: Layout, exchanges: dict[int, ExchangeRequest]) -> int:
+def answer(layout: VariableLayout, exchanges: dict[int, PushPullRequest]) -> int:
     """Give the exchanges the rows that they ask for, as servers do; returns how many."""
     starts = {layout.part_name(part): part.start for part in layout.parts}
     asked = 0
@@ -51,7 +54,7 @@ def answer(layout: Layout, exchanges: dict[int, ExchangeRequest]) -> int:
     return asked
 
 
-def pushed(layout: Layout, exchanges: dict[int, ExchangeRequest]) -> np.ndarray:
+def pushed(layout: VariableLayout, exchanges: dict[int, PushPullRequest]) -> np.ndarray:
     """What the exchanges add to the table; every part is named once, no row of it twice."""
     starts = {layout.part_name(part): part.start for part in layout.parts}
     total, names = np.zeros_like(TABLE), []
@@ -75,7 +78,7 @@ def test_rows_and_gradients_are_those_of_numpy(
 ) -> None:
     ids, layout = np.array(given_ids, np.int32), layout_of(cuts)
     gradient = np.arange(ids.size * WIDTH, dtype=np.float32).reshape(ids.size, WIDTH)
-    lookup, asking, pushing = Lookup(layout, ids, by_id), new_exchanges(), new_exchanges()
+    lookup, asking, pushing = EmbeddingLookup(layout, ids, by_id), new_exchanges(), new_exchanges()
     lookup.ask(asking)
     answer(layout, asking)
     rows = lookup.rows(BufferPool())
@@ -101,7 +104,7 @@ def test_rows_travel_twice_only_where_few_do(repeated: int, asked: int) -> None:
     ids = np.arange(20, dtype=np.int32)
     ids[:repeated] = ids[-repeated:]
     exchanges = new_exchanges()
-    lookup = Lookup(layout_of([]), ids, by_id=True)
+    lookup = EmbeddingLookup(layout_of([]), ids, by_id=True)
     lookup.ask(exchanges)
     assert answer(layout_of([]), exchanges) == asked
     np.testing.assert_array_equal(lookup.rows(BufferPool()), TABLE[ids])

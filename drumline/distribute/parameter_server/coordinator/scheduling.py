@@ -1,14 +1,210 @@
-"""The closures that wait for a worker, and those that run."""
+"""The closures that wait for a worker, and those that run.
+
+A scheduled function's one run, as the chief has it.
+
+How many of the waiting closures may start now: what asynchronous training allows.
+"""
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from drumline.distribute.parameter_server.coordinator.admission import Admission
-from drumline.distribute.parameter_server.coordinator.closure import Closure
+import numpy as np
+
+from drumline.distribute.parameter_server.coordinator.values import RemoteValue
+
+if TYPE_CHECKING:
+    from drumline.distribute.parameter_server.coordinator.function import ScheduledFunction
+
+_numbers = itertools.count()
+
+
+@dataclass(eq=False)
+class ScheduledClosure:
+    """One run.
+
+    Attributes:
+        name: unique in the cluster; it stays when another worker has to run it again, so that the
+            servers take each of its pushes once.
+        function: what is run.
+        arrays: the arrays among its arguments.
+        iterators: the numbers of the per-worker iterators among them.
+        round: in synchronous training, the number and the size of the round it belongs to.
+        result: where the result goes.
+        needs: what has to live until it has run.
+    """
+
+    name: str
+    function: ScheduledFunction
+    arrays: Sequence[np.ndarray]
+    iterators: Sequence[int] = ()
+    round: tuple[int, int] | None = None
+    result: RemoteValue = field(default_factory=RemoteValue)
+    needs: Any = None
+
+    def header(self) -> dict[str, Any]:
+        """What the worker is told."""
+        return {
+            "name": self.name,
+            "function": self.function.number,
+            "iterators": self.draws(),
+            "arrays": len(self.arrays),
+            "round": self.round,
+        }
+
+    def draws(self) -> list[tuple[int, int]]:
+        """For each iterator, its number and how many elements the function draws."""
+        return list(zip(self.iterators, self.function.draws, strict=True))
+
+
+def next_number() -> int:
+    """A number that no closure and no function of this process has yet."""
+    return next(_numbers)
+
+
+def next_name(session: str) -> str:
+    """A name for a new closure."""
+    return f"{session}:{next_number()}"
+
+
+class Admission:
+    """Lets closures start as soon as a worker has room.
+
+    Attributes:
+        depends_on_others: whether a closure that starts or ends lets others start.
+    """
+
+    depends_on_others = False
+
+    def most(self, worker: int, waiting: int, running: int, flushing: bool) -> int:
+        """How many closures a worker may start.
+
+        Args:
+            worker: its number.
+            waiting: how many wait.
+            running: how many have been given to workers and have not ended.
+            flushing: whether somebody waits until all have run.
+        """
+        return waiting
+
+    def started(self, worker: int, closures: Sequence[ScheduledClosure]) -> None:
+        """These closures start on a worker."""
+
+    def ended(self, closure: ScheduledClosure) -> None:
+        """A closure has run, or failed."""
+
+    def given_back(self, closures: Sequence[ScheduledClosure]) -> None:
+        """A lost worker leaves closures that it had started; they will start again."""
+
+    def cancelled(
+        self, running: Sequence[ScheduledClosure], failed: Sequence[ScheduledClosure]
+    ) -> int | None:
+        """All that waits is cancelled.
+
+        Args:
+            running: what goes on.
+            failed: what started and will not end.
+
+        Returns:
+            The number of a round that will never be complete, for which others of it would wait.
+        """
+        return None
+
+    def present(self, worker: int, here: bool) -> None:
+        """A worker has come, or is lost."""
+
+
+class StalenessAdmission(Admission):
+    """Lets a closure miss at most a number of updates of others.
+
+    It misses those that run when it starts, and those that start before it has ended: when its
+    gradients are applied, at most so many updates were made that its values do not have. With 0,
+    closures run one after the other and give what one device would.
+
+    Args:
+        most_missed: updates.
+    """
+
+    depends_on_others = True
+
+    def __init__(self, most_missed: int) -> None:
+        self._most = most_missed
+        self._missed: dict[ScheduledClosure, int] = {}
+
+    def most(self, worker: int, waiting: int, running: int, flushing: bool) -> int:
+        left = self._most - max(self._missed.values(), default=-1)
+        return max(0, min(waiting, left))
+
+    def started(self, worker: int, closures: Sequence[ScheduledClosure]) -> None:
+        for closure in closures:
+            for other in self._missed:
+                self._missed[other] += 1
+            self._missed[closure] = len(self._missed)
+
+    def ended(self, closure: ScheduledClosure) -> None:
+        self._missed.pop(closure, None)
+
+    def given_back(self, closures: Sequence[ScheduledClosure]) -> None:
+        for closure in closures:
+            self.ended(closure)
+
+
+class RoundAdmission(Admission):
+    """Lets every worker start one closure, and waits for all of them.
+
+    Those of a round read the same values, and what they push is applied as one update. What a lost
+    worker leaves runs on another. The last round before a `join` can be smaller.
+
+    Args:
+        size: how many closures a round has.
+    """
+
+    depends_on_others = True
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._round = 0
+        self._of = 0
+        self._left = 0
+        self._here: set[int] = set()
+        self._had: set[int] = set()
+
+    def most(self, worker: int, waiting: int, running: int, flushing: bool) -> int:
+        if self._left == 0 and running == 0 and (waiting >= self._size or flushing):
+            self._of = self._left = min(waiting, self._size)
+            self._round += 1
+            self._had = set()
+        if worker in self._had and not self._had >= self._here:
+            return 0
+        return min(waiting, self._left, 1)
+
+    def started(self, worker: int, closures: Sequence[ScheduledClosure]) -> None:
+        for closure in closures:
+            self._had.add(worker)
+            self._left -= 1
+            if closure.round is None:
+                closure.round = (self._round, self._of)
+
+    def given_back(self, closures: Sequence[ScheduledClosure]) -> None:
+        self._left += len(closures)
+        self._had = set(self._here)
+
+    def cancelled(
+        self, running: Sequence[ScheduledClosure], failed: Sequence[ScheduledClosure]
+    ) -> int | None:
+        lacks_some = self._left > 0 or bool(failed)
+        self._left = 0
+        return self._round if running and lacks_some else None
+
+    def present(self, worker: int, here: bool) -> None:
+        (self._here.add if here else self._here.discard)(worker)
+
 
 MOST_CLOSURES = 256 * 1024
 """How many closures wait at most, as in TensorFlow; scheduling more waits."""
@@ -45,8 +241,8 @@ class ClosureQueue:
         self._gate = gate or Admission()
         self._abandon = abandon
         self._flushing = 0
-        self._waiting: deque[Closure] = deque()
-        self._running: set[Closure] = set()
+        self._waiting: deque[ScheduledClosure] = deque()
+        self._running: set[ScheduledClosure] = set()
         self._error: BaseException | None = None
         self._stopped = False
         self._lock = threading.RLock()
@@ -55,7 +251,7 @@ class ClosureQueue:
         self.completed = 0
         self.repeated = 0
 
-    def put(self, closure: Closure) -> None:
+    def put(self, closure: ScheduledClosure) -> None:
         """Let a closure wait for a worker; blocks while the queue is full.
 
         Raises:
@@ -74,7 +270,7 @@ class ClosureQueue:
 
     def take(
         self, most: int, timeout_seconds: float | None = None, worker: int = 0
-    ) -> list[Closure]:
+    ) -> list[ScheduledClosure]:
         """Closures to run now; none if there are none in time, or at the end.
 
         Args:
@@ -100,7 +296,7 @@ class ClosureQueue:
                 self._changed.notify_all()
             return taken
 
-    def finished(self, closure: Closure) -> None:
+    def finished(self, closure: ScheduledClosure) -> None:
         """Note that a closure has run."""
         with self._changed:
             self._running.discard(closure)
@@ -110,7 +306,7 @@ class ClosureQueue:
                 self._changed.notify_all()
             self._notify_if_idle()
 
-    def failed(self, closure: Closure, error: BaseException) -> None:
+    def failed(self, closure: ScheduledClosure, error: BaseException) -> None:
         """Note that a closure has failed, and cancel those that wait."""
         self._fail(error, [closure])
 
@@ -118,7 +314,7 @@ class ClosureQueue:
         """Note an error, and cancel the closures that wait."""
         self._fail(error, [])
 
-    def _fail(self, error: BaseException, failed: Sequence[Closure]) -> None:
+    def _fail(self, error: BaseException, failed: Sequence[ScheduledClosure]) -> None:
         with self._changed:
             for each in failed:
                 self._running.discard(each)
@@ -135,7 +331,7 @@ class ClosureQueue:
         if abandoned is not None and self._abandon is not None:
             self._abandon(abandoned)
 
-    def give_back(self, closures: list[Closure]) -> None:
+    def give_back(self, closures: list[ScheduledClosure]) -> None:
         """Let closures wait again whose worker is lost, before all others."""
         with self._changed:
             self._running.difference_update(closures)

@@ -10,13 +10,13 @@ import jax
 import numpy as np
 
 from drumline._core import DistinctRows, TableRows, read_rows
-from drumline.distribute.parameter_server.server import memory
-from drumline.distribute.parameter_server.server.optimizer_updates import OptimizerUpdate, Slot
-from drumline.distribute.parameter_server.server.requests import (
+from drumline.distribute.parameter_server.errors import (
     RepeatedRowError,
     RequestError,
     RowIndexError,
 )
+from drumline.distribute.parameter_server.server import memory
+from drumline.distribute.parameter_server.server.optimizer_updates import OptimizerUpdate, Slot
 from drumline.distribute.parameter_server.server.shard import (
     ArraysSnapshot,
     RowsSnapshot,
@@ -25,7 +25,7 @@ from drumline.distribute.parameter_server.server.shard import (
 )
 
 
-class TableShard(ServerShard):
+class EmbeddingShard(ServerShard):
     """The rows of a table. A gather sees all of a push of rows, or nothing of it.
 
     Args:
@@ -210,7 +210,7 @@ class TableShard(ServerShard):
         )
 
 
-def gather(readings: Sequence[tuple[TableShard, TableRows, np.ndarray]]) -> None:
+def gather(readings: Sequence[tuple[EmbeddingShard, TableRows, np.ndarray]]) -> None:
     """Copy rows of tables, whose locks are held: of each those that were `checked`, to an array."""
     read_rows([(part.row_bytes, rows, _row_bytes(out)) for part, rows, out in readings])
 

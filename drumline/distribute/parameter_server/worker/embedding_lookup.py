@@ -15,13 +15,13 @@ import numpy as np
 
 from drumline._core import spread_rows, sum_rows, unique_ids
 from drumline.data.runtime.buffers import BufferPool
-from drumline.distribute.parameter_server.layout import Layout
+from drumline.distribute.parameter_server.servers import VariableLayout
 from drumline.distribute.parameter_server.wire import ArrayForm, Message
 
 _IDS = np.dtype(np.int32)  # as steps compute them
 
 
-class ExchangeRequest:
+class PushPullRequest:
     """One message to one server, being put together.
 
     Args:
@@ -103,7 +103,7 @@ _FEW = 8
 """If one row in so many at most is used twice, rows are asked for as often as they are used."""
 
 
-class Lookup:
+class EmbeddingLookup:
     """What a step looks up in a table.
 
     Args:
@@ -116,7 +116,7 @@ class Lookup:
         inverse: for each id where its row is among the different ones.
     """
 
-    def __init__(self, layout: Layout, ids: np.ndarray, by_id: bool) -> None:
+    def __init__(self, layout: VariableLayout, ids: np.ndarray, by_id: bool) -> None:
         self._layout = layout
         self._ids = np.ascontiguousarray(ids)
         bounds = [part.start for part in layout.parts] + [layout.parts[-1].stop]
@@ -128,7 +128,7 @@ class Lookup:
         self._as_used = by_id and len(layout.parts) == 1 and repeated * _FEW <= len(self._ids)
         self._blocks: dict[int, np.ndarray] = {}
 
-    def ask(self, exchanges: Mapping[int, ExchangeRequest]) -> None:
+    def ask(self, exchanges: Mapping[int, PushPullRequest]) -> None:
         """Add the rows to the messages, by server."""
         for part, span in zip(self._layout.parts, self._spans, strict=True):
             if span.start < span.stop:
@@ -152,7 +152,7 @@ class Lookup:
     def push(
         self,
         gradient: np.ndarray,
-        exchanges: Mapping[int, ExchangeRequest],
+        exchanges: Mapping[int, PushPullRequest],
         rule: Callable[[str], Any],
     ) -> None:
         """Add the gradients of the different rows to the messages.
@@ -179,7 +179,7 @@ class Lookup:
         self,
         gradient: np.ndarray,
         sums: Sequence[np.ndarray],
-        exchanges: Mapping[int, ExchangeRequest],
+        exchanges: Mapping[int, PushPullRequest],
         rule: Callable[[str], Any],
     ) -> None:
         """The same with a gradient for each id; those of one row are summed in their order.
@@ -193,7 +193,7 @@ class Lookup:
     def _push(
         self,
         gradients: Sequence[np.ndarray],
-        exchanges: Mapping[int, ExchangeRequest],
+        exchanges: Mapping[int, PushPullRequest],
         rule: Callable[[str], Any],
     ) -> None:
         # Also to parts without a row: they count the step, and take nothing of it again.

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drumline.distribute.parameter_server.coordinator.closure import Closure
-from drumline.distribute.parameter_server.coordinator.commands import Command, ReachedWorker
+from drumline.distribute.parameter_server.coordinator.commands import Command, WorkerSession
+from drumline.distribute.parameter_server.coordinator.scheduling import ScheduledClosure
 from drumline.distribute.parameter_server.errors import (
     ClosureError,
     OutOfRangeError,
     ParameterServerLostError,
 )
-from drumline.distribute.parameter_server.peers import finish
+from drumline.distribute.parameter_server.servers import finish
 from drumline.distribute.parameter_server.wire import (
     Connection,
     Message,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
 
 
-class Absence:
+class UnreachableWarning:
     """How long a worker was not reached; a warning names it, once.
 
     Args:
@@ -82,7 +82,7 @@ _PIPELINED_SECONDS = 0.1
 _WEIGHT = 0.2
 
 
-class Pace:
+class AdaptiveWindow:
     """Keeps a worker busy for about 10 ms: few closures of long steps, many of short ones.
 
     Steps that are not long get as many as it takes to ask for rows without a message for that
@@ -127,7 +127,7 @@ _IDLE_SECONDS = 0.5
 _RETRY_SECONDS = 1.0
 
 
-class WorkerHandle:
+class WorkerDispatcher:
     """Gives closures to one worker, from a thread of its own.
 
     When the worker is lost its closures go back to the queue, for other workers. The thread then
@@ -147,11 +147,11 @@ class WorkerHandle:
         self.lost = 0
         self._coordinator = coordinator
         self._connect = connect
-        self._reached: ReachedWorker | None = None
-        self._running: dict[str, Closure] = {}
+        self._reached: WorkerSession | None = None
+        self._running: dict[str, ScheduledClosure] = {}
         self._room = threading.Condition()
-        self._pace = Pace()
-        self._absence = Absence(f"worker:{index}", coordinator.strategy.timeout_seconds)
+        self._pace = AdaptiveWindow()
+        self._absence = UnreachableWarning(f"worker:{index}", coordinator.strategy.timeout_seconds)
         self._lost: BaseException | None = None
         self._thread = threading.Thread(
             target=self._serve, name=f"drumline worker:{index}", daemon=True
@@ -204,7 +204,7 @@ class WorkerHandle:
         connection = None
         try:
             connection = self._connect(_RETRY_SECONDS)
-            reached = ReachedWorker(connection, self._coordinator.session)
+            reached = WorkerSession(connection, self._coordinator.session)
             reached.begin()
             self._coordinator.orders.bring_up(reached, functools.partial(self._found, reached))
             return
@@ -216,7 +216,7 @@ class WorkerHandle:
         if connection is not None:
             connection.close()
 
-    def _found(self, reached: ReachedWorker) -> None:
+    def _found(self, reached: WorkerSession) -> None:
         if self.lost:
             _log.warning("worker:%d is back, and runs closures again.", self.index)
         self._absence.over()
@@ -257,7 +257,7 @@ class WorkerHandle:
     def _has_room(self) -> bool:
         return len(self._running) + self._pace.at_once <= self._pace.on_hand
 
-    def _give(self, reached: ReachedWorker, closures: list[Closure]) -> None:
+    def _give(self, reached: WorkerSession, closures: list[ScheduledClosure]) -> None:
         with self._room:
             if not self._running:
                 self._pace.started()
@@ -266,18 +266,18 @@ class WorkerHandle:
         arrays = [array for closure in closures for array in closure.arrays]
         self._submit(reached, "run", {"closures": headers}, arrays, closures)
 
-    def _resume(self, reached: ReachedWorker, closures: list[Closure]) -> None:
+    def _resume(self, reached: WorkerSession, closures: list[ScheduledClosure]) -> None:
         names = [closure.name for closure in closures]
         draws = {closure.name: closure.draws() for closure in closures}
         self._submit(reached, "resume", {"closures": names, "iterators": draws}, [], closures)
 
     def _submit(
         self,
-        reached: ReachedWorker,
+        reached: WorkerSession,
         op: str,
         header: dict[str, Any],
         arrays: Sequence[np.ndarray],
-        closures: list[Closure],
+        closures: list[ScheduledClosure],
     ) -> None:
         header["session"] = self._coordinator.session
         try:
@@ -290,13 +290,13 @@ class WorkerHandle:
             return
         future.add_done_callback(lambda done: self._answered(reached, done, closures))
 
-    def _lose_if(self, reached: ReachedWorker, error: BaseException) -> None:
+    def _lose_if(self, reached: WorkerSession, error: BaseException) -> None:
         """The worker is lost, unless it was found again by another connection meanwhile."""
         if reached is self._reached:
             self._lose(error)
 
     def _answered(
-        self, reached: ReachedWorker, future: Future[Message], closures: list[Closure]
+        self, reached: WorkerSession, future: Future[Message], closures: list[ScheduledClosure]
     ) -> None:
         error = future.exception()
         if isinstance(error, PeerUnavailableError):
@@ -310,9 +310,11 @@ class WorkerHandle:
         except Exception as failure:  # nobody else would end them
             self._all_ended(closures, failure)
 
-    def _take(self, reached: ReachedWorker, message: Message, closures: list[Closure]) -> None:
+    def _take(
+        self, reached: WorkerSession, message: Message, closures: list[ScheduledClosure]
+    ) -> None:
         arrays = iter(message.arrays)
-        waiting: dict[Any, tuple[Any, list[Closure]]] = {}
+        waiting: dict[Any, tuple[Any, list[ScheduledClosure]]] = {}
         for closure, answer in zip(closures, message.header["closures"], strict=True):
             own = [np.array(next(arrays)) for _ in range(answer["arrays"])]
             if "needs" in answer:
@@ -326,7 +328,7 @@ class WorkerHandle:
             self._coordinator.in_background(self._provide, reached, function, form, held)
 
     def _refused(
-        self, reached: ReachedWorker, error: BaseException, closures: list[Closure]
+        self, reached: WorkerSession, error: BaseException, closures: list[ScheduledClosure]
     ) -> None:
         """The worker could not even begin, as one that has started anew within a moment."""
         if isinstance(error, RemoteError) and "has started anew" in str(error):
@@ -335,7 +337,7 @@ class WorkerHandle:
         self._all_ended(closures, error)
 
     def _provide(
-        self, reached: ReachedWorker, function: Any, form: Any, closures: list[Closure]
+        self, reached: WorkerSession, function: Any, form: Any, closures: list[ScheduledClosure]
     ) -> None:
         """Send what the worker lacks to run a function on arguments of this form."""
         if reached is not self._reached:
@@ -351,13 +353,13 @@ class WorkerHandle:
             return
         self._resume(reached, closures)
 
-    def _all_ended(self, closures: list[Closure], error: BaseException) -> None:
+    def _all_ended(self, closures: list[ScheduledClosure], error: BaseException) -> None:
         for closure in closures:
             self._ended(closure, error)
 
     def _ended(
         self,
-        closure: Closure,
+        closure: ScheduledClosure,
         error: BaseException | None,
         arrays: Sequence[np.ndarray] = (),
     ) -> None:
