@@ -1,9 +1,8 @@
 """A snapshot as a file in the safetensors format, and the index of a directory's checkpoints.
 
-A header in JSON names each array's dtype, shape and place in the bytes that follow. What is no
-array, and a checksum of each, are in the header's metadata. A file is written beside its final
-name, under one that no other process has, and renamed when it is on the disk, so that there is
-never a part of one under that name.
+What is no array, and a checksum of each, are in the metadata of the file (see
+`drumline._safetensors`). A file is written beside its final name, under one that no other process
+has, and renamed when it is on the disk, so that there is never a part of one under that name.
 """
 
 from __future__ import annotations
@@ -13,47 +12,19 @@ import fcntl
 import json
 import os
 import secrets
-import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-import ml_dtypes
 import numpy as np
 
+from drumline import _safetensors
 from drumline._local_path import local_path
+from drumline._safetensors import SUFFIX, ArrayLayout
 from drumline.training.checkpoint.external_storage import ExternalValues
 from drumline.training.checkpoint.snapshot import Snapshot
 
-SUFFIX = ".safetensors"
 _UNFINISHED = ".unfinished"
-
-DTYPE_NAMES = {
-    np.dtype(dtype): name
-    for dtype, name in [
-        (np.bool_, "BOOL"),
-        (np.int8, "I8"),
-        (np.uint8, "U8"),
-        (np.int16, "I16"),
-        (np.uint16, "U16"),
-        (np.int32, "I32"),
-        (np.uint32, "U32"),
-        (np.int64, "I64"),
-        (np.uint64, "U64"),
-        (np.float16, "F16"),
-        (np.float32, "F32"),
-        (np.float64, "F64"),
-        (np.complex64, "C64"),
-        (ml_dtypes.bfloat16, "BF16"),
-        (ml_dtypes.float8_e4m3fn, "F8_E4M3"),
-        (ml_dtypes.float8_e5m2, "F8_E5M2"),
-    ]
-}
-"""What the format calls the dtypes that it has."""
-
-DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
-"""The dtypes by the format's names."""
 
 
 class DamagedCheckpointError(ValueError):
@@ -70,10 +41,11 @@ def write(path: str | os.PathLike[str], snapshot: Snapshot) -> None:
     final = file_of(path)
     final.parent.mkdir(parents=True, exist_ok=True)
     with replacing(final) as file:
-        header = _header(snapshot)
-        file.write(struct.pack("<Q", len(header)) + header)
-        for array in snapshot.arrays.values():
-            file.write(_bytes(array).data)
+        arrays = snapshot.arrays
+        layout = ArrayLayout({name: (array.shape, array.dtype) for name, array in arrays.items()})
+        file.write(layout.header(_metadata(snapshot)))
+        for array in arrays.values():
+            file.write(_safetensors.bytes_of(array).data)
 
 
 @contextlib.contextmanager
@@ -105,11 +77,8 @@ def replacing(final: Path) -> Iterator[IO[bytes]]:
 def saved_token(path: str | os.PathLike[str]) -> str | None:
     """What tells the save at `path` from all others; None if there is none or it is damaged."""
     try:
-        with open(file_of(path), "rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            header = json.loads(file.read(min(length, os.path.getsize(file.name))))
-        token: str | None = json.loads(header["__metadata__"]["drumline"]).get("token")
-    except (OSError, ValueError, KeyError, TypeError, struct.error):
+        token: str | None = _safetensors.read_metadata(file_of(path)).get("token")
+    except (OSError, ValueError):
         return None
     return token
 
@@ -125,20 +94,14 @@ def read(path: str | os.PathLike[str]) -> Snapshot:
     if not file.is_file():
         raise FileNotFoundError(f"There is no checkpoint {str(path)!r} (no file {str(file)!r}).")
     try:
-        header, data = _parts(file)
-        metadata = json.loads(header.pop("__metadata__")["drumline"])
-        arrays = {name: _array(entry, data) for name, entry in header.items()}
-        expected = max([entry["data_offsets"][1] for entry in header.values()], default=0)
-    except (ValueError, KeyError, TypeError, struct.error) as error:
+        saved = _safetensors.parse(np.fromfile(file, np.uint8))
+        saved.verify(saved.arrays)
+        metadata = saved.metadata
+        rest = {name: metadata[name] for name in ("states", "aliases", "save_counter")}
+    except (ValueError, KeyError) as error:
         raise _damaged(file, str(error)) from error
-    if len(data) != expected:
-        raise _damaged(file, f"{len(data)} bytes of {expected}")
-    for name, array in arrays.items():
-        if zlib.crc32(_bytes(array).data) != metadata["crc32"].get(name):
-            raise _damaged(file, f"the checksum of {name!r} differs")
-    rest = {name: metadata[name] for name in ("states", "aliases", "save_counter")}
     kept = metadata.get("kept")
-    return Snapshot(arrays, **rest, kept=None if kept is None else ExternalValues(**kept))
+    return Snapshot(saved.arrays, **rest, kept=None if kept is None else ExternalValues(**kept))
 
 
 def file_of(path: str | os.PathLike[str]) -> Path:
@@ -197,49 +160,16 @@ def _lock(file: IO[bytes], how: int) -> bool:
     return True
 
 
-def _header(snapshot: Snapshot) -> bytes:
-    entries: dict[str, Any] = {}
-    start = 0
-    for name, array in snapshot.arrays.items():
-        if array.dtype not in DTYPE_NAMES:
-            raise TypeError(f"A checkpoint cannot hold {name!r}, of dtype {array.dtype}.")
-        end = start + array.nbytes
-        entries[name] = {
-            "dtype": DTYPE_NAMES[array.dtype],
-            "shape": list(array.shape),
-            "data_offsets": [start, end],
-        }
-        start = end
-    metadata = {
-        "crc32": {name: zlib.crc32(_bytes(array).data) for name, array in snapshot.arrays.items()},
+def _metadata(snapshot: Snapshot) -> dict[str, Any]:
+    arrays = snapshot.arrays
+    return {
+        "crc32": {name: _safetensors.checksum(array) for name, array in arrays.items()},
         "states": snapshot.states,
         "aliases": snapshot.aliases,
         "save_counter": snapshot.save_counter,
         "token": secrets.token_hex(8),
         "kept": None if snapshot.kept is None else snapshot.kept.to_json(),
     }
-    header = {"__metadata__": {"drumline": json.dumps(metadata)}, **entries}
-    text = json.dumps(header).encode()
-    return text + b" " * (-len(text) % 8)
-
-
-def _parts(file: Path) -> tuple[dict[str, Any], np.ndarray]:
-    with open(file, "rb") as opened:
-        (length,) = struct.unpack("<Q", opened.read(8))
-        if length > os.path.getsize(file):
-            raise ValueError(f"a header of {length} bytes")
-        header = json.loads(opened.read(length))
-        data = np.fromfile(opened, np.uint8)
-    return header, data
-
-
-def _array(entry: dict[str, Any], data: np.ndarray) -> np.ndarray:
-    start, end = entry["data_offsets"]
-    return data[start:end].view(DTYPES[entry["dtype"]]).reshape(entry["shape"])
-
-
-def _bytes(array: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def _damaged(file: Path, reason: str) -> DamagedCheckpointError:

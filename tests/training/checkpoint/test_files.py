@@ -17,6 +17,7 @@ import pytest
 import drumline as dl
 from drumline.training.checkpoint import file_format
 from drumline.training.checkpoint.file_format import DamagedCheckpointError
+from drumline.training.checkpoint.snapshot import Snapshot
 
 
 def saved(tmp_path: Path) -> tuple[dl.Variable, str]:
@@ -33,6 +34,29 @@ def test_the_file_is_in_the_safetensors_format(tmp_path: Path) -> None:
     assert header["v/variables/0"] == {"dtype": "F32", "shape": [1000], "data_offsets": [0, 4000]}
     assert all(isinstance(value, str) for value in header["__metadata__"].values())
     assert np.frombuffer(content[8 + length :][:4000], np.float32).tolist() == list(range(1000))
+
+
+def test_the_bytes_on_disk_stay_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that older releases wrote are read, and older releases read new ones."""
+    arrays = {"a/b": np.arange(3, dtype=np.float32), "s": np.array(True)}
+    with monkeypatch.context() as patch:
+        patch.setattr(file_format.secrets, "token_hex", lambda count: "0" * (2 * count))
+        file_format.write(tmp_path / "old", Snapshot(arrays, {"k": {"x": 1}}, {"al": "a/b"}, 7))
+    assert (tmp_path / "old.safetensors").read_bytes() == (
+        b'`\x01\x00\x00\x00\x00\x00\x00{"__metadata__": {"drumline": "{\\"crc32\\": {'
+        b'\\"a/b\\": 818461808, \\"s\\": 2768625435}, \\"states\\": {\\"k\\": {\\"x\\": 1}}, '
+        b'\\"aliases\\": {\\"al\\": \\"a/b\\"}, \\"save_counter\\": 7, '
+        b'\\"token\\": \\"0000000000000000\\", \\"kept\\": null}"}, '
+        b'"a/b": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}, '
+        b'"s": {"dtype": "BOOL", "shape": [], "data_offsets": [12, 13]}}    '
+        b"\x00\x00\x00\x00\x00\x00\x80?\x00\x00\x00@\x01"
+    )
+    snapshot = file_format.read(tmp_path / "old")
+    assert snapshot.arrays["a/b"].tolist() == [0, 1, 2] and snapshot.save_counter == 7
+    assert (snapshot.states, snapshot.aliases) == ({"k": {"x": 1}}, {"al": "a/b"})
+    assert file_format.saved_token(tmp_path / "old") == "0" * 16
 
 
 @pytest.mark.parametrize(

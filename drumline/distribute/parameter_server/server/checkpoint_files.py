@@ -1,19 +1,14 @@
-"""One server's part of a checkpoint as a file, in the safetensors format.
+"""One server's part of a checkpoint as a file in the safetensors format, and the files of a save.
 
-The file is written piece by piece, so what it holds need not be in memory a second time, and is
+A file is written piece by piece, so what it holds need not be in memory a second time, and is
 read where it lies. Under its name there is always a whole one, the last or the one before.
-
-The files of a checkpoint that servers wrote, one each.
 """
 
 from __future__ import annotations
 
-import json
 import mmap
 import os
 import re
-import struct
-import zlib
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -23,18 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from drumline._safetensors import SUFFIX, ArrayLayout, ArraySpec, bytes_of, checksum, parse
 from drumline.distribute.parameter_server.errors import RestoreError
-from drumline.training.checkpoint.file_format import (
-    DTYPE_NAMES,
-    DTYPES,
-    SUFFIX,
-    DamagedCheckpointError,
-    sync_directory,
-)
-
-_METADATA = "__metadata__"
-_READ_BYTES = 16 << 20
-Spec = tuple[tuple[int, ...], np.dtype]
+from drumline.training.checkpoint.file_format import DamagedCheckpointError, sync_directory
 
 
 def shard_path(directory: str | os.PathLike[str], server: int, servers: int) -> Path:
@@ -57,40 +43,31 @@ class ShardWriter:
         OSError: from all methods, if it cannot be written.
     """
 
-    def __init__(self, path: Path, arrays: Mapping[str, Spec], metadata: dict[str, Any]) -> None:
+    def __init__(
+        self, path: Path, arrays: Mapping[str, ArraySpec], metadata: dict[str, Any]
+    ) -> None:
         self._path = path
         self._metadata = metadata
         self._checksums = dict.fromkeys(arrays, 0)
         self._written = dict.fromkeys(arrays, 0)
-        self._entries: dict[str, Any] = {}
-        end = 0
-        for name, (shape, dtype) in arrays.items():
-            if dtype not in DTYPE_NAMES:
-                raise TypeError(f"A checkpoint cannot hold {name!r}, of dtype {dtype}.")
-            start, end = end, end + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-            self._entries[name] = {
-                "dtype": DTYPE_NAMES[dtype],
-                "shape": list(shape),
-                "data_offsets": [start, end],
-            }
+        self._layout = ArrayLayout(arrays)
         self._data = len(self._header())
-        self.nbytes = self._data + end
+        self.nbytes = self._data + self._layout.nbytes
         self._unfinished = path.with_name(path.name + ".unfinished")
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = open(self._unfinished, "wb", buffering=0)  # noqa: SIM115
 
     def append(self, name: str, piece: np.ndarray) -> None:
         """Write the next bytes of an array."""
-        content = np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data
-        place = self._data + self._entries[name]["data_offsets"][0] + self._written[name]
-        _write_at(self._file.fileno(), content, place)
-        self._checksums[name] = zlib.crc32(content, self._checksums[name])
+        content = bytes_of(piece)
+        place = self._data + self._layout.places[name][0] + self._written[name]
+        _write_at(self._file.fileno(), content.data, place)
+        self._checksums[name] = checksum(content, self._checksums[name])
         self._written[name] += len(content)
 
     def finish(self) -> None:
         """Give the file its name."""
-        for name, entry in self._entries.items():
-            start, end = entry["data_offsets"]
+        for name, (start, end) in self._layout.places.items():
             assert self._written[name] == end - start, name
         _write_at(self._file.fileno(), memoryview(self._header()), 0)
         os.fsync(self._file.fileno())
@@ -112,10 +89,7 @@ class ShardWriter:
 
     def _header(self) -> bytes:
         checksums = {name: f"{value:08x}" for name, value in self._checksums.items()}
-        metadata = json.dumps({**self._metadata, "crc32": checksums})
-        text = json.dumps({_METADATA: {"drumline": metadata}, **self._entries}).encode()
-        text += b" " * (-len(text) % 8)
-        return struct.pack("<Q", len(text)) + text
+        return self._layout.header({**self._metadata, "crc32": checksums})
 
 
 class ShardFile:
@@ -136,17 +110,10 @@ class ShardFile:
         try:
             with open(path, "rb") as file:
                 content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            (length,) = struct.unpack_from("<Q", content)
-            header = json.loads(content[8 : 8 + length])
-            self.metadata: dict[str, Any] = json.loads(header.pop(_METADATA)["drumline"])
-            self._checksums: dict[str, str] = self.metadata["crc32"]
-            data = np.frombuffer(content, np.uint8, offset=8 + length)
-            expected = max([entry["data_offsets"][1] for entry in header.values()], default=0)
-            if len(data) != expected:
-                raise ValueError(f"it has {len(data)} bytes of {expected}")
-            self.arrays = {name: _array(entry, data) for name, entry in header.items()}
-        except (ValueError, KeyError, TypeError, struct.error) as error:
-            raise self._damaged(str(error)) from error
+            self._saved = parse(np.frombuffer(content, np.uint8))
+        except ValueError as error:
+            raise self._damaged(error) from error
+        self.arrays, self.metadata = self._saved
 
     def verify(self, names: Collection[str] | None = None) -> None:
         """Read some arrays, by default all, and compare the checksums.
@@ -154,25 +121,16 @@ class ShardFile:
         Raises:
             DamagedCheckpointError: if one differs.
         """
-        for name in self.arrays if names is None else names:
-            array = self.arrays[name]
-            content = array.reshape(-1).view(np.uint8)
-            checksum = 0
-            for start in range(0, len(content), _READ_BYTES):
-                checksum = zlib.crc32(content[start : start + _READ_BYTES].data, checksum)
-            if f"{checksum:08x}" != self._checksums.get(name):
-                raise self._damaged(f"the checksum of {name!r} differs")
+        try:
+            self._saved.verify(self.arrays if names is None else names)
+        except ValueError as error:
+            raise self._damaged(error) from error
 
-    def _damaged(self, reason: str) -> DamagedCheckpointError:
+    def _damaged(self, reason: ValueError) -> DamagedCheckpointError:
         return DamagedCheckpointError(
             f"A server's part of a checkpoint, {str(self.path)!r}, is damaged: {reason}. Nothing "
             "of it was restored; use an older checkpoint."
         )
-
-
-def _array(entry: dict[str, Any], data: np.ndarray) -> np.ndarray:
-    start, end = entry["data_offsets"]
-    return data[start:end].view(DTYPES[entry["dtype"]]).reshape(entry["shape"])
 
 
 def _write_at(descriptor: int, content: memoryview, place: int) -> None:

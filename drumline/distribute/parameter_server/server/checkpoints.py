@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from drumline._safetensors import ArraySpec
 from drumline.distribute.parameter_server.errors import RestoreError, SaveError
 from drumline.distribute.parameter_server.server import memory
 from drumline.distribute.parameter_server.server.checkpoint_files import (
     ShardFile,
     ShardSet,
     ShardWriter,
-    Spec,
     shard_path,
 )
 from drumline.distribute.parameter_server.server.optimizer_updates import Slot
@@ -83,9 +83,9 @@ def save(
 @contextlib.contextmanager
 def _snapshots(
     parts: Sequence[ServerShard], applied: PushLog
-) -> Iterator[tuple[dict[str, Any], dict[str, Spec], list[Snapshot]]]:
+) -> Iterator[tuple[dict[str, Any], dict[str, ArraySpec], list[Snapshot]]]:
     described: dict[str, Any] = {}
-    arrays: dict[str, Spec] = {}
+    arrays: dict[str, ArraySpec] = {}
     snapshots: list[Snapshot] = []
     begun: list[ServerShard] = []
     try:

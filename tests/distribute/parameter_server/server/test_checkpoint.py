@@ -15,6 +15,7 @@ import pytest
 
 from drumline.distribute.parameter_server.errors import RestoreError, SaveError, UpdateMismatchError
 from drumline.distribute.parameter_server.server import shard
+from drumline.distribute.parameter_server.server.checkpoint_files import ShardWriter, find_shards
 from drumline.training.checkpoint.file_format import DamagedCheckpointError
 
 ROWS = 12
@@ -206,6 +207,30 @@ os.fsync = lambda descriptor: time.sleep(100)
 print("saving", flush=True)
 handlers["save"](Message({**save, "step": 2}))
 """
+
+
+def test_the_bytes_on_disk_stay_as_they_are(tmp_path):
+    """Files that older releases wrote are read, and older releases read new ones."""
+    arrays = {"a/b": np.arange(3, dtype=np.float32), "s": np.array(True)}
+    path = tmp_path / "ps-0-of-1.safetensors"
+    specs = {name: (array.shape, array.dtype) for name, array in arrays.items()}
+    with ShardWriter(path, specs, {"step": "s"}) as writer:
+        writer.append("a/b", arrays["a/b"][:1])
+        writer.append("s", arrays["s"])
+        writer.append("a/b", arrays["a/b"][1:])
+        writer.finish()
+    content = path.read_bytes()
+    assert content == (
+        b'\xf0\x00\x00\x00\x00\x00\x00\x00{"__metadata__": {"drumline": "{\\"step\\": \\"s\\", '
+        b'\\"crc32\\": {\\"a/b\\": \\"30c8bc70\\", \\"s\\": \\"a505df1b\\"}}"}, '
+        b'"a/b": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}, '
+        b'"s": {"dtype": "BOOL", "shape": [], "data_offsets": [12, 13]}}     '
+        b"\x00\x00\x00\x00\x00\x00\x80?\x00\x00\x00@\x01"
+    )
+    assert writer.nbytes == len(content)
+    file = find_shards(tmp_path, 1).own(0)
+    file.verify()
+    assert file.arrays["a/b"].tolist() == [0, 1, 2] and file.metadata["step"] == "s"
 
 
 def test_a_server_killed_while_it_saves_leaves_the_checkpoint_before(client, tmp_path):
