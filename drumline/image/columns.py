@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from drumline._memory import BufferPool
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.native.operation import Column, Rows
-from drumline.data.runtime.buffers import BufferPool
 from drumline.data.runtime.threads import available_cores
 
 Told = tuple[str, str] | None

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from drumline._core import ExampleParser
+from drumline._memory import BufferPool
 from drumline.data.elements.columns import PackedStrings
 from drumline.data.elements.spec import STRING
-from drumline.data.runtime.buffers import BufferPool
 
 FLOAT, INT, BYTES = "float32", "int64", "string"
 

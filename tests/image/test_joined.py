@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import drumline as dl
-from drumline.data.runtime import buffers as pool
+from drumline import _memory as pool
 from tests.image.samples import encoded, picture
 
 FORMS = [

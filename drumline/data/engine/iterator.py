@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from drumline._core import Items
 from drumline._forks import never_freed, tell_in_child
+from drumline._memory import epoch_ended
 from drumline.data.elements.block import Block, splitter
 from drumline.data.elements.errors import IteratorStateError, raised_for_good
 from drumline.data.engine.epochs import Epochs
-from drumline.data.runtime.buffers import epoch_ended
 from drumline.data.runtime.stage import Ramp, Stage, State
 
 _VERSION = 4

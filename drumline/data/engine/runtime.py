@@ -7,6 +7,7 @@ import functools
 from typing import Any
 
 from drumline._forks import finalize
+from drumline._memory import BufferPool
 from drumline.data.elements.spec import AUTOTUNE
 from drumline.data.engine.tuning import Budget, Found, Operation, Tuner, default_budget
 from drumline.data.functions.call import BlockFunction
@@ -19,7 +20,6 @@ from drumline.data.plan.node import Node
 from drumline.data.processes.process_function import ProcessFunction, ProcessWorkers
 from drumline.data.remote.cluster import Service, Session
 from drumline.data.runtime.buffering import LARGEST_NBYTES, AutomaticRoom, Reading
-from drumline.data.runtime.buffers import BufferPool
 from drumline.data.runtime.meter import Observation
 from drumline.data.runtime.stage import Stage
 from drumline.data.runtime.threads import (

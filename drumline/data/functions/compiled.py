@@ -22,6 +22,7 @@ import numpy as np
 from jax.extend import core as jex
 
 from drumline._core import want_results_at
+from drumline._memory import ALIGNMENT, BufferPool
 from drumline.data.elements import precision
 from drumline.data.elements.block import Block
 from drumline.data.elements.errors import at_element
@@ -43,7 +44,6 @@ from drumline.data.functions.programs import (
 )
 from drumline.data.functions.trace import Trace
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.runtime.buffers import ALIGNMENT, BufferPool
 
 _DIVISIONS = ("remainder", "floor_divide", "fmod", "mod")
 _IMAGES = "/drumline/image/"

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from drumline._memory import BufferPool
 from drumline.data.elements import precision
 from drumline.data.elements.block import Block, splitter
 from drumline.data.elements.errors import at_element, with_strings
@@ -29,7 +30,6 @@ from drumline.data.functions.closures import Reuse
 from drumline.data.functions.programs import random_states_kept
 from drumline.data.functions.trace import kind_of
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.runtime.buffers import BufferPool
 
 _PATIENCE = 0.02
 """Seconds that a task may take: each change of threads between the workers and who waits for them

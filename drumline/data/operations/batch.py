@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from drumline._memory import BufferPool
 from drumline.data.elements.block import Block
 from drumline.data.elements.columns import concatenated
 from drumline.data.elements.ragged import (
@@ -25,7 +26,6 @@ from drumline.data.elements.ragged import (
 from drumline.data.elements.rows import single, stack
 from drumline.data.elements.spec import INFINITE, UNKNOWN, ElementSpec, TensorSpec, is_known
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.buffers import BufferPool
 from drumline.data.runtime.indexed import Index, Indexed
 from drumline.data.runtime.stage import CountingStage, Described, ServingStage, Stage, State
 

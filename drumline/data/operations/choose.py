@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from drumline._core import mix64
+from drumline._memory import BufferPool
 from drumline.data.elements.block import Block
 from drumline.data.elements.errors import at_element
 from drumline.data.elements.rows import stack
@@ -16,7 +17,6 @@ from drumline.data.elements.seeds import uniform
 from drumline.data.elements.spec import INFINITE, UNKNOWN, ElementSpec, TensorSpec
 from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.plan.node import Node, Pass, Specified, Trail
-from drumline.data.runtime.buffers import BufferPool
 from drumline.data.runtime.stage import Carry, CountingStage, ServingStage, Stage, State
 
 if TYPE_CHECKING:

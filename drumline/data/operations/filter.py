@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from drumline._memory import BufferPool
 from drumline.data.elements.block import Block
 from drumline.data.elements.spec import INFINITE, STRING, UNKNOWN
 from drumline.data.functions.build import BuiltFunction
 from drumline.data.functions.call import BlockFunction
 from drumline.data.operations.map import own_input
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.buffers import BufferPool
 from drumline.data.runtime.stage import CountingStage, ServingStage, Stage
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
+from drumline._memory import ALIGNMENT, BufferPool
 from drumline.data import Dataset
-from drumline.data.runtime.buffers import ALIGNMENT, BufferPool
 
 
 def big(n=4000):

@@ -1,7 +1,7 @@
 """When memory that was freed is given back: between epochs, if the process grew."""
 
+from drumline._memory import Trimmer
 from drumline.data import Dataset
-from drumline.data.runtime.buffers import Trimmer
 
 
 class Process:

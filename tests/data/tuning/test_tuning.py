@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from drumline._memory import BufferPool
 from drumline.data import AUTOTUNE, Dataset, Options
 from drumline.data.engine.epochs import Epochs
 from drumline.data.engine.tuning import (
@@ -26,7 +27,6 @@ from drumline.data.operations.prefetch import PrefetchStage
 from drumline.data.operations.reading.sources import GeneratorStage
 from drumline.data.runtime import meter as meter
 from drumline.data.runtime.buffering import AutomaticRoom
-from drumline.data.runtime.buffers import BufferPool
 from drumline.data.runtime.meter import Observation
 from drumline.data.runtime.stage import Stage
 from drumline.data.runtime.threads import available_cores

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from drumline._memory import BufferPool
 from drumline.data.elements.block import Block
 from drumline.data.elements.rows import stack
 from drumline.data.elements.spec import AUTOTUNE, UNKNOWN, ElementSpec
@@ -16,7 +17,6 @@ from drumline.data.operations.nested.dataset_function import DatasetFunction
 from drumline.data.operations.nested.openings import Opened, Openings, joined_runs, opener
 from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.runtime.buffering import Reading
-from drumline.data.runtime.buffers import BufferPool
 from drumline.data.runtime.meter import Meter
 from drumline.data.runtime.stage import Stage, State
 from drumline.data.runtime.threads import MOST_THREADS

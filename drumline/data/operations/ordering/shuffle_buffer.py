@@ -9,11 +9,11 @@ from typing import TypeVar
 import numpy as np
 
 from drumline._core import RowSlots, ScalarRows, ShuffleIndices, scatter_rows
+from drumline._memory import BufferPool, fresh
 from drumline.data.elements.block import Block, nbytes_of
 from drumline.data.elements.columns import concatenated
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
 from drumline.data.operations.reading.sources import Gather
-from drumline.data.runtime.buffers import BufferPool, fresh
 from drumline.data.runtime.stage import TARGET_BYTES, Stage, State
 
 _FIRST_NBYTES = 1 << 20

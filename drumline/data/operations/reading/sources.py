@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from drumline._core import mix64
+from drumline._memory import BufferPool
 from drumline.data._base import as_dataset
 from drumline.data.elements.block import Block
 from drumline.data.elements.columns import gather
@@ -26,7 +27,6 @@ from drumline.data.elements.spec import INFINITE, UNKNOWN, DatasetSpec, ElementS
 from drumline.data.elements.structure import LEAF_STRUCTURE, StructureError
 from drumline.data.functions.user_function import place_of
 from drumline.data.plan.node import Node, Pass, Specified, Trail
-from drumline.data.runtime.buffers import BufferPool
 from drumline.data.runtime.dense import ragged_rows
 from drumline.data.runtime.indexed import Index, Indexed
 from drumline.data.runtime.stage import Stage, State

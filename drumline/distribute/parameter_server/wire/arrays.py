@@ -12,7 +12,7 @@ import re
 import ml_dtypes
 import numpy as np
 
-from drumline.data.runtime.buffers import ALIGNMENT, BufferPool
+from drumline._memory import ALIGNMENT, BufferPool
 from drumline.distribute.parameter_server.errors import ProtocolError
 
 _NUMBERS = {

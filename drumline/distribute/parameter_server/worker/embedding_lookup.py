@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from drumline._core import spread_rows, sum_rows, unique_ids
-from drumline.data.runtime.buffers import BufferPool
+from drumline._memory import BufferPool
 from drumline.distribute.parameter_server.servers import VariableLayout
 from drumline.distribute.parameter_server.wire import ArrayForm, Message
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.runtime.buffers import BufferPool
+from drumline._memory import BufferPool
 from drumline.distribute.parameter_server.compiler import worker_state
 from drumline.distribute.parameter_server.errors import OutOfRangeError, ParameterServerLostError
 from drumline.distribute.parameter_server.servers import Servers

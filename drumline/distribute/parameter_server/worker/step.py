@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data.runtime.buffers import BufferPool
+from drumline._memory import BufferPool
 from drumline.distribute.parameter_server.compiler import (
     Input,
     Output,

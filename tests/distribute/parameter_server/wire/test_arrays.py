@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from drumline.data.runtime import buffers
+from drumline import _memory
 from drumline.distribute.parameter_server.wire.arrays import ALIGNMENT, Buffers, address_of
 
 
@@ -14,13 +14,13 @@ def test_replies_in_flight_are_read_into_memory_of_former_ones(
     monkeypatch: pytest.MonkeyPatch, nbytes: int, in_flight: int
 ) -> None:
     taken_from_system: list[int] = []
-    fresh = buffers.fresh
+    fresh = _memory.fresh
 
     def counted(size: int) -> np.ndarray:
         taken_from_system.append(size)
         return fresh(size)
 
-    monkeypatch.setattr(buffers, "fresh", counted)
+    monkeypatch.setattr(_memory, "fresh", counted)
     received = Buffers()
     for _ in range(3):
         held = [received.take(nbytes) for _ in range(in_flight)]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumline.data.runtime.buffers import BufferPool
+from drumline._memory import BufferPool
 from drumline.distribute.parameter_server.server.requests import Arrays
 from drumline.distribute.parameter_server.servers import ShardLayout, VariableLayout
 from drumline.distribute.parameter_server.wire import Message
