@@ -1,4 +1,4 @@
-"""Output buffers that are used again once no consumer can see them.
+"""Memory for arrays: aligned, in pages of its own where large, and reused once nobody can see it.
 
 Memory that was never touched costs 0.2 to 1.4 GB/s to write on common machines, memory that was
 used before 10 to 60: a pipeline that allocates every batch afresh pays more for page faults than
@@ -13,7 +13,6 @@ import ctypes
 import itertools
 import math
 import mmap
-import os
 import sys
 import threading
 import time
@@ -25,14 +24,14 @@ import numpy as np
 ALIGNMENT = 64
 """Bytes; XLA's CPU client reads numpy arrays in place only from addresses aligned so."""
 
-_SMALL = 16 * 1024
+SMALLEST_REUSED = 16 * 1024
+"""Bytes; smaller arrays are quicker to allocate than to look for in a `BufferPool`."""
+
 _MAPPED = 128 * 1024
 _HUGE = 4 << 20
 _SIZES = 16
-
-_PRIVATE: int | None = None
-if hasattr(mmap, "MAP_PRIVATE") and hasattr(mmap, "MAP_ANONYMOUS"):
-    _PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+_STATM = Path("/proc/self/statm")
+_PRIVATE = getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
 
 
 def _references_when_free() -> int:
@@ -43,6 +42,43 @@ def _references_when_free() -> int:
 _FREE = _references_when_free()
 
 
+def address_of(array: np.ndarray) -> int:
+    """Return where an array's data begin. Quicker than ``array.ctypes``."""
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def padded(nbytes: int) -> int:
+    """Return `nbytes`, rounded up so that what follows is aligned."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def size_class(nbytes: int, granule: int = 1) -> int:
+    """Return `nbytes`, rounded up by at most an eighth, or to a multiple of `granule` if larger.
+
+    There are eight classes between powers of two, so that buffers of similar sizes are exchanged.
+    """
+    step = max(granule, 1 << max(0, nbytes.bit_length() - 4))
+    return -(-nbytes // step) * step
+
+
+def aligned_part(base: np.ndarray, nbytes: int, alignment: int = ALIGNMENT) -> np.ndarray:
+    """Return `nbytes` of `base`, which holds bytes, from the first aligned address on."""
+    start = -address_of(base) % alignment
+    return base[start : start + nbytes]
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Return an uninitialised array, aligned and of no pool.
+
+    Raises:
+        MemoryError: if there is not as much memory.
+    """
+    nbytes = math.prod(shape) * dtype.itemsize
+    base = np.empty(nbytes + ALIGNMENT, np.uint8)
+    return aligned_part(base, nbytes).view(dtype).reshape(shape)
+
+
 def fresh(nbytes: int) -> np.ndarray:
     """At least so many uninitialised bytes, as an array that every view of it refers to.
 
@@ -50,25 +86,35 @@ def fresh(nbytes: int) -> np.ndarray:
     of changing sizes that other threads free than have taken them would tear its memory to pieces:
     processes grow for many epochs.
     """
-    if nbytes >= _MAPPED and _PRIVATE is not None:
+    if nbytes >= _MAPPED and _PRIVATE:
         # There may be too many mappings already.
         with contextlib.suppress(OSError):
-            return _mapped(nbytes, _PRIVATE)
+            return mapped_zeros(nbytes)
     return np.empty(nbytes + ALIGNMENT, np.uint8)
 
 
-def _mapped(nbytes: int, flags: int) -> np.ndarray:
-    memory = mmap.mmap(-1, nbytes, flags=flags)
+def mapped_zeros(nbytes: int) -> np.ndarray:
+    """Return zero bytes in pages of their own, huge ones if they fill some.
+
+    They take memory as they are first written, and give it back when the last view is gone.
+
+    Raises:
+        OSError: if there are no addresses left, or too many mappings.
+    """
+    memory = mmap.mmap(-1, nbytes, flags=_PRIVATE)
     if nbytes >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):
             memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, np.uint8)
 
 
-def _size_class(nbytes: int) -> int:
-    """``nbytes``, rounded up by at most an eighth."""
-    step = 1 << max(0, nbytes.bit_length() - 4)
-    return -(-nbytes // step) * step
+def resident_bytes() -> int:
+    """Return how much memory of this process is in RAM.
+
+    Raises:
+        OSError: if the system does not say, by ``/proc``.
+    """
+    return int(_STATM.read_text().split()[1]) * mmap.PAGESIZE
 
 
 class BufferPool:
@@ -90,16 +136,19 @@ class BufferPool:
         self._lock = threading.Lock()
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        """An uninitialised array, aligned to 64 bytes; one of objects is not used again."""
+        """An uninitialised array, aligned to 64 bytes if it has `SMALLEST_REUSED` bytes or more.
+
+        Smaller ones and those of objects are not used again.
+        """
         return self.several(1, shape, dtype)[0]
 
     def several(self, count: int, shape: tuple[int, ...], dtype: np.dtype) -> list[np.ndarray]:
         """As many such arrays, for which the pool is looked through once."""
         nbytes = math.prod(shape) * dtype.itemsize
-        if nbytes < _SMALL or dtype.hasobject:
+        if nbytes < SMALLEST_REUSED or dtype.hasobject:
             return [np.empty(shape, dtype) for _ in range(count)]
-        bases = self._take(count, _size_class(nbytes))
-        return [_aligned(base, nbytes).view(dtype).reshape(shape) for base in bases]
+        bases = self._take(count, size_class(nbytes))
+        return [aligned_part(base, nbytes).view(dtype).reshape(shape) for base in bases]
 
     def _take(self, count: int, nbytes: int) -> list[np.ndarray]:
         with self._lock:
@@ -116,11 +165,6 @@ class BufferPool:
                 buffers.append(fresh(nbytes))
                 taken.append(buffers[-1])
             return taken
-
-
-def _aligned(base: np.ndarray, nbytes: int) -> np.ndarray:
-    start = -base.__array_interface__["data"][0] % ALIGNMENT
-    return base[start : start + nbytes]
 
 
 _GROWTH = 1.01
@@ -181,11 +225,9 @@ def _at_epochs_end() -> Callable[[], None]:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is None:
         return _nothing
-    statm, page = Path("/proc/self/statm"), os.sysconf("SC_PAGE_SIZE")
-    if not statm.exists():
+    if not _STATM.exists():
         return _nothing
-    trimmer = Trimmer(lambda: int(statm.read_text().split()[1]) * page, lambda: trim(0))
-    return trimmer.epoch_ended
+    return Trimmer(resident_bytes, lambda: trim(0)).epoch_ended
 
 
 epoch_ended = _at_epochs_end()

@@ -22,7 +22,7 @@ import numpy as np
 from jax.extend import core as jex
 
 from drumline._core import want_results_at
-from drumline._memory import ALIGNMENT, BufferPool
+from drumline._memory import ALIGNMENT, BufferPool, address_of
 from drumline.data.elements import precision
 from drumline.data.elements.block import Block
 from drumline.data.elements.errors import at_element
@@ -487,7 +487,7 @@ class _Program:
         fits = all(len(part) == self._length for part in rows)
         places = [part.reshape(-1).view(np.uint8) for part in rows] if fits else []
         values, failed = self._run(inputs, places)
-        found, wanted = [*map(_address, values)], [*map(_address, places)]
+        found, wanted = [*map(address_of, values)], [*map(address_of, places)]
         if found == wanted:
             return failed
         if not set(wanted).isdisjoint(found):
@@ -532,12 +532,7 @@ def _calls_back(jaxpr: jex.Jaxpr) -> bool:
 
 
 def _is_aligned(array: np.ndarray) -> bool:
-    return _address(array) % ALIGNMENT == 0 and array.flags.c_contiguous
-
-
-def _address(array: np.ndarray) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
+    return address_of(array) % ALIGNMENT == 0 and array.flags.c_contiguous
 
 
 def _with_outputs(

@@ -17,6 +17,7 @@ import numpy as np
 from jax.extend import core as jex
 
 from drumline._core import RowArithmetic, vector_instructions
+from drumline._memory import address_of
 from drumline.data.functions.programs import Computed, roundings
 from drumline.data.functions.trace import Trace
 from drumline.data.native.operation import OPERATORS, SUMS, Arithmetic, rounded
@@ -294,7 +295,7 @@ def _compiled(trace: Trace, value: _Value, equations: frozenset[int]) -> Element
     ]
     leaf = trace.values[value.leaf]
     base = value.places.base if value.places.base is not None else value.places
-    offset = _address(value.places) - _address(base)
+    offset = address_of(value.places) - address_of(base)
     program = RowArithmetic(
         "uint8" if leaf.dtype == np.bool_ else str(leaf.dtype),
         base.size,
@@ -325,8 +326,3 @@ def _check(operator: str, constants: np.ndarray) -> None:
         raise _LeftToXla
     if operator not in SUMS and np.all(size == 1):
         raise _LeftToXla
-
-
-def _address(array: np.ndarray) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address

@@ -21,6 +21,7 @@ import cloudpickle
 import numpy as np
 
 from drumline._forks import never_freed, tell_in_child
+from drumline._memory import padded
 from drumline._shared_memory import create_memory, map_memory
 from drumline.data.elements.block import Block
 
@@ -68,7 +69,6 @@ class Channel:
         self._connection.close()
 
 
-_ALIGNMENT = 64
 _HEADER = 64
 _SMALLEST = 1 << 16
 
@@ -106,7 +106,7 @@ class SharedBuffer:
         for column in columns:
             offsets.append(end)
             if _plain(column):
-                end += -(-column.nbytes // _ALIGNMENT) * _ALIGNMENT
+                end += padded(column.nbytes)
         if end > len(self._memory):
             os.ftruncate(self.fd, max(end, 2 * len(self._memory)))
             self._memory = self._mapped()

@@ -6,17 +6,14 @@ Initial values, computed where they are kept.
 from __future__ import annotations
 
 import math
-import mmap
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from drumline._memory import ALIGNMENT, address_of, aligned_part, mapped_zeros
 from drumline.distribute.parameter_server.compiler.exporting import unpack_checked
-
-ALIGNMENT = 64
-"""Bytes. JAX reads a numpy array in place, on the CPU, if it is aligned so."""
 
 _LARGE = 4 << 20
 _HUGE_PAGE = 2 << 20
@@ -25,9 +22,11 @@ _HUGE_PAGE = 2 << 20
 def zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """A writable, aligned array of zeros. A large one takes memory as it is first written."""
     nbytes = math.prod(shape) * dtype.itemsize
-    buffer = _pages(nbytes) if nbytes >= _LARGE else np.zeros(nbytes + ALIGNMENT, np.uint8)
-    start = -buffer.ctypes.data % (_HUGE_PAGE if nbytes >= _LARGE else ALIGNMENT)
-    return buffer[start : start + nbytes].view(dtype).reshape(shape)
+    if nbytes >= _LARGE:
+        content = aligned_part(mapped_zeros(nbytes + _HUGE_PAGE), nbytes, _HUGE_PAGE)
+    else:
+        content = aligned_part(np.zeros(nbytes + ALIGNMENT, np.uint8), nbytes)
+    return content.view(dtype).reshape(shape)
 
 
 def filled(shape: tuple[int, ...], dtype: np.dtype, value: float) -> np.ndarray:
@@ -49,12 +48,6 @@ def on_cpu(value: np.ndarray) -> jax.Array:
     """A copy of `value` in memory of JAX's own, on the CPU."""
     # A device_put alone would read the numpy array where it is.
     return jnp.copy(jax.device_put(value, jax.devices("cpu")[0])).block_until_ready()
-
-
-def resident_bytes() -> int:
-    """How much memory of this process is in RAM."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * mmap.PAGESIZE
 
 
 class Alias:
@@ -87,7 +80,7 @@ class Alias:
 
 def _address(array: jax.Array | np.ndarray) -> int:
     if isinstance(array, np.ndarray):
-        return int(array.__array_interface__["data"][0])
+        return address_of(array)
     return int(array.unsafe_buffer_pointer())
 
 
@@ -103,14 +96,6 @@ def taken_over(array: jax.Array) -> np.ndarray:
         return copied(np.asarray(array))
     content = np.asarray(Alias(array, (array.nbytes,), np.dtype(np.uint8), writable=True))
     return content.view(array.dtype).reshape(array.shape)
-
-
-def _pages(nbytes: int) -> np.ndarray:
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    pages = mmap.mmap(-1, nbytes + _HUGE_PAGE, flags=flags)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        pages.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(pages, np.uint8)
 
 
 def run_initializer(program: bytes) -> np.ndarray:

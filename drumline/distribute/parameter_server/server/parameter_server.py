@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
+from drumline._memory import resident_bytes
 from drumline.distribute.parameter_server.errors import RequestError
 from drumline.distribute.parameter_server.server import memory
 from drumline.distribute.parameter_server.server.checkpoint_files import find_shards
@@ -319,7 +320,7 @@ class ParameterServer:
             **self._stats.to_json(),
             "parts": len(self._parts),
             "part_bytes": sum(part.nbytes for part in self._parts),
-            "resident_bytes": memory.resident_bytes(),
+            "resident_bytes": resident_bytes(),
             "open_closures": len(self._applied),
         }
         return Message(report)

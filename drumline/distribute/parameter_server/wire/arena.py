@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 
+from drumline._memory import ALIGNMENT, address_of, aligned_empty, padded, size_class
 from drumline._shared_memory import (
     MemoryOffer,
     create_memory,
@@ -39,12 +40,6 @@ from drumline._shared_memory import (
     map_memory,
 )
 from drumline.distribute.parameter_server.errors import ProtocolError
-from drumline.distribute.parameter_server.wire.arrays import (
-    ALIGNMENT,
-    address_of,
-    aligned_empty,
-    padded,
-)
 from drumline.distribute.parameter_server.wire.codec import ArrayForm, Place, Spec
 
 ARENA_BYTES = 1 << 30
@@ -197,7 +192,7 @@ class Arena:
     def _take(self, nbytes: int) -> _Slot | None:
         if not 0 < nbytes <= self.nbytes // _LARGEST_SHARE:
             return None
-        length = _rounded(nbytes)
+        length = size_class(nbytes, _PAGE)
         slot = self._free_of(length) or self._fitting(length) or self._new(length)
         if slot is None:
             self._drop(self._free())
@@ -264,12 +259,6 @@ def _lies_in(slot: _Slot, offset: int, array: np.ndarray) -> bool:
 
 def _flag(number: int) -> int:
     return FLAG_BYTES * (number + 1)
-
-
-def _rounded(nbytes: int) -> int:
-    """The next of eight sizes for each power of two, in whole pages."""
-    step = max(_PAGE, 1 << max(0, nbytes.bit_length() - 4))
-    return -(-nbytes // step) * step
 
 
 _NOT_THERE = "an array lies outside of the shared memory, or upon another one"

@@ -24,14 +24,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from drumline._memory import aligned_empty, padded
 from drumline.distribute.parameter_server.errors import ProtocolError
 from drumline.distribute.parameter_server.wire.arrays import (
     Buffers,
-    aligned,
     as_array,
     dtype_name,
     named_dtype,
-    padded,
 )
 from drumline.distribute.parameter_server.wire.stream import Buffer, Stream
 
@@ -250,7 +249,7 @@ class _Inline:
         if sum(sizes) != len(record.inline):
             raise ProtocolError("a message's arrays have not the length that it states")
         self._source = record.inline
-        self._block = aligned(sum(map(padded, sizes)))
+        self._block = aligned_empty((sum(map(padded, sizes)),), np.dtype(np.uint8))
         self._read = 0
         self._written = 0
 

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from drumline._authentication import same_token
+from drumline._memory import aligned_empty
 from drumline.distribute.parameter_server.errors import (
     AuthenticationError,
     PeerUnavailableError,
     RemoteError,
 )
-from drumline.distribute.parameter_server.wire.arrays import aligned_empty, as_array
+from drumline.distribute.parameter_server.wire.arrays import as_array
 from drumline.distribute.parameter_server.wire.codec import ArrayForm, Message, Request
 from drumline.distribute.parameter_server.wire.in_flight import (
     Outcome,
