@@ -3,7 +3,6 @@
 from typing import Any
 
 from drumline.data import experimental
-from drumline.data.array_record_dataset import ArrayRecordDataset
 from drumline.data.dataset import Dataset
 from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec
 from drumline.data.elements.spec import AUTOTUNE, DatasetSpec, TensorSpec
@@ -13,8 +12,13 @@ from drumline.data.engine.iterator import DatasetIterator
 from drumline.data.operations.ordering.order import GLOBAL
 from drumline.data.operations.packing import Packed
 from drumline.data.options import AutotuneOptions, OptimizationOptions, Options, ThreadingOptions
-from drumline.data.readers import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
-from drumline.data.tar_dataset import TarDataset
+from drumline.data.readers import (
+    ArrayRecordDataset,
+    FixedLengthRecordDataset,
+    TarDataset,
+    TextLineDataset,
+    TFRecordDataset,
+)
 
 __all__ = [
     "AUTOTUNE",

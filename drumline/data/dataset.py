@@ -95,8 +95,8 @@ from drumline.data.plan.node import Node
 from drumline.data.remote.cluster import ShardingPolicy
 from drumline.data.rewrite.fingerprint import fingerprint_of
 from drumline.data.runtime.meter import Observation
-from drumline.data.saved.stores import by_turns, dataset_of
 from drumline.data.service.ray_service import RayService
+from drumline.data.storage.saved import by_turns, dataset_of
 
 CYCLE_LENGTH = 16
 """How many datasets ``interleave`` keeps open by default; the same on every machine."""

@@ -2,7 +2,6 @@
 
 from drumline.data import service
 from drumline.data.auto_shard_policy import AutoShardPolicy
-from drumline.data.csv_readers import CsvDataset
 from drumline.data.files.records import DatasetRecordWriter as TFRecordWriter
 from drumline.data.files.remote import (
     RemoteReads,
@@ -10,9 +9,9 @@ from drumline.data.files.remote import (
     remote_retries,
     set_remote_reads,
 )
-from drumline.data.make_csv import make_csv_dataset
 from drumline.data.operations.ordering.order import SHARD_HINT
 from drumline.data.options import AutotuneOptions, DistributeOptions, OptimizationOptions
+from drumline.data.readers import CsvDataset, make_csv_dataset
 from drumline.data.runtime.statistics import Statistics
 from drumline.data.transformations import assert_cardinality, prefetch_to_device
 

@@ -23,7 +23,7 @@ from drumline.data.operations.cache import Cache, CacheStore, Snapshot
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
 from drumline.data.rewrite.fingerprint import fingerprint_of
-from drumline.data.saved.stores import (
+from drumline.data.storage.saved import (
     FileStore,
     SnapshotStore,
     StoredShards,

@@ -151,7 +151,7 @@ from drumline.data.remote.nodes import Distribute, Elsewhere, Piece, Remote, Sha
 from drumline.data.runtime.dense import DenseStage, may_be_ragged, may_vary
 from drumline.data.runtime.indexed import Indexed, Sequential
 from drumline.data.runtime.stage import MAX_ELEMENTS, Stage
-from drumline.data.saved.stores import index_snapshot, lower_snapshot
+from drumline.data.storage.saved import index_snapshot, lower_snapshot
 
 AsStage = Callable[["Lowering", Any, Trail, Pass], Stage]
 AsIndexed = Callable[["Lowering", Any, Trail, Pass], Indexed | None]

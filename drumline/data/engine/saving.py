@@ -23,7 +23,7 @@ from drumline.data.options import Options
 from drumline.data.plan.node import Node
 from drumline.data.rewrite.fingerprint import fingerprint_of
 from drumline.data.runtime.stage import Ramp, Stage, State
-from drumline.data.saved.stores import ShardsWriter, elements_writer
+from drumline.data.storage.saved import ShardsWriter, elements_writer
 from drumline.data.store.columns import spec_to_json
 from drumline.data.store.directory import (
     Begun,

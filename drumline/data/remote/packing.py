@@ -31,7 +31,7 @@ from drumline.data.rewrite.optimize import push_shard
 from drumline.data.rewrite.shard_files import shard_files
 from drumline.data.runtime.stage import Stage
 from drumline.data.runtime.statistics import Statistics
-from drumline.data.saved.stores import FileStore, SnapshotStore
+from drumline.data.storage.saved import FileStore, SnapshotStore
 
 _REFUSAL = (
     "distribute: {what} cannot be sent to workers ({why}). Make it inside the function, or put "

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumline.data import Dataset
-from drumline.data.csv_readers import CsvDataset
-from drumline.data.make_csv import make_csv_dataset
+from drumline.data.readers import CsvDataset, make_csv_dataset
 from drumline.errors import CsvError
 
 RECORDS = 'id,name,x\r\n1,"a ""b""\nc",2.5\n2,,\nx,y,1\n3,z, 1e3 \n4\n5,q"r,1\n6,w,7'

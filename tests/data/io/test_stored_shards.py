@@ -9,7 +9,7 @@ import pytest
 
 import drumline as dl
 from drumline.data import Dataset
-from drumline.data.saved import stores as stored_shards
+from drumline.data.storage import saved as stored_shards
 from tests.data.io.test_store import bits, kinds
 
 
