@@ -16,7 +16,7 @@ _PACKAGE = "drumline.data"
 def main() -> None:
     """Serves the process that started this one."""
     _load_when_used()
-    from drumline.data.processes.worker import main as serve
+    from drumline.data.workers.processes.worker import main as serve
 
     serve()
 

@@ -51,6 +51,6 @@ def __getattr__(name: str) -> Any:
     """What needs Orbax, which takes long to import and need not be installed."""
     if name not in _OF_ORBAX:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from drumline.data import orbax_handler
+    from drumline.data.engine import orbax_handler
 
     return getattr(orbax_handler, name)

@@ -47,9 +47,7 @@ from drumline.data.engine.epochs import Epochs
 from drumline.data.engine.explain import Explanation, explain
 from drumline.data.engine.iterator import DatasetIterator
 from drumline.data.engine.random_access import element_at, no_access, obstacle
-from drumline.data.files.remote import as_paths, matching
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.huggingface import huggingface, is_huggingface
 from drumline.data.observe.profile import Profile
 from drumline.data.observe.profiling import run_profile
 from drumline.data.operations.batch import Batch, PaddedBatch, RaggedBatch, Rebatch, Unbatch
@@ -80,6 +78,7 @@ from drumline.data.operations.ordering.order import (
 from drumline.data.operations.packing import Pack
 from drumline.data.operations.prefetch import Prefetch, PrefetchToDevice
 from drumline.data.operations.reading import constructors
+from drumline.data.operations.reading.huggingface import huggingface, is_huggingface
 from drumline.data.operations.reading.sources import Counter, Random
 from drumline.data.options import Options
 from drumline.data.pickling import reduced
@@ -92,11 +91,12 @@ from drumline.data.plan.arguments import (
     shuffle_buffer,
 )
 from drumline.data.plan.node import Node
-from drumline.data.remote.cluster import ShardingPolicy
 from drumline.data.rewrite.fingerprint import fingerprint_of
 from drumline.data.runtime.meter import Observation
-from drumline.data.service.ray_service import RayService
+from drumline.data.storage.files.remote import as_paths, matching
 from drumline.data.storage.saved import by_turns, dataset_of
+from drumline.data.workers.remote.cluster import ShardingPolicy
+from drumline.data.workers.service.ray_service import RayService
 
 CYCLE_LENGTH = 16
 """How many datasets ``interleave`` keeps open by default; the same on every machine."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
-from drumline.data.remote.packing import Packed, packed
+from drumline.data.workers.remote.packing import Packed, packed
 
 _REFUSAL = (
     "the dataset cannot be pickled: {what} cannot be ({why}). Make it inside the function, or make "

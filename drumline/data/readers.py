@@ -18,13 +18,13 @@ from drumline.data._base import named
 from drumline.data._dataset.files import files_plan, first_path
 from drumline.data.dataset import Dataset
 from drumline.data.elements.spec import AUTOTUNE
-from drumline.data.files.array_records import ArrayRecords
-from drumline.data.files.csv import CsvColumn, CsvFiles, CsvFormat, csv_columns, csv_records
-from drumline.data.files.records import CHUNK, FileFormat, checked_compression
-from drumline.data.files.remote import as_paths, matching
-from drumline.data.files.tar_format import KEY, MOST_BYTES, TarFormat, first_extensions
 from drumline.data.operations.reading.files import ArrayRecordFiles
 from drumline.data.plan.arguments import count_of
+from drumline.data.storage.files.array_records import ArrayRecords
+from drumline.data.storage.files.csv import CsvColumn, CsvFiles, CsvFormat, csv_columns, csv_records
+from drumline.data.storage.files.records import CHUNK, FileFormat, checked_compression
+from drumline.data.storage.files.remote import as_paths, matching
+from drumline.data.storage.files.tar_format import KEY, MOST_BYTES, TarFormat, first_extensions
 
 MOST_AT_ONCE = 1 << 30
 """The largest ``buffer_size``: the memory is taken for each file that is open."""

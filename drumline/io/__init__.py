@@ -1,6 +1,6 @@
 """Files of records, and what is in them, as ``tf.io``."""
 
-from drumline.data.files.records import TFRecordOptions, TFRecordWriter
+from drumline.data.storage.files.records import TFRecordOptions, TFRecordWriter
 from drumline.io.decoding import (
     decode_csv,
     decode_json_example,

@@ -15,9 +15,9 @@ from drumline._core import read_files
 from drumline._local_path import has_scheme
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
 from drumline.data.elements.structure import LEAF_STRUCTURE
-from drumline.data.files.remote import file_system
 from drumline.data.native.apply import apply
 from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.storage.files.remote import file_system
 
 _AT_ONCE = 16
 """Remote files: they wait for the network."""

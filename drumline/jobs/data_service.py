@@ -68,7 +68,7 @@ def status(
     """Say which machines the cluster has, and how many of their CPUs are free."""
     _check_installed()
     # Ray takes seconds to load.
-    from drumline.data.service.ray_nodes import nodes
+    from drumline.data.workers.service.ray_nodes import nodes
 
     try:
         found, free = nodes(address)

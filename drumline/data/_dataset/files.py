@@ -10,15 +10,15 @@ import numpy as np
 
 from drumline.data._base import BaseDataset, named
 from drumline.data.elements.spec import AUTOTUNE
-from drumline.data.files.records import BYTES, Format
-from drumline.data.files.remote import as_paths
-from drumline.data.files.tables import first_schema
 from drumline.data.operations.reading import constructors
 from drumline.data.operations.reading.files import Files
 from drumline.data.operations.reading.tables import table_format
 from drumline.data.options import Options
 from drumline.data.plan.arguments import count_of
 from drumline.data.plan.node import Node
+from drumline.data.storage.files.records import BYTES, Format
+from drumline.data.storage.files.remote import as_paths
+from drumline.data.storage.files.tables import first_schema
 
 PARALLEL_READS = 4
 """What ``AUTOTUNE`` stands for: it decides the order, which is to be the same everywhere."""

@@ -7,9 +7,9 @@ import re
 import jax
 
 from drumline.data.plan.node import Node
-from drumline.data.remote.cluster import Service, ShardingPolicy, policy_of
-from drumline.data.remote.nodes import Distribute
-from drumline.data.service.sharing import resolved
+from drumline.data.workers.remote.cluster import Service, ShardingPolicy, policy_of
+from drumline.data.workers.remote.nodes import Distribute
+from drumline.data.workers.service.sharing import resolved
 
 _NAME = re.compile(r"/?(?:device:)?([a-z]+)(?::(\d+))?", re.IGNORECASE)
 

@@ -32,8 +32,8 @@ from drumline.data.storage.saved import (
     reader,
     same_elements,
 )
-from drumline.data.store.columns import checked_compression, spec_to_json
-from drumline.data.store.directory import is_empty, is_stored
+from drumline.data.storage.store.columns import checked_compression, spec_to_json
+from drumline.data.storage.store.directory import is_empty, is_stored
 
 Path = str | bytes | os.PathLike[str]
 

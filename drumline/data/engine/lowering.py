@@ -146,12 +146,12 @@ from drumline.data.operations.reading.sources import (
     lower_stored_parts,
 )
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.remote.distribute import elsewhere, here, piece, remote, shards
-from drumline.data.remote.nodes import Distribute, Elsewhere, Piece, Remote, Shards
 from drumline.data.runtime.dense import DenseStage, may_be_ragged, may_vary
 from drumline.data.runtime.indexed import Indexed, Sequential
 from drumline.data.runtime.stage import MAX_ELEMENTS, Stage
 from drumline.data.storage.saved import index_snapshot, lower_snapshot
+from drumline.data.workers.remote.distribute import elsewhere, here, piece, remote, shards
+from drumline.data.workers.remote.nodes import Distribute, Elsewhere, Piece, Remote, Shards
 
 AsStage = Callable[["Lowering", Any, Trail, Pass], Stage]
 AsIndexed = Callable[["Lowering", Any, Trail, Pass], Indexed | None]

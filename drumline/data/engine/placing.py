@@ -14,8 +14,8 @@ from drumline.data.operations.nested.nesting import FlatMap, Interleave
 from drumline.data.operations.prefetch import Prefetch
 from drumline.data.operations.reading.files import Files
 from drumline.data.plan.node import Node, bottom_up
-from drumline.data.remote.cluster import Service
-from drumline.data.remote.nodes import Distribute, Piece, Remote, Shards
+from drumline.data.workers.remote.cluster import Service
+from drumline.data.workers.remote.nodes import Distribute, Piece, Remote, Shards
 
 
 def place(plan: Node) -> Node:

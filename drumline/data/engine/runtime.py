@@ -17,8 +17,6 @@ from drumline.data.operations.nested.nesting import Interleave
 from drumline.data.operations.prefetch import Prefetch
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
-from drumline.data.processes.process_function import ProcessFunction, ProcessWorkers
-from drumline.data.remote.cluster import Service, Session
 from drumline.data.runtime.buffering import LARGEST_NBYTES, AutomaticRoom, Reading
 from drumline.data.runtime.meter import Observation
 from drumline.data.runtime.stage import Stage
@@ -29,6 +27,8 @@ from drumline.data.runtime.threads import (
     Workers,
     available_cores,
 )
+from drumline.data.workers.processes.process_function import ProcessFunction, ProcessWorkers
+from drumline.data.workers.remote.cluster import Service, Session
 
 _THREADS = "drumline-map"
 

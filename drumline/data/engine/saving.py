@@ -24,15 +24,15 @@ from drumline.data.plan.node import Node
 from drumline.data.rewrite.fingerprint import fingerprint_of
 from drumline.data.runtime.stage import Ramp, Stage, State
 from drumline.data.storage.saved import ShardsWriter, elements_writer
-from drumline.data.store.columns import spec_to_json
-from drumline.data.store.directory import (
+from drumline.data.storage.store.columns import spec_to_json
+from drumline.data.storage.store.directory import (
     Begun,
     DirectoryWriter,
     KeptDirectory,
     StoredElements,
     begun,
 )
-from drumline.data.store.disk_errors import naming
+from drumline.data.storage.store.disk_errors import naming
 
 
 def store_elements(plan: Node, options: Options, writer: DirectoryWriter | ShardsWriter) -> None:

@@ -10,7 +10,6 @@ from drumline.data.elements.block import Block
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.seeds import DrawnSeed
 from drumline.data.elements.spec import ElementSpec, TensorSpec
-from drumline.data.files.array_records import ArrayRecords
 from drumline.data.functions.build import BuiltFunction
 from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.lifted import LiftedFunction
@@ -26,6 +25,7 @@ from drumline.data.operations.reading.sources import Stored
 from drumline.data.plan import digest as functions  # noqa: F401 (registers)
 from drumline.data.plan.digest import Digest, put
 from drumline.data.plan.node import Node
+from drumline.data.storage.files.array_records import ArrayRecords
 
 _WITHOUT_EFFECT = {
     "inputs",

@@ -25,8 +25,8 @@ from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.rewrite.fingerprint import fingerprint_of
 from drumline.data.runtime.indexed import Indexed
 from drumline.data.runtime.stage import Stage, State
-from drumline.data.store.columns import spec_to_json
-from drumline.data.store.directory import (
+from drumline.data.storage.store.columns import spec_to_json
+from drumline.data.storage.store.directory import (
     DESCRIPTION,
     DirectoryWriter,
     StoredElements,
@@ -38,7 +38,6 @@ from drumline.data.store.directory import (
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering
-
 
 _VERSION = 2
 _PART_NBYTES = 32 << 20

@@ -12,7 +12,7 @@ import pytest
 
 import drumline as dl
 from drumline.data import Dataset, TextLineDataset, TFRecordDataset
-from drumline.data.files.remote import (
+from drumline.data.storage.files.remote import (
     ReadAhead,
     RemoteFile,
     RemoteReads,

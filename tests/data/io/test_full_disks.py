@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from drumline.data import Dataset
-from drumline.data.store.columns import NpyFile
+from drumline.data.storage.store.columns import NpyFile
 
 LIMIT = 20_000
 ROWS = np.arange(8000.0).reshape(1000, 8)

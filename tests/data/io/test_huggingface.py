@@ -31,7 +31,7 @@ def plain(value):
 
 def large(monkeypatch):
     """Have even small tables read a block at a time."""
-    monkeypatch.setattr("drumline.data.huggingface._IN_MEMORY", -1)
+    monkeypatch.setattr("drumline.data.operations.reading.huggingface._IN_MEMORY", -1)
 
 
 @pytest.fixture(params=["arrays", "blocks"], autouse=True)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumline.data.store.columns import read_snappy, write_snappy
+from drumline.data.storage.store.columns import read_snappy, write_snappy
 
 BEGIN = b"\xff\x06\x00\x00sNaPpY"
 DIGITS = b"123456789"

@@ -22,9 +22,9 @@ import pytest
 from drumline.data import Dataset, Options
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.operations.map import ParallelMapStage
-from drumline.data.processes.process_function import dumps
-from drumline.data.processes.worker_process import SharedBuffer, WorkerProcess, sendable
 from drumline.data.runtime.threads import available_cores
+from drumline.data.workers.processes.process_function import dumps
+from drumline.data.workers.processes.worker_process import SharedBuffer, WorkerProcess, sendable
 
 PATIENCE = 60.0
 N = 40
@@ -156,7 +156,7 @@ ORPHAN = """
     import cloudpickle, numpy as np
     from drumline.data import Dataset
     from drumline.data.elements.block import Block
-    from drumline.data.processes.worker_process import WorkerProcess
+    from drumline.data.workers.processes.worker_process import WorkerProcess
 
     def busy(value):
         if int(value) >= 0:  # holds Python's lock for minutes
@@ -194,7 +194,7 @@ INTERRUPTED = """
     import os, signal, time
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     import drumline as dl
-    from drumline.data.processes import process_function
+    from drumline.data.workers.processes import process_function
 
     def slow(value):
         if os.getpid() != parent:

@@ -14,8 +14,8 @@ import cloudpickle
 
 from drumline.data import Dataset
 from drumline.data._dataset.placement import distribution
-from drumline.data.remote.cluster import WorkerLost
-from drumline.data.service.plan_worker import PlanWorker
+from drumline.data.workers.remote.cluster import WorkerLost
+from drumline.data.workers.service.plan_worker import PlanWorker
 
 _here = threading.local()
 

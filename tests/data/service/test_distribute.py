@@ -14,9 +14,9 @@ import drumline as dl
 from drumline.data import Dataset
 from drumline.data._dataset.placement import distribution
 from drumline.data.operations.ordering.order import SHARD_HINT
-from drumline.data.remote.packing import options_for_workers
-from drumline.data.service import ShardingPolicy
-from drumline.data.service.ray_service import RayService
+from drumline.data.workers.remote.packing import options_for_workers
+from drumline.data.workers.service import ShardingPolicy
+from drumline.data.workers.service.ray_service import RayService
 from tests.data.plans import bits
 from tests.data.service.fake_cluster import FakeCluster, distributed
 from tests.image.samples import encoded

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import drumline as dl
 from drumline.data import Dataset
-from drumline.data.remote import cluster as session
-from drumline.data.remote import cluster as trouble
+from drumline.data.workers.remote import cluster as session
+from drumline.data.workers.remote import cluster as trouble
 from drumline.errors import WorkerDiedError
 from tests.data.plans import bits, build, lengths, steps
 from tests.data.service.fake_cluster import FakeCluster, die, distributed

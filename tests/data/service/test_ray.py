@@ -155,8 +155,8 @@ def test_however_ray_says_that_a_worker_is_lost(monkeypatch, how):
     import ray
     from ray import exceptions
 
-    from drumline.data.remote.cluster import WorkerLost
-    from drumline.data.service.ray_cluster import RayAnswer, RayWorker
+    from drumline.data.workers.remote.cluster import WorkerLost
+    from drumline.data.workers.service.ray_cluster import RayAnswer, RayWorker
 
     def get(reference: Any) -> Any:
         raise getattr(exceptions, how)("the machine")

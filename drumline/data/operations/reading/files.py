@@ -14,12 +14,6 @@ from drumline.data.elements.block import Block
 from drumline.data.elements.columns import PackedStrings
 from drumline.data.elements.errors import CsvError, DataLossError, at_element
 from drumline.data.elements.spec import STRING, UNKNOWN, ElementSpec
-from drumline.data.files.array_records import ArrayRecords
-from drumline.data.files.csv import CsvFormat
-from drumline.data.files.records import BYTES, FileFormat, Format
-from drumline.data.files.remote import ReadAhead, Source, open_records, opened_bytes
-from drumline.data.files.tables import PIECE_BYTES
-from drumline.data.files.tar_format import TarFormat
 from drumline.data.operations.batch import Batch
 from drumline.data.operations.map import Map
 from drumline.data.operations.nested.nesting import FlatMapStage, InterleaveStage
@@ -32,6 +26,12 @@ from drumline.data.runtime.dense import ragged_rows
 from drumline.data.runtime.indexed import Index, Indexed
 from drumline.data.runtime.stage import Stage, State
 from drumline.data.runtime.threads import MOST_THREADS
+from drumline.data.storage.files.array_records import ArrayRecords
+from drumline.data.storage.files.csv import CsvFormat
+from drumline.data.storage.files.records import BYTES, FileFormat, Format
+from drumline.data.storage.files.remote import ReadAhead, Source, open_records, opened_bytes
+from drumline.data.storage.files.tables import PIECE_BYTES
+from drumline.data.storage.files.tar_format import TarFormat
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering

@@ -30,7 +30,7 @@ from drumline.data.plan.node import Node, Pass, Specified, Trail
 from drumline.data.runtime.dense import ragged_rows
 from drumline.data.runtime.indexed import Index, Indexed
 from drumline.data.runtime.stage import Stage, State
-from drumline.data.store.directory import StoredElements, read_directory
+from drumline.data.storage.store.directory import StoredElements, read_directory
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering

@@ -16,10 +16,16 @@ from drumline.data.elements.block import Block
 from drumline.data.elements.errors import DataLossError, at_element
 from drumline.data.elements.rows import stack
 from drumline.data.elements.spec import ElementSpec
-from drumline.data.files.tables import COLUMN_BYTES, PIECE_BYTES, TABLES, ArrowTable, ParquetTable
 from drumline.data.operations.reading import constructors
 from drumline.data.runtime.dense import ragged_rows
 from drumline.data.runtime.stage import Stage, State
+from drumline.data.storage.files.tables import (
+    COLUMN_BYTES,
+    PIECE_BYTES,
+    TABLES,
+    ArrowTable,
+    ParquetTable,
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from drumline._forks import keep_in_child
 from drumline.data.elements.ragged import RaggedArray, has_ragged, splits_of
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, has_datasets
 from drumline.data.elements.structure import LEAF_STRUCTURE, Structure
-from drumline.data.store.disk_errors import naming
+from drumline.data.storage.store.disk_errors import naming
 
 
 class NpyFile:

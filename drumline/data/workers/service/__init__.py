@@ -1,6 +1,6 @@
 """Parts of a plan on other machines; the names of ``tf.data.experimental.service``."""
 
-from drumline.data.remote.cluster import ShardingPolicy
 from drumline.data.transformations import distribute
+from drumline.data.workers.remote.cluster import ShardingPolicy
 
 __all__ = ["ShardingPolicy", "distribute"]

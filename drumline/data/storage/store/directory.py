@@ -18,7 +18,7 @@ from typing import Any, TypedDict
 from drumline._forks import finalize, tell_in_child
 from drumline.data.elements.block import Block
 from drumline.data.elements.spec import ElementSpec
-from drumline.data.store.columns import (
+from drumline.data.storage.store.columns import (
     COMPRESSIONS,
     ColumnWriter,
     compress_arrays,
@@ -26,7 +26,7 @@ from drumline.data.store.columns import (
     spec_from_json,
     spec_to_json,
 )
-from drumline.data.store.disk_errors import naming
+from drumline.data.storage.store.disk_errors import naming
 
 _AGE = 60.0
 """How many seconds old a directory must be: it is locked right after it is made."""

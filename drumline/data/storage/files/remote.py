@@ -20,7 +20,7 @@ import numpy as np
 from drumline._core import RecordReader
 from drumline._forks import finalize
 from drumline._local_path import has_scheme
-from drumline.data.files.records import FileFormat
+from drumline.data.storage.files.records import FileFormat
 
 
 def file_system(path: str) -> tuple[Any, str]:

@@ -7,8 +7,8 @@ import dataclasses
 from drumline._core import TarReader, tar_extensions
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
 from drumline.data.elements.structure import flatten
-from drumline.data.files.records import CHUNK
-from drumline.data.files.remote import Source, opened_bytes
+from drumline.data.storage.files.records import CHUNK
+from drumline.data.storage.files.remote import Source, opened_bytes
 
 KEY = "__key__"
 

@@ -24,14 +24,14 @@ from drumline.data.operations.nested.windows import Rows
 from drumline.data.operations.ordering.order import Shard, resolve_shard_hints
 from drumline.data.options import Options
 from drumline.data.plan.node import Node, Trail, bottom_up
-from drumline.data.processes.process_function import culprits
-from drumline.data.remote.cluster import ShardingPolicy, Split
-from drumline.data.remote.nodes import Piece
 from drumline.data.rewrite.optimize import push_shard
 from drumline.data.rewrite.shard_files import shard_files
 from drumline.data.runtime.stage import Stage
 from drumline.data.runtime.statistics import Statistics
 from drumline.data.storage.saved import FileStore, SnapshotStore
+from drumline.data.workers.processes.process_function import culprits
+from drumline.data.workers.remote.cluster import ShardingPolicy, Split
+from drumline.data.workers.remote.nodes import Piece
 
 _REFUSAL = (
     "distribute: {what} cannot be sent to workers ({why}). Make it inside the function, or put "

@@ -17,7 +17,9 @@ from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.operations.nested.nesting import FlatMapStage, InterleaveStage
 from drumline.data.operations.nested.openings import Openings, opener
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.remote.cluster import (
+from drumline.data.runtime.indexed import Indexed, SlicedRows
+from drumline.data.runtime.stage import Carry, Stage, StartsEarly, State
+from drumline.data.workers.remote.cluster import (
     MOST,
     Answer,
     Place,
@@ -27,16 +29,14 @@ from drumline.data.remote.cluster import (
     Trouble,
     WorkerLost,
 )
-from drumline.data.remote.nodes import Distribute, Elsewhere, Piece, Remote, Shards
-from drumline.data.remote.packing import (
+from drumline.data.workers.remote.nodes import Distribute, Elsewhere, Piece, Remote, Shards
+from drumline.data.workers.remote.packing import (
     Packed,
     Part,
     for_workers,
     options_for_workers,
     packed,
 )
-from drumline.data.runtime.indexed import Indexed, SlicedRows
-from drumline.data.runtime.stage import Carry, Stage, StartsEarly, State
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering

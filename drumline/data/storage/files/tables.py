@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.ipc as ipc
 
 from drumline._local_path import has_scheme
-from drumline.data.files.remote import RemoteFile, file_system
+from drumline.data.storage.files.remote import RemoteFile, file_system
 
 _STORED_BYTES = {
     "BOOLEAN": 1,

@@ -17,9 +17,9 @@ from ray.exceptions import (
     WorkerCrashedError,
 )
 
-from drumline.data.remote.cluster import WorkerLost
-from drumline.data.service.plan_worker import PlanWorker
-from drumline.data.service.ray_connection import connect, free_cpus
+from drumline.data.workers.remote.cluster import WorkerLost
+from drumline.data.workers.service.plan_worker import PlanWorker
+from drumline.data.workers.service.ray_connection import connect, free_cpus
 
 # A worker that Ray ends because its machine runs out of memory is reported as that.
 _LOST = (

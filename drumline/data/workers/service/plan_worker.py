@@ -8,10 +8,10 @@ from drumline.data.elements.block import Block, estimated_nbytes
 from drumline.data.engine.lowering import Lowering
 from drumline.data.engine.runtime import Runtime
 from drumline.data.plan.node import Pass
-from drumline.data.processes.worker_process import sendable
-from drumline.data.remote.cluster import Portion, Split
-from drumline.data.remote.packing import Packed, Part, count_from, unpacked
 from drumline.data.runtime.stage import Ramp, Stage, State
+from drumline.data.workers.processes.worker_process import sendable
+from drumline.data.workers.remote.cluster import Portion, Split
+from drumline.data.workers.remote.packing import Packed, Part, count_from, unpacked
 
 PORTION_BYTES = 1 << 20
 _PATIENCE = 0.1

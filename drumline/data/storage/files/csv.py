@@ -19,8 +19,8 @@ from drumline._core import CsvLayout, numbers_of_strings
 from drumline._local_path import has_scheme
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, as_array, as_dtype
 from drumline.data.elements.structure import flatten
-from drumline.data.files.records import CHUNK
-from drumline.data.files.remote import file_system
+from drumline.data.storage.files.records import CHUNK
+from drumline.data.storage.files.remote import file_system
 
 DTYPES = ("float32", "float64", "int32", "int64", "string")
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from drumline.data.elements.block import Block
 from drumline.data.functions.python_function import PythonFunction
-from drumline.data.processes.worker_process import Channel, SharedBuffer, sendable
+from drumline.data.workers.processes.worker_process import Channel, SharedBuffer, sendable
 
 
 class _Noting(PythonFunction):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from drumline.data.elements.spec import UNKNOWN, ElementSpec, is_known
 from drumline.data.operations.map import Map
 from drumline.data.plan.node import Node, Specified
-from drumline.data.remote.cluster import (
+from drumline.data.workers.remote.cluster import (
     Service,
     ShardingPolicy,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from drumline._extras import require_extra
-from drumline.data.remote.cluster import Cluster
+from drumline.data.workers.remote.cluster import Cluster
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +34,7 @@ class RayService:
 
     def connect(self) -> Cluster:
         # Ray takes seconds to load.
-        from drumline.data.service.ray_cluster import RayCluster
+        from drumline.data.workers.service.ray_cluster import RayCluster
 
         return RayCluster(self.address, self.workers, self.cpus_per_worker)
 

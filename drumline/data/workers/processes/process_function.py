@@ -16,9 +16,9 @@ from drumline.data.elements.block import Block
 from drumline.data.elements.errors import at_element
 from drumline.data.functions.call import Position
 from drumline.data.functions.python_function import PythonFunction
-from drumline.data.processes.worker_process import WorkerDied, WorkerProcess
 from drumline.data.runtime.meter import charge_cpu
 from drumline.data.runtime.threads import DaemonThreads, Workers, told_to_leave
+from drumline.data.workers.processes.worker_process import WorkerDied, WorkerProcess
 
 _DEEPEST = 4
 

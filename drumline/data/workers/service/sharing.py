@@ -5,8 +5,8 @@ from __future__ import annotations
 from drumline.data.engine.random_access import length_up_to
 from drumline.data.operations.ordering.order import has_shard_hints
 from drumline.data.plan.node import Node
-from drumline.data.remote.cluster import ShardingPolicy
 from drumline.data.rewrite.shard_files import filenames, keeps_elements
+from drumline.data.workers.remote.cluster import ShardingPolicy
 
 
 def resolved(plan: Node, policy: ShardingPolicy, shards: int) -> ShardingPolicy:

@@ -6,7 +6,7 @@ import dataclasses
 
 import ray
 
-from drumline.data.service.ray_connection import connect, free_cpus
+from drumline.data.workers.service.ray_connection import connect, free_cpus
 
 
 @dataclasses.dataclass(frozen=True)
