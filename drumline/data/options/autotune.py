@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from drumline.data.options.group import Group, amount, switch
+from drumline.data.option_groups import Group, amount, switch
 
 
 @dataclasses.dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from drumline.data.auto_shard_policy import AutoShardPolicy
-from drumline.data.options.group import Group
+from drumline.data.option_groups import Group
 
 
 @dataclasses.dataclass

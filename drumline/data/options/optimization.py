@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from drumline.data.options.group import Group, switch
+from drumline.data.option_groups import Group, switch
 
 _BITS = "two programs compiled as one round differently; maps run back to back on a block instead"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from drumline.data.option_groups import Group, shown, switch
 from drumline.data.options.autotune import AutotuneOptions
 from drumline.data.options.distribution import DistributeOptions
-from drumline.data.options.group import Group, shown, switch
 from drumline.data.options.optimization import OptimizationOptions
 from drumline.data.options.threads import ThreadingOptions
 from drumline.data.runtime.statistics import Statistics
