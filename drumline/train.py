@@ -3,7 +3,7 @@
 from drumline.data.messages.example import Example, SequenceExample
 from drumline.data.messages.feature import Feature
 from drumline.data.messages.maps import FeatureList, FeatureLists, Features
-from drumline.data.messages.value_lists import BytesList, FloatList, Int64List
+from drumline.data.storage.messages import BytesList, FloatList, Int64List
 from drumline.distribute.cluster_resolver import ClusterSpec
 from drumline.training.checkpoint import (
     Checkpoint,

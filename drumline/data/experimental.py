@@ -1,7 +1,7 @@
 """Names that guides write as ``tf.data.experimental``."""
 
-from drumline.data.auto_shard_policy import AutoShardPolicy
 from drumline.data.operations.ordering.order import SHARD_HINT
+from drumline.data.option_groups import AutoShardPolicy
 from drumline.data.options import AutotuneOptions, DistributeOptions, OptimizationOptions
 from drumline.data.readers import CsvDataset, make_csv_dataset
 from drumline.data.runtime.statistics import Statistics

@@ -1,13 +1,62 @@
-"""What all groups of options have in common."""
+"""What all groups of options have in common.
+
+How several processes divide a dataset.
+
+Options of the automatic choice of numbers.
+
+Options of datasets that several processes share.
+
+Options of the rules that rewrite a plan before it runs.
+
+Options of threads.
+
+How a dataset runs; no option changes what it yields.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 from drumline.data.elements.errors import did_you_mean
+from drumline.data.runtime.statistics import Statistics
+
+
+class AutoShardPolicy(enum.IntEnum):
+    """How a strategy of several processes divides a dataset among them.
+
+    As ``tf.data.experimental.AutoShardPolicy``.
+
+    Attributes:
+        OFF: every process reads all elements.
+        AUTO: by file where the dataset reads at least as many files as there are processes and no
+            operation counts elements, else by element.
+        FILE: each process reads its own files.
+        DATA: each process reads all elements and keeps its share.
+        HINT: the dataset is sharded where the user says.
+    """
+
+    OFF = -1
+    AUTO = 0
+    FILE = 1
+    DATA = 2
+    HINT = 3
+
+    @classmethod
+    def of(cls, value: Any) -> AutoShardPolicy:
+        """The policy of this value.
+
+        Raises:
+            TypeError: if it is no policy.
+        """
+        if not isinstance(value, cls):
+            names = ", ".join(f"AutoShardPolicy.{member.name}" for member in cls)
+            raise TypeError(f"auto_shard_policy must be one of {names}, got {value!r}")
+        return value
+
 
 Check = Callable[[str, Any], Any]
 """Takes an option's name and value; returns the value to keep, or raises."""
@@ -157,3 +206,201 @@ def amount(name: str, value: Any) -> int | None:
     if number < 0:
         raise ValueError(f"{name} must be at least 0, got {value!r}")
     return number
+
+
+@dataclasses.dataclass
+class AutotuneOptions(Group):
+    """As ``tf.data.experimental.AutotuneOptions``.
+
+    Attributes:
+        enabled: whether numbers given as ``AUTOTUNE`` are chosen, and changed, while the dataset
+            runs. Otherwise they are fixed: as many workers as CPU cores, buffers of 4 MB.
+        cpu_budget: how many cores the chosen workers may keep busy; by default all.
+        ram_budget: how many bytes the buffers whose sizes are chosen may hold together; by default
+            a quarter of the memory that is free at the start.
+    """
+
+    enabled: bool | None = None
+    cpu_budget: int | None = None
+    ram_budget: int | None = None
+
+    checks = {"enabled": switch, "cpu_budget": amount, "ram_budget": amount}  # noqa: RUF012
+    refused = {  # noqa: RUF012
+        "autotune_algorithm": "there is one",
+        "initial_parallelism": "the first number follows from the budget",
+        "min_parallelism": "one worker is the least; give num_parallel_calls a number for more",
+    }
+
+
+@dataclasses.dataclass
+class DistributeOptions(Group):
+    """As ``tf.data.experimental.DistributeOptions``.
+
+    Attributes:
+        auto_shard_policy: how a strategy of several processes divides the dataset among them. One
+            process reads all of it.
+    """
+
+    auto_shard_policy: AutoShardPolicy = AutoShardPolicy.AUTO
+
+    checks = {"auto_shard_policy": lambda _, value: AutoShardPolicy.of(value)}  # noqa: RUF012
+    refused = {"num_devices": "the strategy knows its devices"}  # noqa: RUF012
+
+
+_BITS = "two programs compiled as one round differently; maps run back to back on a block instead"
+
+
+@dataclasses.dataclass
+class OptimizationOptions(Group):
+    """As ``tf.data.experimental.OptimizationOptions``, with the rules there are here.
+
+    The elements are the same bits with any of them. ``None`` leaves a rule to
+    ``apply_default_optimizations``, but for ``map_vectorization``; a bool decides by itself.
+
+    Attributes:
+        apply_default_optimizations: whether rules apply for which nothing is said.
+        noop_elimination: leaves out what changes nothing, such as ``repeat(1)``.
+        map_and_batch_fusion: has native maps of several threads make whole batches, which are not
+            copied then. Of other maps' blocks, batches are slices either way.
+        map_vectorization: computes the elements of a block of a compiled map together. Where it is
+            ``False`` each has a call of its own, of a program compiled for one element. Where a
+            program rounds more than once, the length it is compiled for shows in the last bits: it
+            keeps that, filled up, and costs as much for an element as for a block.
+        map_parallelization: has several threads compute compiled maps.
+        inject_prefetch: adds a prefetch at the end of plans that compute.
+        take_skip_pushdown: moves ``take`` and ``skip`` below maps; not in tf.data.
+        shard_pushdown: moves ``shard`` below maps; not in tf.data.
+        window_and_batch_fusion: stacks windows that a function batches or gives as they are
+            without a dataset for each; not in tf.data.
+        native_arithmetic: has the Rust core instead of a compiled program compute what a map only
+            moves within an element, makes float32, and scales or shifts by constants
+            (``image[:, ::-1] / 255``); not in tf.data.
+    """
+
+    apply_default_optimizations: bool = True
+    noop_elimination: bool | None = None
+    map_and_batch_fusion: bool | None = None
+    map_vectorization: bool | None = None
+    map_parallelization: bool | None = None
+    inject_prefetch: bool | None = None
+    take_skip_pushdown: bool | None = None
+    shard_pushdown: bool | None = None
+    window_and_batch_fusion: bool | None = None
+    native_arithmetic: bool | None = None
+
+    checks = {  # noqa: RUF012
+        "noop_elimination": switch,
+        "map_and_batch_fusion": switch,
+        "map_vectorization": switch,
+        "map_parallelization": switch,
+        "inject_prefetch": switch,
+        "take_skip_pushdown": switch,
+        "shard_pushdown": switch,
+        "window_and_batch_fusion": switch,
+        "native_arithmetic": switch,
+    }
+    settled = {  # noqa: RUF012
+        "map_fusion": (False, _BITS),
+        "filter_fusion": (False, _BITS),
+        "map_and_filter_fusion": (False, _BITS),
+        "shuffle_and_repeat_fusion": (
+            False,
+            "each pass of a repeat is shuffled by itself, with a key of its own",
+        ),
+        "filter_parallelization": (False, "a predicate is evaluated on whole blocks already"),
+        "parallel_batch": (False, "a batch that lies within a block is not copied at all"),
+        "seq_interleave_prefetch": (False, "give interleave num_parallel_calls"),
+    }
+
+    def applies(self, rule: str) -> bool:
+        """Whether the rule of that name is used."""
+        chosen = getattr(self, rule)
+        return self.apply_default_optimizations if chosen is None else chosen
+
+
+@dataclasses.dataclass
+class ThreadingOptions(Group):
+    """As ``tf.data.ThreadingOptions``.
+
+    Attributes:
+        private_threadpool_size: how many threads the dataset's maps share, however many calls they
+            may make in parallel. By default each map has threads of its own, and compiled maps
+            that name no ``num_parallel_calls`` get as many as there are CPU cores but one; 1 leaves
+            these to the thread that asks for elements.
+        max_intra_op_parallelism: among how many threads one copy of rows (the gather of a shuffled
+            block, a long batch) is divided. By default long copies use every core. Programs that
+            XLA compiled use the threads of XLA, which all programs of the process share.
+    """
+
+    private_threadpool_size: int | None = None
+    max_intra_op_parallelism: int | None = None
+
+    checks = {"private_threadpool_size": amount, "max_intra_op_parallelism": amount}  # noqa: RUF012
+
+
+def _statistics(name: str, value: Any) -> Statistics | None:
+    if value is not None and not isinstance(value, Statistics):
+        wanted = "an instance of dl.data.experimental.Statistics"
+        raise TypeError(f"{name} takes {wanted}, got {shown(value)}")
+    return value
+
+
+def _workers(name: str, value: Any) -> str:
+    if value not in ("threads", "processes"):
+        raise ValueError(f"{name} must be 'threads' or 'processes', got {value!r:.40}")
+    return str(value)
+
+
+@dataclasses.dataclass
+class Options(Group):
+    """Options of a dataset, given by ``Dataset.with_options``; the last given value holds.
+
+    Attributes:
+        autotune: which numbers may be chosen for ``AUTOTUNE``.
+        deterministic: ``False`` has maps with ``num_parallel_calls`` read so far ahead (32 tasks
+            for each worker) that one slow element seldom stops the others. Elements come in order
+            whatever it says; in ``tf.data`` others may overtake the slow one.
+        experimental_distribute: how a strategy of several processes divides the dataset.
+        experimental_optimization: what the optimizer may do.
+        experimental_slack: whether a ``prefetch`` at the end lets some time pass after its consumer
+            took elements before it makes more, so as not to compete with the start of a step. The
+            plan must end with ``prefetch``.
+        experimental_statistics: counts what the dataset's stages do.
+        python_workers: what calls Python functions of maps with ``num_parallel_calls``. By default
+            ``"threads"``, which serve where the function waits, or computes in numpy or another
+            library that lets go of Python's lock. ``"processes"`` are fresh interpreters, started
+            when they are first needed and kept for later epochs; arrays travel in shared memory.
+            The function is pickled, with all it refers to; what it changes stays in the worker.
+            Not in tf.data.
+        threading: how many threads work.
+    """
+
+    autotune: AutotuneOptions = dataclasses.field(default_factory=AutotuneOptions)
+    deterministic: bool | None = None
+    experimental_distribute: DistributeOptions = dataclasses.field(
+        default_factory=DistributeOptions
+    )
+    experimental_optimization: OptimizationOptions = dataclasses.field(
+        default_factory=OptimizationOptions
+    )
+    experimental_slack: bool | None = None
+    experimental_statistics: Statistics | None = None
+    python_workers: str = "threads"
+    threading: ThreadingOptions = dataclasses.field(default_factory=ThreadingOptions)
+
+    checks = {  # noqa: RUF012
+        "deterministic": switch,
+        "experimental_slack": switch,
+        "experimental_statistics": _statistics,
+        "python_workers": _workers,
+    }
+    refused = {  # noqa: RUF012
+        "dataset_name": "name the statistics, as in experimental_statistics",
+        "experimental_deterministic": "it is called deterministic",
+        "experimental_external_state_policy": "functions with outside state run as Python, always",
+        "experimental_service": "distribute takes its options itself",
+        "experimental_symbolic_checkpoint": "iterators' states never hold elements",
+        "experimental_threading": "it is called threading",
+        "experimental_warm_start": "iterators start when they are first asked",
+        "framework_type": "there is one framework",
+    }

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from drumline.data import Dataset
-from drumline.data.auto_shard_policy import AutoShardPolicy
 from drumline.data.elements.precision import keeping_64_bits
+from drumline.data.option_groups import AutoShardPolicy
 from drumline.data.sharing import (
     divides_by_file,
     file_share,

@@ -6,7 +6,7 @@ from typing import Any
 
 from drumline._core import message_fields
 from drumline.data.messages.message import Message, block, checked
-from drumline.data.messages.value_lists import BytesList, FloatList, Int64List, ValueList
+from drumline.data.storage.messages import BytesList, FloatList, Int64List, ValueList
 
 _KINDS: dict[str, tuple[int, type[ValueList]]] = {
     "bytes_list": (1, BytesList),

@@ -11,7 +11,7 @@ from typing import Any
 from drumline.data.messages.example import Example
 from drumline.data.messages.feature import Feature
 from drumline.data.messages.maps import Features
-from drumline.data.messages.value_lists import BytesList, FloatList, Int64List
+from drumline.data.storage.messages import BytesList, FloatList, Int64List
 
 _LISTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "bytesList": ("bytes_list", lambda value: BytesList(value=map(_bytes, value))),

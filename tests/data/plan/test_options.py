@@ -10,9 +10,8 @@ import pytest
 
 import drumline as dl
 from drumline.data import Dataset, Options
-from drumline.data.auto_shard_policy import AutoShardPolicy
+from drumline.data.option_groups import AutoShardPolicy, DistributeOptions
 from drumline.data.options import AutotuneOptions, OptimizationOptions, ThreadingOptions
-from drumline.data.options.distribution import DistributeOptions
 from drumline.data.runtime.statistics import Statistics
 
 
