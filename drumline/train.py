@@ -1,9 +1,16 @@
 """As ``tf.train``: checkpoints and the cluster's tasks; messages that records are made of."""
 
-from drumline.data.messages.example import Example, SequenceExample
-from drumline.data.messages.feature import Feature
-from drumline.data.messages.maps import FeatureList, FeatureLists, Features
-from drumline.data.storage.messages import BytesList, FloatList, Int64List
+from drumline.data.storage.messages import (
+    BytesList,
+    Example,
+    Feature,
+    FeatureList,
+    FeatureLists,
+    Features,
+    FloatList,
+    Int64List,
+    SequenceExample,
+)
 from drumline.distribute.cluster_resolver import ClusterSpec
 from drumline.training.checkpoint import (
     Checkpoint,

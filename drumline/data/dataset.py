@@ -40,6 +40,7 @@ from drumline.data._dataset.nesting import (
 )
 from drumline.data._dataset.padding import check_arrays, fillers, shapes_of
 from drumline.data._dataset.placement import device_of, distribution
+from drumline.data._dataset.storing import reduced
 from drumline.data.elements.arrow import arrow_columns
 from drumline.data.elements.spec import AUTOTUNE, INFINITE, as_dtype
 from drumline.data.elements.structure import flatten
@@ -81,7 +82,6 @@ from drumline.data.operations.reading import constructors
 from drumline.data.operations.reading.huggingface import huggingface, is_huggingface
 from drumline.data.operations.reading.sources import Counter, Random
 from drumline.data.options import Options
-from drumline.data.pickling import reduced
 from drumline.data.plan.arguments import (
     check_deterministic,
     check_rows,

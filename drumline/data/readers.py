@@ -1,12 +1,7 @@
-"""Datasets of files' records, as ``tf.data`` names them.
+"""Datasets of files: records, lines, comma-separated values, tar archives and ArrayRecord files.
 
-Datasets of files of comma-separated values, as ``tf.data.experimental`` names them.
-
-Batches of files of comma-separated values, with names and types found in the files.
-
-Datasets of samples in tar archives, as WebDataset lays them out.
-
-Datasets of the records of ArrayRecord files.
+The public functions, named as in ``tf.data`` and ``tf.data.experimental``; tar archives are grouped
+into samples as WebDataset lays them out. What a format is lies in ``storage.files``.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import numpy as np
 
 from drumline.data import Dataset
 from drumline.data.elements.precision import keeping_64_bits
-from drumline.data.option_groups import AutoShardPolicy
+from drumline.data.options import AutoShardPolicy
 from drumline.data.sharing import (
     divides_by_file,
     file_share,

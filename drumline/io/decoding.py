@@ -20,13 +20,13 @@ from drumline._core import (
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, as_dtype
 from drumline.data.elements.structure import LEAF_STRUCTURE, flatten
-from drumline.data.messages.from_json import example_from_json
 from drumline.data.native.apply import apply, is_symbol
 from drumline.data.native.flat import flat
 from drumline.data.native.operation import Column, NativeOperation, Rows
 from drumline.data.native.strings import failure, require_strings, with_dtype
 from drumline.data.native.symbol import ValueNeedsPython
 from drumline.data.storage.files.csv import CsvRecords, csv_columns, csv_records
+from drumline.data.storage.messages import example_from_json
 
 _NUMBERS = {
     "float32": 1,

@@ -1,8 +1,12 @@
-"""Writing a dataset's elements into a directory, and finding them again."""
+"""Writes a dataset's elements into a directory and finds them again; pickles datasets.
+
+A pickled dataset holds its plan with the functions in it.
+"""
 
 from __future__ import annotations
 
 import os
+import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -34,6 +38,7 @@ from drumline.data.storage.saved import (
 )
 from drumline.data.storage.store.columns import checked_compression, spec_to_json
 from drumline.data.storage.store.directory import is_empty, is_stored
+from drumline.data.workers.remote.packing import Packed, packed
 
 Path = str | bytes | os.PathLike[str]
 
@@ -138,3 +143,33 @@ def _checked(found: StoredShards, element_spec: Any, compression: str | None) ->
     if not same_elements(spec, found.spec):
         raise ValueError(f"load: {where} holds elements of {found.spec.tree()}, not {element_spec}")
     return spec
+
+
+_REFUSAL = (
+    "the dataset cannot be pickled: {what} cannot be ({why}). Make it inside the function, or make "
+    "the dataset in the process that reads it."
+)
+
+
+def reduced(
+    make: Callable[..., Any], plan: Node, options: Options | None, epoch: int
+) -> tuple[Any, ...]:
+    """What ``__reduce__`` returns.
+
+    Args:
+        make: a class, called with plan and options.
+        plan: the dataset's.
+        options: those it was given.
+        epoch: the number of its next epoch.
+
+    Raises:
+        TypeError: a part of it cannot be pickled; the message names the operation and the part.
+    """
+    return _restored, (make, packed((plan, options), plan, _REFUSAL), epoch)
+
+
+def _restored(make: Callable[..., Any], sent: Packed, epoch: int) -> Any:
+    plan, options = pickle.loads(sent.content, buffers=sent.buffers)
+    dataset = make(plan, options)
+    dataset._next_epoch = epoch
+    return dataset

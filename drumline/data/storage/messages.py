@@ -1,16 +1,99 @@
-"""``BytesList``, ``FloatList`` and ``Int64List``."""
+"""``Example`` and ``SequenceExample``, with the methods that protocol buffers give them.
+
+A ``Message`` is built from Python values, serialized by the Rust core, and parsed from bytes or
+from protocol buffers' JSON; fields are read and set as in the generated classes of TensorFlow
+(``tf.train.Feature``, ``BytesList`` and so on).
+"""
 
 from __future__ import annotations
 
 import abc
+import base64
+import binascii
+import json
 import operator
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, SupportsIndex
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Generic, Self, SupportsIndex, TypeVar
 
 import numpy as np
 
-from drumline._core import list_message, list_values
-from drumline.data.messages.message import Message
+from drumline._core import list_message, list_values, message_field, message_fields
+
+
+class Message(abc.ABC):
+    """Bytes in protocol buffers' format, and back."""
+
+    @abc.abstractmethod
+    def _fields(self, deterministic: bool) -> list[tuple[int, bytes]]:
+        """Numbers and contents of the fields."""
+
+    @abc.abstractmethod
+    def _read(self, message: bytes) -> None:
+        """Adds what bytes say."""
+
+    @abc.abstractmethod
+    def _text(self) -> list[str]:
+        """Lines of the text format."""
+
+    def SerializeToString(self, deterministic: bool = False) -> bytes:
+        """The message's bytes.
+
+        Args:
+            deterministic: whether the entries of maps are sorted by their keys. Otherwise they are
+                in the order in which they were put in.
+        """
+        fields = self._fields(deterministic)
+        return b"".join([message_field(number, content) for number, content in fields])
+
+    def ParseFromString(self, serialized: bytes) -> int:
+        """Takes the place of the contents; returns the number of bytes.
+
+        Raises:
+            ValueError: the bytes are no such message.
+        """
+        read = type(self).FromString(serialized)
+        self.__dict__.update(read.__dict__)
+        return len(serialized)
+
+    @classmethod
+    def FromString(cls, serialized: bytes) -> Self:
+        """A message from its bytes.
+
+        Raises:
+            ValueError: the bytes are no such message.
+        """
+        message = cls()
+        try:
+            message._read(bytes(serialized))
+        except ValueError as error:
+            raise ValueError(f"{cls.__name__}.FromString: no such message: {error}") from None
+        return message
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self.SerializeToString(True) == other.SerializeToString(True)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return "".join(f"{line}\n" for line in self._text())
+
+
+def checked(value: Any, kind: type[Message], where: str) -> Any:
+    """``value``, which is a message of this kind.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"{where} must be {kind.__name__}, got {value!r:.80}")
+    return value
+
+
+def block(name: str, lines: list[str]) -> list[str]:
+    """A message within another, in the text format."""
+    return [f"{name} {{", *(f"  {line}" for line in lines), "}"]
 
 
 class ValueList(Message):
@@ -162,3 +245,402 @@ def _escaped(byte: int) -> str:
     if byte in _ESCAPES:
         return _ESCAPES[byte]
     return chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}"
+
+
+_KINDS: dict[str, tuple[int, type[ValueList]]] = {
+    "bytes_list": (1, BytesList),
+    "float_list": (2, FloatList),
+    "int64_list": (3, Int64List),
+}
+_NAMES = {number: name for name, (number, _) in _KINDS.items()}
+
+
+class Feature(Message):
+    """One list of values, or none, as ``tf.train.Feature``.
+
+    A list that is not there can be filled all the same: ``feature.int64_list.value.append(3)``.
+    """
+
+    def __init__(
+        self,
+        bytes_list: BytesList | None = None,
+        float_list: FloatList | None = None,
+        int64_list: Int64List | None = None,
+    ):
+        """Takes one list at most.
+
+        Raises:
+            TypeError: a list is of another class.
+            ValueError: there are several.
+        """
+        given = {"bytes_list": bytes_list, "float_list": float_list, "int64_list": int64_list}
+        self._lists: dict[str, ValueList] = {
+            name: checked(value, _KINDS[name][1], f"Feature: {name}")
+            for name, value in given.items()
+            if value is not None
+        }
+        if len(self._lists) > 1:
+            raise ValueError(f"a Feature holds one list of values, not {' and '.join(self._lists)}")
+        self._kind = next(iter(self._lists), None)
+
+    @property
+    def bytes_list(self) -> BytesList:
+        """Strings."""
+        return self._list("bytes_list")
+
+    @property
+    def float_list(self) -> FloatList:
+        """Numbers."""
+        return self._list("float_list")
+
+    @property
+    def int64_list(self) -> Int64List:
+        """Integers."""
+        return self._list("int64_list")
+
+    def _list(self, name: str) -> Any:
+        if name not in self._lists:
+            self._lists[name] = _KINDS[name][1]()
+        return self._lists[name]
+
+    def WhichOneof(self, oneof: str) -> str | None:
+        """Which list there is: ``"bytes_list"``, ``"float_list"``, ``"int64_list"`` or None.
+
+        Raises:
+            ValueError: `oneof` is not ``"kind"``, or several lists have values.
+        """
+        if oneof != "kind":
+            raise ValueError(f"Feature has the oneof 'kind', not {oneof!r}")
+        filled = [name for name, values in self._lists.items() if values.value]
+        if len(filled) > 1:
+            raise ValueError(f"a Feature holds one list of values, not {' and '.join(filled)}")
+        return filled[0] if filled else self._kind
+
+    def HasField(self, name: str) -> bool:
+        """Whether the list of this name is there.
+
+        Raises:
+            ValueError: there is no such field.
+        """
+        if name not in _KINDS:
+            raise ValueError(f"Feature has no field {name!r}")
+        return self.WhichOneof("kind") == name
+
+    def _fields(self, deterministic: bool) -> list[tuple[int, bytes]]:
+        kind = self.WhichOneof("kind")
+        if kind is None:
+            return []
+        return [(_KINDS[kind][0], self._lists[kind].SerializeToString())]
+
+    def _read(self, message: bytes) -> None:
+        for number, content in message_fields(message):
+            if number in _NAMES:
+                name = _NAMES[number]
+                if self._kind != name:
+                    self._kind, self._lists = name, {name: _KINDS[name][1]()}
+                self._lists[name]._read(content)
+
+    def _text(self) -> list[str]:
+        kind = self.WhichOneof("kind")
+        return [] if kind is None else block(kind, self._lists[kind]._text())
+
+
+_M = TypeVar("_M", bound=Message)
+
+
+class Entries(dict[str, _M], Generic[_M]):
+    """Messages by names. One that is asked for and not there is made, as protocol buffers do."""
+
+    def __init__(self, kind: type[_M], where: str, entries: Mapping[str, _M] | None):
+        super().__init__()
+        self._kind = kind
+        self._where = where
+        for key, value in (entries or {}).items():
+            self[key] = value
+
+    def __setitem__(self, key: str, value: _M) -> None:
+        if not isinstance(key, str):
+            raise TypeError(f"{self._where}: names must be str, got {key!r:.60}")
+        super().__setitem__(key, checked(value, self._kind, f"{self._where}[{key!r}]"))
+
+    def __missing__(self, key: str) -> _M:
+        self[key] = self._kind()
+        return self[key]
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._kind, self._where, dict(self))
+
+    def messages(self, deterministic: bool) -> list[tuple[int, bytes]]:
+        """The map's entries as fields."""
+        keys = sorted(self, key=str.encode) if deterministic else list(self)
+        return [(1, _entry(key, self[key].SerializeToString(deterministic))) for key in keys]
+
+    def read(self, message: bytes) -> None:
+        """Adds the entries of a map."""
+        for number, entry in message_fields(message):
+            if number == 1:
+                parts = dict(message_fields(entry))
+                key = parts.get(1, b"").decode()
+                value = self._kind()
+                value._read(parts.get(2, b""))
+                self[key] = value
+
+    def text(self, name: str) -> list[str]:
+        """Lines of the text format."""
+        lines: list[str] = []
+        for key, value in self.items():
+            entry = [f"key: {json.dumps(key, ensure_ascii=False)}", *block("value", value._text())]
+            lines += block(name, entry)
+        return lines
+
+
+def _entry(key: str, value: bytes) -> bytes:
+    return message_field(1, key.encode()) + message_field(2, value)
+
+
+class Features(Message):
+    """Features by their names, as ``tf.train.Features``."""
+
+    def __init__(self, feature: Mapping[str, Feature] | None = None):
+        """Takes them.
+
+        Raises:
+            TypeError: a name is no str, or a value no ``Feature``.
+        """
+        self._feature = Entries(Feature, "Features.feature", feature)
+
+    @property
+    def feature(self) -> Entries[Feature]:
+        """The features: a dict, in which one that is asked for and not there is made."""
+        return self._feature
+
+    def _fields(self, deterministic: bool) -> list[tuple[int, bytes]]:
+        return self._feature.messages(deterministic)
+
+    def _read(self, message: bytes) -> None:
+        self._feature.read(message)
+
+    def _text(self) -> list[str]:
+        return self._feature.text("feature")
+
+
+class FeatureList(Message):
+    """The features of frame after frame, as ``tf.train.FeatureList``."""
+
+    def __init__(self, feature: Iterable[Feature] = ()):
+        """Takes them.
+
+        Raises:
+            TypeError: one is no ``Feature``.
+        """
+        self._feature = [checked(item, Feature, "FeatureList.feature") for item in feature]
+
+    @property
+    def feature(self) -> list[Feature]:
+        """The features."""
+        return self._feature
+
+    def _fields(self, deterministic: bool) -> list[tuple[int, bytes]]:
+        return [(1, item.SerializeToString(deterministic)) for item in self._feature]
+
+    def _read(self, message: bytes) -> None:
+        contents = [content for number, content in message_fields(message) if number == 1]
+        self._feature += map(Feature.FromString, contents)
+
+    def _text(self) -> list[str]:
+        return [line for item in self._feature for line in block("feature", item._text())]
+
+
+class FeatureLists(Message):
+    """Lists of features by their names, as ``tf.train.FeatureLists``."""
+
+    def __init__(self, feature_list: Mapping[str, FeatureList] | None = None):
+        """Takes them.
+
+        Raises:
+            TypeError: a name is no str, or a value no ``FeatureList``.
+        """
+        self._feature_list = Entries(FeatureList, "FeatureLists.feature_list", feature_list)
+
+    @property
+    def feature_list(self) -> Entries[FeatureList]:
+        """The lists: a dict, in which one that is asked for and not there is made."""
+        return self._feature_list
+
+    def _fields(self, deterministic: bool) -> list[tuple[int, bytes]]:
+        return self._feature_list.messages(deterministic)
+
+    def _read(self, message: bytes) -> None:
+        self._feature_list.read(message)
+
+    def _text(self) -> list[str]:
+        return self._feature_list.text("feature_list")
+
+
+class Example(Message):
+    """A record of features, as ``tf.train.Example``; ``dl.io.parse_example`` reads many at once."""
+
+    def __init__(self, features: Features | None = None):
+        """Takes features.
+
+        Raises:
+            TypeError: they are no ``Features``.
+        """
+        self._is_given = features is not None
+        self._features = Features() if features is None else features
+        checked(self._features, Features, "Example: features")
+
+    @property
+    def features(self) -> Features:
+        """The features by their names: ``example.features.feature["label"]``."""
+        return self._features
+
+    def _fields(self, deterministic: bool) -> list[tuple[int, bytes]]:
+        content = self._features.SerializeToString(deterministic)
+        return [(1, content)] if content or self._is_given else []
+
+    def _read(self, message: bytes) -> None:
+        for number, content in message_fields(message):
+            if number == 1:
+                self._is_given = True
+                self._features._read(content)
+
+    def _text(self) -> list[str]:
+        return block("features", self._features._text()) if self._fields(False) else []
+
+
+class SequenceExample(Message):
+    """Features of a whole and of each of its frames, as ``tf.train.SequenceExample``."""
+
+    def __init__(self, context: Features | None = None, feature_lists: FeatureLists | None = None):
+        """Takes both.
+
+        Raises:
+            TypeError: one is of another class.
+        """
+        self._given = {1: context is not None, 2: feature_lists is not None}
+        self._context = Features() if context is None else context
+        self._feature_lists = FeatureLists() if feature_lists is None else feature_lists
+        checked(self._context, Features, "SequenceExample: context")
+        checked(self._feature_lists, FeatureLists, "SequenceExample: feature_lists")
+
+    @property
+    def context(self) -> Features:
+        """Features of the whole."""
+        return self._context
+
+    @property
+    def feature_lists(self) -> FeatureLists:
+        """Features of the frames: ``sequence.feature_lists.feature_list["words"].feature[0]``."""
+        return self._feature_lists
+
+    def _parts(self) -> list[tuple[int, str, Message]]:
+        return [(1, "context", self._context), (2, "feature_lists", self._feature_lists)]
+
+    def _fields(self, deterministic: bool) -> list[tuple[int, bytes]]:
+        contents = [(n, part.SerializeToString(deterministic)) for n, _, part in self._parts()]
+        return [(n, content) for n, content in contents if content or self._given[n]]
+
+    def _read(self, message: bytes) -> None:
+        parts = {number: part for number, _, part in self._parts()}
+        for number, content in message_fields(message):
+            if number in parts:
+                self._given[number] = True
+                parts[number]._read(content)
+
+    def _text(self) -> list[str]:
+        present = {number for number, _ in self._fields(False)}
+        parts = [(name, part) for number, name, part in self._parts() if number in present]
+        return [line for name, part in parts for line in block(name, part._text())]
+
+
+_LISTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "bytesList": ("bytes_list", lambda value: BytesList(value=map(_bytes, value))),
+    "floatList": ("float_list", lambda value: FloatList(value=map(_float, value))),
+    "int64List": ("int64_list", lambda value: Int64List(value=map(_json_integer, value))),
+}
+
+
+def example_from_json(text: bytes) -> Example:
+    """The message that JSON says.
+
+    Raises:
+        ValueError: it is no JSON of an ``Example``; the message says what is wrong.
+    """
+    try:
+        content = json.loads(text, object_pairs_hook=_object)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"no UTF-8: {error}") from None
+    except RecursionError:
+        raise ValueError("its lists are nested too deeply") from None
+    features = _fields(content, "the Example", {"features": "features"}).get("features")
+    if features is None:
+        return Example()
+    entries = _fields(features, "features", {"feature": "feature"}).get("feature", {})
+    if not isinstance(entries, dict):
+        raise ValueError(f"features.feature is {_shown(entries)}, not an object")
+    return Example(Features({name: _feature(name, entry) for name, entry in entries.items()}))
+
+
+def _feature(name: str, content: Any) -> Feature:
+    where = f"feature {name!r}"
+    names = {key: key for key in _LISTS} | {snake: key for key, (snake, _) in _LISTS.items()}
+    lists: dict[str, Any] = {}
+    for key, entry in _fields(content, where, names).items():
+        values = _fields(entry, f"{key} of {where}", {"value": "value"}).get("value", [])
+        if not isinstance(values, list):
+            raise ValueError(f"{where}: value is {_shown(values)}, not a list")
+        snake, made = _LISTS[key]
+        try:
+            lists[snake] = made(values)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{where}: {error}") from None
+    return Feature(**lists)
+
+
+def _fields(content: Any, where: str, names: dict[str, str]) -> dict[str, Any]:
+    """The fields that are not null, by their names in JSON."""
+    if not isinstance(content, dict):
+        raise ValueError(f"{where} is {_shown(content)}, not an object")
+    unknown = [key for key in content if key not in names]
+    if unknown:
+        raise ValueError(f"{where} has no field {unknown[0]!r}; it has {', '.join(names)}")
+    found = [(names[key], value) for key, value in content.items() if value is not None]
+    return _object(found)
+
+
+def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in made:
+            raise ValueError(f"{key!r} is there twice")
+        made[key] = value
+    return made
+
+
+def _json_integer(value: Any) -> int:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int | str) or "_" in str(value):
+        raise ValueError(f"{_shown(value)} is no integer")
+    return int(value)
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str) or "_" in str(value):
+        raise ValueError(f"{_shown(value)} is no number")
+    return float(value)
+
+
+def _bytes(value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise ValueError(f"{_shown(value)} is no base64 string")
+    filled = value.rstrip("=") + "=" * (-len(value.rstrip("=")) % 4)
+    try:
+        return base64.b64decode(filled.translate({45: 43, 95: 47}), validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"{_shown(value)} is no base64 string: {error}") from None
+
+
+def _shown(value: Any) -> str:
+    return f"{json.dumps(value):.60}"

@@ -10,8 +10,13 @@ import pytest
 
 import drumline as dl
 from drumline.data import Dataset, Options
-from drumline.data.option_groups import AutoShardPolicy, DistributeOptions
-from drumline.data.options import AutotuneOptions, OptimizationOptions, ThreadingOptions
+from drumline.data.options import (
+    AutoShardPolicy,
+    AutotuneOptions,
+    DistributeOptions,
+    OptimizationOptions,
+    ThreadingOptions,
+)
 from drumline.data.runtime.statistics import Statistics
 
 

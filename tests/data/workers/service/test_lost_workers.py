@@ -17,7 +17,7 @@ from drumline.data.workers.remote import cluster as session
 from drumline.data.workers.remote import cluster as trouble
 from drumline.errors import WorkerDiedError
 from tests.data.plans import bits, build, lengths, steps
-from tests.data.service.fake_cluster import FakeCluster, die, distributed
+from tests.data.workers.service.fake_cluster import FakeCluster, die, distributed
 
 # Each example compiles its functions once for every worker.
 few = settings(max_examples=settings().max_examples // 8)

@@ -18,7 +18,7 @@ from drumline.data.workers.remote.packing import options_for_workers
 from drumline.data.workers.service import ShardingPolicy
 from drumline.data.workers.service.ray_service import RayService
 from tests.data.plans import bits
-from tests.data.service.fake_cluster import FakeCluster, distributed
+from tests.data.workers.service.fake_cluster import FakeCluster, distributed
 from tests.image.samples import encoded
 
 HERE = threading.get_ident()

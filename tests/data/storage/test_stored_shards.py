@@ -10,7 +10,7 @@ import pytest
 import drumline as dl
 from drumline.data import Dataset
 from drumline.data.storage import saved as stored_shards
-from tests.data.io.test_store import bits, kinds
+from tests.data.storage.test_store import bits, kinds
 
 
 @pytest.mark.parametrize(

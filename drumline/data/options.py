@@ -1,16 +1,8 @@
-"""What all groups of options have in common.
+"""Options of a dataset: how it runs. No option changes what it yields.
 
-How several processes divide a dataset.
-
-Options of the automatic choice of numbers.
-
-Options of datasets that several processes share.
-
-Options of the rules that rewrite a plan before it runs.
-
-Options of threads.
-
-How a dataset runs; no option changes what it yields.
+``Options`` holds one ``Group`` for each subject (automatic choice of numbers, sharing by several
+processes, rules that rewrite a plan, threads), whose attributes are checked when they are set.
+Names and meanings are those of ``tf.data.Options``.
 """
 
 from __future__ import annotations

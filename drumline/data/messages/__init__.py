@@ -1,1 +1,0 @@
-"""``tf.train``'s messages: building, writing and reading ``Example`` and ``SequenceExample``."""

@@ -1,0 +1,1 @@
+"""What is on disk: formats of files, stored datasets, protocol buffer messages."""

@@ -1,0 +1,1 @@
+"""Other processes that compute: worker processes of this machine, and parts of a plan on others."""
