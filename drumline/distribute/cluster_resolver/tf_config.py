@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 
 import pydantic
 
+from drumline import _addresses
 from drumline.distribute.cluster_resolver.cluster_resolver import ClusterResolver
 from drumline.distribute.cluster_resolver.cluster_spec import ClusterSpec
-from drumline.distribute.processes import addresses
 
 VARIABLE = "TF_CONFIG"
 TASK_TYPES = ("chief", "master", "worker", "ps", "evaluator")
@@ -118,7 +118,7 @@ def _check_address(task: str, address: str) -> None:
             f"gives {task} the address {address!r}; leave out what stands before and with '://'"
         )
     try:
-        addresses.split(address)
+        _addresses.split(address)
     except ValueError:
         _refuse(f"gives {task} the address {address!r}, which lacks a port (1 to 65535): host:port")
 

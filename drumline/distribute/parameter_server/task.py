@@ -13,6 +13,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from drumline._addresses import on_host_of
 from drumline.distribute.cluster_resolver import ClusterSpec
 from drumline.distribute.parameter_server import servers as peers
 from drumline.distribute.parameter_server.errors import ChiefLostError
@@ -25,7 +26,6 @@ from drumline.distribute.parameter_server.wire import (
     cluster_token,
 )
 from drumline.distribute.parameter_server.worker import Worker
-from drumline.distribute.processes.addresses import on_host_of
 
 THREADS_VARIABLE = "NPROC"
 

@@ -17,7 +17,7 @@ from typing import Literal
 
 import jax
 
-from drumline.distribute.processes import addresses
+from drumline import _addresses
 from drumline.distribute.processes.coordination import Coordination, Failure
 from drumline.distribute.processes.group import ProcessGroup
 
@@ -253,7 +253,7 @@ def _lost(timed_out: bool) -> str:
 
 def _ips(address: str) -> set[str]:
     try:
-        return {str(place[4][0]) for place in socket.getaddrinfo(*addresses.split(address))}
+        return {str(place[4][0]) for place in socket.getaddrinfo(*_addresses.split(address))}
     except OSError:
         return set()
 

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from drumline.distribute.processes import addresses
+from drumline import _addresses
 from drumline.distribute.processes.group import ProcessGroup
 from drumline.distribute.processes.peers import LocalProcess
 
@@ -63,7 +63,7 @@ def _host(group: ProcessGroup, until: float) -> Rendezvous | str:
     come = {0: LocalProcess.this().to_json()}
     guests: dict[int, socket.socket] = {}
     with contextlib.ExitStack() as on_failure:
-        with addresses.listen(group.addresses[0], group.task) as listener:
+        with _addresses.listen(group.addresses[0], group.task) as listener:
             while len(come) < group.num_processes:
                 if time.monotonic() > until:
                     missing = [task for i, task in enumerate(group.tasks) if i not in come]
@@ -99,7 +99,7 @@ def _visit(group: ProcessGroup, until: float) -> Rendezvous | str:
     while (left := until - time.monotonic()) > 0:
         answer = None
         try:
-            host = socket.create_connection(addresses.split(group.addresses[0]), left)
+            host = socket.create_connection(_addresses.split(group.addresses[0]), left)
             with contextlib.ExitStack() as on_failure:
                 on_failure.enter_context(host)
                 _send(host, greeting)

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 import jax
 
+from drumline import _addresses
 from drumline._forks import at_exit
 from drumline._jax_start import jax_has_started
-from drumline.distribute.processes import addresses, environment, jax_internals, shm_all_reduce
+from drumline.distribute.processes import environment, jax_internals, shm_all_reduce
 from drumline.distribute.processes.coordination import Coordination
 from drumline.distribute.processes.group import ProcessGroup, Resolver, group_of
 from drumline.distribute.processes.health import Monitor, Pending, Watchdog
@@ -170,7 +171,7 @@ def _require_fresh_jax() -> None:
 def _join(
     group: ProcessGroup, meeting: Rendezvous, heartbeat: int, initialization: int
 ) -> Membership:
-    jax_internals.listen_on(addresses.split(group.addresses[group.process_index])[0])
+    jax_internals.listen_on(_addresses.split(group.addresses[group.process_index])[0])
     jax_internals.write_cache_from_every_process()
     client = jax_internals.connect(
         group.addresses[0],

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
+from drumline._addresses import on_host_of
 from drumline.distribute.parameter_server.task import share_cores
-from drumline.distribute.processes.addresses import on_host_of
 
 
 @pytest.fixture(autouse=True)
