@@ -1,16 +1,33 @@
-"""The authenticated channel between two launchers."""
+"""The authenticated channel between two launchers, and last words on a broken one."""
 
 from __future__ import annotations
 
 import contextlib
+import select
 import selectors
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from drumline.jobs.launch.rendezvous.channel import Channel, ChannelError
-from drumline.jobs.launch.rendezvous.messages import HostFailure, Message, Trained, Welcome
+from drumline._rendezvous import ChannelError
+from drumline.jobs.launch.coordination import Report, Verdict
+from drumline.jobs.launch.errors import LaunchError
+from drumline.jobs.launch.loop import Loop
+from drumline.jobs.launch.rendezvous.channel import Channel
+from drumline.jobs.launch.rendezvous.leader import Leader
+from drumline.jobs.launch.rendezvous.member import Member, _introduce
+from drumline.jobs.launch.rendezvous.messages import (
+    Hello,
+    HostFailure,
+    Message,
+    Refusal,
+    ReportMessage,
+    Trained,
+    VerdictMessage,
+    Welcome,
+)
 
 
 @contextlib.contextmanager
@@ -67,16 +84,11 @@ def test_one_side_without_a_token_is_named(tokens: tuple[str | None, str | None]
 
 
 @pytest.mark.parametrize("kind", ["unsigned", "truncated", "oversized", "replayed", "not hex"])
-def test_lines_that_prove_nothing_are_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_that_prove_nothing_are_refused(kind: str) -> None:
     with channels("secret", "secret") as (leader, member):
         received(leader, 0)
         received(member, 0)
-        sent: list[bytes] = []
-        connection = member._socket
-        with monkeypatch.context() as patch:
-            patch.setattr(member, "_socket", _Recording(sent))
-            member.send(Trained())
-        line = sent[0]
+        line = member.encode(Trained()) + b"\n"
         proof, _, text = line.partition(b" ")
         forged = {
             "unsigned": text,
@@ -85,16 +97,81 @@ def test_lines_that_prove_nothing_are_refused(kind: str, monkeypatch: pytest.Mon
             "not hex": b"\xff" * len(proof) + b" " + text,
             "replayed": line + line,
         }[kind]
-        connection.sendall(forged)
+        member.detach().sendall(forged)
         with pytest.raises(ChannelError, match="does not know the same --rendezvous-token"):
             received(leader, 2)
 
 
-class _Recording:
-    """In the place of a socket: keeps what would be sent."""
+FAILED = "host 0: worker:0 failed"
+INTERRUPTED = "The launcher of host 0 was interrupted."
 
-    def __init__(self, sent: list[bytes]) -> None:
-        self._sent = sent
 
-    def sendall(self, data: bytes) -> None:
-        self._sent.append(data)
+def wait_for_its_end(channel: Channel) -> None:
+    """Wait until the other side's end has arrived, whatever of it is still unread."""
+    poll = select.poll()
+    poll.register(channel.fileno(), select.POLLHUP | select.POLLERR)
+    assert poll.poll(60_000), "the other side has not ended"
+
+
+@pytest.mark.parametrize("says", ["trained", "trouble", "report"])
+def test_a_member_whose_send_fails_hears_what_host_0_said_before(says: str) -> None:
+    """Host 0 ends without reading what this host says, so that the system resets the connection."""
+    with channels(None, None) as (leader, channel), Loop() as loop:
+        received(channel, 0)
+        channel.send(Trained())
+        assert select.select([leader], [], [], 60)[0]
+        leader.send(HostFailure(text=FAILED))
+        leader.send(VerdictMessage.of(Verdict(False, final=INTERRUPTED)))
+        leader.close()
+        wait_for_its_end(channel)
+        member = Member(channel, loop)
+        if says == "trained":
+            member.report_trained()
+        elif says == "trouble":
+            member.report_trouble("something")
+        if says != "report":
+            assert loop.wait_until(lambda: member.trouble, deadline=time.monotonic() + 60)
+            assert member.trouble == FAILED
+        verdict = member.conclude(Report(False, (), 0))
+        assert verdict.final == INTERRUPTED
+        member.close()
+
+
+def test_host_0_whose_send_fails_hears_why_a_member_left() -> None:
+    with channels(None, None) as (channel, member), Loop() as loop:
+        received(channel, 0)
+        channel.send(Trained())
+        assert select.select([member], [], [], 60)[0]
+        member.send(HostFailure(text="the launcher was ended by SIGTERM"))
+        member.send(ReportMessage.of(Report(False, (), 15)))
+        member.close()
+        wait_for_its_end(channel)
+        leader = Leader({1: channel}, loop)
+        leader.report_trouble("something")
+        verdict = leader.conclude(Report(False, (), 0))
+        assert leader.trouble == "" and verdict.final == "The launcher of host 1 was interrupted."
+        leader.close()
+
+
+def test_who_cannot_greet_host_0_hears_why_it_was_refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, Loop() as loop:
+        connecting = socket.create_connection(listener.getsockname())
+        accepted, _ = listener.accept()
+        leader = Channel(accepted, None, is_leader=True)
+        member = Channel(connecting, None, is_leader=False)
+        assert select.select([leader], [], [], 60)[0]
+        leader.send(Refusal(reason="it came too late"))
+        leader.close()
+        wait_for_its_end(member)
+        hello = Hello(
+            node=1,
+            version="1",
+            nodes=2,
+            workers=1,
+            ps=0,
+            chief=False,
+            evaluator=False,
+            max_restarts=0,
+        )
+        with contextlib.closing(member), pytest.raises(LaunchError, match="it came too late"):
+            _introduce(member, hello, loop, time.monotonic() + 60, "host 0")

@@ -21,11 +21,19 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from drumline import _addresses
+from drumline._rendezvous import (
+    ChannelError,
+    EventLoop,
+    LineChannel,
+    RendezvousServer,
+    connect,
+    hear,
+)
 from drumline.distribute.processes.group import ProcessGroup
 from drumline.distribute.processes.peers import LocalProcess
 
 _RETRY_SECONDS = 0.05
-_GREETING_SECONDS = 2.0
+_GREETING_SECONDS = 10.0
 _LONGEST = 1 << 20
 
 
@@ -61,31 +69,55 @@ def meet(group: ProcessGroup, timeout_seconds: float) -> Rendezvous:
 
 def _host(group: ProcessGroup, until: float) -> Rendezvous | str:
     come = {0: LocalProcess.this().to_json()}
-    guests: dict[int, socket.socket] = {}
-    with contextlib.ExitStack() as on_failure:
-        with _addresses.listen(group.addresses[0], group.task) as listener:
-            while len(come) < group.num_processes:
-                if time.monotonic() > until:
-                    missing = [task for i, task in enumerate(group.tasks) if i not in come]
-                    return f"{', '.join(missing)} did not come"
-                listener.settimeout(max(0.01, until - time.monotonic()))
-                with contextlib.suppress(OSError):  # nobody for long, or one who left at once
-                    guest = on_failure.enter_context(listener.accept()[0])
-                    greeting = _receive(guest)
-                    if greeting is None:
-                        guest.close()
-                        continue
-                    _require_same_cluster(group, greeting, guest)
-                    come[greeting["index"]] = greeting["process"]
-                    guests[greeting["index"]] = guest
-        everybody = [come[index] for index in range(group.num_processes)]
-        for index, guest in guests.items():
-            try:
-                _send(guest, {"everybody": everybody})
-            except OSError:
-                return f"{group.tasks[index]} came, and left before all were there"
-        on_failure.pop_all()
-    return Rendezvous([LocalProcess.from_json(text) for text in everybody], guests)
+
+    def introduce(channel: _JsonChannel, greeting: Any) -> int:
+        _require_same_cluster(group, greeting, channel)
+        index: int = greeting["index"]
+        come[index] = greeting["process"]
+        return index
+
+    with (
+        contextlib.closing(EventLoop()) as loop,
+        RendezvousServer(
+            _listen(group),
+            expected=range(1, group.num_processes),
+            open_channel=_JsonChannel,
+            introduce=introduce,
+            lost=lambda channel, why: None,
+            loop=loop,
+            stranger_seconds=_GREETING_SECONDS,
+        ) as server,
+    ):
+        if not server.wait(until):
+            left = [group.tasks[index] for index in server.missing if index in come]
+            missing = [group.tasks[index] for index in server.missing if index not in come]
+            return "; ".join(
+                [f"{', '.join(missing)} did not come"] * bool(missing)
+                + [f"{task} came, and left before all were there" for task in left]
+            )
+        guests = server.members()
+    everybody = [come[index] for index in range(group.num_processes)]
+    for channel in guests.values():
+        channel.send({"everybody": everybody})
+    for index, channel in guests.items():
+        if channel.broken:
+            for each in guests.values():
+                each.close()
+            return f"{group.tasks[index]} came, and left before all were there"
+    connections = {index: channel.detach() for index, channel in guests.items()}
+    return Rendezvous([LocalProcess.from_json(text) for text in everybody], connections)
+
+
+def _listen(group: ProcessGroup) -> socket.socket:
+    address = group.addresses[0]
+    try:
+        return _addresses.listen(*_addresses.split(address))
+    except OSError as error:
+        raise RuntimeError(
+            f"{group.task} cannot listen on its address in the cluster, {address}: {error}. The "
+            f"address must be one of this machine and its port free; check that this is the "
+            f"machine of {group.task}, and that no process of an earlier run is left."
+        ) from error
 
 
 def _visit(group: ProcessGroup, until: float) -> Rendezvous | str:
@@ -95,33 +127,34 @@ def _visit(group: ProcessGroup, until: float) -> Rendezvous | str:
         "index": group.process_index,
         "process": LocalProcess.this().to_json(),
     }
-    problem = ""
-    while (left := until - time.monotonic()) > 0:
-        answer = None
-        try:
-            host = socket.create_connection(_addresses.split(group.addresses[0]), left)
-            with contextlib.ExitStack() as on_failure:
-                on_failure.enter_context(host)
-                _send(host, greeting)
-                answer = _receive(host, left)
-                if answer and "everybody" in answer:
-                    on_failure.pop_all()
-            problem = f"{group.tasks[0]} was there, but not all the others came"
-        except OSError as error:
-            problem = f"{group.tasks[0]} does not answer ({error})"
-        if answer and "everybody" in answer:
-            everybody = [LocalProcess.from_json(text) for text in answer["everybody"]]
-            return Rendezvous(everybody, {0: host})
-        if answer and "refused" in answer:
-            raise RuntimeError(
-                f"{group.task} was refused by {group.describe(0)}: {answer['refused']}"
-            )
-        time.sleep(_RETRY_SECONDS)
-    return problem or f"{group.tasks[0]} does not answer"
+    problem = f"{group.tasks[0]} does not answer"
+    with contextlib.closing(EventLoop()) as loop, contextlib.ExitStack() as on_failure:
+        while time.monotonic() < until:
+            try:
+                host = connect(_addresses.split(group.addresses[0]), loop, until, _RETRY_SECONDS)
+                channel = on_failure.enter_context(contextlib.closing(_JsonChannel(host)))
+                channel.send(greeting)
+                answer = hear(channel, loop, bool, until)[0]
+            except OSError as error:
+                problem, answer = f"{group.tasks[0]} does not answer ({error})", {}
+            except ChannelError:
+                problem = f"{group.tasks[0]} was there, but not all the others came"
+                answer = {}
+            if "everybody" in answer:
+                everybody = [LocalProcess.from_json(text) for text in answer["everybody"]]
+                on_failure.pop_all()
+                return Rendezvous(everybody, {0: channel.detach()})
+            if "refused" in answer:
+                raise RuntimeError(
+                    f"{group.task} was refused by {group.describe(0)}: {answer['refused']}"
+                )
+            on_failure.close()
+            loop.wait_until(lambda: False, deadline=min(time.monotonic() + _RETRY_SECONDS, until))
+    return problem
 
 
 def _require_same_cluster(
-    group: ProcessGroup, greeting: dict[str, Any], guest: socket.socket
+    group: ProcessGroup, greeting: dict[str, Any], guest: _JsonChannel
 ) -> None:
     told = {"tasks": greeting.get("tasks"), "addresses": greeting.get("addresses")}
     own = {"tasks": list(group.tasks), "addresses": list(group.addresses)}
@@ -132,23 +165,27 @@ def _require_same_cluster(
         f"it was told of the cluster {told['tasks']} at {told['addresses']}, and {group.task} of "
         f"{own['tasks']} at {own['addresses']}; all must be told the same"
     )
-    _send(guest, {"refused": refusal})
+    guest.send({"refused": refusal})
     raise RuntimeError(f"A process came to {group.describe(0)}, but {refusal}.")
 
 
-def _send(peer: socket.socket, message: dict[str, Any]) -> None:
-    peer.sendall(json.dumps(message).encode() + b"\n")
+class _JsonChannel(LineChannel[dict[str, Any]]):
+    """Objects of JSON; what they mean depends on who says them."""
 
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__(connection, _LONGEST)
 
-def _receive(peer: socket.socket, seconds: float = _GREETING_SECONDS) -> dict[str, Any] | None:
-    """The peer's message; None if it sends none, or something else."""
-    peer.settimeout(seconds)
-    try:
-        with peer.makefile("rb") as lines:
-            message = json.loads(lines.readline(_LONGEST))
-    except (OSError, ValueError):
-        return None
-    return message if isinstance(message, dict) else None
+    def encode(self, message: dict[str, Any]) -> bytes:
+        return json.dumps(message).encode()
+
+    def decode(self, line: bytes) -> dict[str, Any]:
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            message = None
+        if not isinstance(message, dict):
+            raise ChannelError("it sent what is no message")
+        return message
 
 
 _GLANCE_SECONDS = 1.0

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import selectors
 import signal
-import time
-from collections.abc import Callable
 from types import FrameType
 
+from drumline._rendezvous import EventLoop
 from drumline.jobs.launch.errors import Interrupted
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Loop:
-    """Calls back when a file descriptor is readable, and queues the signals that end a job.
+class Loop(EventLoop):
+    """Also queues the signals that end a job, and then waits for nothing more.
 
     Signals that were ignored when the launcher began (``nohup``, background jobs of a shell
     script) stay ignored. Leaving the context restores the handlers.
@@ -26,8 +24,8 @@ class Loop:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.signals: list[int] = []
-        self._selector = selectors.DefaultSelector()
         self._handlers: dict[int, object] = {}
 
     def __enter__(self) -> Loop:
@@ -45,23 +43,18 @@ class Loop:
         for signum, handler in self._handlers.items():
             signal.signal(signum, handler)  # type: ignore[arg-type]
         signal.set_wakeup_fd(self._old_wakeup)
-        self._selector.close()
+        self.close()
         os.close(self._waking)
         os.close(self._woken)
 
-    def watch(self, descriptor: int, callback: Callable[[], object]) -> None:
-        """Call `callback` whenever `descriptor` is readable, until `forget`."""
-        self._selector.register(descriptor, selectors.EVENT_READ, callback)
+    def check(self) -> None:
+        """Take the first signal.
 
-    def forget(self, descriptor: int) -> None:
-        """Watch `descriptor` no more."""
-        with contextlib.suppress(KeyError, ValueError):
-            self._selector.unregister(descriptor)
-
-    def step(self, seconds: float) -> None:
-        """Wait up to `seconds` for something to happen, and deal with what did."""
-        for key, _ in self._selector.select(max(0.0, seconds)):
-            key.data()
+        Raises:
+            Interrupted: if there is one.
+        """
+        if self.signals:
+            raise Interrupted(self.signals.pop(0))
 
     def _note(self, signum: int, frame: FrameType | None) -> None:
         self.signals.append(signum)
@@ -69,27 +62,3 @@ class Loop:
     def _drain(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.read(self._waking, 4096)
-
-
-_STEP_SECONDS = 0.25
-
-
-def wait_until(
-    loop: Loop,
-    ready: Callable[[], object],
-    tick: Callable[[], None],
-    deadline: float | None = None,
-) -> bool:
-    """Run `loop` until `ready`, or the `time.monotonic` `deadline`. Returns whether it was.
-
-    Raises:
-        Interrupted: at the first signal that ends a job.
-    """
-    while not ready():
-        if loop.signals:
-            raise Interrupted(loop.signals.pop(0))
-        if deadline is not None and time.monotonic() >= deadline:
-            return False
-        loop.step(_STEP_SECONDS)
-        tick()
-    return True

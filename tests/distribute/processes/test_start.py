@@ -204,14 +204,14 @@ def test_strangers_do_not_disturb_a_meeting() -> None:
 
 
 def test_an_address_that_cannot_be_listened_on_is_named() -> None:
-    with _addresses.listen(f"127.0.0.1:{free_port('127.0.0.1')}", "worker:0") as taken:
+    with _addresses.listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(RuntimeError, match=f"worker:0 cannot listen .*127.0.0.1:{port}: .*use"):
             meet(group_of(resolver({"worker": [f"127.0.0.1:{port}", "b:1"]}, "worker", 0)), 0.2)
-    with pytest.raises(RuntimeError, match="203.0.113.1:2222: .*Cannot assign"):
-        _addresses.listen("203.0.113.1:2222", "worker:0")
+    with pytest.raises(RuntimeError, match=r"worker:0 cannot .*203.0.113.1:2222: .*Cannot assign"):
+        meet(group_of(resolver({"worker": ["203.0.113.1:2222", "b:1"]}, "worker", 0)), 0.2)
     with pytest.raises(ValueError, match="write host:port"):
-        _addresses.listen("203.0.113.1", "worker:0")
+        meet(group_of(resolver({"worker": ["203.0.113.1", "b:1"]}, "worker", 0)), 0.2)
 
 
 def test_the_default_resolver_s_cluster(monkeypatch: pytest.MonkeyPatch) -> None:

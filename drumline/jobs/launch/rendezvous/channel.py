@@ -12,21 +12,16 @@ import socket
 import time
 
 from drumline._authentication import ConnectionKey, new_nonce
+from drumline._rendezvous import ChannelError, LineChannel
 from drumline.jobs.launch.rendezvous.messages import PROTOCOL, Greeting, Message, Ping, parse
 
-_STRANGERS_LINE = 64 * 1024
 _LINE = 16 * 1024 * 1024
-_SEND_SECONDS = 10.0
 _PING_SECONDS = 5.0
 SILENCE_SECONDS = 30.0
 """A launcher that has said nothing for this long counts as gone."""
 
 
-class ChannelError(Exception):
-    """The other side is gone, or says what no launcher says."""
-
-
-class Channel:
+class Channel(LineChannel[Message]):
     """Messages to and from one other launcher.
 
     Args:
@@ -34,94 +29,28 @@ class Channel:
         token: what the other must prove to know, or None.
         is_leader: whether this is host 0.
 
-    Attributes:
-        peer: the other's address, for messages to the user.
+    Raises:
+        OSError: if the other is gone already.
     """
 
     def __init__(self, connection: socket.socket, token: str | None, is_leader: bool) -> None:
-        self._socket = connection
-        self._socket.settimeout(_SEND_SECONDS)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.peer = str(connection.getpeername()[0])
+        super().__init__(connection)
         self._token = token
         self._is_leader = is_leader
         self._nonce = new_nonce()
         self._key: ConnectionKey | None = None
         self._greeted = False
-        self._line_limit = _STRANGERS_LINE
-        self._buffer = b""
-        self._sent_at = self._heard_at = time.monotonic()
         self.send(Greeting(nonce=self._nonce.hex(), has_token=token is not None))
-
-    def fileno(self) -> int:
-        """The socket's, for a selector."""
-        return self._socket.fileno()
-
-    @property
-    def local_address(self) -> str:
-        """This host's address as the other sees it."""
-        return str(self._socket.getsockname()[0])
 
     def trust(self) -> None:
         """Accept longer lines from now on."""
-        self._line_limit = _LINE
+        self.line_limit = _LINE
 
-    def send(self, message: Message) -> None:
-        """Say `message`.
-
-        Raises:
-            ChannelError: if the other is gone.
-        """
+    def encode(self, message: Message) -> bytes:
         line = message.model_dump_json().encode()
-        if self._key is not None:
-            line = self._key.sign(line).hex().encode() + b" " + line
-        try:
-            self._socket.sendall(line + b"\n")
-        except OSError as error:
-            raise ChannelError(f"the connection broke ({error.strerror or error})") from None
-        self._sent_at = time.monotonic()
+        return line if self._key is None else self._key.sign(line).hex().encode() + b" " + line
 
-    def receive(self) -> list[Message]:
-        """What has arrived; to be called when the socket is readable.
-
-        Raises:
-            ChannelError: if the other is gone, knows another token, or sent an invalid line.
-        """
-        try:
-            data = self._socket.recv(256 * 1024)
-        except OSError as error:
-            raise ChannelError(f"the connection broke ({error.strerror or error})") from None
-        if not data:
-            raise ChannelError("it closed the connection")
-        self._heard_at = time.monotonic()
-        *lines, self._buffer = (self._buffer + data).split(b"\n")
-        if any(len(line) > self._line_limit for line in (*lines, self._buffer)):
-            raise ChannelError("it sent a line longer than any launcher does")
-        messages = [self._read(line) for line in lines]
-        return [message for message in messages if not isinstance(message, Greeting | Ping)]
-
-    def keep_alive(self) -> None:
-        """Let the other know, now and then, that this side lives, and check that it does.
-
-        Raises:
-            ChannelError: if nothing was heard for `SILENCE_SECONDS`.
-        """
-        now = time.monotonic()
-        if now - self._heard_at > SILENCE_SECONDS:
-            raise ChannelError(f"nothing was heard of it for {SILENCE_SECONDS:.0f} s")
-        if self._greeted and now - self._sent_at > _PING_SECONDS:
-            self.send(Ping())
-
-    @property
-    def greeted(self) -> bool:
-        """Whether the other has greeted, so that more can be said."""
-        return self._greeted
-
-    def close(self) -> None:
-        """End the connection."""
-        self._socket.close()
-
-    def _read(self, line: bytes) -> Message:
+    def decode(self, line: bytes) -> Message | None:
         if self._key is not None:
             proof, _, line = line.partition(b" ")
             if not self._key.verify(_from_hexadecimal(proof), line):
@@ -134,7 +63,24 @@ class Channel:
             raise ChannelError(f"it is no drumline launcher (unexpected {message.kind})")
         if isinstance(message, Greeting):
             self._meet(message)
-        return message
+        return None if isinstance(message, Greeting | Ping) else message
+
+    def keep_alive(self) -> None:
+        """Let the other know, now and then, that this side lives, and check that it does.
+
+        Raises:
+            ChannelError: if nothing was heard for `SILENCE_SECONDS`.
+        """
+        now = time.monotonic()
+        if now - self.heard_at > SILENCE_SECONDS:
+            raise ChannelError(f"nothing was heard of it for {SILENCE_SECONDS:.0f} s")
+        if self._greeted and now - self.sent_at > _PING_SECONDS:
+            self.send(Ping())
+
+    @property
+    def greeted(self) -> bool:
+        """Whether the other has greeted, so that more can be said."""
+        return self._greeted
 
     def _meet(self, greeting: Greeting) -> None:
         if greeting.has_token != (self._token is not None):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
+from drumline import _addresses
 from drumline.jobs.launch.environment import resolve
 from drumline.jobs.launch.errors import LaunchError
 from drumline.jobs.launch.loop import Loop
 from drumline.jobs.launch.options import Options
-from drumline.jobs.launch.rendezvous.leader import HostRendezvous, Leader, listen
+from drumline.jobs.launch.rendezvous.leader import HostRendezvous, Leader
 from drumline.jobs.launch.rendezvous.member import Member, join
 from drumline.jobs.launch.rendezvous.messages import hello_of
 
@@ -20,12 +20,12 @@ def split_address(address: str) -> tuple[str, int]:
     Raises:
         LaunchError: if it is not of this form.
     """
-    found = re.fullmatch(r"(?:\[([^\]]+)\]|([^:\[\]]+)):(\d{1,5})", address)
-    if not found or not 1 <= int(found[3]) <= 65_535:
+    try:
+        return _addresses.split(address)
+    except ValueError:
         raise LaunchError(
             f"--rendezvous takes HOST:PORT, as 10.0.0.1:4000 or [fd00::1]:4000, got {address!r}."
-        )
-    return found[1] or found[2], int(found[3])
+        ) from None
 
 
 _ANYWHERE = ("0.0.0.0", "::")
@@ -52,11 +52,10 @@ def join_hosts(
         )
     hello, token, seconds = hello_of(options), options.token, options.rendezvous_seconds
     if options.node_rank == 0:
-        family, address = resolve(host, port)
-        listener = listen(address, family)
+        _, address = resolve(host, port)
+        rendezvous = HostRendezvous(address, hello, token, loop, say)
         say(f"Waiting at {options.rendezvous} for {hello.nodes - 1} more of {hello.nodes} hosts.")
-        channels = HostRendezvous(listener, hello, token, loop, say).gather(seconds)
-        return Leader(channels, loop), options.host or address[0]
+        return Leader(rendezvous.gather(seconds), loop), options.host or address[0]
     say(f"Joining host 0 at {options.rendezvous}.")
     # Its name may be unknown until host 0 has come: it is resolved at each try to connect.
     channel, heard = join((host, port), hello, token, loop, seconds)

@@ -8,11 +8,13 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 
+from drumline import _addresses
+from drumline._rendezvous import ChannelError, RendezvousServer
 from drumline.jobs.launch.coordination import Report, Verdict, merged
 from drumline.jobs.launch.errors import Interrupted, LaunchError
 from drumline.jobs.launch.failure_cause import Suspect
-from drumline.jobs.launch.loop import Loop, wait_until
-from drumline.jobs.launch.rendezvous.channel import Channel, ChannelError
+from drumline.jobs.launch.loop import Loop
+from drumline.jobs.launch.rendezvous.channel import Channel
 from drumline.jobs.launch.rendezvous.messages import (
     Hello,
     HostFailure,
@@ -116,7 +118,7 @@ class Leader:
 
     def _wait(self, ready: Callable[[], object]) -> None:
         try:
-            wait_until(self._loop, ready, self.tick)
+            self._loop.wait_until(ready, self.tick)
         except Interrupted:
             self.report_trouble("its launcher was interrupted")
             raise
@@ -172,9 +174,8 @@ class Leader:
                 self._spread(text)
 
     def _tell_all(self, message: Message) -> None:
-        for host, channel in list(self._channels.items()):
-            with self._losing(host):
-                channel.send(message)
+        for channel in self._channels.values():
+            channel.send(message)
 
     def _drop(self, host: int) -> None:
         channel = self._channels.pop(host)
@@ -192,30 +193,18 @@ def _aged(host: int, seconds: float, report: Report) -> Report:
     return dataclasses.replace(report, suspects=tuple(map(located, report.suspects)))
 
 
-def listen(address: tuple[str, int], family: int) -> socket.socket:
-    """A socket that listens at `address` and nowhere else.
-
-    Raises:
-        LaunchError: if the address is taken or not one of this host.
-    """
-    listener = socket.socket(family, socket.SOCK_STREAM)
+def _listen(address: tuple[str, int]) -> socket.socket:
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen()
+        return _addresses.listen(*address)
     except OSError as error:
-        listener.close()
         raise LaunchError(
             f"host 0 cannot listen at {address[0]}:{address[1]}: {error.strerror}. --rendezvous "
             f"takes an address of host 0 and a free port; is another launch using it, or "
             f"--node-rank 0 given on two hosts?"
         ) from None
-    return listener
 
 
 _HELLO_SECONDS = 10.0
-_STRANGERS = 64
-"""How many connections may be open that have not said who they are."""
 
 
 class HostRendezvous:
@@ -225,28 +214,35 @@ class HostRendezvous:
     job, since anybody who reaches the port can connect.
 
     Args:
-        listener: where they connect.
+        address: where they connect.
         own: what host 0 would say in its `Hello`.
         token: what they must know, or None.
         loop: where they are waited for.
         say: shows the user a line.
+
+    Raises:
+        LaunchError: if the address is taken or not one of this host.
     """
 
     def __init__(
         self,
-        listener: socket.socket,
+        address: tuple[str, int],
         own: Hello,
         token: str | None,
         loop: Loop,
         say: Callable[[str], None],
     ) -> None:
-        self._listener = listener
         self._own = own
-        self._token = token
-        self._loop = loop
         self._say = say
-        self._strangers: dict[Channel, float] = {}
-        self._members: dict[int, Channel] = {}
+        self._server = RendezvousServer(
+            _listen(address),
+            expected=range(1, own.nodes),
+            open_channel=lambda connection: Channel(connection, token, is_leader=True),
+            introduce=self._introduce,
+            lost=self._lost,
+            loop=loop,
+            stranger_seconds=_HELLO_SECONDS,
+        )
 
     def gather(self, seconds: float) -> dict[int, Channel]:
         """The channels to all other hosts by rank, once all have come.
@@ -255,97 +251,29 @@ class HostRendezvous:
             LaunchError: naming those who have not come within `seconds`.
             Interrupted: at a signal.
         """
-        deadline = time.monotonic() + seconds
-        self._loop.watch(self._listener.fileno(), self._accept)
-        try:
-            if not wait_until(self._loop, self._complete, self._tick, deadline):
-                missing = [n for n in range(1, self._own.nodes) if n not in self._members]
-                names = ", ".join(map(str, missing))
+        with self._server as server:
+            if not server.wait(time.monotonic() + seconds):
+                names = ", ".join(map(str, server.missing))
                 text = f"not all hosts came within {seconds:.0f} s; missing: --node-rank {names}"
-                for channel in list(self._members.values()):
-                    self._refuse(channel, text)
+                for channel in server.present.values():
+                    channel.send(Refusal(reason=text))
                 raise LaunchError(f"{text}. Were they started, and do they reach this address?")
-            return self._members
-        except BaseException:
-            for channel in [*self._members.values()]:
-                self._forget(channel)
-            raise
-        finally:
-            self._loop.forget(self._listener.fileno())
-            self._listener.close()
-            for channel in list(self._strangers):
-                self._forget(channel)
-            for channel in self._members.values():
-                self._loop.forget(channel.fileno())
+            return server.members()
 
-    def _complete(self) -> bool:
-        return len(self._members) == self._own.nodes - 1
-
-    def _accept(self) -> None:
-        try:
-            connection, _ = self._listener.accept()
-        except OSError:  # it left before it was let in
-            return
-        if len(self._strangers) >= _STRANGERS:
-            connection.close()
-            return
-        try:
-            channel = Channel(connection, self._token, is_leader=True)
-        except (ChannelError, OSError):
-            connection.close()
-            return
-        self._strangers[channel] = time.monotonic() + _HELLO_SECONDS
-        self._loop.watch(channel.fileno(), lambda: self._listen(channel))
-
-    def _listen(self, channel: Channel) -> None:
-        try:
-            for message in channel.receive():
-                self._heed(channel, message)
-        except ChannelError as error:
-            self._lose(channel, str(error))
-
-    def _heed(self, channel: Channel, message: Message) -> None:
-        if not isinstance(message, Hello) or channel not in self._strangers:
-            raise ChannelError(f"unexpected message {message.kind!r} (expected 'hello')")
-        reason = objection(message, self._own, set(self._members))
+    def _introduce(self, channel: Channel, message: object) -> int | None:
+        if not isinstance(message, Hello):
+            kind = getattr(message, "kind", None)
+            raise ChannelError(f"unexpected message {kind!r} (expected 'hello')")
+        reason = objection(message, self._own, self._server.present.keys())
         if reason:
             self._say(f"Host {message.node} ({channel.peer}) cannot join: {reason}.")
-            self._refuse(channel, reason)
-            return
-        del self._strangers[channel]
-        self._members[message.node] = channel
+            channel.send(Refusal(reason=reason))
+            return None
         channel.trust()
         channel.send(Welcome())
         self._say(f"Host {message.node} ({channel.peer}) has joined.")
+        return message.node
 
-    def _refuse(self, channel: Channel, reason: str) -> None:
-        try:
-            channel.send(Refusal(reason=reason))
-        except ChannelError:
-            self._say(f"The launcher at {channel.peer} was gone before it could be refused.")
-        self._forget(channel)
-
-    def _tick(self) -> None:
-        now = time.monotonic()
-        for channel, limit in list(self._strangers.items()):
-            if now > limit:
-                self._lose(channel, f"it did not say who it is within {_HELLO_SECONDS:.0f} s")
-        for channel in list(self._members.values()):
-            try:
-                channel.keep_alive()
-            except ChannelError as error:
-                self._lose(channel, str(error))
-
-    def _lose(self, channel: Channel, why: str) -> None:
+    def _lost(self, channel: Channel, why: str) -> None:
         self._say(f"The connection from {channel.peer} was ended: {why}.")
-        with contextlib.suppress(ChannelError):  # it may be gone, or be no launcher
-            channel.send(Refusal(reason=why))
-        self._forget(channel)
-
-    def _forget(self, channel: Channel) -> None:
-        self._loop.forget(channel.fileno())
-        self._strangers.pop(channel, None)
-        for node, member in list(self._members.items()):
-            if member is channel:
-                del self._members[node]
-        channel.close()
+        channel.send(Refusal(reason=why))  # it may be no launcher

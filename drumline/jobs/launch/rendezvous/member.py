@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable, Iterable
 
+from drumline._rendezvous import ChannelError, connect, hear
 from drumline.jobs.launch.coordination import Report, Verdict
 from drumline.jobs.launch.errors import Interrupted, LaunchError
-from drumline.jobs.launch.loop import Loop, wait_until
-from drumline.jobs.launch.rendezvous.channel import Channel, ChannelError
+from drumline.jobs.launch.loop import Loop
+from drumline.jobs.launch.rendezvous.channel import Channel
 from drumline.jobs.launch.rendezvous.messages import (
     Hello,
     HostFailure,
@@ -99,7 +99,7 @@ class Member:
 
     def _wait(self, ready: Callable[[], object]) -> None:
         try:
-            wait_until(self._loop, ready, self.tick)
+            self._loop.wait_until(ready, self.tick)
         except Interrupted:
             self.report_trouble("its launcher was interrupted")
             raise
@@ -127,10 +127,7 @@ class Member:
 
     def _tell(self, message: Message) -> None:
         if not self._lost:
-            try:
-                self._channel.send(message)
-            except ChannelError as error:
-                self._lose(error)
+            self._channel.send(message)
 
     def _lose(self, error: ChannelError) -> None:
         self._loop.forget(self._channel.fileno())
@@ -139,7 +136,6 @@ class Member:
 
 
 _RETRY_SECONDS = 0.5
-_CONNECT_SECONDS = 5.0
 
 
 def join(
@@ -160,11 +156,17 @@ def join(
     """
     deadline = time.monotonic() + seconds
     shown = f"{address[0]}:{address[1]}"
-    connection = _connect(address, shown, loop, deadline, seconds)
+    try:
+        connection = connect(address, loop, deadline, _RETRY_SECONDS)
+    except OSError as error:
+        raise LaunchError(
+            f"host 0 did not answer at {shown} within {seconds:.0f} s ({error.strerror or error}). "
+            f"Was it started with the same --rendezvous, and is the port open?"
+        ) from None
     try:
         channel = Channel(connection, token, is_leader=False)
         heard = _introduce(channel, hello, loop, deadline, shown)
-    except ChannelError as error:
+    except (ChannelError, OSError) as error:
         connection.close()
         raise LaunchError(f"the launcher of host 0 at {shown} cannot be joined: {error}.") from None
     except BaseException:
@@ -173,54 +175,16 @@ def join(
     return channel, heard
 
 
-def _connect(
-    address: tuple[str, int], shown: str, loop: Loop, deadline: float, seconds: float
-) -> socket.socket:
-    problem: OSError | None = None
-    while time.monotonic() < deadline:
-        try:
-            return socket.create_connection(address, timeout=_CONNECT_SECONDS)
-        except OSError as error:
-            problem = error
-        pause = time.monotonic() + _RETRY_SECONDS
-        wait_until(loop, lambda: False, lambda: None, min(pause, deadline))
-    raise LaunchError(
-        f"host 0 did not answer at {shown} within {seconds:.0f} s "
-        f"({problem.strerror or problem if problem else 'no time to try'}). Was it started with "
-        f"the same --rendezvous, and is the port open?"
-    )
-
-
 def _introduce(
     channel: Channel, hello: Hello, loop: Loop, deadline: float, shown: str
 ) -> list[Message]:
-    heard: list[Message] = []
-    broken: list[ChannelError] = []
-
-    def listen() -> None:
-        try:
-            heard.extend(channel.receive())
-        except ChannelError as error:
-            broken.append(error)
-            loop.forget(channel.fileno())
-
-    def wait(ready: Callable[[], object]) -> None:
-        came = wait_until(loop, lambda: broken or ready(), lambda: None, deadline)
-        if heard and isinstance(heard[0], Refusal):
-            raise LaunchError(f"host 0 at {shown} refused this host: {heard[0].reason}.")
-        if broken:
-            raise broken[0]
-        if not came:
-            raise ChannelError("it did not answer in time")
-
-    loop.watch(channel.fileno(), listen)
-    try:
-        wait(lambda: channel.greeted)
+    heard = hear(channel, loop, lambda heard: channel.greeted or heard, deadline)
+    if not heard:
         channel.send(hello)
-        wait(lambda: heard)
-        if not isinstance(heard[0], Welcome):
-            raise ChannelError(f"unexpected message {heard[0].kind!r} (expected 'welcome')")
-        channel.trust()
-        return heard[1:]
-    finally:
-        loop.forget(channel.fileno())
+        heard = hear(channel, loop, bool, deadline)
+    if isinstance(heard[0], Refusal):
+        raise LaunchError(f"host 0 at {shown} refused this host: {heard[0].reason}.")
+    if not isinstance(heard[0], Welcome):
+        raise ChannelError(f"unexpected message {heard[0].kind!r} (expected 'welcome')")
+    channel.trust()
+    return heard[1:]
