@@ -15,8 +15,15 @@ import numpy as np
 from drumline.distribute.parameter_server.errors import RestoreError, SaveError, UpdateMismatchError
 from drumline.distribute.parameter_server.optimizers import OptimizerRegistry
 from drumline.distribute.parameter_server.server.checkpoint_files import ShardFile, find_shards
-from drumline.distribute.parameter_server.servers import Servers, VariableLayout
+from drumline.distribute.parameter_server.servers import Servers
 from drumline.distribute.parameter_server.wire import RemoteError
+from drumline.distribute.parameter_server.wire.messages import (
+    RestoreRequest,
+    RestoreShards,
+    SaveShards,
+    VariableLayout,
+)
+from drumline.distribute.parameter_server.wire.schema import TaskRequest
 from drumline.training.checkpoint.external_storage import ExternalValues, register_reader
 from drumline.training.checkpoint.file_format import DamagedCheckpointError
 from drumline.training.keras_internals import trained_variables
@@ -39,17 +46,17 @@ class SavedValues:
     def __init__(self, directory: str, kept: ExternalValues) -> None:
         self._directory = directory
         self._entries = kept.entries
-        shards = find_shards(directory, kept.record["servers"])
-        self._files = shards.all()
-        if shards.step != kept.record["step"]:
+        saved = find_shards(directory, kept.record["servers"])
+        self._files = saved.all()
+        if saved.step != kept.record["step"]:
             raise RestoreError(f"The files in {directory!r} are of another checkpoint.")
-        self._parts: dict[str, list[tuple[int, str, ShardFile]]] = {}
+        self._shards: dict[str, list[tuple[int, str, ShardFile]]] = {}
         for file in self._files:
             for name, described in file.metadata["parts"].items():
                 key = name.rpartition("/")[0]
-                self._parts.setdefault(key, []).append((described["start"], name, file))
-        for parts in self._parts.values():
-            parts.sort(key=lambda part: part[0])
+                self._shards.setdefault(key, []).append((described["start"], name, file))
+        for shards in self._shards.values():
+            shards.sort(key=lambda shard: shard[0])
 
     def require(self, paths: Iterable[str]) -> None:
         """Make sure that the files have all rows of the values at `paths`.
@@ -60,7 +67,7 @@ class SavedValues:
         for path in paths:
             entry, row = self._entries[path], 0
             rows = entry["shape"][0] if entry["shape"] else 1
-            for start, name, file in self._parts.get(entry["key"], ()):
+            for start, name, file in self._shards.get(entry["key"], ()):
                 shape = file.arrays[name].shape
                 if start == row and list(shape[1:]) == entry["shape"][1:]:
                     row += shape[0] if shape else 1
@@ -87,7 +94,7 @@ class SavedValues:
         """Whether an optimizer had updated a variable when it was saved."""
         return any(
             file.metadata["parts"][name]["rule"] is not None
-            for _, name, file in self._parts.get(key, ())
+            for _, name, file in self._shards.get(key, ())
         )
 
     def read(self, path: str) -> np.ndarray:
@@ -107,8 +114,8 @@ class SavedValues:
         """The arrays that a value consists of; none for a slot that was never updated."""
         entry = self._entries[path]
         suffix = "" if entry["slot"] is None else f"#{entry['slot']}"
-        parts = self._parts.get(entry["key"], ())
-        names = [(f"{name}{suffix}", file) for _, name, file in parts]
+        shards = self._shards.get(entry["key"], ())
+        names = [(f"{name}{suffix}", file) for _, name, file in shards]
         return [(name, file) for name, file in names if name in file.arrays]
 
 
@@ -122,7 +129,7 @@ _ERRORS: dict[str, type[Exception]] = {
 
 
 class ParameterServerStore:
-    """Has the parameter servers of a strategy save and restore, each its own parts, all at once.
+    """Has the parameter servers of a strategy save and restore, each its own shards, all at once.
 
     An optimizer's state on the servers goes with the optimizer: it is saved always, and restored
     where the optimizer is part of the checkpoint and of what is restored.
@@ -172,8 +179,10 @@ class ParameterServerStore:
         keys = {entry["key"] for entry in entries.values()}
         keys |= {key for each in trained.values() for key in each if key is not None}
         step = secrets.token_hex(6)
-        header = {"servers": len(self._servers), "step": step, "keys": sorted(keys)}
-        self._ask_all("save", {"directory": directory, **header})
+        servers = len(self._servers)
+        self._ask_all(
+            SaveShards(directory=directory, servers=servers, step=step, keys=tuple(sorted(keys)))
+        )
         try:
             find_shards(directory, len(self._servers)).all()
         except RestoreError as error:
@@ -199,8 +208,7 @@ class ParameterServerStore:
         """
         saved = SavedValues(directory, kept)
         saved.require(list(variables))
-        header = self._request(directory, kept, variables, optimizers)
-        self._ask_all("restore", {**header, "check": True})
+        self._ask_all(self._request(directory, kept, variables, optimizers, check=True))
 
     def restore(
         self,
@@ -210,8 +218,7 @@ class ParameterServerStore:
         optimizers: Mapping[str, Any],
     ) -> None:
         """Restore what `check` has checked."""
-        header = self._request(directory, kept, variables, optimizers)
-        self._ask_all("restore", header)
+        self._ask_all(self._request(directory, kept, variables, optimizers))
         saved = SavedValues(directory, kept)
         for layout, key in _states(kept, variables, optimizers):
             self._rules.restored(layout, saved.was_updated(key))
@@ -226,25 +233,27 @@ class ParameterServerStore:
         kept: ExternalValues,
         variables: Mapping[str, Any],
         optimizers: Mapping[str, Any],
-    ) -> dict[str, Any]:
-        wanted: dict[str, dict[str, Any]] = {}
+        check: bool = False,
+    ) -> RestoreShards:
+        wanted: dict[str, RestoreRequest] = {}
         for path, variable in variables.items():
             if _layout(variable) is not None:
                 key = kept.entries[path]["key"]
-                wanted[variable.layout.key] = {"key": key, "value": True, "state": False}
+                wanted[variable.layout.key] = RestoreRequest(key=key, value=True, state=False)
         for layout, key in _states(kept, variables, optimizers):
-            each = wanted.setdefault(layout.key, {"key": key, "value": False})
-            each["state"] = True
-        return {"directory": directory, "servers": kept.record["servers"], "variables": wanted}
+            absent = RestoreRequest(key=key, value=False, state=True)
+            wanted.setdefault(layout.key, absent).state = True
+        servers = kept.record["servers"]
+        return RestoreShards(directory=directory, servers=servers, variables=wanted, check=check)
 
-    def _ask_all(self, op: str, header: dict[str, Any]) -> None:
+    def _ask_all(self, request: TaskRequest[Any]) -> None:
         """Ask all servers, and wait for all, also where one fails."""
         count = range(len(self._servers))
-        asked = [self._servers.submit(server, op, header) for server in count]
+        asked = [self._servers.submit(server, request) for server in count]
         failed: list[Exception] = []
         for server, future in zip(count, asked, strict=True):
             try:
-                self._servers.result(server, future)
+                self._servers.result(server, request, future)
             except RemoteError as error:
                 failed.append(_named(server, error))
             except Exception as error:

@@ -50,6 +50,10 @@ class ChiefLostError(RuntimeError):
         )
 
 
+class UnknownSessionError(RuntimeError):
+    """A worker was started again, or serves another chief, and has nothing of this one's."""
+
+
 class RequestError(ValueError):
     """A request lacks a field or an array, or has one that does not belong there."""
 

@@ -1,4 +1,4 @@
-"""Which update the servers apply to which part, and with which learning rate."""
+"""Which update the servers apply to which shard, and with which learning rate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,17 @@ import numpy as np
 from drumline.distribute import scope
 from drumline.distribute.parameter_server.compiler import export_update, native_optimizer
 from drumline.distribute.parameter_server.compiler.exporting import digest_of, unpack_checked
-from drumline.distribute.parameter_server.servers import Servers, ShardLayout, VariableLayout
+from drumline.distribute.parameter_server.servers import Servers
+from drumline.distribute.parameter_server.wire.messages import (
+    AttachUpdate,
+    DefineUpdate,
+    NativeUpdate,
+    SetHyperparameters,
+    SetIteration,
+    ShardLayout,
+    SlotSpec,
+    VariableLayout,
+)
 
 _LET_GO_SECONDS = 2.0
 
@@ -46,25 +56,30 @@ class OptimizerRegistry:
         self._lock = threading.RLock()
 
     def attach(
-        self, optimizer: Any, variable: Any, layout: VariableLayout, part: ShardLayout, sparse: bool
+        self,
+        optimizer: Any,
+        variable: Any,
+        layout: VariableLayout,
+        shard: ShardLayout,
+        sparse: bool,
     ) -> str:
-        """The rule by which `optimizer` updates a part; the part's server knows it then.
+        """The rule by which `optimizer` updates a shard; the shard's server knows it then.
 
         Args:
             optimizer: a Keras optimizer.
             variable: what it updates.
             layout: of the variable.
-            part: of the layout.
+            shard: of the layout.
             sparse: whether it is given gradients of single rows.
 
         Raises:
-            ValueError: if another optimizer updates the part already.
+            ValueError: if another optimizer updates the shard already.
         """
-        shape = layout.part_shape(part)
-        name = layout.part_name(part)
+        shape = layout.shard_shape(shard)
+        name = layout.shard_name(shard)
         with self._lock:
             number = self._number_of(optimizer)
-            whole = len(layout.parts) == 1
+            whole = len(layout.shards) == 1
             # Some variables may be excluded from weight decay: each has its own rule then.
             own = layout.key if getattr(optimizer, "weight_decay", None) else None
             kind = (shape[1:] if sparse else shape, layout.dtype, sparse, whole, own)
@@ -87,24 +102,27 @@ class OptimizerRegistry:
                     f"{optimizer.name!r}. Its optimizer state on the servers belongs to that one."
                 )
             sent = self._sent.setdefault(number, set())
-            if (part.server, rule) not in sent:
+            if (shard.server, rule) not in sent:
                 with scope.left():
-                    formula = native_optimizer(optimizer, layout.dtype)
-                header = {"rule": rule, "sparse": sparse, "slots": slots, "formula": formula}
-                self._servers.ask(part.server, "rule", header, [np.frombuffer(program, np.uint8)])
-                sent.add((part.server, rule))
-                self._send_rate(part.server, rule, _rate_of(optimizer))
+                    native = native_optimizer(optimizer, layout.dtype)
+                define = DefineUpdate(
+                    update=rule,
+                    sparse=sparse,
+                    slots=tuple(SlotSpec(**slot) for slot in slots),
+                    native=None if native is None else NativeUpdate(**native),
+                    program=np.frombuffer(program, np.uint8),
+                )
+                self._servers.ask(shard.server, define)
+                sent.add((shard.server, rule))
+                self._send_rate(shard.server, rule, _rate_of(optimizer))
             updates = _count_of(optimizer)
             self._counted.setdefault(number, updates)
-            header = {
-                "name": name,
-                "rule": rule,
-                "iteration": int(updates),
-                "anew": other is not None,
-            }
-            self._servers.ask(part.server, "attach", header)
+            attach = AttachUpdate(
+                name=name, update=rule, iteration=int(updates), reset=other is not None
+            )
+            self._servers.ask(shard.server, attach)
             self._attached[name] = (rule, number)
-            self._updated.setdefault(number, set()).add((part.server, name))
+            self._updated.setdefault(number, set()).add((shard.server, name))
             if self.has_slots(layout):
                 for slot, value in self._early.pop(layout.key, {}).items():
                     self._servers.write_slot(layout, slot, value)
@@ -112,7 +130,7 @@ class OptimizerRegistry:
 
     def has_slots(self, layout: VariableLayout) -> bool:
         """Whether the servers have the optimizer's state of a variable."""
-        attached = all(layout.part_name(part) in self._attached for part in layout.parts)
+        attached = all(layout.shard_name(shard) in self._attached for shard in layout.shards)
         return attached or layout.key in self._restored
 
     def is_early(self, layout: VariableLayout, name: str) -> bool:
@@ -161,8 +179,7 @@ class OptimizerRegistry:
             with self._lock:
                 self._counted[number] = current
                 for server, name in self._updated.get(number, ()):
-                    header = {"names": [name], "iteration": int(current)}
-                    self._servers.ask(server, "iteration", header)
+                    self._servers.ask(server, SetIteration(names=(name,), iteration=int(current)))
 
     def send_learning_rates(self) -> None:
         """Tell the servers the learning rates that have changed on the chief."""
@@ -187,10 +204,10 @@ class OptimizerRegistry:
             for layout in layouts:
                 self._early.pop(layout.key, None)
                 self._restored.discard(layout.key)
-                for part in layout.parts:
-                    name = layout.part_name(part)
+                for shard in layout.shards:
+                    name = layout.shard_name(shard)
                     _, number = self._attached.pop(name, (None, -1))
-                    self._updated.get(number, set()).discard((part.server, name))
+                    self._updated.get(number, set()).discard((shard.server, name))
             unused: list[tuple[int, str]] = []
             for number in [n for n, optimizer in self._optimizers.items() if optimizer() is None]:
                 unused += self._sent.pop(number, ())
@@ -225,7 +242,8 @@ class OptimizerRegistry:
         return optimizer is not None and optimizer() is not None
 
     def _send_rate(self, server: int, rule: str, rate: float) -> None:
-        self._servers.ask(server, "hyper", {"rule": rule, "values": {"learning_rate": rate}})
+        values = {"learning_rate": rate}
+        self._servers.ask(server, SetHyperparameters(update=rule, values=values))
 
 
 def _count_of(optimizer: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Into how many parts a variable is cut, as ``tf.distribute.experimental.partitioners``."""
+"""Into how many shards a variable is cut, as ``tf.distribute.experimental.partitioners``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 
 
 class Partitioner(abc.ABC):
-    """Says into how many parts a variable is cut along each axis; a base for one's own.
+    """Says into how many shards a variable is cut along each axis; a base for one's own.
 
     Parameter servers cut along axis 0 only.
     """
 
     @abc.abstractmethod
     def __call__(self, shape: Sequence[int], dtype: str, axis: int = 0) -> list[int]:
-        """The number of parts along each axis of a variable.
+        """The number of shards along each axis of a variable.
 
         Args:
             shape: of the variable.
@@ -28,7 +28,7 @@ class Partitioner(abc.ABC):
 
 
 class FixedShardsPartitioner(Partitioner):
-    """The same number of parts for every variable, or one for each row if it has fewer.
+    """The same number of shards for every variable, or one for each row if it has fewer.
 
     Args:
         num_shards: how many, from 1.
@@ -45,12 +45,12 @@ class FixedShardsPartitioner(Partitioner):
 
 
 class MinSizePartitioner(Partitioner):
-    """As many parts as can be of about `min_shard_bytes` or more.
+    """As many shards as can be of about `min_shard_bytes` or more.
 
     Args:
-        min_shard_bytes: a smaller variable is not cut. As in TensorFlow the number of parts is
+        min_shard_bytes: a smaller variable is not cut. As in TensorFlow the number of shards is
             rounded up, so that they may be somewhat smaller.
-        max_shards: how many parts at most.
+        max_shards: how many shards at most.
         bytes_per_string: as in TensorFlow; parameter servers keep no strings.
 
     Raises:
@@ -71,11 +71,11 @@ class MinSizePartitioner(Partitioner):
 
 
 class MaxSizePartitioner(Partitioner):
-    """As few parts as can be, each of at most `max_shard_bytes`.
+    """As few shards as can be, each of at most `max_shard_bytes`.
 
     Args:
-        max_shard_bytes: the size that a part has at most, but for a row that is larger.
-        max_shards: how many parts at most, whatever their size; None for no limit.
+        max_shard_bytes: the size that a shard has at most, but for a row that is larger.
+        max_shards: how many shards at most, whatever their size; None for no limit.
         bytes_per_string: as in TensorFlow; parameter servers keep no strings.
 
     Raises:

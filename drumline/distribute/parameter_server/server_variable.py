@@ -12,7 +12,12 @@ from drumline.data.elements.precision import require_fits
 from drumline.distribute.adoption import owner_of
 from drumline.distribute.parameter_server.compiler.ids_program import REMEDY_64_BITS
 from drumline.distribute.parameter_server.optimizers import OptimizerRegistry
-from drumline.distribute.parameter_server.servers import Servers, ShardLayout, VariableLayout
+from drumline.distribute.parameter_server.servers import Servers
+from drumline.distribute.parameter_server.wire.messages import (
+    ReadShard,
+    ShardLayout,
+    VariableLayout,
+)
 from drumline.training.checkpoint.external_storage import ExternalStore
 
 _LAYOUT = "_drumline_layout"
@@ -35,7 +40,7 @@ class ServerVariable:
     @property
     def device(self) -> str:
         """The server that keeps the variable, as TensorFlow names it."""
-        return server_name(self.layout.parts[0])
+        return server_name(self.layout.shards[0])
 
     @property
     def kept_by(self) -> ExternalStore:
@@ -46,8 +51,8 @@ class ServerVariable:
 
     @property
     def variables(self) -> tuple[VariableShard, ...]:
-        """Its parts, in the order of their rows."""
-        return tuple(VariableShard(self, part) for part in self.layout.parts)
+        """Its shards, in the order of their rows."""
+        return tuple(VariableShard(self, shard) for shard in self.layout.shards)
 
     @property
     def _value(self) -> jax.Array:
@@ -69,9 +74,9 @@ class ServerVariable:
 
 
 class ShardedVariable(ServerVariable):
-    """A `ServerVariable` in several parts along axis 0, as TensorFlow's ``ShardedVariable``.
+    """A `ServerVariable` in several shards along axis 0, as TensorFlow's ``ShardedVariable``.
 
-    Unlike there it is one variable to Keras; its parts are in `variables`.
+    Unlike there it is one variable to Keras; its shards are in `variables`.
     """
 
 
@@ -80,18 +85,18 @@ class VariableShard:
 
     Args:
         variable: the whole.
-        part: which rows.
+        shard: which rows.
     """
 
-    def __init__(self, variable: Any, part: ShardLayout) -> None:
+    def __init__(self, variable: Any, shard: ShardLayout) -> None:
         self._variable = variable
-        self.part = part
+        self.shard = shard
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of these rows."""
         layout: VariableLayout = self._variable.layout
-        return layout.part_shape(self.part)
+        return layout.shard_shape(self.shard)
 
     @property
     def dtype(self) -> str:
@@ -102,17 +107,17 @@ class VariableShard:
     @property
     def device(self) -> str:
         """The server that keeps them, as TensorFlow names it."""
-        return server_name(self.part)
+        return server_name(self.shard)
 
     def numpy(self) -> np.ndarray:
         """The rows' values."""
         layout = self._variable.layout
         servers: Servers = vars(self._variable)[_SERVERS]
-        name = layout.part_name(self.part)
-        return servers.ask(self.part.server, "read", {"name": name}).arrays[0]
+        name = layout.shard_name(self.shard)
+        return servers.ask(self.shard.server, ReadShard(name=name)).value
 
     def __repr__(self) -> str:
-        return f"<VariableShard {self._variable.layout.path!r} {self.part} on {self.device}>"
+        return f"<VariableShard {self._variable.layout.path!r} {self.shard} on {self.device}>"
 
 
 class SlotVariable:
@@ -170,14 +175,14 @@ def _rules_of(variable: Any) -> OptimizerRegistry:
     return rules
 
 
-def server_name(part: ShardLayout) -> str:
+def server_name(shard: ShardLayout) -> str:
     """A server's name as TensorFlow writes it."""
-    return f"/job:ps/replica:0/task:{part.server}/device:CPU:0"
+    return f"/job:ps/replica:0/task:{shard.server}/device:CPU:0"
 
 
 def move_to_servers(variable: Any, layout: VariableLayout, servers: Servers) -> None:
     """From now on the value of `variable` is what the servers keep under `layout`."""
-    kind = ShardedVariable if len(layout.parts) > 1 else ServerVariable
+    kind = ShardedVariable if len(layout.shards) > 1 else ServerVariable
     vars(variable).pop("_value", None)
     vars(variable).update({_LAYOUT: layout, _SERVERS: servers})
     variable.__class__ = _with_value_elsewhere(kind, type(variable))

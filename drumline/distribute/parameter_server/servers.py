@@ -1,10 +1,15 @@
-"""The parameter servers as a client sees them: whole variables, wherever their parts lie.
+"""Parameter servers as a client sees them, and where the rows of variables are stored.
 
-Where a variable lies: which server keeps which of its rows.
+The chief and each worker have a `Servers` for each lane: one connection to every parameter server,
+in the order of the tasks. `Servers.submit` sends a request of `wire.messages` and returns at once,
+`result` waits for the reply; any thread may do either. A connection that has ended is named by
+`ParameterServerLostError`, and stays ended until `connect_again`.
 
-On which servers the parts of new variables go: to one after the other.
+`RoundRobin` decides on the chief where a new variable goes: each shard to the next server. Layouts
+never change afterwards.
 
-How this process reaches the other tasks.
+`connect_within` and `finish` are how any task is reached: it may not have started yet, and returns
+from `Server.join` when the chief says so.
 """
 
 from __future__ import annotations
@@ -18,7 +23,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -33,68 +37,28 @@ from drumline.distribute.parameter_server.wire import (
     PeerUnavailableError,
     cluster_token,
 )
-
-
-@dataclass(frozen=True)
-class ShardLayout:
-    """The piece of a variable that one parameter server keeps.
-
-    Attributes:
-        server: the number of the server's task.
-        index: the number of the part in its variable.
-        start: its first row of axis 0.
-        stop: the row after its last. A scalar has the one part ``(0, 1)``.
-    """
-
-    server: int
-    index: int
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True)
-class VariableLayout:
-    """A variable's place on the parameter servers.
-
-    Attributes:
-        key: what the cluster calls it; no two variables of a strategy share one.
-        path: what its user calls it.
-        shape: of the whole variable.
-        dtype: as Keras names it.
-        parts: in the order of their rows, without gaps.
-    """
-
-    key: str
-    path: str
-    shape: tuple[int, ...]
-    dtype: str
-    parts: tuple[ShardLayout, ...]
-
-    def part_shape(self, part: ShardLayout) -> tuple[int, ...]:
-        """The shape of what `part` holds."""
-        return (part.stop - part.start, *self.shape[1:]) if self.shape else ()
-
-    def part_name(self, part: ShardLayout) -> str:
-        """What the servers call `part`."""
-        return f"{self.key}/{part.index}"
-
-    def to_json(self) -> dict[str, Any]:
-        """As objects that JSON has."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> VariableLayout:
-        """What `to_json` described."""
-        parts = tuple(ShardLayout(**part) for part in value["parts"])
-        return cls(value["key"], value["path"], tuple(value["shape"]), value["dtype"], parts)
+from drumline.distribute.parameter_server.wire.messages import (
+    FinishTask,
+    ReadShard,
+    ReadSlots,
+    ShardLayout,
+    VariableLayout,
+    WriteShard,
+)
+from drumline.distribute.parameter_server.wire.schema import (
+    Reply,
+    TaskRequest,
+    decode_reply,
+    encode_request,
+)
 
 
 class RoundRobin:
-    """Gives each part to the next server, as TensorFlow's parameter-server strategy does.
+    """Gives each shard to the next server, as TensorFlow's parameter-server strategy does.
 
     Args:
         num_servers: how many parameter servers there are.
-        partitioner: into how many parts variables are cut; None leaves each whole.
+        partitioner: into how many shards variables are divided; None for one each.
         prefix: what the variables' keys begin with.
     """
 
@@ -116,12 +80,12 @@ class RoundRobin:
         cuts = _even_cuts(shape[0] if shape else 1, self._shards(path, shape, dtype))
         with self._lock:
             key = f"{self._prefix}{next(self._variables)}:{path}"
-            parts = tuple(
+            shards = tuple(
                 ShardLayout((self._next + index) % self._num_servers, index, start, stop)
                 for index, (start, stop) in enumerate(cuts)
             )
-            self._next = (self._next + len(parts)) % self._num_servers
-        return VariableLayout(key, path, shape, dtype, parts)
+            self._next = (self._next + len(shards)) % self._num_servers
+        return VariableLayout(key, path, shape, dtype, shards)
 
     def _shards(self, path: str, shape: tuple[int, ...], dtype: str) -> int:
         if self._partitioner is None or not shape or shape[0] == 0:
@@ -129,23 +93,23 @@ class RoundRobin:
         counts = list(self._partitioner(shape, dtype, axis=0))
         if len(counts) != len(shape) or any(count != 1 for count in counts[1:]):
             raise ValueError(
-                f"The partitioner cuts variable {path!r} of shape {shape} into {counts} parts "
+                f"The partitioner cuts variable {path!r} of shape {shape} into {counts} shards "
                 "along its axes. Parameter servers cut along axis 0 alone: return "
                 f"[n{', 1' * (len(shape) - 1)}]."
             )
         if not 1 <= counts[0] <= shape[0]:
             raise ValueError(
                 f"The partitioner cuts the {shape[0]} rows of variable {path!r} into {counts[0]} "
-                "parts; there must be 1 to as many parts as rows."
+                "shards; there must be 1 to as many shards as rows."
             )
         return int(counts[0])
 
 
-def _even_cuts(rows: int, parts: int) -> list[tuple[int, int]]:
-    """The first parts get one row more where rows do not divide, as in TensorFlow."""
-    small, larger = divmod(rows, parts)
+def _even_cuts(rows: int, shards: int) -> list[tuple[int, int]]:
+    """The first shards get one row more where rows do not divide, as in TensorFlow."""
+    small, larger = divmod(rows, shards)
     cuts, start = [], 0
-    for index in range(parts):
+    for index in range(shards):
         stop = start + small + (index < larger)
         cuts.append((start, stop))
         start = stop
@@ -183,12 +147,20 @@ def connect_within(address: str, timeout_seconds: float) -> Connection:
             time.sleep(_RETRY_SECONDS)
 
 
+def call(
+    connection: Connection, request: TaskRequest[Reply], timeout_seconds: float | None = None
+) -> Reply:
+    """Send a request and wait for its reply; see `Connection.call`."""
+    received = connection.call(*encode_request(request), timeout_seconds=timeout_seconds)
+    return decode_reply(request, received)
+
+
 def finish(connection: Connection) -> None:
     """Let the task at the other end return from `Server.join`, and end the connection."""
     try:
-        connection.call("finish", {}, timeout_seconds=_FINISH_SECONDS)
+        call(connection, FinishTask(), _FINISH_SECONDS)
     except (PeerUnavailableError, CallTimeoutError) as error:
-        _log.info("%s was not told that the job has finished: %s", connection.address, error)
+        _log.info("%s does not know that the job has finished: %s", connection.address, error)
     connection.close()
 
 
@@ -232,62 +204,62 @@ class Servers:
             self.disconnect(server)
             self._connections[server] = connect(self.addresses[server])
 
-    def submit(
-        self, server: int, op: str, header: dict[str, Any], arrays: Sequence[np.ndarray] = ()
-    ) -> Future[Message]:
-        """Ask one server; see `result`."""
+    def submit(self, server: int, request: TaskRequest[Any]) -> Future[Message]:
+        """Send a request to one server; see `result`."""
         with self._named(server):
-            return self._connections[server].submit(op, header, arrays)
+            return self._connections[server].submit(*encode_request(request))
 
     def empties(self, server: int, forms: Sequence[ArrayForm]) -> list[np.ndarray]:
         """Uninitialised arrays that one message to one server can carry without a copy."""
         return self._connections[server].empties(forms)
 
-    def result(self, server: int, future: Future[Message]) -> Message:
-        """The server's answer."""
+    def result(self, server: int, request: TaskRequest[Reply], future: Future[Message]) -> Reply:
+        """Wait for the reply to a request that was submitted."""
         with self._named(server):
-            return future.result()
+            return decode_reply(request, future.result())
 
-    def ask(
-        self, server: int, op: str, header: dict[str, Any], arrays: Sequence[np.ndarray] = ()
-    ) -> Message:
-        """Ask one server and wait for its answer."""
-        return self.result(server, self.submit(server, op, header, arrays))
+    def ask(self, server: int, request: TaskRequest[Reply]) -> Reply:
+        """Send a request to one server and wait for its reply."""
+        return self.result(server, request, self.submit(server, request))
 
-    def ask_all(self, op: str, header: dict[str, Any]) -> list[Message]:
-        """Ask every server the same, all at once."""
-        asked = [self.submit(server, op, header) for server in range(len(self))]
-        return [self.result(server, future) for server, future in enumerate(asked)]
+    def ask_all(self, request: TaskRequest[Reply]) -> list[Reply]:
+        """Send every server the same request, all at once, and wait for the replies."""
+        return self.ask_each([(server, request) for server in range(len(self))])
+
+    def ask_each(self, requests: Sequence[tuple[int, TaskRequest[Reply]]]) -> list[Reply]:
+        """Send requests, each to a server, all at once, and wait for the replies."""
+        asked = [self.submit(server, request) for server, request in requests]
+        return [
+            self.result(server, request, future)
+            for (server, request), future in zip(requests, asked, strict=True)
+        ]
 
     def read(self, layout: VariableLayout) -> np.ndarray:
         """The value of a variable, whole."""
-        asked = [
-            self.submit(part.server, "read", {"name": layout.part_name(part)})
-            for part in layout.parts
-        ]
-        pieces = [
-            self.result(part.server, future).arrays[0]
-            for part, future in zip(layout.parts, asked, strict=True)
-        ]
+        replies = self.ask_each(
+            [(shard.server, ReadShard(name=layout.shard_name(shard))) for shard in layout.shards]
+        )
+        pieces = [reply.value for reply in replies]
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def write(self, layout: VariableLayout, value: np.ndarray) -> None:
         """Set the value of a variable."""
-        asked = [
-            self.submit(
-                part.server, "write", {"name": layout.part_name(part)}, [rows_of(value, part)]
-            )
-            for part in layout.parts
-        ]
-        for part, future in zip(layout.parts, asked, strict=True):
-            self.result(part.server, future)
+        self.ask_each(
+            [
+                (
+                    shard.server,
+                    WriteShard(name=layout.shard_name(shard), value=rows_of(value, shard)),
+                )
+                for shard in layout.shards
+            ]
+        )
 
     def slots(self, layout: VariableLayout) -> dict[str, np.ndarray]:
-        """What the optimizer keeps beside a variable, by name, whole."""
+        """The arrays that an optimizer stores beside a variable, by name, whole."""
         found: dict[str, list[np.ndarray]] = {}
-        for part in layout.parts:
-            answer = self.ask(part.server, "slots", {"name": layout.part_name(part)})
-            for name, value in zip(answer.header["slots"], answer.arrays, strict=True):
+        for shard in layout.shards:
+            reply = self.ask(shard.server, ReadSlots(name=layout.shard_name(shard)))
+            for name, value in zip(reply.slots, reply.values, strict=True):
                 found.setdefault(name, []).append(value)
         return {
             name: np.concatenate(pieces) if len(pieces) > 1 and pieces[0].ndim else pieces[0]
@@ -295,11 +267,12 @@ class Servers:
         }
 
     def write_slot(self, layout: VariableLayout, slot: str, value: np.ndarray) -> None:
-        """Set what the optimizer keeps beside a variable under the name `slot`."""
+        """Set the array that an optimizer stores beside a variable under the name `slot`."""
         whole = value.shape == layout.shape
-        for part in layout.parts:
-            header = {"name": layout.part_name(part), "slot": slot}
-            self.ask(part.server, "write", header, [rows_of(value, part) if whole else value])
+        for shard in layout.shards:
+            rows = rows_of(value, shard) if whole else value
+            request = WriteShard(name=layout.shard_name(shard), slot=slot, value=rows)
+            self.ask(shard.server, request)
 
     def finish(self) -> None:
         """Let the servers return from `Server.join`, and end all connections; once."""
@@ -320,9 +293,9 @@ class Servers:
             raise ParameterServerLostError(server, self.addresses[server], error.reason) from error
 
 
-def rows_of(value: np.ndarray, part: ShardLayout) -> np.ndarray:
-    """The rows of a whole value that a part holds."""
-    return value[part.start : part.stop] if value.ndim else value
+def rows_of(value: np.ndarray, shard: ShardLayout) -> np.ndarray:
+    """The rows of a whole value that a shard has."""
+    return value[shard.start : shard.stop] if value.ndim else value
 
 
 @functools.cache

@@ -40,9 +40,15 @@ from drumline.distribute.parameter_server.server_variable import move_to_servers
 from drumline.distribute.parameter_server.servers import (
     RoundRobin,
     Servers,
-    VariableLayout,
     collect_only_what_is_new,
     rows_of,
+)
+from drumline.distribute.parameter_server.wire.messages import (
+    BeginServerSession,
+    CreateShard,
+    ForgetShards,
+    ServeChief,
+    VariableLayout,
 )
 from drumline.distribute.parameter_server.worker import datasets
 from drumline.distribute.replica_context import SingleContext
@@ -109,7 +115,7 @@ class ParameterServerStrategy(Strategy):
     Args:
         cluster_resolver: the cluster, by default what ``TF_CONFIG`` says. It needs addresses of
             jobs ``"worker"`` and ``"ps"``.
-        variable_partitioner: into how many parts variables are cut along axis 0.
+        variable_partitioner: into how many shards variables are cut along axis 0.
         max_staleness: how many updates of other steps the values that a step read may miss when its
             own are applied. 0 runs one step at a time, as one device would; None sets no limit.
         synchronous: add up the gradients of one step of every worker, then update once with their
@@ -173,8 +179,8 @@ class ParameterServerStrategy(Strategy):
         collect_only_what_is_new()
         self.servers = Servers(servers.connector(timeout_seconds), server_addresses)
         self.session = secrets.token_hex(8)
-        self.servers.ask_all("serve chief", {})
-        self.servers.ask_all("begin", {"session": self.session})
+        self.servers.ask_all(ServeChief())
+        self.servers.ask_all(BeginServerSession(session=self.session))
         self.rules = OptimizerRegistry(self.servers)
         prefix = _prefix_of(server_addresses)
         self._placement = RoundRobin(len(server_addresses), variable_partitioner, prefix)
@@ -220,24 +226,24 @@ class ParameterServerStrategy(Strategy):
         elif size <= INITIAL_VALUE_BYTES:
             value = np.asarray(initial(shape, dtype=dtype))
         self.forget_discarded()
-        asked = []
-        for part in layout.parts:
-            header = {
-                "name": layout.part_name(part),
-                "shape": list(layout.part_shape(part)),
-                "dtype": dtype,
-                "table": table,
-                "start": part.start,
-                "program": None if value is not None else 0,
-            }
+        requests = []
+        for shard in layout.shards:
             if value is None:
-                program = export_initializer(initial, shape, dtype, part.start, part.stop)
-                array = np.frombuffer(program, np.uint8)
+                program = export_initializer(initial, shape, dtype, shard.start, shard.stop)
+                content = np.frombuffer(program, np.uint8)
             else:
-                array = rows_of(value, part)
-            asked.append((part.server, self.servers.submit(part.server, "create", header, [array])))
-        for server, future in asked:
-            self.servers.result(server, future)
+                content = rows_of(value, shard)
+            create = CreateShard(
+                name=layout.shard_name(shard),
+                shape=layout.shard_shape(shard),
+                dtype=dtype,
+                table=table,
+                start=shard.start,
+                is_program=value is None,
+                content=content,
+            )
+            requests.append((shard.server, create))
+        self.servers.ask_each(requests)
         seed = getattr(initial, "seed", None)
         if value is None and isinstance(seed, keras.random.SeedGenerator):
             seed.next()  # the next variable draws other numbers, as if it had been used here
@@ -255,15 +261,15 @@ class ParameterServerStrategy(Strategy):
             return
         self._tables.difference_update(layout.key for layout in gone)
         names: dict[int, list[str]] = collections.defaultdict(list)
-        rules: dict[int, list[str]] = collections.defaultdict(list)
+        updates: dict[int, list[str]] = collections.defaultdict(list)
         for layout in gone:
-            for part in layout.parts:
-                names[part.server].append(layout.part_name(part))
-        for server, rule in self.rules.forget(gone):
-            rules[server].append(rule)
-        for server in {*names, *rules}:
-            header = {"names": names[server], "rules": rules[server]}
-            self.servers.submit(server, "forget", header)
+            for shard in layout.shards:
+                names[shard.server].append(layout.shard_name(shard))
+        for server, update in self.rules.forget(gone):
+            updates[server].append(update)
+        for server in {*names, *updates}:
+            forget = ForgetShards(names=tuple(names[server]), updates=tuple(updates[server]))
+            self.servers.submit(server, forget)
 
     def run(
         self,
@@ -358,10 +364,10 @@ class ParameterServerStrategy(Strategy):
         ]
         for server, address in enumerate(self.servers.addresses):
             kept = [
-                f"{layout.path}[{part.start}:{part.stop}]"
+                f"{layout.path}[{shard.start}:{shard.stop}]"
                 for layout in self.layouts.values()
-                for part in layout.parts
-                if part.server == server
+                for shard in layout.shards
+                if shard.server == server
             ]
             lines.append(f"  ps:{server} at {address} keeps: {', '.join(kept) or 'nothing yet'}")
         lines.append(

@@ -21,10 +21,11 @@ from drumline.distribute.parameter_server.server import ParameterServer
 from drumline.distribute.parameter_server.servers import collect_only_what_is_new
 from drumline.distribute.parameter_server.wire import (
     Handler,
-    Message,
     TransportServer,
     cluster_token,
 )
+from drumline.distribute.parameter_server.wire.messages import Done, FinishTask, ServeChief
+from drumline.distribute.parameter_server.wire.schema import handlers_of
 from drumline.distribute.parameter_server.worker import Worker
 
 THREADS_VARIABLE = "NPROC"
@@ -127,8 +128,7 @@ class Server:
             self._workers_here = on_host_of(self.address, map(str, spec.job_tasks("worker")))
         handlers: dict[str, Handler] = {
             **self._task.handlers(),
-            "serve chief": self._serve_chief,
-            "finish": self._finish,
+            **handlers_of({ServeChief: self._serve_chief, FinishTask: self._finish}),
         }
         self._transport = TransportServer(
             self.address, handlers, token=cluster_token(), client_left=self._client_left
@@ -179,13 +179,13 @@ class Server:
         if isinstance(self._task, Worker):
             self._task.close()
 
-    def _serve_chief(self, request: Message) -> Message:
+    def _serve_chief(self, request: ServeChief) -> Done:
         """The chief is at the other end of this lane."""
         with self._changed:
             self._chief_lane = None if request.lane is None else request.lane.number
             self._chief_lost = None
             self._changed.notify_all()
-        return Message({}, [])
+        return Done()
 
     def _client_left(self, lane: int, reason: str) -> None:
         with self._changed:
@@ -193,9 +193,9 @@ class Server:
                 self._chief_lost = reason
                 self._changed.notify_all()
 
-    def _finish(self, request: Message) -> Message:
+    def _finish(self, request: FinishTask) -> Done:
         self._end()
-        return Message({}, [])
+        return Done()
 
     def _end(self) -> None:
         with self._changed:

@@ -11,11 +11,14 @@ import drumline as dl
 from drumline.distribute.parameter_server.errors import ParameterServerLostError
 from drumline.distribute.parameter_server.partitioners import FixedShardsPartitioner
 from drumline.distribute.parameter_server.server import ParameterServer
-from drumline.distribute.parameter_server.wire import Message
+from drumline.distribute.parameter_server.wire.messages import PushPullReply
 from drumline.distribute.parameter_server.worker.worker import Worker
 from tests.distribute.parameter_server.clusters import in_process
 
 STEPS = 150
+
+
+NOTHING = PushPullReply(applied=(), versions=(), changed=())
 
 
 def worker_of(strategy):
@@ -36,10 +39,10 @@ def batches():
 
 @pytest.fixture
 def job(monkeypatch):
-    exchange = ParameterServer.exchange
+    exchange = ParameterServer.push_pull
     handlers = [exchange]
     monkeypatch.setattr(
-        ParameterServer, "exchange", lambda self, request: handlers[-1](self, request)
+        ParameterServer, "push_pull", lambda self, request: handlers[-1](self, request)
     )
     partitioner = FixedShardsPartitioner(2)
     with in_process(workers=1, ps=2, variable_partitioner=partitioner) as strategy:
@@ -74,7 +77,7 @@ def test_every_step_changes_the_rows_of_one_batch_once(job):
         connection = worker._lanes["steps"]._connections[self.server_index]
         if number % 50 == 5:
             connection.close()
-        reply = exchange(self, request) if number % 100 != 5 else Message({})
+        reply = exchange(self, request) if number % 100 != 5 else NOTHING
         if number % 50 == 30:
             connection.close()
         return reply

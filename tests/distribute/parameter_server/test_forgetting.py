@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import drumline as dl
+from drumline.distribute.parameter_server.wire.messages import ReadStatistics
 from drumline.distribute.parameter_server.worker.datasets import Datasets
 from drumline.distribute.parameter_server.worker.step import Functions
 from tests.distribute.parameter_server.clusters import in_process
@@ -22,8 +23,8 @@ def parts(strategy):
     """How many parts and bytes the servers keep, once they have heard all."""
     gc.collect()
     strategy.forget_discarded()
-    stats = [answer.header for answer in strategy.servers.ask_all("stats", {})]
-    return sum(each["parts"] for each in stats), sum(each["part_bytes"] for each in stats)
+    stats = strategy.servers.ask_all(ReadStatistics())
+    return sum(each.shards for each in stats), sum(each.shard_bytes for each in stats)
 
 
 def made_on_worker(coordinator):
@@ -33,7 +34,7 @@ def made_on_worker(coordinator):
         coordinator.schedule(lambda number=number: np.float32(number)).fetch()
         coordinator.join()
     (worker,) = coordinator._workers
-    worker._reached.connection.call("serve chief", {})
+    worker._reached.connection.call("serve_chief", {})
     held = {Datasets: ("_datasets", "_iterators"), Functions: ("_functions",)}
     return sum(
         len(getattr(each, name)) for each in gc.get_objects() for name in held.get(type(each), ())

@@ -15,6 +15,7 @@ from drumline.distribute.parameter_server.wire import (
     AuthenticationError,
     PeerUnavailableError,
 )
+from drumline.distribute.parameter_server.wire.messages import FinishClosures
 from drumline.distribute.parameter_server.worker.worker import Worker
 from tests.distribute.parameter_server.clusters import in_process
 
@@ -140,10 +141,10 @@ def test_a_server_that_is_lost_when_it_is_told_what_has_run(one, monkeypatch):
         count = dl.Variable(0.0, aggregation="sum")
     submit = strategy.servers.submit
 
-    def lost_when_told(server, op, header, arrays=()):
-        if op == "finished":
+    def lost_when_told(server, request):
+        if isinstance(request, FinishClosures):
             raise ParameterServerLostError(0, "host:1", "it was killed")
-        return submit(server, op, header, arrays)
+        return submit(server, request)
 
     def many():
         for _ in range(9):

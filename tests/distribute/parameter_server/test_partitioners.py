@@ -1,5 +1,8 @@
 """Into how many parts variables are cut, beside what TensorFlow 2.21 gave."""
 
+import json
+
+import numpy as np
 import pytest
 
 from drumline.distribute.parameter_server.partitioners import (
@@ -9,6 +12,9 @@ from drumline.distribute.parameter_server.partitioners import (
     Partitioner,
 )
 from drumline.distribute.parameter_server.servers import RoundRobin
+from drumline.distribute.parameter_server.wire import Message
+from drumline.distribute.parameter_server.wire.messages import LoadProgram
+from drumline.distribute.parameter_server.wire.schema import decode, encode
 
 # (partitioner, shape, what tf.distribute.experimental.partitioners gave for float32)
 FROM_TENSORFLOW = [
@@ -95,17 +101,28 @@ def test_parts_go_to_one_server_after_the_other():
     first = servers.place("a", (5, 2), "float32")
     second = servers.place("b", (), "float32")
     third = servers.place("a", (4,), "float32")
-    assert [(p.server, p.start, p.stop) for p in first.parts] == [(0, 0, 3), (1, 3, 5)]
-    assert [(p.server, p.start, p.stop) for p in second.parts] == [(2, 0, 1)]
-    assert [(p.server, p.start, p.stop) for p in third.parts] == [(0, 0, 2), (1, 2, 4)]
+    assert [(p.server, p.start, p.stop) for p in first.shards] == [(0, 0, 3), (1, 3, 5)]
+    assert [(p.server, p.start, p.stop) for p in second.shards] == [(2, 0, 1)]
+    assert [(p.server, p.start, p.stop) for p in third.shards] == [(0, 0, 2), (1, 2, 4)]
     assert first.key != third.key
-    assert first.part_shape(first.parts[0]) == (3, 2)
-    assert second.part_shape(second.parts[0]) == ()
+    assert first.shard_shape(first.shards[0]) == (3, 2)
+    assert second.shard_shape(second.shards[0]) == ()
 
 
 def test_a_layout_goes_through_json():
     layout = RoundRobin(2, FixedShardsPartitioner(2)).place("a", (5, 2), "float32")
-    assert type(layout).from_json(layout.to_json()) == layout
+    load = LoadProgram(
+        session="s",
+        function=1,
+        signature=(),
+        layouts=(layout,),
+        updates={},
+        state=(),
+        program=np.zeros(1, np.uint8),
+    )
+    header, arrays = encode(load)
+    received = decode(LoadProgram, Message(json.loads(json.dumps(header)), arrays))
+    assert received.layouts == (layout,)
 
 
 @pytest.mark.parametrize("counts", [[1, 2], [3], [9, 1], [0, 1]])

@@ -20,7 +20,7 @@ def server():
 
 def chief_of(server):
     connection = Connection(server.address, token=cluster_token())
-    connection.call("serve chief", {})
+    connection.call("serve_chief", {})
     return connection
 
 

@@ -17,7 +17,11 @@ import jax
 
 from drumline.distribute.input import InputContext
 from drumline.distribute.parameter_server import servers as peers
-from drumline.distribute.parameter_server.coordinator.commands import Command, ReplayedCommands
+from drumline.distribute.parameter_server.coordinator.commands import (
+    Command,
+    MakeCommand,
+    ReplayedCommands,
+)
 from drumline.distribute.parameter_server.coordinator.function import ScheduledFunctions
 from drumline.distribute.parameter_server.coordinator.scheduling import (
     Admission,
@@ -38,6 +42,12 @@ from drumline.distribute.parameter_server.errors import ParameterServerLostError
 from drumline.distribute.parameter_server.servers import Servers
 from drumline.distribute.parameter_server.strategy import FinalizerQueue, ParameterServerStrategy
 from drumline.distribute.parameter_server.wire import Connection
+from drumline.distribute.parameter_server.wire.messages import (
+    AbandonRound,
+    CreateDataset,
+    CreateIterator,
+    FinishClosures,
+)
 from drumline.distribute.parameter_server.worker.datasets import SentFunction, made
 
 _AT_A_TIME = 4096
@@ -90,10 +100,11 @@ class CompletionLog:
             names, self._names = self._names, []
         if not names:
             return
+        finish = FinishClosures(closures=tuple(names))
         for server in range(len(self._servers)):
-            answer = self._servers.submit(server, "finished", {"closures": names})
+            answer = self._servers.submit(server, finish)
             if wait:
-                self._servers.result(server, answer)
+                self._servers.result(server, finish, answer)
 
 
 class ClusterCoordinator:
@@ -128,7 +139,7 @@ class ClusterCoordinator:
         self._strategy = strategy
         self.session = strategy.session
         self.queue = ClosureQueue(gate=_gate_of(strategy), abandon=self._abandon_round)
-        self.orders = ReplayedCommands()
+        self.commands = ReplayedCommands()
         self._discarded = FinalizerQueue()
         self._functions = ScheduledFunctions(StepTracer(strategy), self._discarded)
         self._applied = CompletionLog(strategy.servers)
@@ -226,8 +237,20 @@ class ClusterCoordinator:
                 "`strategy.distribute_datasets_from_function` gives."
             )
         number = next(self._numbers)
-        header = {"dataset": number, "workers": workers}
-        self._order(("dataset", number), "dataset", header, SentFunction(dataset_fn))
+        sent = SentFunction(dataset_fn)
+
+        def make(connection: Connection) -> Command:
+            local, pickled = sent.content(connection.in_process)
+            create = CreateDataset(
+                session=self.session,
+                dataset=number,
+                workers=workers,
+                local=local,
+                pickled=pickled,
+            )
+            return Command(("dataset", number), create)
+
+        self._make_on_workers(("dataset", number), make)
         made_on_workers = PerWorkerDataset(self, number, dataset.element_spec)
         self._discarded.watch(made_on_workers, ("dataset", number))
         return made_on_workers
@@ -235,8 +258,9 @@ class ClusterCoordinator:
     def iterate(self, dataset: PerWorkerDataset) -> PerWorkerIterator:
         """Start going through a dataset on every worker; the same as ``iter(dataset)``."""
         number = next(self._numbers)
-        header = {"iterator": number, "dataset": dataset.number}
-        self._order(("iterator", number), "iterator", header)
+        create = CreateIterator(session=self.session, iterator=number, dataset=dataset.number)
+        command = Command(("iterator", number), create)
+        self._make_on_workers(command.key, lambda _: command)
         iterator = PerWorkerIterator(number, dataset)
         self._discarded.watch(iterator, ("iterator", number))
         return iterator
@@ -283,26 +307,21 @@ class ClusterCoordinator:
         """A worker cannot make what it is told to: the next call raises that."""
         self.queue.fail(error)
 
-    def _order(
-        self, key: Any, op: str, header: dict[str, Any], sent: SentFunction | None = None
-    ) -> None:
-        def order(connection: Connection) -> Command:
-            own, arrays = ({}, []) if sent is None else sent.message(connection.in_process)
-            return key, op, {**header, **own}, arrays
-
-        self.orders.add(key, order)
+    def _make_on_workers(self, key: Any, make: MakeCommand) -> None:
+        """Have all workers make something, those that come later too."""
+        self.commands.add(key, make)
         try:
             for worker in self._workers:
-                worker.make(order)
+                worker.make(make)
         except BaseException:
-            self.orders.remove(key)
+            self.commands.remove(key)
             raise
 
     def _forget_discarded(self) -> None:
         """Let workers and servers go of what the program cannot use any more."""
         keys = self._discarded.take()
         if keys:
-            self.orders.remove(*keys)
+            self.commands.remove(*keys)
             for worker in self._workers:
                 worker.forget(keys)
         self._strategy.forget_discarded()
@@ -312,7 +331,7 @@ class ClusterCoordinator:
         for server in range(len(servers)):
             # What waits at a server that is lost fails without it.
             with contextlib.suppress(ParameterServerLostError):
-                servers.submit(server, "abandon", {"round": number, "over": True})
+                servers.submit(server, AbandonRound(round=number, final=True))
 
 
 def _gate_of(strategy: ParameterServerStrategy) -> Admission:

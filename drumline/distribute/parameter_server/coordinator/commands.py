@@ -5,16 +5,34 @@ What all workers have to make, also those that come later.
 
 from __future__ import annotations
 
+import dataclasses
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any
 
-import numpy as np
-
+from drumline.distribute.parameter_server.servers import call
 from drumline.distribute.parameter_server.wire import Connection
+from drumline.distribute.parameter_server.wire.messages import (
+    BeginWorkerSession,
+    ForgetResources,
+    ServeChief,
+)
+from drumline.distribute.parameter_server.wire.schema import TaskRequest, encode_request
 
-Command = tuple[Any, str, dict[str, Any], Sequence[np.ndarray]]
-"""Something that a worker is to make: a name for it, the request, its header and arrays."""
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Something that every worker is to make.
+
+    Attributes:
+        key: ``("dataset", number)``, ``("iterator", number)``, or ``("program", number,
+            signature)``.
+        request: what a worker is sent.
+    """
+
+    key: Any
+    request: TaskRequest[Any]
+
 
 MAKE_SECONDS = 3600.0
 """A dataset may be long in the making, a step in the ending; a dead worker is noticed at once."""
@@ -36,22 +54,19 @@ class WorkerSession:
         self.connection = connection
         self.known: set[Any] = set()
         self._session = session
-        self._telling = threading.Lock()
+        self._sending = threading.Lock()
 
     def begin(self) -> None:
         """Let it serve this chief; what it has begun for a former one ends first."""
-        self.connection.call("serve chief", {}, timeout_seconds=MAKE_SECONDS)
-        header = {"session": self._session}
-        self.connection.call("begin", header, timeout_seconds=MAKE_SECONDS)
+        call(self.connection, ServeChief(), MAKE_SECONDS)
+        call(self.connection, BeginWorkerSession(session=self._session), MAKE_SECONDS)
 
-    def tell(self, order: Command) -> None:
-        """Have it make something, and wait until it has; nothing if it was told before."""
-        key, op, header, arrays = order
-        with self._telling:
-            if key not in self.known:
-                header = {**header, "session": self._session}
-                self.connection.call(op, header, arrays, timeout_seconds=MAKE_SECONDS)
-                self.known.add(key)
+    def send(self, command: Command) -> None:
+        """Have it make something, and wait until it has; nothing if it has made it already."""
+        with self._sending:
+            if command.key not in self.known:
+                call(self.connection, command.request, MAKE_SECONDS)
+                self.known.add(command.key)
 
     def forget(self, keys: Collection[Any]) -> None:
         """Have it let go of what it was told to make, by their names; it is not waited for.
@@ -66,7 +81,13 @@ class WorkerSession:
             for key in [key for key in self.known if key[0] == "program"]:
                 if key[1] in numbers["function"]:
                     self.known.discard(key)
-            self.connection.submit("forget", {**numbers, "session": self._session})
+            forget = ForgetResources(
+                session=self._session,
+                datasets=tuple(numbers["dataset"]),
+                iterators=tuple(numbers["iterator"]),
+                functions=tuple(numbers["function"]),
+            )
+            self.connection.submit(*encode_request(forget))
 
 
 MakeCommand = Callable[[Connection], Command]
@@ -76,19 +97,19 @@ class ReplayedCommands:
     """Datasets and iterators, in the order in which they were made."""
 
     def __init__(self) -> None:
-        self._orders: dict[Any, MakeCommand] = {}
+        self._commands: dict[Any, MakeCommand] = {}
         self._lock = threading.Lock()
 
-    def add(self, key: Any, order: MakeCommand) -> None:
+    def add(self, key: Any, make: MakeCommand) -> None:
         """Have workers make something that come from now on."""
         with self._lock:
-            self._orders[key] = order
+            self._commands[key] = make
 
     def remove(self, *keys: Any) -> None:
         """These need not be made any more."""
         with self._lock:
             for key in keys:
-                self._orders.pop(key, None)
+                self._commands.pop(key, None)
 
     def bring_up(self, worker: WorkerSession, ready: Callable[[], None]) -> None:
         """Have a worker make all that it lacks.
@@ -99,11 +120,11 @@ class ReplayedCommands:
         """
         while True:
             with self._lock:
-                lacking = [make for key, make in self._orders.items() if key not in worker.known]
-                gone = worker.known - self._orders.keys()
+                lacking = [make for key, make in self._commands.items() if key not in worker.known]
+                gone = worker.known - self._commands.keys()
                 if not lacking:
                     ready()
                     break
             for make in lacking:
-                worker.tell(make(worker.connection))
+                worker.send(make(worker.connection))
         worker.forget(gone)

@@ -32,7 +32,7 @@ from drumline.distribute.parameter_server.coordinator.values import (
     TracedIterator,
 )
 from drumline.distribute.parameter_server.strategy import FinalizerQueue, scheduling
-from drumline.distribute.parameter_server.worker.step import Signature, signature_from_json
+from drumline.distribute.parameter_server.wire.messages import Signature
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ class ScheduledFunction:
         self._places = list(dict.fromkeys(arguments.places))
         self._arrays = len(arguments.arrays)
         self._tracing = tracing
-        self._orders: dict[Signature, list[Command]] = {}
+        self._commands: dict[Signature, list[Command]] = {}
         self._finish: Callable[[Sequence[Any]], Any] | None = None
         self._lock = threading.Lock()
         self.draws = [1] * len(self._places)
@@ -279,42 +279,43 @@ class ScheduledFunction:
         specs = [spec for place in self._places for spec in place.specs]
         if not all(spec.is_static and not spec.is_string for spec in specs):
             return
-        own = [(array.shape, str(array.dtype)) for array in arguments.arrays]
-        elements = [[(spec.shape, str(spec.dtype)) for spec in p.specs] for p in self._places]
+        own = [(tuple(array.shape), str(array.dtype)) for array in arguments.arrays]
+        elements = [
+            [(tuple(spec.shape), str(spec.dtype)) for spec in p.specs] for p in self._places
+        ]
         is_traced = False
         while not is_traced:
             drawn = [leaf for k, n in zip(elements, self.draws, strict=True) for leaf in k * n]
-            is_traced = bool(self.program([*own, *drawn]))
+            is_traced = bool(self.program((*own, *drawn)))
 
-    def program(self, form: Any) -> list[Command]:
-        """What a worker has to be sent, to run it on arguments of this form.
+    def program(self, signature: Signature) -> list[Command]:
+        """What a worker has to be sent, to run it on arguments of this signature.
 
         Nothing if the worker is to draw more elements first: as many as `draws` says now.
 
         Args:
-            form: shapes and dtypes of the arrays, then of the drawn elements' leaves.
+            signature: of the arrays, then of the drawn elements' leaves.
         """
-        form = signature_from_json(form)
         with self._lock:
-            if form in self._orders:
-                return self._orders[form]
+            if signature in self._commands:
+                return self._commands[signature]
             drawn = sum(n * len(p.specs) for n, p in zip(self.draws, self._places, strict=True))
-            if len(form) < self._arrays + drawn:
+            if len(signature) < self._arrays + drawn:
                 return []
             try:
-                self._orders[form] = self._traced(form)
+                self._commands[signature] = self._traced(signature)
             except NeedsMoreDraws as more:
                 self.draws[more.argument] += 1
                 return []
-            return self._orders[form]
+            return self._commands[signature]
 
     def result(self, arrays: Sequence[Any]) -> Any:
         """What it returned, from the arrays that the worker sent."""
         assert self._finish is not None
         return self._finish(arrays)
 
-    def _traced(self, form: Signature) -> list[Command]:
-        specs = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in form]
+    def _traced(self, signature: Signature) -> list[Command]:
+        specs = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in signature]
         drawn = list(self.draws)
         fn = self._fn()
         assert fn is not None, self._name  # its caller, or a closure of it, has it
@@ -343,4 +344,4 @@ class ScheduledFunction:
         self.writes = any(o.kind not in ("result", "state") for o in traced.program.outputs)
         optimizers = map(weakref.ref, traced.optimizers)
         self.applied = list(zip(optimizers, traced.program.applied, strict=True))
-        return self._tracing.orders(traced, self.number, form)
+        return self._tracing.commands(traced, self.number, signature)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from drumline.distribute.parameter_server.coordinator.values import RemoteValue
+from drumline.distribute.parameter_server.wire.messages import ClosureCall
 
 if TYPE_CHECKING:
     from drumline.distribute.parameter_server.coordinator.function import ScheduledFunction
@@ -48,19 +49,19 @@ class ScheduledClosure:
     result: RemoteValue = field(default_factory=RemoteValue)
     needs: Any = None
 
-    def header(self) -> dict[str, Any]:
-        """What the worker is told."""
-        return {
-            "name": self.name,
-            "function": self.function.number,
-            "iterators": self.draws(),
-            "arrays": len(self.arrays),
-            "round": self.round,
-        }
+    def call(self) -> ClosureCall:
+        """What the worker is sent."""
+        return ClosureCall(
+            name=self.name,
+            function=self.function.number,
+            iterators=self.draws(),
+            arrays=len(self.arrays),
+            round=self.round,
+        )
 
-    def draws(self) -> list[tuple[int, int]]:
+    def draws(self) -> tuple[tuple[int, int], ...]:
         """For each iterator, its number and how many elements the function draws."""
-        return list(zip(self.iterators, self.function.draws, strict=True))
+        return tuple(zip(self.iterators, self.function.draws, strict=True))
 
 
 def next_number() -> int:

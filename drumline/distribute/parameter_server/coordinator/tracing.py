@@ -19,7 +19,7 @@ from drumline.distribute.parameter_server.compiler import (
 )
 from drumline.distribute.parameter_server.coordinator.commands import Command
 from drumline.distribute.parameter_server.strategy import ParameterServerStrategy
-from drumline.distribute.parameter_server.worker.step import Signature
+from drumline.distribute.parameter_server.wire.messages import LoadProgram, Signature
 
 _log = logging.getLogger("drumline")
 
@@ -71,30 +71,31 @@ class StepTracer:
                 with self._strategy.scope():
                     optimizer.build(list(variables))
 
-    def orders(self, traced: TracedStep, number: int, form: Signature) -> list[Command]:
-        """Tell the servers how to update, and give what a worker is to be told."""
-        rules: dict[str, str] = {}
+    def commands(self, traced: TracedStep, number: int, signature: Signature) -> list[Command]:
+        """Send the servers the updates of optimizers, and return what workers are to be sent."""
+        updates: dict[str, str] = {}
         for output in traced.program.outputs:
             if output.kind in ("gradient", *_ROW_GRADIENTS):
-                rules.update(self._rules_of(traced, output))
-        layouts = [
-            layout.to_json()
+                updates.update(self._updates_of(traced, output))
+        layouts = tuple(
+            layout
             for variable in traced.variables.values()
             if (layout := self._strategy.layout_of(variable)) is not None
-        ]
+        )
         states = {key: self._states[key] for key in traced.variables if key in self._states}
-        header = {
-            "function": number,
-            "form": form,
-            "layouts": layouts,
-            "rules": rules,
-            "state": list(states),
-        }
-        arrays = [np.frombuffer(traced.program.to_bytes(), np.uint8)]
-        arrays += [np.asarray(variable.value) for variable in states.values()]
-        return [(("program", number, form), "program", header, arrays)]
+        load = LoadProgram(
+            session=self._strategy.session,
+            function=number,
+            signature=signature,
+            layouts=layouts,
+            updates=updates,
+            state=tuple(states),
+            program=np.frombuffer(traced.program.to_bytes(), np.uint8),
+            states=tuple(np.asarray(variable.value) for variable in states.values()),
+        )
+        return [Command(("program", number, signature), load)]
 
-    def _rules_of(self, traced: TracedStep, output: Output) -> dict[str, str]:
+    def _updates_of(self, traced: TracedStep, output: Output) -> dict[str, str]:
         variable = traced.variables[output.key or ""]
         optimizer = traced.optimizers[output.optimizer or 0]
         layout = self._strategy.layout_of(variable)
@@ -102,8 +103,8 @@ class StepTracer:
         sparse = output.kind in _ROW_GRADIENTS
         rules = self._strategy.rules
         return {
-            layout.part_name(part): rules.attach(optimizer, variable, layout, part, sparse)
-            for part in layout.parts
+            layout.shard_name(shard): rules.attach(optimizer, variable, layout, shard, sparse)
+            for shard in layout.shards
         }
 
     def _key_of(self, variable: Any) -> str:

@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drumline.distribute.parameter_server.coordinator.commands import Command, WorkerSession
+from drumline.distribute.parameter_server.coordinator.commands import MakeCommand, WorkerSession
+from drumline.distribute.parameter_server.coordinator.function import ScheduledFunction
 from drumline.distribute.parameter_server.coordinator.scheduling import ScheduledClosure
 from drumline.distribute.parameter_server.errors import (
     ClosureError,
     OutOfRangeError,
     ParameterServerLostError,
+    UnknownSessionError,
 )
 from drumline.distribute.parameter_server.servers import finish
 from drumline.distribute.parameter_server.wire import (
@@ -31,6 +33,14 @@ from drumline.distribute.parameter_server.wire import (
     PeerUnavailableError,
     RemoteError,
 )
+from drumline.distribute.parameter_server.wire.messages import (
+    ClosureFailure,
+    ClosureResults,
+    ResumeClosures,
+    RunClosures,
+    Signature,
+)
+from drumline.distribute.parameter_server.wire.schema import decode, encode_request
 
 if TYPE_CHECKING:
     from drumline.distribute.parameter_server.coordinator.cluster_coordinator import (
@@ -162,13 +172,13 @@ class WorkerDispatcher:
         """Wait for the thread, after the queue was stopped."""
         self._thread.join()
 
-    def make(self, order: Callable[[Connection], Command]) -> None:
-        """Have the worker make something. If it is not there, it is told when it comes."""
+    def make(self, make: MakeCommand) -> None:
+        """Have the worker make something. If it is not there, it will when it comes."""
         reached = self._reached
         if reached is None or self._lost is not None:
             return
         try:
-            reached.tell(order(reached.connection))
+            reached.send(make(reached.connection))
         except PeerUnavailableError as error:
             self._lose_if(reached, error)
 
@@ -206,7 +216,7 @@ class WorkerDispatcher:
             connection = self._connect(_RETRY_SECONDS)
             reached = WorkerSession(connection, self._coordinator.session)
             reached.begin()
-            self._coordinator.orders.bring_up(reached, functools.partial(self._found, reached))
+            self._coordinator.commands.bring_up(reached, functools.partial(self._found, reached))
             return
         except PeerUnavailableError as error:
             self._absence.note(error.reason)
@@ -262,30 +272,33 @@ class WorkerDispatcher:
             if not self._running:
                 self._pace.started()
             self._running.update({closure.name: closure for closure in closures})
-        headers = [closure.header() for closure in closures]
-        arrays = [array for closure in closures for array in closure.arrays]
-        self._submit(reached, "run", {"closures": headers}, arrays, closures)
+        run = RunClosures(
+            session=self._coordinator.session,
+            closures=tuple([closure.call() for closure in closures]),
+            arguments=tuple([array for closure in closures for array in closure.arrays]),
+        )
+        self._submit(reached, run, closures)
 
     def _resume(self, reached: WorkerSession, closures: list[ScheduledClosure]) -> None:
-        names = [closure.name for closure in closures]
-        draws = {closure.name: closure.draws() for closure in closures}
-        self._submit(reached, "resume", {"closures": names, "iterators": draws}, [], closures)
+        resume = ResumeClosures(
+            session=self._coordinator.session,
+            closures=tuple(closure.name for closure in closures),
+            iterators={closure.name: closure.draws() for closure in closures},
+        )
+        self._submit(reached, resume, closures)
 
     def _submit(
         self,
         reached: WorkerSession,
-        op: str,
-        header: dict[str, Any],
-        arrays: Sequence[np.ndarray],
+        request: RunClosures | ResumeClosures,
         closures: list[ScheduledClosure],
     ) -> None:
-        header["session"] = self._coordinator.session
         try:
-            future = reached.connection.submit(op, header, arrays)
+            future = reached.connection.submit(*encode_request(request))
         except PeerUnavailableError as error:
             self._lose_if(reached, error)
             return
-        except Exception as error:  # as of a header that JSON does not have
+        except Exception as error:  # as of an array that cannot be sent
             self._all_ended(closures, error)
             return
         future.add_done_callback(lambda done: self._answered(reached, done, closures))
@@ -306,45 +319,48 @@ class WorkerDispatcher:
             self._refused(reached, error, closures)
             return
         try:
-            self._take(reached, future.result(), closures)
+            self._take(reached, decode(ClosureResults, future.result()), closures)
         except Exception as failure:  # nobody else would end them
             self._all_ended(closures, failure)
 
     def _take(
-        self, reached: WorkerSession, message: Message, closures: list[ScheduledClosure]
+        self, reached: WorkerSession, results: ClosureResults, closures: list[ScheduledClosure]
     ) -> None:
-        arrays = iter(message.arrays)
-        waiting: dict[Any, tuple[Any, list[ScheduledClosure]]] = {}
-        for closure, answer in zip(closures, message.header["closures"], strict=True):
-            own = [np.array(next(arrays)) for _ in range(answer["arrays"])]
-            if "needs" in answer:
-                form = answer["needs"]
-                waiting.setdefault((closure.function, repr(form)), (form, []))[1].append(closure)
-            elif "failed" in answer:
-                self._ended(closure, self._error_of(answer))
+        arrays = iter(results.values)
+        waiting: dict[tuple[ScheduledFunction, Signature], list[ScheduledClosure]] = {}
+        for closure, result in zip(closures, results.closures, strict=True):
+            own = [np.array(next(arrays)) for _ in range(result.arrays)]
+            if result.needs is not None:
+                waiting.setdefault((closure.function, result.needs), []).append(closure)
+            elif result.failed is not None:
+                self._ended(closure, self._error_of(result.failed))
             else:
                 self._ended(closure, None, own)
-        for (function, _), (form, held) in waiting.items():
-            self._coordinator.in_background(self._provide, reached, function, form, held)
+        for (function, signature), held in waiting.items():
+            self._coordinator.in_background(self._provide, reached, function, signature, held)
 
     def _refused(
         self, reached: WorkerSession, error: BaseException, closures: list[ScheduledClosure]
     ) -> None:
-        """The worker could not even begin, as one that has started anew within a moment."""
-        if isinstance(error, RemoteError) and "has started anew" in str(error):
+        """The worker could not even begin, as one that was started again within a moment."""
+        if isinstance(error, RemoteError) and error.type_name == UnknownSessionError.__name__:
             self._lose_if(reached, error)
             return
         self._all_ended(closures, error)
 
     def _provide(
-        self, reached: WorkerSession, function: Any, form: Any, closures: list[ScheduledClosure]
+        self,
+        reached: WorkerSession,
+        function: ScheduledFunction,
+        signature: Signature,
+        closures: list[ScheduledClosure],
     ) -> None:
-        """Send what the worker lacks to run a function on arguments of this form."""
+        """Send what the worker lacks to run a function on arguments of this signature."""
         if reached is not self._reached:
             return  # they run elsewhere
         try:
-            for order in function.program(form):
-                reached.tell(order)
+            for command in function.program(signature):
+                reached.send(command)
         except PeerUnavailableError as error:
             self._lose_if(reached, error)
             return
@@ -382,14 +398,14 @@ class WorkerDispatcher:
         closure.result.set_value(result)
         self._coordinator.ended(closure)
 
-    def _error_of(self, answer: dict[str, Any]) -> Exception:
-        if answer["failed"] == "end":
-            return OutOfRangeError(answer["message"])
-        if answer["failed"] == "server lost":
-            addresses = self._coordinator.strategy.servers.addresses
-            server = addresses.index(answer["address"])
-            return ParameterServerLostError(server, answer["address"], answer["reason"])
+    def _error_of(self, failure: ClosureFailure) -> Exception:
+        if failure.kind == "end":
+            return OutOfRangeError(failure.message)
+        if failure.kind == "server lost":
+            address = failure.address or ""
+            server = self._coordinator.strategy.servers.addresses.index(address)
+            return ParameterServerLostError(server, address, failure.reason or "")
         return ClosureError(
-            f"A scheduled function failed on worker:{self.index}: {answer['type']}: "
-            f"{answer['message']}\n{answer['traceback']}"
+            f"A scheduled function failed on worker:{self.index}: {failure.type}: "
+            f"{failure.message}\n{failure.traceback}"
         )

@@ -1,4 +1,4 @@
-"""One server's part of a checkpoint as a file in the safetensors format, and the files of a save.
+"""One server's file of a checkpoint, in the safetensors format, and the files of a save.
 
 A file is written piece by piece, so what it holds need not be in memory a second time, and is
 read where it lies. Under its name there is always a whole one, the last or the one before.
@@ -24,7 +24,7 @@ from drumline.training.checkpoint.file_format import DamagedCheckpointError, syn
 
 
 def shard_path(directory: str | os.PathLike[str], server: int, servers: int) -> Path:
-    """Where server `server` of `servers` keeps its part of the checkpoint in `directory`."""
+    """Where server `server` of `servers` keeps its file of the checkpoint in `directory`."""
     return Path(directory) / f"ps-{server}-of-{servers}{SUFFIX}"
 
 
@@ -128,7 +128,7 @@ class ShardFile:
 
     def _damaged(self, reason: ValueError) -> DamagedCheckpointError:
         return DamagedCheckpointError(
-            f"A server's part of a checkpoint, {str(self.path)!r}, is damaged: {reason}. Nothing "
+            f"A server's file of a checkpoint, {str(self.path)!r}, is damaged: {reason}. Nothing "
             "of it was restored; use an older checkpoint."
         )
 

@@ -1,4 +1,4 @@
-"""Giving parts the values of a checkpoint, of the same number of servers or of another.
+"""Giving shards the values of a checkpoint, of the same number of servers or of another.
 
 Writing what a server keeps, while it is trained.
 
@@ -28,20 +28,21 @@ from drumline.distribute.parameter_server.server.optimizer_updates import Slot
 from drumline.distribute.parameter_server.server.push import PushLog
 from drumline.distribute.parameter_server.server.shard import ServerShard, Snapshot
 from drumline.distribute.parameter_server.server.shards import ServerShards
+from drumline.distribute.parameter_server.wire.messages import RestoreRequest
 
 
 def save(
-    parts: Sequence[ServerShard],
+    shards: Sequence[ServerShard],
     applied: PushLog,
     directory: str | os.PathLike[str],
     server: int,
     servers: int,
-    step: int | None,
+    step: str | int | None,
 ) -> tuple[str, int]:
-    """Write parts, each as it is at one moment after the call began.
+    """Write shards, each as it is at one moment after the call began.
 
     Args:
-        parts: what is written, with the pushes that were applied to it.
+        shards: what is written, with the pushes that were applied to it.
         applied: these.
         directory: of the checkpoint; each server writes a file of its own there.
         server: the number of this server.
@@ -55,7 +56,7 @@ def save(
         SaveError: if it cannot be written; the file that was there before is still there.
     """
     path = shard_path(directory, server, servers)
-    with _snapshots(parts, applied) as (described, arrays, snapshots):
+    with _snapshots(shards, applied) as (described, arrays, snapshots):
         metadata = {
             "step": step,
             "server": server,
@@ -72,7 +73,7 @@ def save(
         except OSError as error:
             raise SaveError(
                 error.errno,
-                f"Server {server} could not write its part of a checkpoint: {error}. What was "
+                f"Server {server} could not write its shard of a checkpoint: {error}. What was "
                 "there before is unchanged. Make room, or save to another directory; training "
                 "can go on",
                 str(path),
@@ -82,51 +83,51 @@ def save(
 
 @contextlib.contextmanager
 def _snapshots(
-    parts: Sequence[ServerShard], applied: PushLog
+    shards: Sequence[ServerShard], applied: PushLog
 ) -> Iterator[tuple[dict[str, Any], dict[str, ArraySpec], list[Snapshot]]]:
     described: dict[str, Any] = {}
     arrays: dict[str, ArraySpec] = {}
     snapshots: list[Snapshot] = []
     begun: list[ServerShard] = []
     try:
-        for part in parts:
-            with part.lock:
-                described[part.name] = _described(part, applied)
-                arrays.update(_specs(part))
-                snapshots += part.begin_snapshot()
-                begun.append(part)
+        for shard in shards:
+            with shard.lock:
+                described[shard.name] = _described(shard, applied)
+                arrays.update(_specs(shard))
+                snapshots += shard.begin_snapshot()
+                begun.append(shard)
         yield described, arrays, snapshots
     finally:
-        for part in begun:
-            with part.lock:
-                part.end_snapshot()
+        for shard in begun:
+            with shard.lock:
+                shard.end_snapshot()
 
 
-def _described(part: ServerShard, applied: PushLog) -> dict[str, Any]:
+def _described(shard: ServerShard, applied: PushLog) -> dict[str, Any]:
     return {
-        "table": part.is_table,
-        "start": part.start,
-        "iteration": part.iteration,
-        "rule": part.rule_name,
-        "slots": [slot.to_json() for slot in part.slot_list],
-        "applied": applied.of_part(part.name),
+        "table": shard.is_table,
+        "start": shard.start,
+        "iteration": shard.iteration,
+        "rule": shard.update_name,
+        "slots": [slot.to_json() for slot in shard.slot_list],
+        "applied": applied.of_shard(shard.name),
     }
 
 
-def _specs(part: ServerShard) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-    slots = {part.file_name(name): spec for name, spec in part.slot_specs().items()}
-    return {part.file_name(): (part.shape, part.dtype), **slots}
+def _specs(shard: ServerShard) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+    slots = {shard.file_name(name): spec for name, spec in shard.slot_specs().items()}
+    return {shard.file_name(): (shard.shape, shard.dtype), **slots}
 
 
 @dataclass(frozen=True)
 class SavedRows:
-    """Rows of a part in a file.
+    """Rows of a shard in a file.
 
     Attributes:
         file: which.
-        name: the part's name there.
+        name: the shard's name there.
         first: the first of the file's rows that is taken.
-        start: the row of the part here that takes it.
+        start: the row of the shard here that takes it.
         count: how many rows are taken.
     """
 
@@ -138,7 +139,7 @@ class SavedRows:
 
     @property
     def described(self) -> dict[str, Any]:
-        """What the file tells of the part."""
+        """What the file tells of the shard."""
         found: dict[str, Any] = self.file.metadata["parts"][self.name]
         return found
 
@@ -158,162 +159,165 @@ class SavedRows:
         return array[self.first : self.first + self.count] if array.ndim else array
 
 
-def restore_own(parts: ServerShards, applied: PushLog, shards: ShardSet, server: int) -> None:
+def restore_own(shards: ServerShards, applied: PushLog, saved: ShardSet, server: int) -> None:
     """Restore the file that this server wrote. Parts that are not here are made.
 
     Raises:
-        RestoreError: if a part here is not in the file, or is another one there.
-        UpdateMismatchError: if a part has other slots there.
+        RestoreError: if a shard here is not in the file, or is another one there.
+        UpdateMismatchError: if a shard has other slots there.
         DamagedCheckpointError: if the file is.
     """
-    file = shards.own(server)
+    file = saved.own(server)
     described = file.metadata["parts"]
-    missing = [part.name for part in parts if part.name not in described]
+    missing = [shard.name for shard in shards if shard.name not in described]
     if missing:
         raise RestoreError(
-            f"{str(file.path)!r} lacks the parts {missing[:5]} that this server keeps. Restore a "
+            f"{str(file.path)!r} lacks the shards {missing[:5]} that this server keeps. Restore a "
             "checkpoint of the same variables."
         )
     plan = []
     for name in described:
-        if name in parts:
-            part = parts.get(name)
-            piece = SavedRows(file, name, 0, 0, part.rows)
-            check(part, [piece], whole=True)
-            plan.append((part, [piece]))
+        if name in shards:
+            shard = shards.get(name)
+            piece = SavedRows(file, name, 0, 0, shard.rows)
+            check(shard, [piece], whole=True)
+            plan.append((shard, [piece]))
     file.verify()
-    for part, pieces in plan:
-        assign(part, pieces)
+    for shard, pieces in plan:
+        assign(shard, pieces)
     for name in described:
-        if name not in parts:
-            _make(parts, file, name)
+        if name not in shards:
+            _make(shards, file, name)
     finished = file.metadata["finished"]
     applied.reset({name: each["applied"] for name, each in described.items()}, finished)
 
 
-def restore_cut_anew(parts: ServerShards, applied: PushLog, shards: ShardSet) -> None:
-    """Restore the parts here from the files of another number of servers.
+def restore_resharded(shards: ServerShards, applied: PushLog, saved: ShardSet) -> None:
+    """Restore the shards here from the files of another number of servers.
 
     Raises:
-        RestoreError: if rows of a part are in no file, or the part is another one there.
-        UpdateMismatchError: if a part has other slots there.
+        RestoreError: if rows of a shard are in no file, or the shard is another one there.
+        UpdateMismatchError: if a shard has other slots there.
         DamagedCheckpointError: if a file is.
     """
-    files = shards.all()
-    if not len(parts):
+    files = saved.all()
+    if not len(shards):
         raise RestoreError(
-            f"The checkpoint in {str(shards.directory)!r} is of {shards.servers} servers, so which "
+            f"The checkpoint in {str(saved.directory)!r} is of {saved.servers} servers, so which "
             "of its rows belong here follows from the variables: create them before it is restored."
         )
-    plan = [(part, pieces_of(part, files)) for part in parts]
-    for part, pieces in plan:
-        check(part, pieces, whole=False)
+    plan = [(shard, pieces_of(shard, files)) for shard in shards]
+    for shard, pieces in plan:
+        check(shard, pieces, whole=False)
     for file in files:
         file.verify()
-    for part, pieces in plan:
-        assign(part, pieces)
+    for shard, pieces in plan:
+        assign(shard, pieces)
     applied.reset({}, {})
 
 
 def pieces_of(
-    part: ServerShard, files: Sequence[ShardFile], key: str | None = None
+    shard: ServerShard, files: Sequence[ShardFile], key: str | None = None
 ) -> list[SavedRows]:
-    """Where the rows of a part are, in order.
+    """Where the rows of a shard are, in order.
 
     Args:
-        part: the part.
+        shard: the shard.
         files: of all servers.
-        key: of the variable in the files, by default that of the part.
+        key: of the variable in the files, by default that of the shard.
     """
-    key = part.name.rpartition("/")[0] if key is None else key
+    key = shard.name.rpartition("/")[0] if key is None else key
     found = []
     for file in files:
         for name, described in file.metadata["parts"].items():
             if name.rpartition("/")[0] != key:
                 continue
-            if part.start is None or described["start"] is None:
+            if shard.start is None or described["start"] is None:
                 raise RestoreError(
-                    f"Where the rows of the part {part.name!r} begin in their variable was not "
+                    f"Where the rows of the shard {shard.name!r} begin in their variable was not "
                     "said when it was created; restore with as many servers as there were."
                 )
             array = file.arrays[name]
             rows = len(array) if array.ndim else 1
-            first = max(part.start, described["start"])
-            stop = min(part.start + part.rows, described["start"] + rows)
-            if first < stop or (rows == 0 and part.rows == 0):
-                start = first - part.start
+            first = max(shard.start, described["start"])
+            stop = min(shard.start + shard.rows, described["start"] + rows)
+            if first < stop or (rows == 0 and shard.rows == 0):
+                start = first - shard.start
                 found.append(SavedRows(file, name, first - described["start"], start, stop - first))
     return sorted(found, key=lambda piece: piece.start)
 
 
 def check(
-    part: ServerShard, pieces: Sequence[SavedRows], whole: bool, with_state: bool = True
+    shard: ServerShard, pieces: Sequence[SavedRows], whole: bool, with_state: bool = True
 ) -> None:
-    """Make sure that the pieces are the rows of a part, and all of them.
+    """Make sure that the pieces are the rows of a shard, and all of them.
 
     Raises:
         RestoreError: if not.
-        UpdateMismatchError: if they have other slots than the part's rules.
+        UpdateMismatchError: if they have other slots than the shard's updates.
     """
     covered = 0
     for piece in pieces:
         array = piece.file.arrays[piece.name]
-        same_rows = array.shape == part.shape if whole else array.shape[1:] == part.shape[1:]
-        if not same_rows or array.dtype != part.dtype or array.ndim != len(part.shape):
+        same_rows = array.shape == shard.shape if whole else array.shape[1:] == shard.shape[1:]
+        if not same_rows or array.dtype != shard.dtype or array.ndim != len(shard.shape):
             raise RestoreError(
-                f"The part {part.name!r} has shape {part.shape} and dtype {part.dtype}; in "
+                f"The shard {shard.name!r} has shape {shard.shape} and dtype {shard.dtype}; in "
                 f"{str(piece.file.path)!r} it has {array.shape} and {array.dtype}."
             )
-        if piece.described["table"] != part.is_table:
+        if piece.described["table"] != shard.is_table:
             raise RestoreError(
-                f"The part {part.name!r} has table={part.is_table}, and the opposite in "
+                f"The shard {shard.name!r} has table={shard.is_table}, and the opposite in "
                 f"{str(piece.file.path)!r}."
             )
         covered += piece.count if piece.start == covered else 0
         if piece.described["rule"] is not None and with_state:
-            part.check_slots(piece.slots)
+            shard.check_slots(piece.slots)
         if piece.slots != pieces[0].slots:
-            raise RestoreError(f"The files disagree on the slots of the part {part.name!r}.")
-    if covered != part.rows or not pieces:
+            raise RestoreError(f"The files disagree on the slots of the shard {shard.name!r}.")
+    if covered != shard.rows or not pieces:
         raise RestoreError(
-            f"The checkpoint has {covered} of the {part.rows} rows of the part {part.name!r}."
+            f"The checkpoint has {covered} of the {shard.rows} rows of the shard {shard.name!r}."
         )
 
 
 def assign(
-    part: ServerShard, pieces: Sequence[SavedRows], with_value: bool = True, with_state: bool = True
+    shard: ServerShard,
+    pieces: Sequence[SavedRows],
+    with_value: bool = True,
+    with_state: bool = True,
 ) -> None:
-    """Give a part the rows of pieces that were checked.
+    """Give a shard the rows of pieces that were checked.
 
     Args:
-        part: the part.
+        shard: the shard.
         pieces: all of its rows, in order.
         with_value: whether to take the value.
         with_state: whether to take the slots and the number of updates.
     """
-    slots, rule = pieces[0].slots, pieces[0].described["rule"]
-    with part.lock:
+    slots, update = pieces[0].slots, pieces[0].described["rule"]
+    with shard.lock:
         for piece in pieces if with_value else ():
-            part.write(piece.start, piece.start + piece.count, piece.value())
+            shard.write(piece.start, piece.start + piece.count, piece.value())
         if not with_state:
             return
-        if rule is None:
-            part.reset_slots(part.slot_list)
+        if update is None:
+            shard.reset_slots(shard.slot_list)
             return
-        if set(slots) != set(part.slot_list):
-            part.reset_slots(slots)
+        if set(slots) != set(shard.slot_list):
+            shard.reset_slots(slots)
         for piece in pieces:
             for slot in slots:
                 stop = piece.start + piece.count
-                part.write_slot(slot.name, piece.value(slot), piece.start, stop)
-        part.iteration = max(piece.described["iteration"] for piece in pieces)
-        if part.rule_name is None:
-            part.rule_name = rule
+                shard.write_slot(slot.name, piece.value(slot), piece.start, stop)
+        shard.iteration = max(piece.described["iteration"] for piece in pieces)
+        if shard.update_name is None:
+            shard.update_name = update
 
 
-def _make(parts: ServerShards, file: ShardFile, name: str) -> None:
+def _make(shards: ServerShards, file: ShardFile, name: str) -> None:
     array, described = file.arrays[name], file.metadata["parts"][name]
-    part, _ = parts.create(
+    shard, _ = shards.create(
         name,
         array.shape,
         array.dtype,
@@ -321,55 +325,40 @@ def _make(parts: ServerShards, file: ShardFile, name: str) -> None:
         described["start"],
         lambda: memory.copied(array),
     )
-    assign(part, [SavedRows(file, name, 0, 0, part.rows)])
+    assign(shard, [SavedRows(file, name, 0, 0, shard.rows)])
 
 
-@dataclass(frozen=True)
-class RestoreRequest:
-    """What to take of a variable.
-
-    Attributes:
-        key: what the checkpoint's files call it.
-        value: whether its value is taken.
-        state: whether its slots and its number of updates are.
-    """
-
-    key: str
-    value: bool
-    state: bool
-
-
-def key_of(part: ServerShard) -> str:
-    """The key of the variable of which it is a part."""
-    return part.name.rpartition("/")[0]
+def key_of(shard: ServerShard) -> str:
+    """The key of the variable of which it is a shard."""
+    return shard.name.rpartition("/")[0]
 
 
 def restore_chosen(
-    parts: ServerShards, shards: ShardSet, wanted: Mapping[str, RestoreRequest], only_check: bool
+    shards: ServerShards, saved: ShardSet, wanted: Mapping[str, RestoreRequest], only_check: bool
 ) -> None:
-    """Restore the parts here of some variables, or check that it can be done.
+    """Restore the shards here of some variables, or check that it can be done.
 
     Args:
-        parts: those of this server.
-        shards: what was saved.
+        shards: those of this server.
+        saved: what was saved.
         wanted: by the variables' keys here.
         only_check: whether to read and compare only; what was checked is not read twice.
 
     Raises:
-        RestoreError: if rows of a part are in no file, or the part is another one there.
-        UpdateMismatchError: if a part has other slots there.
+        RestoreError: if rows of a shard are in no file, or the shard is another one there.
+        UpdateMismatchError: if a shard has other slots there.
         DamagedCheckpointError: if what is taken of a file is damaged.
     """
-    files = shards.all()
-    for part in parts:
-        each = wanted.get(key_of(part))
+    files = saved.all()
+    for shard in shards:
+        each = wanted.get(key_of(shard))
         if each is None:
             continue
-        pieces = pieces_of(part, files, each.key)
+        pieces = pieces_of(shard, files, each.key)
         if not only_check:
-            assign(part, pieces, each.value, each.state)
+            assign(shard, pieces, each.value, each.state)
             continue
-        check(part, pieces, whole=False, with_state=each.state)
+        check(shard, pieces, whole=False, with_state=each.state)
         for piece in pieces:
             piece.file.verify(_names(piece, each))
 

@@ -1,4 +1,4 @@
-"""A part that is read and updated whole.
+"""A shard that is read and updated whole.
 
 A value that many read while updates change it.
 """
@@ -161,34 +161,34 @@ class DenseShard(ServerShard):
         self._value.copy_to(out)
         return out
 
-    def attach(self, rule: OptimizerUpdate) -> None:
-        super().attach(rule)
-        if rule.formula is not None:
+    def attach(self, update: OptimizerUpdate) -> None:
+        super().attach(update)
+        if update.native is not None:
             return
         # Memory of JAX's own, which the first update can use again.
         for held in (self._value, *self._slots.values()):
             if isinstance(held.operand, np.ndarray):
                 held.replace(memory.on_cpu(held.operand))
 
-    def update(self, gradient: np.ndarray, rule: OptimizerUpdate) -> None:
-        if rule.formula is not None:
-            held = [self._value, *(self._slots[slot.name] for slot in rule.slots)]
+    def update(self, gradient: np.ndarray, update: OptimizerUpdate) -> None:
+        if update.native is not None:
+            held = [self._value, *(self._slots[slot.name] for slot in update.slots)]
             arrays = [each.writable().reshape(-1) for each in held]
             flat = np.require(gradient, requirements=["C", "A"]).reshape(-1)
-            rate = float(rule.learning_rate)
-            rule.formula.update_whole([(arrays, flat, self.iteration)], rate)
+            rate = float(update.learning_rate)
+            update.native.update_whole([(arrays, flat, self.iteration)], rate)
         else:
-            self._compute(gradient, rule)
+            self._compute(gradient, update)
         self.iteration += 1
         self.changed()
 
-    def _compute(self, gradient: np.ndarray, rule: OptimizerUpdate) -> None:
+    def _compute(self, gradient: np.ndarray, update: OptimizerUpdate) -> None:
         held = [self._value, *self._slots.values()]
         donated = tuple(i for i, each in enumerate(held) if each.is_spare)
         operands = [each.operand for each in held]
-        update = rule.compiled(donated)
+        compiled = update.compiled(donated)
         try:
-            results = update(*operands, gradient, np.int32(self.iteration), rule.learning_rate)
+            results = compiled(*operands, gradient, np.int32(self.iteration), update.learning_rate)
             jax.block_until_ready(results)
         except Exception as error:
             self._check_not_lost(operands, error)
@@ -199,7 +199,7 @@ class DenseShard(ServerShard):
     def _check_not_lost(self, operands: list[Any], error: Exception) -> None:
         if any(isinstance(each, jax.Array) and each.is_deleted() for each in operands):
             raise ShardLostError(
-                f"An update of the part {self.name!r} failed when it had overwritten the old "
+                f"An update of the shard {self.name!r} failed when it had overwritten the old "
                 f"value: {error}. Restore the servers from a checkpoint."
             ) from error
 

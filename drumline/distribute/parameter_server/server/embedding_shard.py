@@ -1,4 +1,4 @@
-"""A part of which rows are read and updated."""
+"""A shard of which rows are read and updated."""
 
 from __future__ import annotations
 
@@ -86,56 +86,58 @@ class EmbeddingShard(ServerShard):
             raise self._no_row(str(error)) from error
         except ValueError as error:
             raise RepeatedRowError(
-                f"Rows of the part {self.name!r} cannot be updated: {error}. Sum the gradients of "
+                f"Rows of the shard {self.name!r} cannot be updated: {error}. Sum the gradients of "
                 "a row before they are pushed."
             ) from error
 
     def update_rows(
-        self, ids: np.ndarray, rows: DistinctRows, gradient: np.ndarray, rule: OptimizerUpdate
+        self, ids: np.ndarray, rows: DistinctRows, gradient: np.ndarray, update: OptimizerUpdate
     ) -> None:
-        """Apply a sparse rule once to some rows, with a gradient for each.
+        """Apply a sparse update once to some rows, with a gradient for each.
 
         Args:
             ids: which rows.
             rows: the same, checked.
             gradient: a row for each.
-            rule: it is attached.
+            update: it is attached.
         """
-        if rule.formula is not None:
-            update = self.begin_update(ids, rows, gradient, rule)
-            rule.formula.update_rows([update], float(rule.learning_rate))
+        if update.native is not None:
+            operands = self.begin_update(ids, rows, gradient, update)
+            update.native.update_rows([operands], float(update.learning_rate))
         else:
             self._preserve_rows(ids)
             gradient = np.ascontiguousarray(gradient)
             shared = list(self._shared.values())
-            shared = rule.row_update.run(rows, gradient, self._bytes, shared, self.iteration)
+            shared = update.row_update.run(rows, gradient, self._bytes, shared, self.iteration)
             self._shared = dict(zip(self._shared, shared, strict=True))
         self.count_update()
 
     def begin_update(
-        self, ids: np.ndarray, rows: DistinctRows, gradient: np.ndarray, rule: OptimizerUpdate
+        self, ids: np.ndarray, rows: DistinctRows, gradient: np.ndarray, update: OptimizerUpdate
     ) -> tuple[list[np.ndarray], DistinctRows, np.ndarray, int]:
-        """What a rule's formula takes to update rows; `count_update` comes after it."""
+        """What an update's native takes to update rows; `count_update` comes after it."""
         self._preserve_rows(ids)
-        operands = self._operands.get(rule.name)
+        operands = self._operands.get(update.name)
         if operands is None:
-            arrays = [self._value, *(self._following[slot.name] for slot in rule.slots)]
-            operands = self._operands[rule.name] = [_row_elements(each) for each in arrays]
+            arrays = [self._value, *(self._following[slot.name] for slot in update.slots)]
+            operands = self._operands[update.name] = [_row_elements(each) for each in arrays]
         flat = _row_elements(np.require(gradient, requirements=["C", "A"]))
         return operands, rows, flat, self.iteration
 
     def count_update(self) -> None:
-        """Note that the part was updated."""
+        """Note that the shard was updated."""
         self.iteration += 1
         self.changed()
 
-    def update(self, gradient: np.ndarray, rule: OptimizerUpdate) -> None:
-        if rule.sparse:
+    def update(self, gradient: np.ndarray, update: OptimizerUpdate) -> None:
+        if update.sparse:
             ids = np.arange(self.rows)
-            return self.update_rows(ids, self.distinct(ids), gradient, rule)
+            return self.update_rows(ids, self.distinct(ids), gradient, update)
         self._preserve(0, self.rows)
         held = [self._value, *(self._slot(name) for name in self._order)]
-        results = rule.compiled(())(*held, gradient, np.int32(self.iteration), rule.learning_rate)
+        results = update.compiled(())(
+            *held, gradient, np.int32(self.iteration), update.learning_rate
+        )
         for array, result in zip(held, jax.block_until_ready(results), strict=True):
             array[...] = result
         self.count_update()
@@ -205,21 +207,21 @@ class EmbeddingShard(ServerShard):
 
     def _no_row(self, error: str) -> RowIndexError:
         return RowIndexError(
-            f"The part {self.name!r} has the rows [0, {self.rows}): {error}. Ids are numbered "
-            f"from the part's first row, which is row {self.start} of the whole table."
+            f"The shard {self.name!r} has the rows [0, {self.rows}): {error}. Ids are numbered "
+            f"from the shard's first row, which is row {self.start} of the whole table."
         )
 
 
 def gather(readings: Sequence[tuple[EmbeddingShard, TableRows, np.ndarray]]) -> None:
     """Copy rows of tables, whose locks are held: of each those that were `checked`, to an array."""
-    read_rows([(part.row_bytes, rows, _row_bytes(out)) for part, rows, out in readings])
+    read_rows([(shard.row_bytes, rows, _row_bytes(out)) for shard, rows, out in readings])
 
 
-def _integers(part: str, ids: np.ndarray) -> np.ndarray:
+def _integers(shard: str, ids: np.ndarray) -> np.ndarray:
     if ids.ndim == 1 and ids.dtype in (np.int32, np.int64):
         return np.ascontiguousarray(ids)
     raise RequestError(
-        f"Ids of rows of the part {part!r} are of shape {ids.shape} and dtype {ids.dtype}; pass "
+        f"Ids of rows of the shard {shard!r} are of shape {ids.shape} and dtype {ids.dtype}; pass "
         "a list of int32 or int64."
     )
 

@@ -1,8 +1,8 @@
 """An optimizer's update of one variable, compiled, as it was sent to the servers.
 
-Applying a rule to some rows of a table and of its slots.
+Applying an update to some rows of a table and of its slots.
 
-The rules that a server was given.
+The updates that a server was given.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import ml_dtypes
 import numpy as np
 
 from drumline._core import DistinctRows, UpdateRule
@@ -31,7 +32,7 @@ from drumline.distribute.parameter_server.errors import (
     UpdateMismatchError,
 )
 from drumline.distribute.parameter_server.server import memory
-from drumline.distribute.parameter_server.server.requests import dtype_of, field
+from drumline.distribute.parameter_server.wire.messages import NativeUpdate, SlotSpec
 
 _PIECE_BYTES = 4 << 20
 _SMALLEST = 16
@@ -39,26 +40,30 @@ _SMALL = 1024
 
 
 class RowUpdate:
-    """A rule's updates of rows, in memory that all its tables share. Several threads may run some.
+    """Updates of rows by one sparse update, in memory that all its tables share.
+
+    Several threads may run some.
 
     A program is compiled for each number of rows, so rows are updated in pieces whose sizes are
     powers of two, the last padded with rows whose results nobody looks at.
 
     Args:
-        rule: it is sparse.
+        update: it is sparse.
         row_shape: the shape of a row.
         dtype: of the table and its gradients.
     """
 
-    def __init__(self, rule: OptimizerUpdate, row_shape: tuple[int, ...], dtype: np.dtype) -> None:
-        self._rule = rule
-        self._follow = [slot.shape is None for slot in rule.slots]
+    def __init__(
+        self, update: OptimizerUpdate, row_shape: tuple[int, ...], dtype: np.dtype
+    ) -> None:
+        self._optimizer_update = update
+        self._follow = [slot.shape is None for slot in update.slots]
         self._row_shape = row_shape
-        self._dtypes = [dtype, *(slot.dtype for slot in rule.slots if slot.shape is None)]
+        self._dtypes = [dtype, *(slot.dtype for slot in update.slots if slot.shape is None)]
         row_bytes = math.prod(row_shape) * max(each.itemsize for each in self._dtypes)
         self._largest = _power_of_two_above(max(_PIECE_BYTES // max(row_bytes, 1), _SMALLEST))
         donated = [0] + [i + 1 for i, follows in enumerate(self._follow) if follows]
-        self._update = rule.compiled(tuple(donated))
+        self._compiled = update.compiled(tuple(donated))
         self._free: dict[int, collections.deque[_Piece]] = collections.defaultdict(
             collections.deque
         )
@@ -83,7 +88,7 @@ class RowUpdate:
         Returns:
             The new values of `shared`.
         """
-        learning_rate = self._rule.learning_rate
+        learning_rate = self._optimizer_update.learning_rate
         new_shared: list[Any] = list(shared)
         for start, stop, size in pieces(len(rows), self._largest):
             piece = self._take(size)
@@ -92,7 +97,7 @@ class RowUpdate:
                     rows.gather(table, view[: stop - start], start)
                 operands = self._merge(piece.arrays, list(shared))
                 gradients = piece.padded(gradient[start:stop])
-                results = self._update(*operands, gradients, np.int32(iteration), learning_rate)
+                results = self._compiled(*operands, gradients, np.int32(iteration), learning_rate)
                 arrays, new_shared = self._split(results)
                 piece.hold(arrays)
                 for table, view in zip(tables, piece.views, strict=True):
@@ -185,6 +190,30 @@ def _power_of_two_above(count: int) -> int:
 LEARNING_RATE = "learning_rate"
 
 
+def dtype_of(name: str) -> np.dtype:
+    """The dtype of a name as Keras writes it, such as ``"bfloat16"``.
+
+    Raises:
+        RequestError: if there is no such dtype.
+    """
+    try:
+        return np.dtype(getattr(ml_dtypes, name, name))
+    except TypeError as error:
+        raise RequestError(f"A request names the dtype {name!r}, which there is not.") from error
+
+
+def native_update(described: NativeUpdate) -> UpdateRule:
+    """The update in Rust that a request describes.
+
+    Raises:
+        RequestError: if there is none.
+    """
+    try:
+        return UpdateRule(described.name, described.constants)
+    except (TypeError, ValueError) as error:
+        raise RequestError(f"A request's field 'native' is unknown: {error}.") from error
+
+
 @dataclass(frozen=True)
 class Slot:
     """What an optimizer keeps beside a variable.
@@ -202,17 +231,22 @@ class Slot:
     initial: float
 
     @classmethod
-    def from_json(cls, header: dict[str, Any]) -> Slot:
-        """The slot that a request describes."""
-        shape = header.get("shape")
-        if shape != "rows" and not isinstance(shape, (list, tuple)):
+    def from_spec(cls, spec: SlotSpec) -> Slot:
+        """The slot that a request describes.
+
+        Raises:
+            RequestError: if its shape or dtype is none.
+        """
+        shape = spec.shape
+        if isinstance(shape, str) and shape != "rows":
             raise RequestError(f"A slot's shape is {shape!r}; pass 'rows' or a list of sizes.")
-        return cls(
-            field(header, "name", str),
-            None if shape == "rows" else tuple(shape),
-            dtype_of(field(header, "dtype", str)),
-            float(header.get("initial", 0.0)),
-        )
+        own = None if isinstance(shape, str) else tuple(shape)
+        return cls(spec.name, own, dtype_of(spec.dtype), spec.initial)
+
+    @classmethod
+    def from_json(cls, entry: dict[str, Any]) -> Slot:
+        """What `to_json` described, in a checkpoint."""
+        return cls.from_spec(SlotSpec(**entry))
 
     def to_json(self) -> dict[str, Any]:
         """As `from_json` takes it."""
@@ -227,18 +261,18 @@ class Slot:
 class OptimizerUpdate:
     """A compiled update ``(value, slots, gradient, iteration, learning rate) -> (value, slots)``.
 
-    A sparse rule is for any number of rows of a table, and treats each by itself: it is called with
-    rows in pieces, and with further rows whose results are not used.
+    A sparse update is for any number of rows of a table, and treats each by itself: it is called
+    with rows in pieces, and with further rows whose results are not used.
 
     Args:
-        name: what parts call it.
+        name: what shards call it.
         sparse: whether it is for rows of a table.
         slots: what it keeps beside a variable.
         program: what `programs.export_function` made of the update.
-        formula: the same update of float32 arrays in place, if there is one.
+        native: the same update of float32 arrays in place, if there is one.
 
     Raises:
-        RequestError: if the formula needs other slots.
+        RequestError: if the native needs other slots.
     """
 
     def __init__(
@@ -247,29 +281,29 @@ class OptimizerUpdate:
         sparse: bool,
         slots: Sequence[Slot],
         program: bytes,
-        formula: UpdateRule | None = None,
+        native: UpdateRule | None = None,
     ) -> None:
         self.name = name
         self.sparse = sparse
         self.slots = tuple(slots)
-        self.formula = formula
+        self.native = native
         self._program = program
         load_program(program)  # which says what is wrong with one that cannot run here
         exported = jax.export.deserialize(bytearray(unpack_checked(program)))
         self._value = exported.in_avals[0]
-        if formula is not None:
-            self._check_formula(formula)
+        if native is not None:
+            self._check_native(native)
         self._digest = digest_of(exported)
         self._reads_rate = len(exported.in_avals) - 1 in exported.module_kept_var_idx
         self._learning_rate: np.float32 | None = None
         self._lock = threading.Lock()
         self._compiled: dict[tuple[int, ...], Callable[..., Any]] = {}
 
-    def _check_formula(self, formula: UpdateRule) -> None:
+    def _check_native(self, native: UpdateRule) -> None:
         kinds = [(None, self._value.dtype), *((slot.shape, slot.dtype) for slot in self.slots)]
-        if kinds != [(None, np.float32)] * (1 + formula.slots):
+        if kinds != [(None, np.float32)] * (1 + native.slots):
             raise RequestError(
-                f"The rule {self.name!r} came with a formula of {formula.slots} slots, for float32 "
+                f"The update {self.name!r} came with a native of {native.slots} slots, for float32 "
                 f"alone; it has the slots {self.slots} of {self._value.dtype}. Send it without."
             )
 
@@ -292,7 +326,8 @@ class OptimizerUpdate:
             return np.float32(0)
         if self._learning_rate is None:
             raise UnknownUpdateError(
-                f"The rule {self.name!r} has no learning rate yet; send one, with 'hyper'."
+                f"The update {self.name!r} has no learning rate yet; send one, with "
+                "'set_hyperparameters'."
             )
         return self._learning_rate
 
@@ -308,12 +343,14 @@ class OptimizerUpdate:
         """
         unknown = sorted(set(values) - {LEARNING_RATE})
         if unknown:
-            raise RequestError(f"A rule has no values {unknown}; there is {LEARNING_RATE!r} alone.")
+            raise RequestError(
+                f"An update has no values {unknown}; there is {LEARNING_RATE!r} alone."
+            )
         if LEARNING_RATE in values:
             self._learning_rate = np.float32(values[LEARNING_RATE])
 
-    def check(self, part: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
-        """Make sure that the rule can update a part.
+    def check(self, shard: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        """Make sure that the update can update a shard.
 
         Raises:
             ShardMismatchError: if its program is for another shape or dtype.
@@ -324,13 +361,14 @@ class OptimizerUpdate:
             if value.dtype == dtype:
                 return
         raise ShardMismatchError(
-            f"The rule {self.name!r} updates values of shape {value.shape} and dtype "
-            f"{value.dtype}; the part {part!r} has {shape} and {dtype}. Send it a rule of its own."
+            f"The update {self.name!r} updates values of shape {value.shape} and dtype "
+            f"{value.dtype}; the shard {shard!r} has {shape} and {dtype}. Send it an update of its "
+            "own."
         )
 
     @functools.cached_property
     def row_update(self) -> RowUpdate:
-        """How a sparse rule updates tables."""
+        """How a sparse update updates tables."""
         return RowUpdate(self, tuple(self._value.shape[1:]), np.dtype(self._value.dtype))
 
     def compiled(self, donated: tuple[int, ...]) -> Callable[..., Any]:
@@ -353,38 +391,39 @@ class OptimizerUpdates:
     """Rules by name."""
 
     def __init__(self) -> None:
-        self._rules: dict[str, OptimizerUpdate] = {}
+        self._updates: dict[str, OptimizerUpdate] = {}
         self._lock = threading.Lock()
 
-    def add(self, rule: OptimizerUpdate) -> OptimizerUpdate:
-        """Know a rule; the one that is known already, if it is the same.
+    def add(self, update: OptimizerUpdate) -> OptimizerUpdate:
+        """Know an update; the one that is known already, if it is the same.
 
         Raises:
             UpdateMismatchError: if another one is known by the name.
         """
         with self._lock:
-            known = self._rules.setdefault(rule.name, rule)
-        if not known.is_same(rule):
+            known = self._updates.setdefault(update.name, update)
+        if not known.is_same(update):
             raise UpdateMismatchError(
-                f"There is another rule {rule.name!r}; send this one under another name."
+                f"There is another update {update.name!r}; send this one under another name."
             )
         return known
 
     def forget(self, names: Iterable[str]) -> None:
-        """Know these rules no more, except where they are attached."""
+        """Know these updates no more, except where they are attached."""
         with self._lock:
             for name in names:
-                self._rules.pop(name, None)
+                self._updates.pop(name, None)
 
     def get(self, name: str) -> OptimizerUpdate:
-        """The rule of a name.
+        """The update of a name.
 
         Raises:
             UnknownUpdateError: if there is none.
         """
-        rule = self._rules.get(name)
-        if rule is None:
+        update = self._updates.get(name)
+        if update is None:
             raise UnknownUpdateError(
-                f"There is no rule {name!r}, only {sorted(self._rules)}; send it with 'rule'."
+                f"There is no update {name!r}, only {sorted(self._updates)}; send it with "
+                "'define_update'."
             )
-        return rule
+        return update

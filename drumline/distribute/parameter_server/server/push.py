@@ -1,4 +1,4 @@
-"""Changes of parts, checked before any is made.
+"""Changes of shards, checked before any is made.
 
 Applying the pushes of several closures as one.
 
@@ -27,9 +27,9 @@ from drumline.distribute.parameter_server.errors import (
 from drumline.distribute.parameter_server.server import memory
 from drumline.distribute.parameter_server.server.embedding_shard import EmbeddingShard
 from drumline.distribute.parameter_server.server.optimizer_updates import OptimizerUpdate
-from drumline.distribute.parameter_server.server.requests import Arrays, field
 from drumline.distribute.parameter_server.server.shard import ServerShard, locked
 from drumline.distribute.parameter_server.server.shards import ServerShards
+from drumline.distribute.parameter_server.wire.messages import Push
 
 
 class IntervalSet:
@@ -72,15 +72,15 @@ class IntervalSet:
 
 
 class PushLog:
-    """What closures have pushed to which parts.
+    """What closures have pushed to which shards.
 
-    A closure that is run again, by whomever, changes only the parts that its first run had not
+    A closure that is run again, by whomever, changes only the shards that its first run had not
     reached. When it is finished nothing of it is kept but its number: a closure is called
     ``"<run>:<number>"``, and a late push of a finished one is taken for applied. Closures with
     other names are forgotten when they are finished.
 
-    A push is named by its part and by how many pushes of its message to that part stand before it.
-    Callers hold the part's lock from the question to the answer.
+    A push is named by its shard, and by how many pushes of its message to that shard come before.
+    Callers hold the shard's lock from the question to the answer.
     """
 
     def __init__(self) -> None:
@@ -88,12 +88,12 @@ class PushLog:
         self._pushes: dict[str, set[tuple[str, int]]] = {}
         self._finished: dict[str, IntervalSet] = {}
 
-    def contains(self, closure: str, part: str, ordinal: int) -> bool:
+    def contains(self, closure: str, shard: str, ordinal: int) -> bool:
         """Whether a push was applied."""
-        return self.which(closure, [(part, ordinal)])[0]
+        return self.which(closure, [(shard, ordinal)])[0]
 
     def which(self, closure: str, pushes: Sequence[tuple[str, int]]) -> list[bool]:
-        """For each push of a closure, a part's name and an ordinal, whether it was applied."""
+        """For each push of a closure, a shard's name and an ordinal, whether it was applied."""
         run, number = _parsed(closure)
         with self._lock:
             if number is not None and number in self._finished.get(run, IntervalSet()):
@@ -115,11 +115,11 @@ class PushLog:
                 if number is not None:
                     self._finished.setdefault(run, IntervalSet()).add(number)
 
-    def of_part(self, part: str) -> dict[str, list[int]]:
-        """For each closure the pushes to one part, as JSON has them."""
+    def of_shard(self, shard: str) -> dict[str, list[int]]:
+        """For each closure the pushes to one shard, as JSON has them."""
         with self._lock:
             found = {
-                closure: sorted(ordinal for name, ordinal in pushes if name == part)
+                closure: sorted(ordinal for name, ordinal in pushes if name == shard)
                 for closure, pushes in self._pushes.items()
             }
         return {closure: ordinals for closure, ordinals in found.items() if ordinals}
@@ -130,14 +130,14 @@ class PushLog:
         with self._lock:
             return {run: numbers.ranges for run, numbers in self._finished.items()}
 
-    def reset(self, parts: dict[str, dict[str, list[int]]], finished: dict[str, Any]) -> None:
-        """Know nothing but what `of_part` told of parts, by their names, and `finished`."""
+    def reset(self, shards: dict[str, dict[str, list[int]]], finished: dict[str, Any]) -> None:
+        """Know nothing but what `of_shard` told of shards, by their names, and `finished`."""
         with self._lock:
             self._pushes = {}
-            for part, closures in parts.items():
+            for shard, closures in shards.items():
                 for closure, ordinals in closures.items():
                     pushes = self._pushes.setdefault(closure, set())
-                    pushes.update((part, ordinal) for ordinal in ordinals)
+                    pushes.update((shard, ordinal) for ordinal in ordinals)
             self._finished = {
                 run: IntervalSet([(start, end) for start, end in ranges])
                 for run, ranges in finished.items()
@@ -158,68 +158,123 @@ KINDS = (*GRADIENTS, "add", "assign")
 
 
 @dataclass(frozen=True)
-class Push:
-    """A change of a part.
+class CheckedPush:
+    """A change of a shard.
 
     Attributes:
-        part: which.
+        shard: which.
         kind: ``"dense"`` for a gradient of the whole value, ``"rows"`` for one of some rows,
             ``"add"`` and ``"assign"`` for the value itself.
-        ordinal: how many pushes of the same message to the same part stand before it.
+        ordinal: how many pushes of the same message to the same shard stand before it.
         value: the gradient or value.
         ids: which rows, for that kind.
         rows: the same, checked.
-        rule: what takes the gradient; None for values.
+        update: what takes the gradient; None for values.
     """
 
-    part: ServerShard
+    shard: ServerShard
     kind: str
     ordinal: int
     value: np.ndarray
     ids: np.ndarray | None = None
     rows: DistinctRows | None = None
-    rule: OptimizerUpdate | None = None
+    update: OptimizerUpdate | None = None
 
     def check(self) -> None:
         """Make sure that it can be applied.
 
         Raises:
-            ShardMismatchError: if its shape or dtype is not the part's.
-            UpdateMismatchError: if it is of rows, and the rule is not.
-            UnknownUpdateError: if the rule has no learning rate.
+            ShardMismatchError: if its shape or dtype is not the shard's.
+            UpdateMismatchError: if it is of rows, and the update is not.
+            UnknownUpdateError: if the update has no learning rate.
         """
-        part = self.part
-        if self.rule is not None:
-            self.rule.require_learning_rate()
-        shape = part.shape
+        shard = self.shard
+        if self.update is not None:
+            self.update.require_learning_rate()
+        shape = shard.shape
         if self.rows is not None:
             self._require_sparse()
-            shape = (len(self.rows), *part.shape[1:])
-        what = "The value" if self.rule is None else "The gradient"
-        part.check_value(what, self.value, shape)
+            shape = (len(self.rows), *shard.shape[1:])
+        what = "The value" if self.update is None else "The gradient"
+        shard.check_value(what, self.value, shape)
 
     def _require_sparse(self) -> None:
-        if self.rule is not None and not self.rule.sparse:
+        if self.update is not None and not self.update.sparse:
             raise UpdateMismatchError(
-                f"Rows were pushed to the part {self.part.name!r} for the rule "
-                f"{self.rule.name!r}, which updates whole values. Attach a sparse one."
+                f"Rows were pushed to the shard {self.shard.name!r} for the update "
+                f"{self.update.name!r}, which updates whole values. Attach a sparse one."
             )
 
     def apply(self) -> None:
-        """Change the part, whose lock is held."""
-        part = self.part
-        rule, ids, rows = self.rule, self.ids, self.rows
-        if isinstance(part, EmbeddingShard) and not (rule is None or ids is None or rows is None):
-            part.update_rows(ids, rows, self.value, rule)
-        elif rule is not None:
-            part.update(self.value, rule)
+        """Change the shard, whose lock is held."""
+        shard = self.shard
+        update, ids, rows = self.update, self.ids, self.rows
+        if isinstance(shard, EmbeddingShard) and not (
+            update is None or ids is None or rows is None
+        ):
+            shard.update_rows(ids, rows, self.value, update)
+        elif update is not None:
+            shard.update(self.value, update)
         elif self.kind == "add":
-            part.add(self.value)
+            shard.add(self.value)
         else:
-            part.write(0, part.rows, self.value)
+            shard.write(0, shard.rows, self.value)
 
 
-def pushes_of(header: dict[str, Any], arrays: Arrays, parts: ServerShards) -> list[Push]:
+class RequestArrays:
+    """The arrays of a request, taken in order.
+
+    Raises:
+        RequestError: from `take` and `take_ids` if there are no more, and from `end` if there are
+            some left.
+    """
+
+    def __init__(self, arrays: Sequence[np.ndarray]) -> None:
+        self._arrays = arrays
+        self._next = 0
+        self._ids: np.ndarray | None = None
+        self._next_id = 0
+
+    def take(self, what: str) -> np.ndarray:
+        """The next array."""
+        if self._next == len(self._arrays):
+            raise RequestError(
+                f"A request brings {len(self._arrays)} arrays, too few: {what} is missing."
+            )
+        self._next += 1
+        return self._arrays[self._next - 1]
+
+    def take_ids(self, count: int | None, what: str) -> np.ndarray:
+        """The next array, or the next `count` elements of the last array."""
+        if count is None:
+            return self.take(what)
+        if self._ids is None:
+            self._ids = self._arrays[-1] if self._arrays else np.zeros(0, np.int32)
+        start, self._next_id = self._next_id, self._next_id + count
+        if self._ids.ndim != 1 or not start <= self._next_id <= len(self._ids):
+            raise RequestError(
+                f"A request's last array has the shape {self._ids.shape}; of {what}, its elements "
+                f"[{start}, {self._next_id}), some are missing."
+            )
+        return self._ids[start : self._next_id]
+
+    def end(self) -> None:
+        """There are no more."""
+        taken = self._next + (self._ids is not None)
+        if taken != len(self._arrays):
+            raise RequestError(
+                f"A request brings {len(self._arrays)} arrays; its header speaks of {taken}."
+            )
+        if self._ids is not None and self._next_id != len(self._ids):
+            raise RequestError(
+                f"A request's last array holds {len(self._ids)} ids; its header speaks of "
+                f"{self._next_id}."
+            )
+
+
+def checked_pushes(
+    entries: Sequence[Push], arrays: RequestArrays, shards: ServerShards
+) -> list[CheckedPush]:
     """The pushes of a request, all of which can be applied.
 
     Raises:
@@ -229,25 +284,25 @@ def pushes_of(header: dict[str, Any], arrays: Arrays, parts: ServerShards) -> li
     """
     counts: dict[str, int] = {}
     pushes = []
-    for entry in header.get("push", ()):
-        name, kind = field(entry, "name", str), field(entry, "kind", str)
+    for entry in entries:
+        name, kind = entry.name, entry.kind
         if kind not in KINDS:
             raise RequestError(f"A push to {name!r} is of the kind {kind!r}; there are {KINDS}.")
-        part = parts.get(name)
+        shard = shards.get(name)
         ids, rows = None, None
         if kind == "rows":
-            ids = arrays.take_ids(entry, f"the ids of a push to {name!r}")
-            rows = _table(part).distinct(ids)
+            ids = arrays.take_ids(entry.ids, f"the ids of a push to {name!r}")
+            rows = _table(shard).distinct(ids)
         value = arrays.take(f"the array of a push to {name!r}")
-        rule = part.rule(entry.get("rule")) if kind in GRADIENTS else None
-        push = Push(part, kind, counts.get(name, 0), value, ids, rows, rule)
+        update = shard.attached(entry.update) if kind in GRADIENTS else None
+        push = CheckedPush(shard, kind, counts.get(name, 0), value, ids, rows, update)
         push.check()
         counts[name] = push.ordinal + 1
         pushes.append(push)
     return pushes
 
 
-def apply_once(pushes: Sequence[Push], closure: str | None, applied: PushLog) -> list[bool]:
+def apply_once(pushes: Sequence[CheckedPush], closure: str | None, applied: PushLog) -> list[bool]:
     """Apply pushes, except for those of a closure that were applied before.
 
     Returns:
@@ -259,31 +314,31 @@ def apply_once(pushes: Sequence[Push], closure: str | None, applied: PushLog) ->
     return done
 
 
-def groups(pushes: Sequence[Push]) -> Iterator[list[Push]]:
-    """The pushes in order, together where they are of rows of different tables, for one formula."""
-    group: list[Push] = []
+def groups(pushes: Sequence[CheckedPush]) -> Iterator[list[CheckedPush]]:
+    """The pushes in order, together where they are of rows of different tables, for one native."""
+    group: list[CheckedPush] = []
     names: set[str] = set()
     for push in pushes:
-        joins = group and _formula(push) and _formula(group[0]) and group[0].rule is push.rule
-        if group and (not joins or push.part.name in names):
+        joins = group and _native(push) and _native(group[0]) and group[0].update is push.update
+        if group and (not joins or push.shard.name in names):
             yield group
             group, names = [], set()
         group.append(push)
-        names.add(push.part.name)
+        names.add(push.shard.name)
     if group:
         yield group
 
 
-def _formula(push: Push) -> UpdateRule | None:
-    return None if push.rows is None or push.rule is None else push.rule.formula
+def _native(push: CheckedPush) -> UpdateRule | None:
+    return None if push.rows is None or push.update is None else push.update.native
 
 
-def _apply_group(group: Sequence[Push], closure: str | None, applied: PushLog) -> list[bool]:
-    with locked([push.part for push in group]):
+def _apply_group(group: Sequence[CheckedPush], closure: str | None, applied: PushLog) -> list[bool]:
+    with locked([push.shard for push in group]):
         if closure is None:
             _apply(group)
             return [True] * len(group)
-        keys = [(push.part.name, push.ordinal) for push in group]
+        keys = [(push.shard.name, push.ordinal) for push in group]
         known = applied.which(closure, keys)
         new = [push for push, is_known in zip(group, known, strict=True) if not is_known]
         if new:
@@ -292,37 +347,37 @@ def _apply_group(group: Sequence[Push], closure: str | None, applied: PushLog) -
         return [not is_known for is_known in known]
 
 
-def _apply(group: Sequence[Push]) -> None:
+def _apply(group: Sequence[CheckedPush]) -> None:
     first = group[0]
-    formula = _formula(first)
-    if formula is None or first.rule is None:
+    native = _native(first)
+    if native is None or first.update is None:
         first.apply()
         return
-    tables = [(cast(EmbeddingShard, push.part), push) for push in group]
+    tables = [(cast(EmbeddingShard, push.shard), push) for push in group]
     updates = [
-        part.begin_update(push.ids, push.rows, push.value, first.rule)  # type: ignore[arg-type]
-        for part, push in tables
+        shard.begin_update(push.ids, push.rows, push.value, first.update)  # type: ignore[arg-type]
+        for shard, push in tables
     ]
-    formula.update_rows(updates, float(first.rule.learning_rate))
-    for part, _ in tables:
-        part.count_update()
+    native.update_rows(updates, float(first.update.learning_rate))
+    for shard, _ in tables:
+        shard.count_update()
 
 
-def _table(part: ServerShard) -> EmbeddingShard:
-    if isinstance(part, EmbeddingShard):
-        return part
+def _table(shard: ServerShard) -> EmbeddingShard:
+    if isinstance(shard, EmbeddingShard):
+        return shard
     raise ShardMismatchError(
-        f"Rows were pushed to the part {part.name!r}, which is no table. Push a gradient of the "
-        "whole value, with the kind 'dense'."
+        f"Rows were pushed to the shard {shard.name!r}, which is no table. Push a gradient of "
+        "the whole value, with the kind 'dense'."
     )
 
 
-Pushes = Sequence[tuple[str, Push]]
+Pushes = Sequence[tuple[str, CheckedPush]]
 """Pushes with the names of their closures."""
 
 
 def apply_summed(pushes: Pushes, applied: PushLog, divisor: int | None) -> None:
-    """Apply pushes so that each part takes one update, with the sum of its gradients.
+    """Apply pushes so that each shard takes one update, with the sum of its gradients.
 
     Pushes that were applied before are left out.
 
@@ -331,56 +386,56 @@ def apply_summed(pushes: Pushes, applied: PushLog, divisor: int | None) -> None:
         applied: the pushes that were applied.
         divisor: what the sums are divided by; None for nothing.
     """
-    groups: dict[tuple[str, str, str | None], list[tuple[str, Push]]] = {}
+    groups: dict[tuple[str, str, str | None], list[tuple[str, CheckedPush]]] = {}
     for closure, push in pushes:
-        rule = push.rule.name if push.rule else None
-        groups.setdefault((push.part.name, push.kind, rule), []).append((closure, push))
+        update = push.update.name if push.update else None
+        groups.setdefault((push.shard.name, push.kind, update), []).append((closure, push))
     for group in groups.values():
         _sum_group(group, applied, divisor)
 
 
 def _sum_group(group: Pushes, applied: PushLog, divisor: int | None) -> None:
-    part = group[0][1].part
-    with part.lock:
+    shard = group[0][1].shard
+    with shard.lock:
         new = [
             (closure, push)
             for closure, push in group
-            if not applied.contains(closure, part.name, push.ordinal)
+            if not applied.contains(closure, shard.name, push.ordinal)
         ]
         if not new:
             return
         for push in _merged([push for _, push in new], divisor):
             push.apply()
         for closure, push in new:
-            applied.add(closure, [(part.name, push.ordinal)])
+            applied.add(closure, [(shard.name, push.ordinal)])
 
 
-def _merged(pushes: Sequence[Push], divisor: int | None) -> Sequence[Push]:
+def _merged(pushes: Sequence[CheckedPush], divisor: int | None) -> Sequence[CheckedPush]:
     first = pushes[0]
-    if first.rule is None:
+    if first.update is None:
         return pushes
     if first.rows is None:
         total = _total(pushes)
         ids, rows = None, None
     else:
         ids, total = _total_of_rows(pushes)
-        rows = type(first.rows)(ids, first.part.rows)
+        rows = type(first.rows)(ids, first.shard.rows)
     if divisor is not None:
         total /= divisor
     value = memory.copied(total).astype(first.value.dtype, copy=False)
     return [dataclasses.replace(first, value=value, ids=ids, rows=rows)]
 
 
-def _total(pushes: Sequence[Push]) -> np.ndarray:
+def _total(pushes: Sequence[CheckedPush]) -> np.ndarray:
     total = pushes[0].value.astype(_wide(pushes[0].value.dtype))
     for push in pushes[1:]:
         total += push.value
     return total
 
 
-def _total_of_rows(pushes: Sequence[Push]) -> tuple[np.ndarray, np.ndarray]:
+def _total_of_rows(pushes: Sequence[CheckedPush]) -> tuple[np.ndarray, np.ndarray]:
     given = [push.ids for push in pushes if push.ids is not None]
-    ids, inverse, _ = unique_ids(np.concatenate(given, dtype=np.int64), [0, pushes[0].part.rows])
+    ids, inverse, _ = unique_ids(np.concatenate(given, dtype=np.int64), [0, pushes[0].shard.rows])
     value = pushes[0].value
     total = np.zeros((len(ids), *value.shape[1:]), _wide(value.dtype))
     start = 0

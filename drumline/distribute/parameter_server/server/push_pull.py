@@ -13,8 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -29,16 +27,23 @@ from drumline.distribute.parameter_server.server.dense_shard import DenseShard
 from drumline.distribute.parameter_server.server.embedding_shard import EmbeddingShard
 from drumline.distribute.parameter_server.server.embedding_shard import gather as gather_tables
 from drumline.distribute.parameter_server.server.push import (
-    Push,
+    CheckedPush,
     PushLog,
+    RequestArrays,
     apply_once,
     apply_summed,
-    pushes_of,
+    checked_pushes,
 )
-from drumline.distribute.parameter_server.server.requests import Arrays, field
 from drumline.distribute.parameter_server.server.shard import ServerShard, locked
 from drumline.distribute.parameter_server.server.shards import ServerShards
 from drumline.distribute.parameter_server.wire.codec import Message
+from drumline.distribute.parameter_server.wire.messages import (
+    GatherRows,
+    PushPull,
+    PushPullReply,
+    SyncRound,
+)
+from drumline.distribute.parameter_server.wire.schema import reply_of
 
 
 class Stats:
@@ -49,7 +54,9 @@ class Stats:
         self._counts: Counter[str] = Counter()
         self._seconds: dict[str, float] = {"push": 0.0, "read": 0.0}
 
-    def pushed(self, pushes: Sequence[Push], applied: Sequence[bool], seconds: float) -> None:
+    def pushed(
+        self, pushes: Sequence[CheckedPush], applied: Sequence[bool], seconds: float
+    ) -> None:
         """Note pushes, and which of them were applied."""
         with self._lock:
             for push, now in zip(pushes, applied, strict=True):
@@ -67,27 +74,31 @@ class Stats:
             self._counts["bytes_out"] += sum(array.nbytes for array in arrays)
             self._seconds["read"] += seconds
 
-    def to_json(self) -> dict[str, Any]:
-        """All of it."""
+    def counts(self) -> dict[str, int]:
+        """All counts, by name."""
         names = ("exchanges", "pushes", "repeated_pushes", "rows_gathered", "rows_updated")
         with self._lock:
-            counts = {name: self._counts[name] for name in (*names, "bytes_in", "bytes_out")}
-            return {**counts, "seconds": dict(self._seconds)}
+            return {name: self._counts[name] for name in (*names, "bytes_in", "bytes_out")}
+
+    def seconds(self) -> dict[str, float]:
+        """The times, by name."""
+        with self._lock:
+            return dict(self._seconds)
 
 
-@dataclass(frozen=True)
-class GatherRequest:
-    """Rows that are asked for."""
+@dataclasses.dataclass(frozen=True)
+class _CheckedGather:
+    """Rows that are wanted."""
 
-    part: EmbeddingShard
+    shard: EmbeddingShard
     rows: TableRows
 
 
-@dataclass(frozen=True)
-class Pull:
-    """A value that is asked for, unless it is still of the version that the asker has."""
+@dataclasses.dataclass(frozen=True)
+class _CheckedPull:
+    """A value that is wanted, unless it is still of the version that the worker has."""
 
-    part: ServerShard
+    shard: ServerShard
     version: int | None
 
 
@@ -95,43 +106,38 @@ class PushPullHandler:
     """One request, whose every name, shape and id was checked before anything is changed.
 
     Args:
-        request: see `ParameterServer` for its fields.
-        parts: the server's.
-        applied: the pushes that were applied before.
+        request: from a worker.
+        shards: the server's.
+        push_log: the pushes that were applied before.
         stats: counts what is done.
 
     Raises:
-        Any of `owner.errors` if the request cannot be served.
+        Any of `errors` that is a server's, if the request cannot be served.
     """
 
     def __init__(
-        self, request: Message, parts: ServerShards, applied: PushLog, stats: Stats
+        self, request: PushPull, shards: ServerShards, push_log: PushLog, stats: Stats
     ) -> None:
-        header = request.header
-        arrays = Arrays(request.arrays)
-        self._request = request
-        self._applied = applied
+        arrays = RequestArrays(request.arrays)
+        self.closure = request.closure
+        self._lane = request.lane
+        self._push_log = push_log
         self._stats = stats
-        closure = header.get("closure")
-        self.closure = None if closure is None else str(closure)
-        self.pushes: list[Push] = pushes_of(header, arrays, parts)
-        self._gathers = [_gather(entry, arrays, parts) for entry in header.get("gather", ())]
-        self._pulls = [
-            Pull(parts.get(field(entry, "name", str)), entry.get("version"))
-            for entry in header.get("pull", ())
-        ]
+        self.pushes = checked_pushes(request.push, arrays, shards)
+        self._gathers = [_gather(entry, arrays, shards) for entry in request.gather]
+        self._pulls = [_CheckedPull(shards.get(each.name), each.version) for each in request.pull]
         arrays.end()
 
     @property
     def was_applied(self) -> bool:
         """Whether all of its pushes, of which there are some, were applied before."""
-        keys = [(push.part.name, push.ordinal) for push in self.pushes]
-        return bool(keys) and all(self._applied.which(str(self.closure), keys))
+        keys = [(push.shard.name, push.ordinal) for push in self.pushes]
+        return bool(keys) and all(self._push_log.which(str(self.closure), keys))
 
     def apply(self) -> list[bool]:
         """Apply the pushes, once; say for each whether it was now."""
         started = time.perf_counter()
-        applied = apply_once(self.pushes, self.closure, self._applied)
+        applied = apply_once(self.pushes, self.closure, self._push_log)
         self.note(applied, time.perf_counter() - started)
         return applied
 
@@ -139,55 +145,53 @@ class PushPullHandler:
         """Count the pushes, and how long they took."""
         self._stats.pushed(self.pushes, applied, seconds)
 
-    def reply(self, applied: Sequence[bool]) -> Message:
+    def reply(self, applied: Sequence[bool]) -> PushPullReply:
         """The rows and values that were asked for, as they are now."""
         started = time.perf_counter()
         arrays = self._gathered()
         versions, changed = [], []
         for pull in self._pulls:
-            with pull.part.lock:
-                versions.append(pull.part.version)
-                changed.append(pull.part.version != pull.version)
+            with pull.shard.lock:
+                versions.append(pull.shard.version)
+                changed.append(pull.shard.version != pull.version)
                 if changed[-1]:
-                    arrays.append(self._pulled(pull.part))
+                    arrays.append(self._pulled(pull.shard))
         self._stats.read(self._gathers_rows, arrays, time.perf_counter() - started)
-        header: dict[str, Any] = {
-            "versions": versions,
-            "changed": changed,
-            "applied": list(applied),
-        }
-        return Message(header, arrays)
+        return PushPullReply(
+            applied=tuple(applied),
+            versions=tuple(versions),
+            changed=tuple(changed),
+            values=tuple(arrays),
+        )
 
     @property
     def _gathers_rows(self) -> int:
         return sum(len(gather.rows) for gather in self._gathers)
 
-    def _pulled(self, part: ServerShard) -> np.ndarray:
-        lane = self._request.lane
-        if isinstance(part, DenseShard) and lane is not None:
-            return part.pull(lane.shared)
-        return part.read(0, part.rows)
+    def _pulled(self, shard: ServerShard) -> np.ndarray:
+        if isinstance(shard, DenseShard) and self._lane is not None:
+            return shard.pull(self._lane.shared)
+        return shard.read(0, shard.rows)
 
     def _gathered(self) -> list[np.ndarray]:
-        lane = self._request.lane
-        forms = [((len(g.rows), *g.part.shape[1:]), g.part.dtype) for g in self._gathers]
+        lane = self._lane
+        forms = [((len(g.rows), *g.shard.shape[1:]), g.shard.dtype) for g in self._gathers]
         outs = [np.empty(*form) for form in forms] if lane is None else lane.empties(forms)
-        with locked(gather.part for gather in self._gathers):
+        with locked(gather.shard for gather in self._gathers):
             gather_tables(
-                [(g.part, g.rows, out) for g, out in zip(self._gathers, outs, strict=True)]
+                [(g.shard, g.rows, out) for g, out in zip(self._gathers, outs, strict=True)]
             )
         return outs
 
 
-def _gather(entry: dict[str, Any], arrays: Arrays, parts: ServerShards) -> GatherRequest:
-    name = field(entry, "name", str)
-    part = parts.get(name)
-    ids = arrays.take_ids(entry, f"the ids of the rows of {name!r}")
-    if not isinstance(part, EmbeddingShard):
+def _gather(entry: GatherRows, arrays: RequestArrays, shards: ServerShards) -> _CheckedGather:
+    shard = shards.get(entry.name)
+    ids = arrays.take_ids(entry.ids, f"the ids of the rows of {entry.name!r}")
+    if not isinstance(shard, EmbeddingShard):
         raise ShardMismatchError(
-            f"Rows were asked for of the part {name!r}, which is no table. Pull its value."
+            f"Rows were asked for of the shard {entry.name!r}, which is no table. Pull its value."
         )
-    return GatherRequest(part, part.checked(ids))
+    return _CheckedGather(shard, shard.checked(ids))
 
 
 @dataclasses.dataclass
@@ -203,7 +207,7 @@ class _Round:
         """Whether all of its closures have pushed."""
         return len(self.waiting) == self.of
 
-    def apply(self, applied: PushLog) -> float:
+    def apply(self, push_log: PushLog) -> float:
         """Apply what all have pushed, and tell how many seconds it took for each."""
         started = time.perf_counter()
         pushes = [
@@ -211,7 +215,7 @@ class _Round:
             for name in sorted(self.waiting)
             for push in self.waiting[name][0][0].pushes
         ]
-        apply_summed(pushes, applied, self.of if self.mean else None)
+        apply_summed(pushes, push_log, self.of if self.mean else None)
         return (time.perf_counter() - started) / self.of
 
     def reply(self, seconds: float) -> None:
@@ -232,34 +236,32 @@ class _Round:
 class SyncBarrier:
     """Exchanges that wait for those of the other workers.
 
-    A round is over when as many closures as it is of have pushed. Then the gradients of each part
+    A round is over when as many closures as it is of have pushed. Then the gradients of each shard
     are summed in the order of the closures' names, whenever they came, and applied once. Values are
     added, or assigned, in that order too.
 
     Args:
-        applied: the pushes that were applied before.
+        push_log: the pushes that were applied before.
     """
 
-    def __init__(self, applied: PushLog) -> None:
-        self._applied = applied
+    def __init__(self, push_log: PushLog) -> None:
+        self._push_log = push_log
         self._lock = threading.Lock()
         self._rounds: dict[int, _Round] = {}
         self._last = -1
 
-    def join(self, exchange: PushPullHandler, sync: dict[str, Any]) -> Future[Message]:
+    def join(self, exchange: PushPullHandler, sync: SyncRound) -> Future[Message]:
         """Take part in a round; the reply comes when all have.
 
         Args:
             exchange: it has the name of a closure.
-            sync: ``round``, a number that never falls; ``of``, how many closures take part;
-                ``mean``, whether the sum is divided by that.
+            sync: the round.
 
         Raises:
-            RequestError: if one of these is missing.
+            RequestError: if the closure has no name, or the round is of none.
             RoundError: if the round is over, or of another size.
         """
-        number, of = field(sync, "round", int), field(sync, "of", int)
-        mean = bool(sync.get("mean", False))
+        number, of, mean = sync.round, sync.of, sync.mean
         if exchange.closure is None or of < 1:
             raise RequestError(
                 f"A synchronous push is of round {number} of {of} closures and of the closure "
@@ -281,7 +283,7 @@ class SyncBarrier:
         error: Exception | None = None
         seconds = 0.0
         try:
-            seconds = current.apply(self._applied)
+            seconds = current.apply(self._push_log)
         except Exception as raised:
             error = raised
         with self._lock:
@@ -348,6 +350,6 @@ class SyncBarrier:
 
 def _answer(exchange: PushPullHandler, future: Future[Message], applied: bool) -> None:
     try:
-        future.set_result(exchange.reply([applied] * len(exchange.pushes)))
+        future.set_result(reply_of(exchange.reply([applied] * len(exchange.pushes))))
     except Exception as error:
         future.set_exception(error)

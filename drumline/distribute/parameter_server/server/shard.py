@@ -1,6 +1,6 @@
 """What a server keeps of one variable: rows of it, and what its optimizer keeps beside them.
 
-A part as it is at one moment, read while updates go on.
+A shard as it is at one moment, read while updates go on.
 """
 
 from __future__ import annotations
@@ -102,18 +102,18 @@ Snapshot = ArraysSnapshot | RowsSnapshot
 
 
 class ServerShard(ABC):
-    """The base of both kinds of parts. Methods are called with `lock` held.
+    """The base of both kinds of shards. Methods are called with `lock` held.
 
     Attributes:
         name: as the cluster calls it.
         shape: of the rows that are here.
         dtype: of the elements.
         start: the number of the first of these rows in the whole variable; None if not known.
-        lock: held while the part is read or written.
+        lock: held while the shard is read or written.
         version: another after each change, and always a larger one.
         iteration: how many updates there were.
-        rule_name: the rule that was attached last; None if it has no slots.
-        slot_list: what its rules keep beside the value.
+        update_name: the update that was attached last; None if it has no slots.
+        slot_list: what its updates keep beside the value.
     """
 
     is_table: bool
@@ -132,59 +132,59 @@ class ServerShard(ABC):
         self.start = start
         self.lock = threading.Lock()
         self.iteration = 0
-        self.rule_name: str | None = None
+        self.update_name: str | None = None
         self.slot_list: tuple[Slot, ...] = ()
         self._versions = versions
         self.version = next(versions)
-        self._rules: dict[str, OptimizerUpdate] = {}
+        self._updates: dict[str, OptimizerUpdate] = {}
 
     @property
     def rows(self) -> int:
         """How many rows there are; a scalar has one."""
         return self.shape[0] if self.shape else 1
 
-    def rule(self, name: str | None) -> OptimizerUpdate:
-        """An attached rule; the last one for None.
+    def attached(self, name: str | None) -> OptimizerUpdate:
+        """An attached update; the last one for None.
 
         Raises:
             UnknownUpdateError: if it was not attached.
         """
-        rule = self._rules.get(self.rule_name if name is None else name)  # type: ignore[arg-type]
-        if rule is None:
+        update = self._updates.get(self.update_name if name is None else name)  # type: ignore[arg-type]
+        if update is None:
             raise UnknownUpdateError(
-                f"No rule {name or ''!r} updates the part {self.name!r}, only {list(self._rules)}; "
-                "send it with 'rule' and 'attach' it."
+                f"No update {name or ''!r} is attached to the shard {self.name!r}, only "
+                f"{list(self._updates)}; send it with 'define_update' and 'attach' it."
             )
-        return rule
+        return update
 
     def changed(self) -> None:
         """Note that the value is another one now."""
         self.version = next(self._versions)
 
-    def attach(self, rule: OptimizerUpdate) -> None:
-        """Have `rule` update the part.
+    def attach(self, update: OptimizerUpdate) -> None:
+        """Have `update` update the shard.
 
-        The slots that are there stay if they are the rule's, whether another rule or a checkpoint
+        The slots that are there stay if they are the update's, whether another one or a checkpoint
         brought them; so a program for rows and one for the whole value share them. Otherwise the
-        rule gets its own, and rules that were attached before go.
+        update gets its own, and updates that were attached before go.
 
         Raises:
-            ShardMismatchError: if the rule is for other values.
-            UpdateMismatchError: if the slots of a checkpoint are not the rule's.
+            ShardMismatchError: if the update is for other values.
+            UpdateMismatchError: if the slots of a checkpoint are not the update's.
         """
-        if rule.name in self._rules:
+        if update.name in self._updates:
             return
-        rule.check(self.name, self.shape, self.dtype)
-        if self.rule_name is None or not self._has_slots_of(rule):
-            self.reset_slots(rule.slots)
-            self._rules = {}
-        self._rules[rule.name] = rule
-        self.rule_name = rule.name
+        update.check(self.name, self.shape, self.dtype)
+        if self.update_name is None or not self._has_slots_of(update):
+            self.reset_slots(update.slots)
+            self._updates = {}
+        self._updates[update.name] = update
+        self.update_name = update.name
 
     def detach(self) -> None:
-        """Have no rule update the part."""
-        self._rules = {}
-        self.rule_name = None
+        """Have no update update the shard."""
+        self._updates = {}
+        self.update_name = None
         self.reset_slots(())
 
     def reset_slots(self, slots: tuple[Slot, ...]) -> None:
@@ -194,31 +194,31 @@ class ServerShard(ABC):
         self.make_slots(slots)
 
     def check_slots(self, slots: tuple[Slot, ...]) -> None:
-        """Make sure that the rules that are attached keep just these slots.
+        """Make sure that the updates that are attached keep just these slots.
 
         Raises:
             UpdateMismatchError: if not.
         """
         needed = {slot.name: (self.slot_shape(slot), slot.dtype) for slot in slots}
-        if self._rules and needed != self.slot_specs():
+        if self._updates and needed != self.slot_specs():
             raise UpdateMismatchError(
-                f"The part {self.name!r} has the slots {self.slot_specs()}, and the checkpoint "
+                f"The shard {self.name!r} has the slots {self.slot_specs()}, and the checkpoint "
                 f"{needed}. Train with the optimizer of the checkpoint."
             )
 
     def slot_shape(self, slot: Slot) -> tuple[int, ...]:
-        """The shape that a slot has beside this part."""
+        """The shape that a slot has beside this shard."""
         return self.shape if slot.shape is None else slot.shape
 
     def check_value(self, what: str, value: np.ndarray, shape: tuple[int, ...]) -> None:
-        """Make sure that `value` has the part's dtype and a certain shape.
+        """Make sure that `value` has the shard's dtype and a certain shape.
 
         Raises:
             ShardMismatchError: if not.
         """
         if value.shape != shape or value.dtype != self.dtype:
             raise ShardMismatchError(
-                f"{what} of the part {self.name!r} has shape {value.shape} and dtype "
+                f"{what} of the shard {self.name!r} has shape {value.shape} and dtype "
                 f"{value.dtype}; it has to have {shape} and {self.dtype}."
             )
 
@@ -230,7 +230,7 @@ class ServerShard(ABC):
         """
         if not 0 <= start <= stop <= self.rows:
             raise RowIndexError(
-                f"The part {self.name!r} has the rows [0, {self.rows}), not [{start}, {stop})."
+                f"The shard {self.name!r} has the rows [0, {self.rows}), not [{start}, {stop})."
             )
         return (stop - start, *self.shape[1:]) if self.shape else ()
 
@@ -247,17 +247,17 @@ class ServerShard(ABC):
         found = self.slot_specs()
         if found.get(name) != (value.shape, value.dtype):
             raise ShardMismatchError(
-                f"The part {self.name!r} has no slot {name!r} of shape {value.shape} and dtype "
+                f"The shard {self.name!r} has no slot {name!r} of shape {value.shape} and dtype "
                 f"{value.dtype}; it has {found}."
             )
 
-    def _has_slots_of(self, rule: OptimizerUpdate) -> bool:
-        needed = {slot.name: (self.slot_shape(slot), slot.dtype) for slot in rule.slots}
+    def _has_slots_of(self, update: OptimizerUpdate) -> bool:
+        needed = {slot.name: (self.slot_shape(slot), slot.dtype) for slot in update.slots}
         found = self.slot_specs()
-        if needed != found and not self._rules:
+        if needed != found and not self._updates:
             raise UpdateMismatchError(
-                f"The part {self.name!r} was restored with the slots {found} of the rule "
-                f"{self.rule_name!r}; the rule {rule.name!r} needs {needed}. Train with the "
+                f"The shard {self.name!r} was restored with the slots {found} of the update "
+                f"{self.update_name!r}; the update {update.name!r} needs {needed}. Train with the "
                 "optimizer of the checkpoint."
             )
         return needed == found
@@ -280,8 +280,8 @@ class ServerShard(ABC):
         """Add to the whole value."""
 
     @abstractmethod
-    def update(self, gradient: np.ndarray, rule: OptimizerUpdate) -> None:
-        """Apply a rule once, with a gradient for the whole value."""
+    def update(self, gradient: np.ndarray, update: OptimizerUpdate) -> None:
+        """Apply an update once, with a gradient for the whole value."""
 
     @abstractmethod
     def make_slots(self, slots: tuple[Slot, ...]) -> None:
@@ -311,13 +311,13 @@ class ServerShard(ABC):
 
 
 @contextlib.contextmanager
-def locked(parts: Iterable[ServerShard]) -> Iterator[None]:
-    """Holds the locks of parts. All who hold several take them in the order of their names."""
+def locked(shards: Iterable[ServerShard]) -> Iterator[None]:
+    """Holds the locks of shards. All who hold several take them in the order of their names."""
     taken = []
     try:
-        for part in sorted(set(parts), key=_name):
-            part.lock.acquire()
-            taken.append(part.lock)
+        for shard in sorted(set(shards), key=_name):
+            shard.lock.acquire()
+            taken.append(shard.lock)
         yield
     finally:
         for lock in taken:

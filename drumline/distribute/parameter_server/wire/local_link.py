@@ -18,8 +18,7 @@ from drumline.distribute.parameter_server.errors import (
     PeerUnavailableError,
     RemoteError,
 )
-from drumline.distribute.parameter_server.wire.arrays import as_array
-from drumline.distribute.parameter_server.wire.codec import ArrayForm, Message, Request
+from drumline.distribute.parameter_server.wire.codec import ArrayForm, Message, Request, as_array
 from drumline.distribute.parameter_server.wire.in_flight import (
     Outcome,
     Replies,

@@ -10,7 +10,7 @@ import inspect
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import cloudpickle
@@ -18,7 +18,8 @@ import jax
 import numpy as np
 
 from drumline.distribute.input import InputContext
-from drumline.distribute.parameter_server.errors import OutOfRangeError
+from drumline.distribute.parameter_server.errors import OutOfRangeError, RequestError
+from drumline.distribute.parameter_server.wire.messages import CreateDataset
 
 _making: contextvars.ContextVar[InputContext | None] = contextvars.ContextVar(
     "drumline_making_dataset", default=None
@@ -54,14 +55,14 @@ class SentFunction:
             _local[self._number] = self._kept
         self._pickled: bytes | None = None
 
-    def message(self, in_process: bool) -> tuple[dict[str, Any], list[np.ndarray]]:
-        """The header and the arrays of a message with it.
+    def content(self, in_process: bool) -> tuple[int | None, tuple[np.ndarray, ...]]:
+        """The fields `local` and `pickled` of a `CreateDataset` with it.
 
         Raises:
             TypeError: if it has to be pickled and cannot be.
         """
         if in_process:
-            return {"local": self._number}, []
+            return self._number, ()
         if self._pickled is None:
             try:
                 self._pickled = cloudpickle.dumps(self._kept.function)
@@ -71,17 +72,27 @@ class SentFunction:
                     f"{error}. Let it open files and make layers itself, instead of using objects "
                     "from outside of it."
                 ) from error
-        return {"local": None}, [np.frombuffer(self._pickled, np.uint8)]
+        return None, (np.frombuffer(self._pickled, np.uint8),)
 
 
-def received(
-    header: Mapping[str, Any], arrays: Sequence[np.ndarray], context: InputContext
-) -> Callable[[], Any]:
-    """What makes the dataset of a worker, from what `SentFunction.message` gave."""
-    if header["local"] is not None:
-        function = _local[header["local"]].function
+def received(request: CreateDataset, context: InputContext) -> Callable[[], Any]:
+    """What makes the dataset of a worker, from what `SentFunction.content` gave.
+
+    Raises:
+        RequestError: if the request brings no function, or one that is gone.
+    """
+    if request.local is not None:
+        sent = _local.get(request.local)
+        if sent is None:
+            raise RequestError(f"There is no dataset function {request.local} in this process.")
+        function = sent.function
+    elif len(request.pickled) == 1:
+        function = cloudpickle.loads(request.pickled[0].tobytes())
     else:
-        function = cloudpickle.loads(arrays[0].tobytes())
+        raise RequestError(
+            f"The request {request.operation!r} brings {len(request.pickled)} arrays; a function "
+            "is one."
+        )
     return lambda: made(function, context)
 
 

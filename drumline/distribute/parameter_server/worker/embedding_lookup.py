@@ -15,8 +15,16 @@ import numpy as np
 
 from drumline._core import spread_rows, sum_rows, unique_ids
 from drumline._memory import BufferPool
-from drumline.distribute.parameter_server.servers import VariableLayout
-from drumline.distribute.parameter_server.wire import ArrayForm, Message
+from drumline.distribute.parameter_server.wire import ArrayForm
+from drumline.distribute.parameter_server.wire.messages import (
+    GatherRows,
+    Pull,
+    Push,
+    PushPull,
+    PushPullReply,
+    SyncRound,
+    VariableLayout,
+)
 
 _IDS = np.dtype(np.int32)  # as steps compute them
 
@@ -34,66 +42,71 @@ class PushPullRequest:
 
     def __init__(self, empties: Callable[[Sequence[ArrayForm]], list[np.ndarray]]) -> None:
         self.empties = empties
-        self._push: list[dict[str, Any]] = []
+        self._push: list[Push] = []
         self._pushed: list[np.ndarray] = []
         self._pushed_ids: list[np.ndarray] = []
-        self._gather: list[dict[str, Any]] = []
+        self._gather: list[GatherRows] = []
         self._gathered_ids: list[np.ndarray] = []
-        self._pull: list[dict[str, Any]] = []
+        self._pull: list[Pull] = []
         self._on_rows: list[Callable[[np.ndarray], None]] = []
         self._on_value: list[Callable[[int, np.ndarray], None]] = []
 
     def __bool__(self) -> bool:
         return bool(self._push or self._gather or self._pull)
 
-    def push(self, part: str, kind: str, rule: Any, value: np.ndarray) -> None:
-        """Have a part updated."""
-        self._push.append({"name": part, "kind": kind, "rule": rule})
+    def push(self, shard: str, kind: str, rule: Any, value: np.ndarray) -> None:
+        """Have a shard updated."""
+        self._push.append(Push(name=shard, kind=kind, update=rule))
         self._pushed.append(value)
 
-    def push_rows(self, part: str, rule: Any, ids: np.ndarray, gradient: np.ndarray) -> None:
+    def push_rows(self, shard: str, rule: Any, ids: np.ndarray, gradient: np.ndarray) -> None:
         """Have rows of a table updated."""
-        self._push.append({"name": part, "kind": "rows", "rule": rule, "ids": len(ids)})
+        self._push.append(Push(name=shard, kind="rows", update=rule, ids=len(ids)))
         self._pushed.append(gradient)
         self._pushed_ids.append(ids)
 
-    def gather(self, part: str, ids: np.ndarray, take: Callable[[np.ndarray], None]) -> None:
+    def gather(self, shard: str, ids: np.ndarray, take: Callable[[np.ndarray], None]) -> None:
         """Ask for rows of a table; `take` gets them."""
-        self._gather.append({"name": part, "ids": len(ids)})
+        self._gather.append(GatherRows(name=shard, ids=len(ids)))
         self._gathered_ids.append(ids)
         self._on_rows.append(take)
 
-    def pull(self, part: str, version: int, take: Callable[[int, np.ndarray], None]) -> None:
+    def pull(self, shard: str, version: int, take: Callable[[int, np.ndarray], None]) -> None:
         """Ask for a value if it is newer than `version`; `take` gets its version and it."""
-        self._pull.append({"name": part, "version": version})
+        self._pull.append(Pull(name=shard, version=version))
         self._on_value.append(take)
 
-    def header(self, closure: str | None) -> dict[str, Any]:
-        """The message's header; `closure` is the run whose pushes it carries."""
-        return {
-            "closure": closure,
-            "push": self._push,
-            "gather": self._gather,
-            "pull": self._pull,
-        }
+    def message(self, closure: str | None, sync: SyncRound | None = None) -> PushPull:
+        """The request.
 
-    def arrays(self) -> list[np.ndarray]:
-        """The message's arrays: all ids are one, the last."""
+        Args:
+            closure: whose pushes it carries.
+            sync: the synchronous round of the pushes.
+        """
+        return PushPull(
+            closure=closure,
+            push=tuple(self._push),
+            gather=tuple(self._gather),
+            pull=tuple(self._pull),
+            sync=sync,
+            arrays=self._arrays(),
+        )
+
+    def _arrays(self) -> tuple[np.ndarray, ...]:
+        """The request's arrays: all ids are one, the last."""
         ids = [*self._pushed_ids, *self._gathered_ids]
         if not ids:
-            return self._pushed
+            return tuple(self._pushed)
         (together,) = self.empties([((sum(map(len, ids)),), _IDS)])
         np.concatenate(ids, out=together, casting="same_kind")
-        return [*self._pushed, together]
+        return (*self._pushed, together)
 
-    def take(self, reply: Message) -> None:
+    def take(self, reply: PushPullReply) -> None:
         """Hand out what the server sent back."""
-        arrays = iter(reply.arrays)
+        arrays = iter(reply.values)
         for on_rows in self._on_rows:
             on_rows(next(arrays))
-        answers = zip(
-            self._on_value, reply.header["changed"], reply.header["versions"], strict=True
-        )
+        answers = zip(self._on_value, reply.changed, reply.versions, strict=True)
         for on_value, changed, version in answers:
             if changed:
                 on_value(version, next(arrays))
@@ -119,22 +132,22 @@ class EmbeddingLookup:
     def __init__(self, layout: VariableLayout, ids: np.ndarray, by_id: bool) -> None:
         self._layout = layout
         self._ids = np.ascontiguousarray(ids)
-        bounds = [part.start for part in layout.parts] + [layout.parts[-1].stop]
+        bounds = [shard.start for shard in layout.shards] + [layout.shards[-1].stop]
         self._unique, self.inverse, counts = unique_ids(self._ids, bounds)
         stops = list(itertools.accumulate(counts, initial=0))
         self._spans = [slice(*each) for each in itertools.pairwise(stops)]
         repeated = len(self._ids) - len(self._unique)
         self._by_id = by_id
-        self._as_used = by_id and len(layout.parts) == 1 and repeated * _FEW <= len(self._ids)
+        self._as_used = by_id and len(layout.shards) == 1 and repeated * _FEW <= len(self._ids)
         self._blocks: dict[int, np.ndarray] = {}
 
     def ask(self, exchanges: Mapping[int, PushPullRequest]) -> None:
         """Add the rows to the messages, by server."""
-        for part, span in zip(self._layout.parts, self._spans, strict=True):
+        for shard, span in zip(self._layout.shards, self._spans, strict=True):
             if span.start < span.stop:
                 ids = self._ids if self._as_used else self._unique[span]
-                take = functools.partial(self._blocks.__setitem__, part.index)
-                exchanges[part.server].gather(self._layout.part_name(part), ids, take)
+                take = functools.partial(self._blocks.__setitem__, shard.index)
+                exchanges[shard.server].gather(self._layout.shard_name(shard), ids, take)
 
     def rows(self, pool: BufferPool) -> np.ndarray:
         """The rows that have come, as the program takes them, in memory of `pool` if need be."""
@@ -160,19 +173,19 @@ class EmbeddingLookup:
         Args:
             gradient: at least as many.
             exchanges: the messages, by server.
-            rule: by which a part is updated.
+            rule: by which a shard is updated.
         """
         self._push([gradient[span] for span in self._spans], exchanges, rule)
 
     def sums_of(self, gradient: np.ndarray) -> list[tuple[int, ArrayForm]]:
-        """For each part its server, and the form that the sums of its rows' gradients have.
+        """For each shard its server, and the form that the sums of its rows' gradients have.
 
         Args:
             gradient: with a row for each id.
         """
         return [
-            (part.server, ((span.stop - span.start, *gradient.shape[1:]), gradient.dtype))
-            for part, span in zip(self._layout.parts, self._spans, strict=True)
+            (shard.server, ((span.stop - span.start, *gradient.shape[1:]), gradient.dtype))
+            for shard, span in zip(self._layout.shards, self._spans, strict=True)
         ]
 
     def push_by_id(
@@ -196,10 +209,10 @@ class EmbeddingLookup:
         exchanges: Mapping[int, PushPullRequest],
         rule: Callable[[str], Any],
     ) -> None:
-        # Also to parts without a row: they count the step, and take nothing of it again.
-        for part, span, gradient in zip(self._layout.parts, self._spans, gradients, strict=True):
-            name = self._layout.part_name(part)
-            exchanges[part.server].push_rows(name, rule(name), self._unique[span], gradient)
+        # Also to shards without a row: they count the step, and take nothing of it again.
+        for shard, span, gradient in zip(self._layout.shards, self._spans, gradients, strict=True):
+            name = self._layout.shard_name(shard)
+            exchanges[shard.server].push_rows(name, rule(name), self._unique[span], gradient)
 
 
 def _rows(array: np.ndarray) -> np.ndarray:

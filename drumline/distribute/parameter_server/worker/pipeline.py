@@ -19,6 +19,12 @@ from drumline.distribute.parameter_server.compiler import worker_state
 from drumline.distribute.parameter_server.errors import OutOfRangeError, ParameterServerLostError
 from drumline.distribute.parameter_server.servers import Servers
 from drumline.distribute.parameter_server.wire import Message, PeerUnavailableError
+from drumline.distribute.parameter_server.wire.messages import (
+    ClosureFailure,
+    ClosureResult,
+    PushPull,
+    SyncRound,
+)
 from drumline.distribute.parameter_server.worker.datasets import Datasets
 from drumline.distribute.parameter_server.worker.embedding_lookup import PushPullRequest
 from drumline.distribute.parameter_server.worker.step import (
@@ -139,7 +145,7 @@ class Pipeline:
                 return self._drawn(closure)
             except NeedsSignature as needs:
                 self._functions.hold(closure)
-                closure.answer.set_result(({"needs": needs.form}, []))
+                closure.answer.set_result((ClosureResult(needs=needs.signature), []))
             except Exception as error:  # told to the chief, which raises it
                 fail(closure, error)
 
@@ -182,14 +188,14 @@ class Pipeline:
         name = None if pushed is None else pushed.name
         servers = self._connect(_LANE)
         return [
-            (server, each, servers.submit(server, "exchange", each.header(name), each.arrays()))
+            (server, each, servers.submit(server, each.message(name)))
             for server, each in exchanges.items()
             if each
         ]
 
     def _receive(self, replies: list[tuple[int, PushPullRequest, Future[Message]]]) -> None:
         for server, exchange, future in replies:
-            exchange.take(self._connect(_LANE).result(server, future))
+            exchange.take(self._connect(_LANE).result(server, PushPull(), future))
 
     def _compute(self, asked: InFlightStep) -> None:
         closure = asked.step.closure
@@ -234,13 +240,11 @@ class Pipeline:
         """Push to every server: each waits for all closures of the round before it answers."""
         assert closure.round is not None
         number, size = closure.round
-        sync = {"round": number, "of": size, "mean": True}
+        sync = SyncRound(round=number, of=size, mean=True)
         try:
             servers = self._connect(_ROUNDS)
             replies = [
-                servers.submit(
-                    server, "exchange", {**each.header(closure.name), "sync": sync}, each.arrays()
-                )
+                servers.submit(server, each.message(closure.name, sync))
                 for server, each in exchanges.items()
             ]
         except Exception as error:  # told to the chief, which raises it
@@ -286,7 +290,7 @@ class Completion:
         self._left = len(replies)
         self._lock = threading.Lock()
         if not replies:
-            closure.answer.set_result(({"done": True}, results))
+            closure.answer.set_result((ClosureResult(), results))
         for future in replies:
             future.add_done_callback(self._one)
 
@@ -301,7 +305,7 @@ class Completion:
         if isinstance(error, Exception):
             self._failed(self._closure, error)
         elif last:
-            self._closure.answer.set_result(({"done": True}, self._results))
+            self._closure.answer.set_result((ClosureResult(), self._results))
 
 
 def is_lost(error: Exception) -> bool:
@@ -318,12 +322,12 @@ def fail(closure: ReceivedClosure, error: Exception) -> None:
         kind = "end"
     elif is_lost(error):
         kind = "server lost"
-    header = {
-        "failed": kind,
-        "type": type(error).__name__,
-        "message": str(error),
-        "traceback": "".join(traceback.format_exception(error)),
-        "address": getattr(error, "address", None),
-        "reason": getattr(error, "reason", None),
-    }
-    closure.answer.set_result((header, []))
+    failure = ClosureFailure(
+        kind=kind,
+        type=type(error).__name__,
+        message=str(error),
+        traceback="".join(traceback.format_exception(error)),
+        address=getattr(error, "address", None),
+        reason=getattr(error, "reason", None),
+    )
+    closure.answer.set_result((ClosureResult(failed=failure), []))

@@ -28,8 +28,12 @@ from drumline.distribute.parameter_server.compiler import (
     load,
     prepared,
 )
-from drumline.distribute.parameter_server.servers import VariableLayout
 from drumline.distribute.parameter_server.wire import ArrayForm
+from drumline.distribute.parameter_server.wire.messages import (
+    ClosureResult,
+    Signature,
+    VariableLayout,
+)
 from drumline.distribute.parameter_server.worker.embedding_lookup import (
     EmbeddingLookup,
     PushPullRequest,
@@ -46,7 +50,7 @@ class ReceivedClosure:
         iterators: for each iterator it draws from, its number and how many elements.
         arguments: the arrays the chief passed.
         round: in synchronous training, the number and the size of the round it belongs to.
-        answer: gets the header and the arrays of the reply.
+        answer: how it ended, and the arrays that it returns.
         batch: for each iterator the elements drawn from it so far, each a list of leaves. They stay
             when the closure is run again.
         broken: how often a connection to a server broke under it.
@@ -54,10 +58,10 @@ class ReceivedClosure:
 
     name: str
     function: int
-    iterators: list[tuple[int, int]]
+    iterators: tuple[tuple[int, int], ...]
     arguments: list[np.ndarray]
     round: tuple[int, int] | None = None
-    answer: Future[tuple[dict[str, Any], list[np.ndarray]]] = field(default_factory=Future)
+    answer: Future[tuple[ClosureResult, list[np.ndarray]]] = field(default_factory=Future)
     batch: dict[int, list[list[Any]]] = field(default_factory=dict)
     broken: int = 0
 
@@ -75,30 +79,30 @@ _NEVER = -1
 
 
 class DenseValues:
-    """The last value of every variable that this worker reads whole, with the parts' versions."""
+    """The last value of every variable that this worker reads whole, with the shards' versions."""
 
     def __init__(self) -> None:
         self._versions: dict[str, int] = {}
         self._pieces: dict[str, np.ndarray] = {}
         self._whole: dict[str, Any] = {}
 
-    def version(self, part: str) -> int:
-        """The version that is here of a part; -1 if none is."""
-        return self._versions.get(part, _NEVER)
+    def version(self, shard: str) -> int:
+        """The version that is here of a shard; -1 if none is."""
+        return self._versions.get(shard, _NEVER)
 
-    def update(self, key: str, part: str, version: int, value: np.ndarray) -> None:
-        """Note a newer value of a part, unless a still newer one came before."""
-        if version <= self.version(part):
+    def update(self, key: str, shard: str, version: int, value: np.ndarray) -> None:
+        """Note a newer value of a shard, unless a still newer one came before."""
+        if version <= self.version(shard):
             return
-        self._versions[part] = version
-        self._pieces[part] = value
+        self._versions[shard] = version
+        self._pieces[shard] = value
         self._whole.pop(key, None)
 
     def value(self, layout: VariableLayout) -> Any:
         """The value of a variable, whole."""
         whole = self._whole.get(layout.key)
         if whole is None:
-            pieces = [self._pieces[layout.part_name(part)] for part in layout.parts]
+            pieces = [self._pieces[layout.shard_name(shard)] for shard in layout.shards]
             whole = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
             self._whole[layout.key] = whole
         return whole
@@ -110,7 +114,7 @@ class LoadedFunction:
     Args:
         program: what the chief traced.
         layouts: where the variables lie that it uses, by key.
-        rules: for each part of a variable that has a gradient, by which rule it is updated.
+        rules: for each shard of a variable that has a gradient, by which rule it is updated.
 
     Attributes:
         dense: the variables that it takes whole.
@@ -177,10 +181,10 @@ class RunningStep:
         """Add to the messages, by server, the variables that the step takes whole."""
         for key in self._function.dense:
             layout = self._function.layouts[key]
-            for part in layout.parts:
-                name = layout.part_name(part)
+            for shard in layout.shards:
+                name = layout.shard_name(shard)
                 note = functools.partial(values.update, key, name)
-                exchanges[part.server].pull(name, values.version(name), note)
+                exchanges[shard.server].pull(name, values.version(name), note)
 
     def ask_rows(self, exchanges: dict[int, PushPullRequest]) -> None:
         """Add to the messages the rows that were looked up."""
@@ -247,38 +251,30 @@ class RunningStep:
             self._lookups[key].push(value, exchanges, self._rule)
             return
         if made.kind == "row_gradient_by_id":
-            mine = [next(sums[part.server]) for part in layout.parts]
+            mine = [next(sums[shard.server]) for shard in layout.shards]
             self._lookups[key].push_by_id(value, mine, exchanges, self._rule)
             return
         kind = "dense" if made.kind == "gradient" else made.kind
-        for part in layout.parts:
-            rows = value[part.start : part.stop] if layout.shape else value
-            name = layout.part_name(part)
-            exchanges[part.server].push(name, kind, self._rule(name), rows)
+        for shard in layout.shards:
+            rows = value[shard.start : shard.stop] if layout.shape else value
+            name = layout.shard_name(shard)
+            exchanges[shard.server].push(name, kind, self._rule(name), rows)
 
-    def _rule(self, part: str) -> Any:
-        return self._function.rules.get(part)
-
-
-Signature = tuple[tuple[tuple[int, ...], str], ...]
+    def _rule(self, shard: str) -> Any:
+        return self._function.rules.get(shard)
 
 
 def signature_of(leaves: Sequence[Any]) -> Signature:
-    """The form of these arguments."""
+    """The signature of these arguments."""
     return tuple((tuple(np.shape(leaf)), str(np.asarray(leaf).dtype)) for leaf in leaves)
 
 
-def signature_from_json(value: Any) -> Signature:
-    """A form that has been through JSON."""
-    return tuple((tuple(shape), dtype) for shape, dtype in value)
-
-
 class NeedsSignature(Exception):  # a request to the chief, not an error
-    """The worker has no program for arguments of this form yet."""
+    """The worker has no program for arguments of this signature yet."""
 
-    def __init__(self, form: Signature) -> None:
-        super().__init__(f"no program for {form}")
-        self.form = form
+    def __init__(self, signature: Signature) -> None:
+        super().__init__(f"no program for {signature}")
+        self.signature = signature
 
 
 class Functions:
@@ -291,17 +287,16 @@ class Functions:
     def add(
         self,
         number: int,
-        form: Signature,
+        signature: Signature,
         program: bytes,
-        layouts: Sequence[dict[str, Any]],
-        rules: dict[str, Any],
+        layouts: Sequence[VariableLayout],
+        updates: dict[str, str],
     ) -> None:
-        """Take a function for arguments of one form."""
-        if (number, form) in self._functions:
+        """Take a function for arguments of one signature."""
+        if (number, signature) in self._functions:
             return
-        places = [VariableLayout.from_json(layout) for layout in layouts]
-        self._functions[number, form] = LoadedFunction(
-            StepProgram.from_bytes(program), {layout.key: layout for layout in places}, rules
+        self._functions[number, signature] = LoadedFunction(
+            StepProgram.from_bytes(program), {layout.key: layout for layout in layouts}, updates
         )
 
     def get(self, number: int, leaves: Sequence[Any]) -> LoadedFunction:
@@ -310,11 +305,11 @@ class Functions:
         Raises:
             NeedsSignature: if the chief has not sent it.
         """
-        form = signature_of(leaves)
+        signature = signature_of(leaves)
         try:
-            return self._functions[number, form]
+            return self._functions[number, signature]
         except KeyError:
-            raise NeedsSignature(form) from None
+            raise NeedsSignature(signature) from None
 
     def forget(self, numbers: Collection[int]) -> None:
         """Let go of functions."""

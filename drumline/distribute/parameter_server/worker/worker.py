@@ -11,16 +11,33 @@ from typing import Any
 import numpy as np
 
 from drumline.distribute.input import InputContext
-from drumline.distribute.parameter_server.errors import ParameterServerLostError
+from drumline.distribute.parameter_server.errors import (
+    ParameterServerLostError,
+    RequestError,
+    UnknownSessionError,
+)
 from drumline.distribute.parameter_server.servers import Servers
 from drumline.distribute.parameter_server.wire import Connection, Handler, Message
-from drumline.distribute.parameter_server.worker import datasets
-from drumline.distribute.parameter_server.worker.datasets import Datasets
+from drumline.distribute.parameter_server.wire.messages import (
+    BeginWorkerSession,
+    ClosureResult,
+    ClosureResults,
+    CreateDataset,
+    CreateIterator,
+    Done,
+    ForgetResources,
+    LoadProgram,
+    ReadIdentity,
+    ResumeClosures,
+    RunClosures,
+    WorkerSessionBegun,
+)
+from drumline.distribute.parameter_server.wire.schema import handlers_of, reply_of
+from drumline.distribute.parameter_server.worker.datasets import Datasets, received
 from drumline.distribute.parameter_server.worker.pipeline import NotReachedError, Pipeline
 from drumline.distribute.parameter_server.worker.step import (
     Functions,
     ReceivedClosure,
-    signature_from_json,
 )
 
 # The chief has reached the servers before it sends anything that needs them.
@@ -69,16 +86,18 @@ class Worker:
         self._lock = threading.Lock()
 
     def handlers(self) -> Mapping[str, Handler]:
-        """What can be asked, by name."""
-        return {
-            "begin": self._begin,
-            "dataset": self._dataset,
-            "iterator": self._iterator,
-            "program": self._program,
-            "run": self._run,
-            "resume": self._resume,
-            "forget": self._forget,
-        }
+        """What can be asked, by operation."""
+        return handlers_of(
+            {
+                BeginWorkerSession: self._begin,
+                CreateDataset: self._dataset,
+                CreateIterator: self._iterator,
+                LoadProgram: self._program,
+                RunClosures: self._run,
+                ResumeClosures: self._resume,
+                ForgetResources: self._forget,
+            }
+        )
 
     def close(self) -> None:
         """End the worker's thread and its connections."""
@@ -89,78 +108,77 @@ class Worker:
         for servers in self._lanes.values():
             servers.close()
 
-    def _begin(self, request: Message) -> Message:
-        """A chief begins: ``{session, state: [names]}`` and the first random states."""
-        name = request.header["session"]
+    def _begin(self, request: BeginWorkerSession) -> WorkerSessionBegun:
         with self._lock:
-            if self._session is None or self._session.name != name:
-                former, self._session = self._session, self._new_session(name)
+            if self._session is None or self._session.name != request.session:
+                former, self._session = self._session, self._new_session(request.session)
                 if former is not None:
                     former.close()
-        return Message({"worker": self._task_index}, [])
+        return WorkerSessionBegun(worker=self._task_index)
 
     def _new_session(self, name: str) -> CoordinatorSession:
         return CoordinatorSession(name, self._connected, self._task_index)
 
-    def _dataset(self, request: Message) -> Message:
-        """Make a dataset: ``{dataset, workers}`` and the function, or ``local`` in one process."""
-        header = request.header
-        context = InputContext(header["workers"], self._task_index, 1)
-        make = datasets.received(header, request.arrays, context)
-        self._of(header).datasets.make(header["dataset"], make)
-        return Message({}, [])
+    def _dataset(self, request: CreateDataset) -> Done:
+        context = InputContext(request.workers, self._task_index, 1)
+        make = received(request, context)
+        self._of(request.session).datasets.make(request.dataset, make)
+        return Done()
 
-    def _iterator(self, request: Message) -> Message:
-        header = request.header
-        self._of(header).datasets.iterate(header["iterator"], header["dataset"])
-        return Message({}, [])
+    def _iterator(self, request: CreateIterator) -> Done:
+        self._of(request.session).datasets.iterate(request.iterator, request.dataset)
+        return Done()
 
-    def _program(self, request: Message) -> Message:
-        """Take a program: ``{function, form, layouts, state}``, its bytes, the random states."""
-        header = request.header
-        session = self._of(header)
-        program, *states = request.arrays
+    def _program(self, request: LoadProgram) -> Done:
+        session = self._of(request.session)
+        if len(request.states) != len(request.state):
+            raise RequestError(
+                f"The request {request.operation!r} brings {len(request.states)} states of random "
+                f"generators, and names {len(request.state)}."
+            )
         session.functions.add(
-            header["function"],
-            signature_from_json(header["form"]),
-            program.tobytes(),
-            header["layouts"],
-            header["rules"],
+            request.function,
+            request.signature,
+            request.program.tobytes(),
+            request.layouts,
+            request.updates,
         )
-        session.pipeline.set_state(dict(zip(header["state"], map(np.array, states), strict=True)))
-        return Message({}, [])
+        states = zip(request.state, map(np.array, request.states), strict=True)
+        session.pipeline.set_state(dict(states))
+        return Done()
 
-    def _run(self, request: Message) -> Future[Message]:
-        """Run closures: ``{closures: [{name, function, iterators, arrays}]}``."""
-        session = self._of(request.header)
-        arrays = iter(request.arrays)
+    def _run(self, request: RunClosures) -> Future[Message]:
+        session = self._of(request.session)
+        if sum(each.arrays for each in request.closures) != len(request.arguments):
+            raise RequestError(
+                f"The request {request.operation!r} brings {len(request.arguments)} arrays; its "
+                f"closures have {sum(each.arrays for each in request.closures)}."
+            )
+        arrays = iter(request.arguments)
         closures = [
             ReceivedClosure(
-                name=each["name"],
-                function=each["function"],
-                iterators=[(number, times) for number, times in each["iterators"]],
-                arguments=[np.array(next(arrays)) for _ in range(each["arrays"])],
-                round=each["round"],
+                name=each.name,
+                function=each.function,
+                iterators=each.iterators,
+                arguments=[np.array(next(arrays)) for _ in range(each.arrays)],
+                round=each.round,
             )
-            for each in request.header["closures"]
+            for each in request.closures
         ]
         return self._submit(session, closures)
 
-    def _resume(self, request: Message) -> Future[Message]:
-        """Run again what waited for a program: ``{closures: [names]}``."""
-        session = self._of(request.header)
-        closures = [session.functions.release(name) for name in request.header["closures"]]
+    def _resume(self, request: ResumeClosures) -> Future[Message]:
+        session = self._of(request.session)
+        closures = [session.functions.release(name) for name in request.closures]
         for closure in closures:
-            closure.iterators = request.header["iterators"][closure.name]
+            closure.iterators = request.iterators[closure.name]
         return self._submit(session, closures)
 
-    def _forget(self, request: Message) -> Message:
-        """Let go of what no closure uses: ``{dataset, iterator, function}``, each numbers."""
-        header = request.header
-        session = self._of(header)
-        session.datasets.forget(header["dataset"], header["iterator"])
-        session.functions.forget(header["function"])
-        return Message({}, [])
+    def _forget(self, request: ForgetResources) -> Done:
+        session = self._of(request.session)
+        session.datasets.forget(request.datasets, request.iterators)
+        session.functions.forget(request.functions)
+        return Done()
 
     def _submit(
         self, session: CoordinatorSession, closures: list[ReceivedClosure]
@@ -180,12 +198,12 @@ class Worker:
             session.pipeline.submit(closure)
         return answer
 
-    def _of(self, header: Mapping[str, Any]) -> CoordinatorSession:
+    def _of(self, name: str) -> CoordinatorSession:
         session = self._session
-        if session is None or session.name != header["session"]:
-            raise RuntimeError(
-                f"worker:{self._task_index} has started anew, or serves another chief, and knows "
-                "nothing of this one's functions and datasets."
+        if session is None or session.name != name:
+            raise UnknownSessionError(
+                f"worker:{self._task_index} was started again, or serves another chief, and has "
+                "none of this one's functions and datasets."
             )
         return session
 
@@ -218,14 +236,16 @@ class Worker:
 
     def _require_same(self, servers: Servers, server: int) -> None:
         """Make sure that this is the server of before, and not a new one at its address."""
-        identity = servers.ask(server, "identity", {}).header["identity"]
+        identity = servers.ask(server, ReadIdentity()).identity
         if self._identities.setdefault(server, identity) != identity:
             servers.disconnect(server)
             reason = "it was started again, and keeps nothing"
             raise ParameterServerLostError(server, self._addresses[server], reason)
 
 
-def _joined(answers: Sequence[tuple[dict[str, Any], list[np.ndarray]]]) -> Message:
-    """One message with the answers of several closures."""
-    headers = [{**header, "arrays": len(arrays)} for header, arrays in answers]
-    return Message({"closures": headers}, [array for _, arrays in answers for array in arrays])
+def _joined(answers: Sequence[tuple[ClosureResult, list[np.ndarray]]]) -> Message:
+    """One reply with the results of several closures."""
+    for result, arrays in answers:
+        result.arrays = len(arrays)
+    values = tuple([array for _, arrays in answers for array in arrays])
+    return reply_of(ClosureResults(closures=tuple([each for each, _ in answers]), values=values))

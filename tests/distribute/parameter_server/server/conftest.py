@@ -1,7 +1,8 @@
-"""An owner of parts, asked as its clients ask it, and rules made from Keras's optimizers."""
+"""A parameter server, asked as its clients ask it, and updates of Keras's optimizers."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -21,18 +22,20 @@ RULES: dict[Any, OptimizerUpdate] = {}
 
 
 class Client:
-    """Asks an owner, and waits for its replies."""
+    """Asks a parameter server, and waits for its replies."""
 
-    def __init__(self, owner: ParameterServer) -> None:
-        self.owner = owner
-        self._handlers = owner.handlers()
+    def __init__(self, server: ParameterServer) -> None:
+        self.server = server
+        self._handlers = server.handlers()
 
     def start(self, op: str, header: dict[str, Any], arrays: Sequence[Any] = ()) -> Any:
-        return self._handlers[op](Message(header, [np.asarray(each) for each in arrays]))
+        sent = json.loads(json.dumps(header))  # as another process would see it
+        return self._handlers[op](Message(sent, [np.asarray(each) for each in arrays]))
 
     def ask(self, op: str, header: dict[str, Any], arrays: Sequence[Any] = ()) -> Message:
         reply = self.start(op, header, arrays)
-        return reply.result(10) if isinstance(reply, Future) else reply
+        reply = reply.result(10) if isinstance(reply, Future) else reply
+        return Message(json.loads(json.dumps(reply.header)), reply.arrays)
 
     def create(self, name: str, value: Any, table: bool = False, start: int = 0) -> None:
         value = np.asarray(value)
@@ -42,7 +45,6 @@ class Client:
             "dtype": str(value.dtype),
             "table": table,
             "start": start,
-            "program": None,
         }
         self.ask("create", header, [value])
 
@@ -53,17 +55,17 @@ class Client:
         rule: str = "r",
         formula: bool = True,
     ) -> None:
-        part = self.owner._parts.get(name)
+        part = self.server._shards.get(name)
         config = repr({**optimizer.get_config(), "name": None})
         key = (rule, type(optimizer), config, part.shape, part.dtype, part.is_table, formula)
-        rules = self.owner._rules
+        rules = self.server._updates
         if key not in RULES:
             self.send_rule(rule, part, optimizer, formula)
             RULES[key] = rules.get(rule)
         rules.add(RULES[key])
         values = {"learning_rate": float(optimizer.learning_rate)}
-        self.ask("hyper", {"rule": rule, "values": values})
-        self.ask("attach", {"name": name, "rule": rule})
+        self.ask("set_hyperparameters", {"update": rule, "values": values})
+        self.ask("attach", {"name": name, "update": rule})
 
     def send_rule(
         self,
@@ -75,18 +77,18 @@ class Client:
         program, slots = export_update(
             optimizer, part.shape, str(part.dtype), part.is_table, platforms=("cpu",)
         )
-        header = {"rule": rule, "sparse": part.is_table, "slots": slots}
+        header = {"update": rule, "sparse": part.is_table, "slots": slots}
         if formula:
-            header["formula"] = native_optimizer(optimizer, str(part.dtype))
-        self.ask("rule", header, [np.frombuffer(program, np.uint8)])
+            header["native"] = native_optimizer(optimizer, str(part.dtype))
+        self.ask("define_update", header, [np.frombuffer(program, np.uint8)])
 
     def push(self, name: str, kind: str, *arrays: Any, closure: str | None = None) -> bool:
         header = {"closure": closure, "push": [{"name": name, "kind": kind}]}
-        (applied,) = self.ask("exchange", header, arrays).header["applied"]
+        (applied,) = self.ask("push_pull", header, arrays).header["applied"]
         return applied
 
     def gather(self, name: str, ids: Any) -> np.ndarray:
-        return self.ask("exchange", {"gather": [{"name": name}]}, [np.asarray(ids)]).arrays[0]
+        return self.ask("push_pull", {"gather": [{"name": name}]}, [np.asarray(ids)]).arrays[0]
 
     def read(self, name: str, start: int | None = None, stop: int | None = None) -> np.ndarray:
         return self.ask("read", {"name": name, "start": start, "stop": stop}).arrays[0]

@@ -67,7 +67,7 @@ def restore(client, directory, servers=1):
 
 def contents(client):
     found = {}
-    for part in client.owner._parts:
+    for part in client.server._shards:
         found[part.name] = client.read(part.name)
         found |= {f"{part.name}#{key}": each for key, each in client.slots(part.name).items()}
         found[f"{part.name}@"] = np.array(part.iteration)
@@ -87,7 +87,7 @@ def test_training_goes_on_from_a_checkpoint(make_client, tmp_path, created):
     train(straight, range(3))
     straight.ask("finished", {"closures": ["s:0"]})
     report = save(straight, tmp_path, step=3)
-    assert report["bytes"] == (tmp_path / "ps-0-of-1.safetensors").stat().st_size
+    assert report["nbytes"] == (tmp_path / "ps-0-of-1.safetensors").stat().st_size
     at_save = contents(straight)
     train(straight, range(3, 6))
 
@@ -185,7 +185,7 @@ def test_a_save_is_of_one_moment_for_each_part(client, make_client, tmp_path, mo
         restored = make_client(0)
         restore(restored, tmp_path / str(number))
         for name in ("t/0", "v/0"):
-            applied = len(restored.owner._applied.of_part(name))
+            applied = len(restored.server._push_log.of_shard(name))
             np.testing.assert_array_equal(np.unique(restored.read(name)), [applied])
             counts.add(applied)
     assert len(counts) > 2
@@ -198,7 +198,7 @@ from drumline.distribute.parameter_server.server import ParameterServer
 from drumline.distribute.parameter_server.wire.codec import Message
 handlers = ParameterServer(0).handlers()
 value = np.ones(100_000, "float32")
-header = {"name": "v/0", "shape": [100_000], "dtype": "float32", "table": False, "program": None}
+header = {"name": "v/0", "shape": [100_000], "dtype": "float32", "table": False}
 handlers["create"](Message(header, [value]))
 save = {"directory": sys.argv[1], "servers": 1}
 handlers["save"](Message({**save, "step": 1}))
@@ -312,7 +312,7 @@ def test_parts_and_slots_that_do_not_fit_are_refused(client, make_client, tmp_pa
     save(client, tmp_path)
     other = make_client(0)
     other.create("w/0", np.zeros(2, "float32"))
-    with pytest.raises(RestoreError, match=r"lacks the parts \['w/0'\]"):
+    with pytest.raises(RestoreError, match=r"lacks the shards \['w/0'\]"):
         restore(other, tmp_path)
     other = make_client(0)
     other.create("v/0", np.zeros(3, "float32"))
@@ -323,7 +323,7 @@ def test_parts_and_slots_that_do_not_fit_are_refused(client, make_client, tmp_pa
     other.attach("v/0", keras.optimizers.SGD(0.1, momentum=0.9), rule="v")
     with pytest.raises(UpdateMismatchError, match="optimizer of the checkpoint"):
         restore(other, tmp_path)
-    assert len(other.owner._parts) == 1
+    assert len(other.server._shards) == 1
     restored = make_client(0)
     restore(restored, tmp_path)
     with pytest.raises(UpdateMismatchError, match="optimizer of the checkpoint"):

@@ -64,7 +64,8 @@ def test_a_pulled_value_is_that_of_its_version(client, known, size):
     header = {"push": [{"name": "v/0", "kind": "dense"}], "pull": [{"name": "v/0", "version": -1}]}
     for _ in range(4):
         gradient = np.full(size, -1, "float32")
-        (value,) = client.owner.exchange(Message(header, [gradient], lane)).arrays
+        push_pull = client.server.handlers()["push_pull"]
+        (value,) = push_pull(Message(header, [gradient], lane)).arrays
         pulled.append(value)
     for updates, value in enumerate(pulled, 1):
         np.testing.assert_array_equal(value, np.full(size, updates))
@@ -75,7 +76,7 @@ def test_a_learning_rate_holds_for_the_updates_after_it(client):
     client.create("v/0", np.zeros(2, "float32"))
     client.attach("v/0", keras.optimizers.SGD(1.0))
     client.push("v/0", "dense", np.ones(2, "float32"))
-    client.ask("hyper", {"rule": "r", "values": {"learning_rate": 0.25}})
+    client.ask("set_hyperparameters", {"update": "r", "values": {"learning_rate": 0.25}})
     client.push("v/0", "dense", np.ones(2, "float32"))
     np.testing.assert_array_equal(client.read("v/0"), [-1.25, -1.25])
 
@@ -83,14 +84,14 @@ def test_a_learning_rate_holds_for_the_updates_after_it(client):
 def test_a_value_is_pulled_when_it_has_changed(client):
     client.create("v/0", np.zeros(2, "int64"))
     pull = {"pull": [{"name": "v/0", "version": -1}]}
-    first = client.ask("exchange", pull)
+    first = client.ask("push_pull", pull)
     assert first.header["changed"] == [True]
     (version,) = first.header["versions"]
     pull["pull"][0]["version"] = version
-    assert client.ask("exchange", pull).header["changed"] == [False]
-    assert len(client.ask("exchange", pull).arrays) == 0
+    assert client.ask("push_pull", pull).header["changed"] == [False]
+    assert len(client.ask("push_pull", pull).arrays) == 0
     client.push("v/0", "add", np.array([2**40, 1]))
-    second = client.ask("exchange", pull)
+    second = client.ask("push_pull", pull)
     assert second.header["versions"][0] > version
     np.testing.assert_array_equal(second.arrays[0], [2**40, 1])
 

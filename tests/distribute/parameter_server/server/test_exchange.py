@@ -125,7 +125,7 @@ def check_one(client, model, exchange):
     arrays += [ids, ids, again]
     if exchange["together"]:
         arrays = with_ids_together(header, arrays)
-    reply = client.ask("exchange", header, arrays)
+    reply = client.ask("push_pull", header, arrays)
     assert reply.header["applied"] == expected
     rows, others, reversed_rows, dense, table = reply.arrays
     np.testing.assert_array_equal(rows, model.values["t/0"][ids])
@@ -151,8 +151,8 @@ ONE = np.ones(1, "int32")
         ({"name": "v/0", "kind": "dense"}, [], RequestError, "too few"),
         ({"name": "v/0", "kind": "dense"}, [np.ones(3, "f")] * 2, RequestError, "of 2"),
         ({"name": "v/0", "kind": "sum"}, [np.ones(3, "f")], RequestError, "'sum'"),
-        ({"kind": "dense"}, [np.ones(3, "f")], RequestError, "'name'"),
-        ({"name": 3, "kind": "dense"}, [np.ones(3, "f")], RequestError, "type str"),
+        ({"kind": "dense"}, [np.ones(3, "f")], RequestError, "'push[1].name'"),
+        ({"name": 3, "kind": "dense"}, [np.ones(3, "f")], RequestError, "a text"),
         (
             {"name": "v/0", "kind": "rows"},
             [np.arange(3), np.ones((3,), "f")],
@@ -160,7 +160,7 @@ ONE = np.ones(1, "int32")
             "no table",
         ),
         (
-            {"name": "v/0", "kind": "dense", "rule": "other"},
+            {"name": "v/0", "kind": "dense", "update": "other"},
             [np.ones(3, "f")],
             UnknownUpdateError,
             "'other'",
@@ -186,7 +186,7 @@ def test_a_push_that_cannot_be_changes_nothing_of_its_message(client, push, arra
     client.attach("t/0", keras.optimizers.SGD(1.0), rule="rows")
     header = {"closure": "s:1", "push": [{"name": "n/0", "kind": "add"}, push]}
     with pytest.raises(kind) as raised:
-        client.ask("exchange", header, [np.float32(1), *arrays])
+        client.ask("push_pull", header, [np.float32(1), *arrays])
     assert text in str(raised.value)
     assert client.read("n/0") == 0
     np.testing.assert_array_equal(client.read("v/0"), [0, 0, 0])
@@ -195,7 +195,7 @@ def test_a_push_that_cannot_be_changes_nothing_of_its_message(client, push, arra
 
 def test_a_rule_may_be_sent_again_but_not_another_by_its_name(client):
     client.create("v/0", np.zeros(3, "float32"))
-    part = client.owner._parts.get("v/0")
+    part = client.server._shards.get("v/0")
     client.send_rule("adam", part, keras.optimizers.Adam(0.1))
     client.send_rule("adam", part, keras.optimizers.Adam(0.2))
     for other in (keras.optimizers.Adam(0.1, beta_1=0.5), keras.optimizers.SGD(0.1)):
@@ -205,12 +205,12 @@ def test_a_rule_may_be_sent_again_but_not_another_by_its_name(client):
 
 def test_a_rule_without_a_learning_rate_is_refused(client):
     client.create("v/0", np.zeros(3, "float32"))
-    client.send_rule("r", client.owner._parts.get("v/0"), keras.optimizers.SGD(1.0))
-    client.ask("attach", {"name": "v/0", "rule": "r"})
-    with pytest.raises(UnknownUpdateError, match="'hyper'"):
+    client.send_rule("r", client.server._shards.get("v/0"), keras.optimizers.SGD(1.0))
+    client.ask("attach", {"name": "v/0", "update": "r"})
+    with pytest.raises(UnknownUpdateError, match="'set_hyperparameters'"):
         client.push("v/0", "dense", np.ones(3, "f"))
     with pytest.raises(RequestError, match="momentum"):
-        client.ask("hyper", {"rule": "r", "values": {"momentum": 1}})
+        client.ask("set_hyperparameters", {"update": "r", "values": {"momentum": 1}})
 
 
 def test_creating_a_part_again_keeps_it(client):
@@ -231,7 +231,7 @@ def test_versions_of_a_server_that_was_started_again_are_larger(make_client, mon
         for _ in range(3):
             client.push("v/0", "add", np.ones(1))
         pull = {"pull": [{"name": "v/0", "version": -1}]}
-        versions += client.ask("exchange", pull).header["versions"]
+        versions += client.ask("push_pull", pull).header["versions"]
     assert versions[0] < versions[1] < 2**53
 
 
@@ -251,15 +251,15 @@ def test_readers_see_whole_updates_while_others_push(client):
                 "push": [{"name": "v/0", "kind": "dense"}, {"name": "t/0", "kind": "rows"}],
             }
             arrays = [np.full(200_000, -1, "float32"), ids, np.full((400, 512), -1, "float32")]
-            client.ask("exchange", header, arrays)
+            client.ask("push_pull", header, arrays)
             if step % 5 == 0:
-                client.ask("exchange", header, arrays)
+                client.ask("push_pull", header, arrays)
 
     def read():
         kept = []
         while not done.is_set():
             pull = {"pull": [{"name": "v/0", "version": -1}], "gather": [{"name": "t/0"}]}
-            rows, value = client.ask("exchange", pull, [ids]).arrays
+            rows, value = client.ask("push_pull", pull, [ids]).arrays
             kept = [*kept[-3:], (rows, rows[0, 0], value, value[0])]
             for old_rows, row, old_value, first in kept:
                 if not ((old_rows == row).all() and (old_value == first).all()):

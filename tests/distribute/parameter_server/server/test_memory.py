@@ -56,13 +56,15 @@ def test_initial_values_are_computed_on_the_server(client, table, rows):
     program = export_initializer(initializer, (rows, 8), "float32", 2, rows, platforms=("cpu",))
     header = {"name": "t/0", "shape": [rows - 2, 8], "dtype": "float32", "table": table}
     program = np.frombuffer(program, np.uint8)
-    client.ask("create", {**header, "start": 2, "program": 0}, [program])
+    client.ask("create", {**header, "start": 2, "is_program": True}, [program])
     whole = np.asarray(keras.initializers.RandomNormal(seed=3)((rows, 8)))
     np.testing.assert_allclose(client.read("t/0"), whole[2:], rtol=1e-6, atol=1e-8)
     client.ask("write", {"name": "t/0"}, [whole[2:] + 1])
     np.testing.assert_array_equal(client.read("t/0", 5, 6), whole[7:8] + 1)
     with pytest.raises(ShardMismatchError, match="initial value of shape"):
-        client.ask("create", {**header, "name": "u/0", "shape": [3, 8], "program": 0}, [program])
+        client.ask(
+            "create", {**header, "name": "u/0", "shape": [3, 8], "is_program": True}, [program]
+        )
 
 
 def test_memory_of_jax_is_used_again_only_when_nobody_reads_it():
@@ -126,7 +128,7 @@ def test_what_was_done_is_counted(client):
     }
     assert (found["rows_updated"], found["rows_gathered"]) == (3, 5)
     assert (found["bytes_in"], found["bytes_out"]) == (2 * 48, 80)
-    assert (found["parts"], found["part_bytes"], found["open_closures"]) == (1, 320, 1)
+    assert (found["shards"], found["shard_bytes"], found["open_closures"]) == (1, 320, 1)
     assert found["resident_bytes"] > 1 << 20
     assert found["seconds"]["push"] > 0 and found["seconds"]["read"] > 0
     client.ask("finished", {"closures": ["s:1"]})

@@ -14,13 +14,13 @@ ONES = np.ones((ROWS, 2), "float32")
 
 def some_rows(client):
     ids = np.random.default_rng(0).permutation(ROWS)[:30]
-    header = {"push": [{"name": "t/0", "kind": "rows", "rule": "rows"}]}
-    client.ask("exchange", header, [ids, ONES[:30]])
+    header = {"push": [{"name": "t/0", "kind": "rows", "update": "rows"}]}
+    client.ask("push_pull", header, [ids, ONES[:30]])
 
 
 def whole(client, rule):
-    header = {"push": [{"name": "t/0", "kind": "dense", "rule": rule}]}
-    client.ask("exchange", header, [ONES])
+    header = {"push": [{"name": "t/0", "kind": "dense", "update": rule}]}
+    client.ask("push_pull", header, [ONES])
 
 
 CHANGES = {
@@ -46,9 +46,9 @@ def test_changes_do_not_show(client, monkeypatch, change):
     client.attach("like/0", keras.optimizers.SGD(1.0, momentum=0.5), rule="whole")
     client.create("t/0", table, table=True)
     client.attach("t/0", keras.optimizers.SGD(1.0, momentum=0.5), rule="rows")
-    client.ask("attach", {"name": "t/0", "rule": "whole"})
+    client.ask("attach", {"name": "t/0", "update": "whole"})
     some_rows(client)
-    part = client.owner._parts.get("t/0")
+    part = client.server._shards.get("t/0")
     expected = {"t/0": client.read("t/0")}
     expected |= {f"t/0#{name}": each for name, each in client.slots("t/0").items()}
     with part.lock:

@@ -41,7 +41,7 @@ def push(client, closure, number, of, mean=False, scale=1.0):
         "sync": {"round": number, "of": of, "mean": mean},
     }
     arrays = [gradient, ids, rows, np.int64(1)]
-    return client.start("exchange", header, arrays), gradient, ids, rows
+    return client.start("push_pull", header, arrays), gradient, ids, rows
 
 
 @pytest.mark.parametrize("mean", [False, True])
@@ -55,7 +55,7 @@ def test_a_round_is_one_update_with_the_sum(parts, mean):
     expected = -gradient / np.sqrt(0.1 + gradient**2 + 1e-7)
     np.testing.assert_allclose(parts.read("v/0"), expected, rtol=1e-5)
     for reply in replies:
-        assert reply.header["applied"] == [True] * 3
+        assert list(reply.header["applied"]) == [True] * 3
         np.testing.assert_array_equal(reply.arrays[0], parts.read("v/0"))
     table = np.zeros((5, 2))
     for _, _, ids, rows in started:
@@ -81,7 +81,7 @@ def test_the_order_of_arrival_does_not_show(make_client):
                 "push": [{"name": "v/0", "kind": "dense"}],
                 "sync": {"round": 0, "of": 4},
             }
-            client.start("exchange", header, [gradient])
+            client.start("push_pull", header, [gradient])
         values.add(client.read("v/0").tobytes())
     assert len(values) == 1
 
@@ -98,7 +98,7 @@ def test_a_closure_that_runs_again_counts_once(parts):
     ]
     assert parts.read("n/0") == 2
     late, *_ = push(parts, "s:1", 0, 2)
-    assert late.result(0).header["applied"] == [False] * 3
+    assert list(late.result(0).header["applied"]) == [False] * 3
     assert parts.read("n/0") == 2
 
 
@@ -123,12 +123,12 @@ def test_an_abandoned_round_fails_and_changes_nothing(parts):
     np.testing.assert_array_equal(parts.read("v/0"), [0, 0, 0])
     for number in range(2):
         future, *_ = push(parts, f"s:{number}", 3, 2)
-    assert future.result(0).header["applied"] == [True] * 3
+    assert list(future.result(0).header["applied"]) == [True] * 3
     assert parts.read("n/0") == 2
 
 
 def test_what_comes_late_to_a_round_that_is_given_up_is_refused(parts):
-    assert parts.ask("abandon", {"round": 3, "over": True}).header["waiting"] == 0
+    assert parts.ask("abandon", {"round": 3, "final": True}).header["waiting"] == 0
     with pytest.raises(RoundError, match="Round 3 is over"):
         push(parts, "s:1", 3, 2)
     push(parts, "s:1", 4, 2)
@@ -154,15 +154,15 @@ def test_rounds_that_do_not_take_a_push_say_so(parts):
     with pytest.raises(RoundError, match="of 2 closures"):
         push(parts, "s:3", 1, 3)
     with pytest.raises(RequestError, match="closure's name"):
-        parts.start("exchange", {"sync": {"round": 5, "of": 1}})
+        parts.start("push_pull", {"sync": {"round": 5, "of": 1}})
 
 
 def test_a_worker_with_nothing_to_push_takes_part(parts):
     future, *_ = push(parts, "s:1", 0, 2)
     header = {"closure": "s:2", "sync": {"round": 0, "of": 2}}
     for _ in range(2):
-        assert parts.start("exchange", header).result(0).header["applied"] == []
-    assert future.result(0).header["applied"] == [True] * 3
+        assert list(parts.start("push_pull", header).result(0).header["applied"]) == []
+    assert list(future.result(0).header["applied"]) == [True] * 3
 
 
 def test_workers_that_push_at_once_are_all_counted(parts):

@@ -71,7 +71,7 @@ def test_updates_are_those_of_the_formula_on_their_rows(client, name, known):
     slots = [np.full(table.shape, each) for each in initial]
     client.create("t/0", table.astype("float32"), table=True)
     client.attach("t/0", optimizer(), formula=known)
-    assert (client.owner._rules.get("r").formula is not None) == known
+    assert (client.server._updates.get("r").native is not None) == known
     for step in range(4):
         ids = rng.choice(200, [5, 100, 1, 37][step], replace=False)
         gradient = rng.normal(size=(len(ids), 3))
@@ -130,8 +130,8 @@ def test_a_whole_gradient_and_one_of_rows_share_slots(client):
     client.push("t/0", "rows", np.arange(4), ones)
     dense_rule(client, "t/0", keras.optimizers.SGD(1.0, momentum=0.5), "whole")
     client.push("t/0", "dense", ones)
-    header = {"push": [{"name": "t/0", "kind": "rows", "rule": "rows"}]}
-    client.ask("exchange", header, [np.arange(4), ones])
+    header = {"push": [{"name": "t/0", "kind": "rows", "update": "rows"}]}
+    client.ask("push_pull", header, [np.arange(4), ones])
     np.testing.assert_array_equal(client.read("t/0"), -ones * (1 + 1.5 + 1.75))
     with pytest.raises(UpdateMismatchError, match="'whole', which updates whole"):
         client.push("t/0", "rows", np.arange(4), ones)
@@ -140,7 +140,7 @@ def test_a_whole_gradient_and_one_of_rows_share_slots(client):
 def dense_rule(client, part, optimizer, rule):
     client.create("like/0", np.zeros_like(client.read(part)))
     client.attach("like/0", optimizer, rule=rule)
-    client.ask("attach", {"name": part, "rule": rule})
+    client.ask("attach", {"name": part, "update": rule})
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_failed_update_leaves_the_table_and_later_updates_as_they_were(client,
     client.attach("t/0", keras.optimizers.SGD(1.0), formula=False)
     ids, ones = np.array([1, 2]), np.ones((2, 2), "float32")
     client.push("t/0", "rows", ids, ones)
-    update = client.owner._rules.get("r").row_update
+    update = client.server._updates.get("r").row_update
 
     def fail(*arrays):
         for array in arrays[:-3]:
@@ -177,7 +177,7 @@ def test_a_failed_update_leaves_the_table_and_later_updates_as_they_were(client,
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(update, "_update", fail)
+        patch.setattr(update, "_compiled", fail)
         with pytest.raises(MemoryError):
             client.push("t/0", "rows", ids, ones, closure="a:1")
     assert client.push("t/0", "rows", ids, ones, closure="a:1")
@@ -220,7 +220,7 @@ def test_tables_of_one_exchange_take_each_push_once(client, known):
     def push(closure, *pushed):
         header = {"closure": closure, "push": [{"name": name, "kind": "rows"} for name in pushed]}
         arrays = [each for _ in pushed for each in (np.array([2, 0]), np.ones((2, 2), "float32"))]
-        return client.ask("exchange", header, arrays).header["applied"]
+        return client.ask("push_pull", header, arrays).header["applied"]
 
     assert push("s:1", "b/0", "a/0") == [True, True]
     assert push("s:1", "c/0", "b/0") == [True, False]
@@ -238,7 +238,7 @@ def test_tables_of_one_exchange_take_each_push_once(client, known):
 def test_a_table_has_rows(client):
     with pytest.raises(ShardMismatchError, match="scalar"):
         client.create("t/0", np.float32(1), table=True)
-    assert "t/0" not in client.owner._parts
+    assert "t/0" not in client.server._shards
 
 
 def test_rows_of_two_bytes_and_of_none(client):
@@ -249,4 +249,4 @@ def test_rows_of_two_bytes_and_of_none(client):
     np.testing.assert_array_equal(client.read("h/0")[:, 0].astype(float), [1, 0.5, 1, 0.5])
     client.create("e/0", np.zeros((4, 0), "float32"), table=True)
     assert client.gather("e/0", np.array([1, 2])).shape == (2, 0)
-    assert isinstance(client.owner._parts.get("e/0"), EmbeddingShard)
+    assert isinstance(client.server._shards.get("e/0"), EmbeddingShard)

@@ -7,7 +7,7 @@ import pytest
 
 from drumline import _memory
 from drumline._memory import ALIGNMENT, address_of
-from drumline.distribute.parameter_server.wire.arrays import Buffers
+from drumline.distribute.parameter_server.wire.codec import Buffers
 
 
 @pytest.mark.parametrize(("nbytes", "in_flight"), [(1 << 20, 48), (8 << 20, 16), (40 << 20, 8)])

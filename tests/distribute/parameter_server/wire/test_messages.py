@@ -13,7 +13,7 @@ from drumline.distribute.parameter_server.wire import (
     Message,
     RemoteError,
 )
-from drumline.distribute.parameter_server.wire.arrays import dtype_name, named_dtype
+from drumline.distribute.parameter_server.wire.codec import dtype_name, named_dtype
 from tests.distribute.parameter_server.wire.wire_support import Handlers, wait_until
 
 DTYPES = [

@@ -10,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumline._memory import BufferPool
-from drumline.distribute.parameter_server.server.requests import Arrays
-from drumline.distribute.parameter_server.servers import ShardLayout, VariableLayout
-from drumline.distribute.parameter_server.wire import Message
+from drumline.distribute.parameter_server.server.push import RequestArrays
+from drumline.distribute.parameter_server.wire.messages import (
+    PushPullReply,
+    ShardLayout,
+    VariableLayout,
+)
 from drumline.distribute.parameter_server.worker.embedding_lookup import (
     EmbeddingLookup,
     PushPullRequest,
@@ -40,31 +43,31 @@ def new_exchanges() -> dict[int, PushPullRequest]:
 
 def answer(layout: VariableLayout, exchanges: dict[int, PushPullRequest]) -> int:
     """Give the exchanges the rows that they ask for, as servers do; returns how many."""
-    starts = {layout.part_name(part): part.start for part in layout.parts}
+    starts = {layout.shard_name(part): part.start for part in layout.shards}
     asked = 0
     for exchange in exchanges.values():
-        arrays = Arrays(exchange.arrays())
-        ids = [
-            starts[each["name"]] + arrays.take_ids(each, "ids")
-            for each in exchange.header(None)["gather"]
-        ]
+        message = exchange.message(None)
+        arrays = RequestArrays(message.arrays)
+        ids = [starts[each.name] + arrays.take_ids(each.ids, "ids") for each in message.gather]
         arrays.end()
-        exchange.take(Message({"changed": [], "versions": []}, [TABLE[each] for each in ids]))
+        values = tuple(TABLE[each] for each in ids)
+        exchange.take(PushPullReply(applied=(), versions=(), changed=(), values=values))
         asked += sum(map(len, ids))
     return asked
 
 
 def pushed(layout: VariableLayout, exchanges: dict[int, PushPullRequest]) -> np.ndarray:
     """What the exchanges add to the table; every part is named once, no row of it twice."""
-    starts = {layout.part_name(part): part.start for part in layout.parts}
+    starts = {layout.shard_name(part): part.start for part in layout.shards}
     total, names = np.zeros_like(TABLE), []
     for exchange in exchanges.values():
-        arrays = Arrays(exchange.arrays())
-        for each in exchange.header("closure")["push"]:
-            ids, gradient = arrays.take_ids(each, "ids"), arrays.take("a gradient")
+        message = exchange.message("closure")
+        arrays = RequestArrays(message.arrays)
+        for each in message.push:
+            ids, gradient = arrays.take_ids(each.ids, "ids"), arrays.take("a gradient")
             assert len(set(ids.tolist())) == len(ids) == len(gradient)
-            total[starts[each["name"]] + ids] += gradient
-            names.append(each["name"])
+            total[starts[each.name] + ids] += gradient
+            names.append(each.name)
     assert sorted(names) == sorted(starts)
     return total
 
