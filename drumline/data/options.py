@@ -264,9 +264,9 @@ class OptimizationOptions(Group):
         shard_pushdown: moves ``shard`` below maps; not in tf.data.
         window_and_batch_fusion: stacks windows that a function batches or gives as they are
             without a dataset for each; not in tf.data.
-        native_arithmetic: has the Rust core instead of a compiled program compute what a map only
-            moves within an element, makes float32, and scales or shifts by constants
-            (``image[:, ::-1] / 255``); not in tf.data.
+        native_arithmetic: computes without a compiled program what a map only moves within an
+            element, makes float32, and scales or shifts by constants (``image[:, ::-1] / 255``),
+            and what it makes of integers by constants (``label - 1``); not in tf.data.
     """
 
     apply_default_optimizations: bool = True

@@ -1,4 +1,4 @@
-"""Results that the Rust core computes are, bit for bit, those of XLA's programs."""
+"""Results that are computed without XLA are, bit for bit, those of XLA's programs."""
 
 from __future__ import annotations
 
@@ -130,9 +130,9 @@ def test_all_bytes_and_unusual_floats() -> None:
 def test_other_results_stay_compiled() -> None:
     numbers = np.arange(37)
     ds = Dataset.from_tensor_slices((IMAGES, numbers)).map(
-        lambda a, n: (a[:, ::-1] / 255, n + 1, a.max(), a)
+        lambda a, n: (a[:, ::-1] / 255, n + 1, a.max(), n * n, a)
     )
-    assert "native arithmetic (1 of its results)" in ds.explain()
+    assert "native arithmetic (2 of its results)" in ds.explain()
     assert "compiled for blocks of" in ds.explain()
     assert_same_bits(ds)
     assert_same_bits(ds.batch(10))
@@ -176,6 +176,57 @@ def test_threads_and_batches_show_in_no_bit() -> None:
         source.map(lambda a: a[:, ::-1] / 255, num_parallel_calls=3).batch(1000).prefetch(1),
     ):
         assert b"".join(row[0].tobytes() for row in bits(ds)) == wanted
+
+
+INTEGERS: dict[str, Callable[[Any], Any]] = {
+    "a sum": lambda n: n + 1,
+    "from the left": lambda n: 7 - n,
+    "a product": lambda n: n * 3 + 1,
+    "another type": lambda n: n.astype(np.int8),
+    "and back": lambda n: (n.astype(np.uint16) * 5).astype(np.int32),
+    "a comparison": lambda n: n == 3,
+    "a limit": lambda n: jnp.minimum(n, 5),
+    "bits": lambda n: (n & 12) ^ 5,
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int32, np.uint32, np.int64, np.uint64])
+@pytest.mark.parametrize("shape", [(), (3, 2)])
+def test_integers_are_native(name: str, dtype: Any, shape: tuple[int, ...]) -> None:
+    info = np.iinfo(dtype)
+    rows = np.random.default_rng(2).integers(info.min, info.max, (53, *shape), dtype, endpoint=True)
+    ds = Dataset.from_tensor_slices(rows).map(INTEGERS[name])
+    assert "compiled" not in ds.explain()
+    assert "native arithmetic" in ds.explain()
+    assert_same_bits(ds)
+    assert_same_bits(ds.batch(8))
+
+
+def test_integers_beside_what_rounds_are_native_where_it_reads_other_leaves() -> None:
+    numbers = np.arange(2**40, 2**40 + 37)
+    source = Dataset.from_tensor_slices((FLOATS, numbers))
+    ds = source.map(lambda a, n: (a - a.mean(), n + 1))
+    assert "64-bit" not in ds.explain()
+    assert "native arithmetic (1 of its results)" in ds.explain()
+    assert_same_bits(ds)
+    small = Dataset.from_tensor_slices((FLOATS, numbers.astype(np.int32)))
+    beside = small.map(lambda a, n: (a * n - a.mean(), n + 1))
+    assert "native arithmetic" not in beside.explain()
+    assert_same_bits(beside)
+
+
+def test_checks_of_results_that_are_left_out_are_made() -> None:
+    def function(a: Any, n: Any) -> Any:
+        jnp.zeros(4)[n % 3 // n]
+        return a / 255, n + 1
+
+    ds = Dataset.from_tensor_slices((IMAGES, np.arange(37) - 20)).map(function)
+    iterator = iter(ds)
+    found = [next(iterator) for _ in range(20)]
+    assert found[19][1] == 0
+    with pytest.raises(ZeroDivisionError, match="element 20"):
+        next(iterator)
 
 
 constants = st.floats(-1e6, 1e6, width=32).map(np.float32)

@@ -47,17 +47,39 @@ def _explicit_allowed() -> contextlib.AbstractContextManager[object]:
 
 
 @functools.cache
-def calling_thread() -> jax.Device:
+def calling_thread(shared: bool = True) -> jax.Device:
     """A CPU device whose programs run in the thread that calls them.
 
     On JAX's own CPU devices a thread of XLA's runs them while the caller goes on, which costs two
     changes of threads for a call that waits for its results. Whether they do is set for a whole
     process, and so the user's to say; this device belongs to a client of its own.
+
+    Args:
+        shared: whether XLA's threads take parts of the work of a program. Where several threads
+            call programs at once, parts that take microseconds cost more to hand over than to do.
     """
-    client: Any = xla_client.make_cpu_client(asynchronous=False, num_devices=1)
+    with contextlib.nullcontext() if shared else _one_thread():
+        client: Any = xla_client.make_cpu_client(asynchronous=False, num_devices=1)
     os.register_at_fork(after_in_child=functools.partial(never_freed, client))
     device: jax.Device = client.devices()[0]
     return device
+
+
+_THREADS = "PJRT_NPROC"
+"""The environment variable that says how many threads a client of XLA's has for its programs."""
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    before = os.environ.get(_THREADS)
+    os.environ[_THREADS] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_THREADS]
+        else:
+            os.environ[_THREADS] = before
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -371,7 +371,10 @@ class CompiledFunction:
                         for i, used in zip(self._trace.inputs, program.uses, strict=True)
                     ]
                     flags = program(inputs, results, start)[: rows.stop - start]
-                    np.maximum(failed[rows], flags, out=failed[rows])
+                    # Their memory is written again for the next rows while it is in the cache.
+                    del inputs
+                    if program.guards.messages:
+                        np.maximum(failed[rows], flags, out=failed[rows])
         if not failed.any():
             return block.n, None
         row = int(np.argmax(failed != 0))
@@ -426,10 +429,9 @@ def _needs_xla(
     trace: Trace, wide: bool, program: jex.ClosedJaxpr, elementwise: Mapping[Key, ElementwiseResult]
 ) -> bool:
     """Whether a program computes or checks something that ``elementwise`` does not."""
-    done = [result for key, result in elementwise.items() if key[0] == wide]
     routes = [route for route in trace.routes if isinstance(route, Computed) and route.wide == wide]
     others = any((wide, route.output) not in elementwise for route in routes)
-    return not done or others or bool(left_to_xla(program, done, []))
+    return others or bool(left_to_xla(program, []))
 
 
 def _programs(trace: Trace) -> list[jex.ClosedJaxpr]:
@@ -461,13 +463,11 @@ class _Program:
         self._compiled = jax.jit(jax.vmap(run, axis_size=length))
         # JAX copies none to the device that is not used.
         outvars = [closed.jaxpr.outvars[output] for output, _ in self._outputs]
-        done = [result for key, result in elementwise.items() if key[0] == wide]
-        left = left_to_xla(closed, done, outvars)
+        left = left_to_xla(closed, outvars)
         used = {var for eqn in left for var in eqn.invars if isinstance(var, jex.Var)}
         used.update(var for var in outvars if isinstance(var, jex.Var))
         self.uses = [var in used for var in closed.jaxpr.invars]
-        # A callback in the thread that calls waits for itself in older releases of JAX.
-        self._device = None if _calls_back(closed.jaxpr) else precision.calling_thread()
+        self._device = _device(closed.jaxpr)
         self._has_run = False
 
     def mode(self) -> contextlib.AbstractContextManager[None]:
@@ -523,12 +523,25 @@ class _Program:
 _abandoned: list[np.ndarray] = []
 
 
-def _calls_back(jaxpr: jex.Jaxpr) -> bool:
-    """Whether a program calls Python, at any depth."""
-    return any(
-        eqn.primitive.name.endswith("callback") or any(map(_calls_back, subjaxprs(eqn.params)))
-        for eqn in jaxpr.eqns
-    )
+_PRODUCTS = frozenset(("dot_general", "conv_general_dilated", "fft"))
+"""What takes long enough for XLA's threads to be worth having."""
+
+
+def _device(jaxpr: jex.Jaxpr) -> jax.Device | None:
+    """Where a program runs; ``None`` for JAX's own device."""
+    names = set(_operations(jaxpr))
+    if any(name.endswith("callback") for name in names):
+        # A callback in the thread that calls waits for itself in older releases of JAX.
+        return None
+    return precision.calling_thread(shared=not names.isdisjoint(_PRODUCTS))
+
+
+def _operations(jaxpr: jex.Jaxpr) -> Iterator[str]:
+    """The names of the operations of a program, at any depth."""
+    for eqn in jaxpr.eqns:
+        yield eqn.primitive.name
+        for inner in subjaxprs(eqn.params):
+            yield from _operations(inner)
 
 
 def _is_aligned(array: np.ndarray) -> bool:

@@ -1,9 +1,9 @@
-"""Results that the Rust core computes itself: numbers moved, made float32, and scaled or shifted.
+"""Results that need no XLA: numbers made float32, scaled or shifted, and arithmetic of integers.
 
 A call of XLA costs more than such arithmetic does for a block, and reads only what is aligned. The
 bits are those of XLA's programs: a division by a constant is a multiplication with its reciprocal
-there, and what is added to a product is added before that is rounded. Whatever XLA might do in
-another way is left to it.
+there, and what is added to a product is added before that is rounded; integers wrap around.
+Whatever XLA might do in another way is left to it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from jax.extend import core as jex
@@ -31,66 +31,187 @@ _LARGEST = 2.0**100
 """Constants and their reciprocals are normal numbers, far from where products are not."""
 
 
-@dataclasses.dataclass(frozen=True)
-class ElementwiseResult:
+class ElementwiseResult(Protocol):
     """An output of a program as a computation from one leaf of the element.
 
     Attributes:
         leaf: which.
-        program: what computes rows of it.
-        equations: those of the traced program that it stands for, by identity.
     """
+
+    @property
+    def leaf(self) -> int: ...
+
+    def __call__(self, column: np.ndarray, out: np.ndarray) -> None:
+        """Compute rows (n, ...) of ``out`` from those of ``column``."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FloatResult:
+    """Numbers of a leaf moved, made float32, and scaled or shifted, by the Rust core."""
 
     leaf: int
     program: RowArithmetic
-    equations: frozenset[int]
 
     def __call__(self, column: np.ndarray, out: np.ndarray) -> None:
-        """Computes rows (n, ...) of ``out`` from those of ``column``."""
         n = len(column)
         rows = np.require(column, requirements=("C", "A")).reshape(n, -1)
         self.program.run(rows.view(np.uint8), out.reshape(n, -1))
 
 
 def elementwise_results(trace: Trace) -> dict[tuple[bool, int], ElementwiseResult]:
-    """The outputs of a trace's programs that need no XLA, by program and number.
+    """Return the outputs of a trace's programs that need no XLA, by program and number.
 
-    There are none where the bits of the others might depend on what is computed beside them.
+    None is among them beside which XLA might compute the others with other bits: if the others
+    round more than once, they must not read the same leaf.
     """
     found: dict[tuple[bool, int], ElementwiseResult] = {}
     for wide, closed in ((False, trace.narrow), (True, trace.wide)):
         if closed is None:
             continue
-        routes = [
-            route
-            for route in trace.routes
-            if isinstance(route, Computed) and route.wide == wide and route.dtype == np.float32
-        ]
-        made = {route.output: _result(trace, closed, route) for route in routes}
-        results = {(wide, number): result for number, result in made.items() if result is not None}
-        outvars = [
-            closed.jaxpr.outvars[route.output]
+        routes = {
+            route.output: route
             for route in trace.routes
             if isinstance(route, Computed) and route.wide == wide
-            if (wide, route.output) not in results
-        ]
-        if results and roundings(left_to_xla(closed, list(results.values()), outvars)) <= 1:
-            found.update(results)
+        }
+        made = {number: _result(trace, closed, route) for number, route in routes.items()}
+        outvars = [closed.jaxpr.outvars[number] for number in made if made[number] is None]
+        left = left_to_xla(closed, outvars)
+        read = {var for equation in left for var in equation.invars if isinstance(var, jex.Var)}
+        inputs = zip(trace.inputs, closed.jaxpr.invars, strict=True)
+        taken = {leaf for leaf, var in inputs if roundings(left) > 1 and var in read}
+        found.update(
+            ((wide, number), result)
+            for number, result in made.items()
+            if result is not None and result.leaf not in taken
+        )
     return found
 
 
-def left_to_xla(
-    closed: jex.ClosedJaxpr, results: Sequence[ElementwiseResult], outvars: Sequence[Any]
-) -> list[jex.JaxprEqn]:
-    """The equations that no result stands for, or that others or ``outvars`` need as well."""
-    done = {number for result in results for number in result.equations}
+def left_to_xla(closed: jex.ClosedJaxpr, outvars: Sequence[Any]) -> list[jex.JaxprEqn]:
+    """Return the equations of a program that ``outvars`` need, and those that have checks."""
     needed = {var for var in outvars if isinstance(var, jex.Var)}
     left: list[jex.JaxprEqn] = []
     for equation in reversed(closed.jaxpr.eqns):
-        if id(equation) not in done or not needed.isdisjoint(equation.outvars):
+        if may_fail(equation) or not needed.isdisjoint(equation.outvars):
             left.append(equation)
             needed.update(var for var in equation.invars if isinstance(var, jex.Var))
     return left[::-1]
+
+
+def may_fail(equation: jex.JaxprEqn) -> bool:
+    """Whether a check may be computed beside an equation, as `guarded` does."""
+    inner = equation.params.get("jaxpr")
+    if equation.primitive.name in _CALLS and inner is not None:
+        return any(map(may_fail, inner.jaxpr.eqns))
+    if equation.primitive.name in ("div", "rem"):
+        return bool(np.issubdtype(_aval(equation.invars[1]).dtype, np.integer))
+    return equation.primitive.name in ("dynamic_slice", "gather")
+
+
+def _aval(atom: Any) -> Any:
+    """The shape and dtype of a variable or literal."""
+    return atom.aval
+
+
+def _is_whole(atom: Any) -> bool:
+    """Whether it holds integers or truth values; random keys have types of their own."""
+    return getattr(_aval(atom).dtype, "kind", "") in tuple("iub")
+
+
+_WHOLE: dict[str, Callable[..., np.ndarray]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class IntegerResult:
+    """Integers or truth values of a leaf, and constants of their type; integers wrap around.
+
+    Attributes:
+        leaf: which.
+        steps: each from an array (n, ...) and where the result goes, if that is given.
+    """
+
+    leaf: int
+    steps: tuple[Callable[[np.ndarray, np.ndarray | None], np.ndarray], ...]
+
+    def __call__(self, column: np.ndarray, out: np.ndarray) -> None:
+        *first, last = self.steps
+        for step in first:
+            column = step(column, None)
+        last(column, out)
+
+
+def _integer_result(trace: Trace, closed: jex.ClosedJaxpr, route: Computed) -> IntegerResult | None:
+    """An output that is whole numbers of a leaf, one for each, if it is."""
+    program, var = closed.jaxpr, closed.jaxpr.outvars[route.output]
+    made = {found: equation for equation in program.eqns for found in equation.outvars}
+    steps: list[Callable[[np.ndarray, np.ndarray | None], np.ndarray]] = []
+    if not isinstance(var, jex.Var) or not _is_whole(var):
+        return None
+    if route.dtype != _aval(var).dtype:
+        steps.append(_converted(route.dtype))
+    while var in made:
+        equation = made[var]
+        name, operands = equation.primitive.name, equation.invars
+        variables = [operand for operand in operands if isinstance(operand, jex.Var)]
+        if len(variables) != 1 or _aval(variables[0]).shape != _aval(var).shape:
+            return None
+        dtype = _aval(variables[0]).dtype
+        if not _is_whole(variables[0]):
+            return None
+        if name == "convert_element_type" and equation.params.get("sharding") is None:
+            steps.append(_converted(np.dtype(equation.params["new_dtype"])))
+        elif name in _WHOLE:
+            given = [
+                None if isinstance(operand, jex.Var) else np.asarray(operand.val, dtype)
+                for operand in operands
+            ]
+            steps.append(_with_constant(_WHOLE[name], *given))
+        else:
+            return None
+        var = variables[0]
+    if var not in program.invars or not steps:
+        return None
+    leaf = trace.inputs[program.invars.index(var)]
+    spec = trace.values[leaf]
+    if spec.dtype != _aval(var).dtype or not spec.is_static:
+        return None
+    return IntegerResult(leaf, tuple(reversed(steps)))
+
+
+def _converted(dtype: np.dtype) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
+    def step(column: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+        if out is None:
+            return column.astype(dtype)
+        out[...] = column.astype(dtype)
+        return out
+
+    return step
+
+
+def _with_constant(
+    ufunc: Callable[..., np.ndarray], first: np.ndarray | None, second: np.ndarray | None
+) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
+    def step(column: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+        return ufunc(
+            column if first is None else first, column if second is None else second, out=out
+        )
+
+    return step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,23 +236,24 @@ class _LeftToXla(Exception):
 
 
 def _result(trace: Trace, closed: jex.ClosedJaxpr, route: Computed) -> ElementwiseResult | None:
+    if route.dtype.kind in "iub":
+        return _integer_result(trace, closed, route)
+    return _float_result(trace, closed, route) if route.dtype == np.float32 else None
+
+
+def _float_result(trace: Trace, closed: jex.ClosedJaxpr, route: Computed) -> FloatResult | None:
     var = closed.jaxpr.outvars[route.output]
     try:
-        reading = _Reading(trace, closed)
-        value = reading.value(var)
+        value = _Reading(trace, closed).value(var)
         if value.dtype != np.float32 or value.places.shape != route.shape or not value.places.size:
             return None
-        return _compiled(trace, value, frozenset(reading.seen))
+        return _compiled(trace, value)
     except _LeftToXla:
         return None
 
 
 class _Reading:
-    """Follows a variable of a program back to a leaf and to constants.
-
-    Attributes:
-        seen: the equations on the way, by identity.
-    """
+    """Follows a variable of a program back to a leaf and to constants."""
 
     def __init__(self, trace: Trace, closed: jex.ClosedJaxpr):
         self._trace = trace
@@ -140,7 +262,6 @@ class _Reading:
             zip(closed.jaxpr.constvars, closed.consts, strict=True)
         )
         self._made = {var: equation for equation in closed.jaxpr.eqns for var in equation.outvars}
-        self.seen: set[int] = set()
 
     def value(self, var: Any) -> _Value:
         """A variable that depends on a leaf."""
@@ -151,7 +272,6 @@ class _Reading:
         equation = self._made.get(var)
         if equation is None or len(equation.outvars) != 1:
             raise _LeftToXla
-        self.seen.add(id(equation))
         return self._of(equation)
 
     def _leaf(self, number: int, aval: Any) -> _Value:
@@ -210,7 +330,6 @@ class _Reading:
         inner = self._constant(equation.invars[0])
         if inner is None:
             return None
-        self.seen.add(id(equation))
         if equation.primitive.name == "broadcast_in_dim":
             return _broadcast(inner, equation.params)
         move = _move(equation)
@@ -278,7 +397,7 @@ def _moves_inside(closed: Any) -> Callable[[np.ndarray], np.ndarray] | None:
     return all_of_them
 
 
-def _compiled(trace: Trace, value: _Value, equations: frozenset[int]) -> ElementwiseResult:
+def _compiled(trace: Trace, value: _Value) -> FloatResult:
     sums = [operator in SUMS for operator, _ in value.steps]
     # What XLA makes of longer chains, or of two sums or products, is not known.
     if len(sums) > 2 or sums in ([True, True], [False, False]):
@@ -305,7 +424,7 @@ def _compiled(trace: Trace, value: _Value, equations: frozenset[int]) -> Element
         rounded(arithmetic),
         period,
     )
-    return ElementwiseResult(value.leaf, program, equations)
+    return FloatResult(value.leaf, program)
 
 
 def _periodic(constants: np.ndarray) -> np.ndarray:

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drumline._memory import address_of
 from drumline.data import AUTOTUNE, Dataset, Options
+from drumline.data.elements import precision
 from drumline.data.elements.block import Block
 from drumline.data.functions import compiled
 from drumline.data.functions.programs import gathered_rows
@@ -94,19 +96,14 @@ def test_batches_have_the_same_bits_however_they_are_made(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="XLA's allocations are routed on Linux alone")
 def test_results_are_written_where_batches_have_them(monkeypatch):
-    ds = Dataset.from_tensor_slices(rows(64, (64, 64, 3))).map(lambda a: (a / 255.0, a * 2))
+    ds = Dataset.from_tensor_slices(rows(64, (64, 64, 3))).map(lambda a: (a / 255.0 * a, a * a))
     function = program_of(ds)
     found = []
     run = compiled._Program._run
 
     def noted(self, inputs, places):
         values, failed = run(self, inputs, places)
-        found.append(
-            [
-                compiled._address(v) == compiled._address(p)
-                for v, p in zip(values, places, strict=True)
-            ]
-        )
+        found.append([address_of(v) == address_of(p) for v, p in zip(values, places, strict=True)])
         return values, failed
 
     monkeypatch.setattr(compiled._Program, "_run", noted)
@@ -157,6 +154,18 @@ def test_memory_that_an_interrupted_program_may_still_write_is_not_used_again(mo
     program._compiled = whole
     later = [function(block, lambda row: row).columns[0] for _ in range(3)]
     assert asked and not any(np.shares_memory(lost, column) for column in later)
+
+
+def test_how_many_threads_xla_has_shows_in_no_sum(monkeypatch):
+    data = np.random.default_rng(0).standard_normal((2, 1 << 20), np.float32)
+    found = set()
+    for threads in ("1", "2", "5"):
+        monkeypatch.setenv("PJRT_NPROC", threads)
+        precision.calling_thread.cache_clear()
+        ds = Dataset.from_tensor_slices(data).map(lambda a: a.mean())
+        found.add(np.array(list(ds)).tobytes())
+    precision.calling_thread.cache_clear()
+    assert len(found) == 1
 
 
 def test_a_program_that_cannot_run_in_the_calling_thread_runs_elsewhere():

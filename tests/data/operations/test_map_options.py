@@ -54,7 +54,7 @@ def pixels(contents: Any) -> Any:
 
 
 PLANS: dict[str, Callable[[], Dataset]] = {
-    "whole numbers": lambda: Dataset.range(23).map(lambda v: (v * 3 + 1, v)),
+    "whole numbers": lambda: Dataset.range(23).map(lambda v: (v * v + 1, v)),
     "an error": lambda: Dataset.range(-3, 9).map(lambda v: 60 // v, num_parallel_calls=2),
     "one rounding": lambda: Dataset.from_tensor_slices(ROWS).map(lambda v: v * v),
     "native arithmetic": lambda: Dataset.from_tensor_slices(ROWS).map(lambda v: v / 3),
