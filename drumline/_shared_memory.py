@@ -38,10 +38,23 @@ def is_enabled() -> bool:
 
 
 @functools.cache
-def machine() -> str:
-    """Return what is equal for processes that can open each other's files under ``/proc``."""
+def process_namespace() -> str:
+    """Return what is equal for processes of one boot of a machine that share process numbers.
+
+    Raises:
+        OSError: if the system has no ``/proc``.
+    """
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot} {os.readlink('/proc/self/ns/pid')} {os.getuid()}"
+    return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+
+
+def machine() -> str:
+    """Return what is equal for processes that can open each other's files under ``/proc``.
+
+    Raises:
+        OSError: as `process_namespace`.
+    """
+    return f"{process_namespace()} {os.getuid()}"
 
 
 def create_memory(nbytes: int, *, reserved: int = 0, can_grow: bool = False) -> int:

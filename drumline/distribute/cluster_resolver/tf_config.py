@@ -120,7 +120,10 @@ def _check_address(task: str, address: str) -> None:
     try:
         _addresses.split(address)
     except ValueError:
-        _refuse(f"gives {task} the address {address!r}, which lacks a port (1 to 65535): host:port")
+        _refuse(
+            f"gives {task} the address {address!r}, which lacks a port (1 to 65535), or has an "
+            f"IPv6 address without brackets: host:port, as in '10.0.0.1:2222' or '[fd00::1]:2222'"
+        )
 
 
 def _check_task(config: TFConfig) -> None:

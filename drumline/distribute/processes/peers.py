@@ -18,6 +18,7 @@ from typing import Literal
 import jax
 
 from drumline import _addresses
+from drumline._shared_memory import process_namespace
 from drumline.distribute.processes.coordination import Coordination, Failure
 from drumline.distribute.processes.group import ProcessGroup
 
@@ -66,8 +67,7 @@ class LocalProcess:
 
 def _machine() -> str:
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+        return process_namespace()
     except OSError:  # no /proc, as on macOS: then nothing is known of other processes
         return ""
 

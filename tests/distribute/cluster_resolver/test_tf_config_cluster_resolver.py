@@ -117,6 +117,7 @@ def cluster(task: Any = WORKER_1, **changed: Any) -> dict[str, Any]:
         (cluster(ps=["h1:1"]), "gives the address 'h1:1' to 2 tasks"),
         (cluster(worker=["h1:1", "h2"]), "gives worker:1 the address 'h2', which lacks a port"),
         (cluster(worker=["h1:1", "h2:0"]), "which lacks a port"),
+        (cluster(worker=["h1:1", "fd00::2:2222"]), "an IPv6 address without brackets"),
         (cluster(worker=["h1:1", ":5"]), "gives worker:1 the address ':5'"),
         (cluster(worker=["h1:1", "grpc://h2:2"]), "leave out what stands before and with '://'"),
         (cluster(worker={"-1": "a:1", "1": "b:1"}), "gives worker the negative index -1"),
