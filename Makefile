@@ -11,7 +11,9 @@ INPUTS := pyproject.toml rust/Cargo.toml rust/Cargo.lock rust/build.rs \
 PYTEST := -m pytest -n 2 --dist loadfile -q
 QUICK := -m "not thorough"
 
-.PHONY: demo test test-thorough test-keras test-oldest test-newest-python test-newest-essential lint \
+JPEG_BENCH := rust/bench/Cargo.toml
+
+.PHONY: bench-jpeg demo test test-thorough test-keras test-oldest test-newest-python test-newest-essential lint \
 	lint-rust test-rust test-reference fuzz coverage bench docs install install-oldest \
 	install-reference clean
 
@@ -73,7 +75,8 @@ lint: install lint-rust
 
 lint-rust: install
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then \
-		echo "cargo fmt --check"; $(CARGO) fmt --manifest-path rust/Cargo.toml --check; \
+		echo "cargo fmt --check"; $(CARGO) fmt --manifest-path rust/Cargo.toml --check \
+		&& $(CARGO) fmt --manifest-path $(JPEG_BENCH) --check; \
 	else echo "rustfmt is not installed: skipped"; fi
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then \
 		PYO3_PYTHON=$(CURDIR)/$(VENV)/bin/python \
@@ -93,6 +96,11 @@ coverage: check-tools
 
 bench: $(VENV)/.installed-bench
 	$(VENV)/bin/python -m benchmarks
+
+# Decoding alone, beside libjpeg-turbo and zune-jpeg; needs cmake and nasm. JPEG="FOLDER ..." for
+# photographs of your own instead of generated images.
+bench-jpeg: check-tools
+	$(CARGO) run --release --locked --manifest-path $(JPEG_BENCH) -- $(JPEG)
 
 # Into build/docs; nothing is fetched but the packages of the extra, once.
 docs: $(VENV)/.installed-docs
