@@ -1,6 +1,6 @@
 """The rendezvous of processes over TCP: one of them listens, the others join it.
 
-Two programs hold one: the processes of a training job (`drumline.distribute.processes`), which
+Two programs hold one: the processes of a training job (`drumline.distribute.process_group`), which
 learn of each other once, and the launchers of several hosts (`drumline.jobs.launch.rendezvous`),
 which continue to talk. They share what is here: messages are lines of bounded length; a process may
 join before another one listens; one that connects is a stranger until it has introduced itself, for

@@ -17,7 +17,7 @@ PACKAGE = Path(drumline.__file__).parent
 ADAPTERS = (
     "_jax_start.py",
     "data/elements/precision.py",
-    "distribute/processes/jax_internals.py",
+    "distribute/process_group/jax_internals.py",
     "lowerings/jax_internals.py",
     "training/jax_internals.py",
 )

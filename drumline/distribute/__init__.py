@@ -5,17 +5,17 @@ are reduced. The names follow ``tf.distribute``.
 """
 
 from drumline.distribute import cluster_resolver, experimental
-from drumline.distribute.communication_options import (
-    CollectiveCommunication,
-    CommunicationImplementation,
-    CommunicationOptions,
-)
-from drumline.distribute.cross_device_ops import (
+from drumline.distribute.collectives import (
     CrossDeviceOps,
     HierarchicalCopyAllReduce,
     NcclAllReduce,
     ReductionToOneDevice,
     RingAllReduce,
+)
+from drumline.distribute.collectives.platform import (
+    CollectiveCommunication,
+    CommunicationImplementation,
+    CommunicationOptions,
 )
 from drumline.distribute.distributed_dataset import DistributedDataset
 from drumline.distribute.distributed_iterator import DistributedIterator
@@ -33,7 +33,7 @@ from drumline.distribute.parameter_server import (
     coordinator,
 )
 from drumline.distribute.per_replica import DistributedValues, PerReplica
-from drumline.distribute.processes import PeerLostError
+from drumline.distribute.process_group import PeerLostError
 from drumline.distribute.reduce_op import ReduceOp
 from drumline.distribute.replica_context import (
     ReplicaContext,

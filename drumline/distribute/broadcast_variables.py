@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drumline.distribute.host_collectives import all_gather_host, broadcast
+from drumline.distribute.process_group.host_collectives import all_gather_host, broadcast
 from drumline.training.keras_internals import Variable
 
 if TYPE_CHECKING:

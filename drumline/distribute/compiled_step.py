@@ -22,7 +22,7 @@ from drumline.data.elements.precision import (
 )
 from drumline.distribute.arguments import Form
 from drumline.distribute.broadcast_variables import broadcast_initial_values
-from drumline.distribute.cross_device_ops.collective_channels import (
+from drumline.distribute.collectives.collective_channels import (
     ChannelAllocator,
     ChannelRange,
     channels_here,

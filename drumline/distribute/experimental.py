@@ -1,7 +1,7 @@
 """Names that guides write as ``tf.distribute.experimental``."""
 
 from drumline.distribute.cluster_resolver import ClusterResolver
-from drumline.distribute.communication_options import (
+from drumline.distribute.collectives.platform import (
     CollectiveCommunication,
     CommunicationImplementation,
     CommunicationOptions,

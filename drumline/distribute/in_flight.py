@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from drumline.distribute.processes import watch_pending, watchdog
+from drumline.distribute.process_group import watch_pending, watchdog
 
 
 class InFlight:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import jax
 
-from drumline.distribute.cross_device_ops import CrossDeviceOps
-from drumline.distribute.devices import DeviceLike
+from drumline.distribute.collectives import CrossDeviceOps
+from drumline.distribute.collectives.devices import DeviceLike
 from drumline.distribute.strategy import Strategy
 
 

@@ -9,11 +9,7 @@ from typing import Any
 import jax
 
 from drumline.distribute.cluster_resolver import ClusterResolver, TFConfigClusterResolver
-from drumline.distribute.communication_options import (
-    CommunicationImplementation,
-    CommunicationOptions,
-)
-from drumline.distribute.cross_device_ops import (
+from drumline.distribute.collectives import (
     CrossDeviceOps,
     GlooAllReduce,
     NcclAllReduce,
@@ -21,7 +17,11 @@ from drumline.distribute.cross_device_ops import (
     RingAllReduce,
     SharedMemoryAllReduce,
 )
-from drumline.distribute.processes import share_memory, start
+from drumline.distribute.collectives.platform import (
+    CommunicationImplementation,
+    CommunicationOptions,
+)
+from drumline.distribute.process_group import share_memory, start
 from drumline.distribute.reduce_op import REPLICA_AXIS
 from drumline.distribute.strategy import Strategy
 from drumline.lowerings import kernels
@@ -43,7 +43,7 @@ class MultiWorkerMirroredStrategy(Strategy):
     lies on their own process's devices, so that looking at it involves no other process.
 
     When a process fails, dies, stops or cannot be reached, the others end with an error that names
-    it: at once, or after a silence; see `drumline.distribute.processes`.
+    it: at once, or after a silence; see `drumline.distribute.process_group`.
 
     Args:
         cluster_resolver: says which processes there are and which one this is; by default what the

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from drumline.distribute.devices import DeviceLike, device_name
+from drumline.distribute.collectives.devices import DeviceLike, device_name
 from drumline.distribute.strategy import Strategy
 
 

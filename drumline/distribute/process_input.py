@@ -22,9 +22,9 @@ from drumline.data.sharing import (
     shuffle_seeds,
 )
 from drumline.distribute import global_arrays
-from drumline.distribute.host_collectives import broadcast_host
 from drumline.distribute.input_options import InputOptions
 from drumline.distribute.per_replica import PerReplica
+from drumline.distribute.process_group.host_collectives import broadcast_host
 from drumline.distribute.sharded_input import LockstepInputIterator, Step
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from jax.sharding import PartitionSpec
 
 from drumline.distribute import replica_context
 from drumline.distribute.arguments import called, per_replica_leaves
+from drumline.distribute.collectives.collective_channels import allocate_channels
 from drumline.distribute.compiled_step import CompiledStep
-from drumline.distribute.cross_device_ops.collective_channels import allocate_channels
 from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.reduce_op import REPLICA_AXIS
 from drumline.distribute.replica_context import ReplicaContext, SingleContext

@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from drumline.data.elements.precision import require_fits
-from drumline.distribute.cross_device_ops.collective_channels import allocate_channels, continued
+from drumline.distribute.collectives.collective_channels import allocate_channels, continued
 from drumline.distribute.merge import InProgram
 from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.reduce_op import REPLICA_AXIS, ReduceOp

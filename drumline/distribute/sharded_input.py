@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from drumline.distribute.host_collectives import all_gather_host
+from drumline.distribute.process_group.host_collectives import all_gather_host
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy

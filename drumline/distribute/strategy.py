@@ -26,12 +26,12 @@ from drumline.data.elements.precision import require_all_fit
 from drumline.distribute import global_arrays, scope
 from drumline.distribute.adoption import adopt, owner_of
 from drumline.distribute.arguments import for_replica
-from drumline.distribute.cross_device_ops import (
+from drumline.distribute.collectives import (
     CrossDeviceOps,
     ReplicaAxis,
     resolve_cross_device_ops,
 )
-from drumline.distribute.devices import (
+from drumline.distribute.collectives.devices import (
     DeviceLike,
     device_name,
     resolve_device,
@@ -39,11 +39,11 @@ from drumline.distribute.devices import (
 )
 from drumline.distribute.distributed_dataset import DistributedDataset
 from drumline.distribute.distributed_dataset_from_function import DistributedDatasetFromFunction
-from drumline.distribute.host_collectives import all_gather_host
 from drumline.distribute.in_flight import InFlight
 from drumline.distribute.input import InputContext, ValueContext
 from drumline.distribute.input_options import InputOptions
 from drumline.distribute.per_replica import PerReplica
+from drumline.distribute.process_group.host_collectives import all_gather_host
 from drumline.distribute.reduce_op import REPLICA_AXIS, ReduceOp
 from drumline.distribute.reducing import gather_tree, reduce_tree
 from drumline.distribute.replica_arrays import KEEP_64_BITS, ReplicaArrays

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import drumline as dl
-from tests.distribute.processes.clusters import Cluster, running
+from tests.distribute.process_group.clusters import Cluster, running
 from tests.models.exceptions import EXCEPTIONS
 from tests.models.running import (
     WAYS,

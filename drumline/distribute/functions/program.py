@@ -11,8 +11,8 @@ import numpy as np
 
 from drumline.distribute.adoption import owner_of
 from drumline.distribute.arguments import called
+from drumline.distribute.collectives.collective_channels import allocate_channels
 from drumline.distribute.compiled_step import WholeProgram
-from drumline.distribute.cross_device_ops.collective_channels import allocate_channels
 from drumline.distribute.global_arrays import (
     copies_on,
     own_devices,

@@ -19,7 +19,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from drumline.distribute import Strategy
-from drumline.distribute.cross_device_ops.collective_channels import (
+from drumline.distribute.collectives.collective_channels import (
     ChannelAllocator,
     ChannelRange,
     allocate_channels,

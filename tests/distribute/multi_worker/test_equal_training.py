@@ -13,7 +13,7 @@ import pytest
 import drumline.keras
 from drumline.distribute import MirroredStrategy
 from tests.distribute.multi_worker import trainings
-from tests.distribute.processes.clusters import Cluster, running
+from tests.distribute.process_group.clusters import Cluster, running
 
 drumline.keras.install()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.distribute.processes.clusters import Cluster, Ended, Run, running
+from tests.distribute.process_group.clusters import Cluster, Ended, Run, running
 
 pytestmark = pytest.mark.thorough
 

@@ -13,7 +13,7 @@ import pytest
 from drumline.distribute import MirroredStrategy
 from tests.distribute.multi_worker import trainings
 from tests.distribute.multi_worker.test_equal_training import assert_close
-from tests.distribute.processes.clusters import Cluster, Ended, running
+from tests.distribute.process_group.clusters import Cluster, Ended, running
 from tests.network_namespaces import two_hosts
 
 SILENCE, SOON = 6, 30.0

@@ -16,7 +16,7 @@ import keras
 import numpy as np
 
 import drumline as dl
-from drumline.distribute.processes import one_writer
+from drumline.distribute.process_group import one_writer
 from drumline.training.checkpoint import file_format
 
 Policy = dl.data.experimental.AutoShardPolicy

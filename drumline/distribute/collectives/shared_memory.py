@@ -1,0 +1,108 @@
+"""All-reduce between the CPU devices of several processes of one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.typing import ArrayLike
+
+from drumline.distribute.collectives.collective_channels import Channels, channels_here
+from drumline.distribute.collectives.platform import GlooAllReduce
+from drumline.distribute.collectives.replica_axis import ReplicaAxis
+
+_DTYPES = frozenset({"int32", "int64", "float16", "bfloat16", "float32", "float64"})
+
+
+class SharedMemoryAllReduce(GlooAllReduce):
+    """Sums in memory that all processes of the job share: see `processes.share_memory`.
+
+    Each replica writes its arrays there once and reads those of the others, all that are reduced
+    together in one call. The replicas' values are added in the order of the replicas, those of
+    float16 and bfloat16 as float32, so that all replicas get the same bits.
+
+    Values of other types, and those that meet while a derivative, a loop or another function of
+    JAX's is traced within the step, go by `GlooAllReduce`.
+
+    Args:
+        num_packs: see `CrossDeviceOps`; for what goes by Gloo.
+        bytes_per_pack: see `CrossDeviceOps`; for what goes by Gloo.
+    """
+
+    def sum_arrays(self, arrays: Sequence[jax.Array], axis: ReplicaAxis) -> list[jax.Array]:
+        """Sum the arrays of each type at once."""
+        channels = channels_here()
+        if channels is None or axis.size == 1:
+            return super().sum_arrays(arrays, axis)
+        sums = dict(enumerate(arrays))
+        left: list[int] = []
+        for group in _groups(arrays):
+            members = [arrays[index] for index in group]
+            summed = self._summed(members, axis, channels)
+            if summed is None:
+                left += group
+            else:
+                sums.update(zip(group, summed, strict=True))
+        others = super().sum_arrays([arrays[index] for index in left], axis)
+        sums.update(zip(left, others, strict=True))
+        return [sums[index] for index in range(len(arrays))]
+
+    def bytes_sent(
+        self, array: ArrayLike | jax.ShapeDtypeStruct, axis: ReplicaAxis, replica: int
+    ) -> None:
+        """None: nothing is sent where memory is shared."""
+
+    def describe(self, axis: ReplicaAxis) -> str:
+        """The way, and what is left to Gloo."""
+        return (
+            f"{type(self).__name__}: in memory that the processes of this machine share; by Gloo "
+            "what meets inside of derivatives and loops of a step"
+        )
+
+    def _summed(
+        self, arrays: list[jax.Array], axis: ReplicaAxis, channels: Channels
+    ) -> Sequence[jax.Array] | None:
+        """The sums of arrays of one type; None if they cannot be formed in shared memory."""
+        if arrays[0].dtype.name not in _DTYPES:
+            return None
+        channel = channels.take(sum(array.nbytes for array in arrays))
+        if channel is None:
+            return None
+
+        @jax.custom_jvp
+        def summed(*arrays: jax.Array) -> Sequence[jax.Array]:
+            return _call(arrays, axis, channel)
+
+        @summed.defjvp
+        def _(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+            def plain(*arrays: jax.Array) -> Sequence[jax.Array]:
+                return tuple(super(SharedMemoryAllReduce, self).sum_arrays(arrays, axis))
+
+            outputs, slopes = jax.jvp(plain, tuple(primals), tuple(tangents))
+            return outputs, slopes
+
+        return summed(*arrays)
+
+
+def _call(arrays: Sequence[jax.Array], axis: ReplicaAxis, channel: int) -> Sequence[jax.Array]:
+    call = jax.ffi.ffi_call(
+        "drumline_all_reduce",
+        tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays),
+        has_side_effect=True,
+        vmap_method="broadcast_all",
+    )
+    sums: Sequence[jax.Array] = tuple(
+        call(axis.index, *arrays, channel=np.array([channel], np.int64))
+    )
+    return sums
+
+
+def _groups(arrays: Sequence[jax.Array]) -> list[list[int]]:
+    """The positions of arrays that are not empty, by type."""
+    of_dtype: dict[object, list[int]] = {}
+    for index, array in enumerate(arrays):
+        if array.size:
+            of_dtype.setdefault(array.dtype, []).append(index)
+    return list(of_dtype.values())

@@ -1,0 +1,121 @@
+"""What the processes of a group tell one another beside their collectives."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from drumline.distribute.process_group import jax_internals
+from drumline.distribute.process_group.group import ProcessGroup
+from drumline.failure_record import Kind
+
+_FAILURE = "drumline/failure"
+_LEFT = "drumline/left"
+_STANDING = "drumline/standing"
+_MEMORY = "drumline/memory"
+_SAVES = "drumline/saves"
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """The first failure in the group.
+
+    Attributes:
+        task: the task that told of it.
+        kind: see `drumline.failure_record`.
+        message: one line; for a lost peer, what happened to it, without a subject.
+        peer: the task that was lost, if known.
+    """
+
+    task: str
+    kind: Kind
+    message: str
+    peer: str | None
+
+
+class Coordination:
+    """The group's blackboard, which process 0 keeps: each key is written once, but for
+    those of saves, which process 0 alone writes.
+
+    Methods raise ``jax.errors.JaxRuntimeError`` if process 0 cannot be reached.
+    """
+
+    def __init__(self, client: Any, group: ProcessGroup) -> None:
+        self._client = client
+        self._group = group
+
+    def tell_failure(self, failure: Failure) -> None:
+        """Write `failure` down, unless another came first."""
+        try:
+            self._client.key_value_set(_FAILURE, json.dumps(dataclasses.asdict(failure)))
+        except jax.errors.JaxRuntimeError as error:
+            if "ALREADY_EXISTS" not in str(error):
+                raise
+
+    def failure(self) -> Failure | None:
+        """The first failure that was told, if any."""
+        try:
+            return Failure(**json.loads(self._client.key_value_try_get(_FAILURE)))
+        except jax.errors.JaxRuntimeError as error:
+            if "NOT_FOUND" not in str(error):
+                raise
+            return None
+
+    def wait_for_failure(self, timeout_seconds: int) -> Failure | None:
+        """The first failure, as soon as there is one; None when the time is over."""
+        try:
+            text = self._client.blocking_key_value_get(_FAILURE, timeout_seconds * 1000)
+        except jax.errors.JaxRuntimeError as error:
+            if "DEADLINE_EXCEEDED" not in str(error):
+                raise
+            return None
+        return Failure(**json.loads(text))
+
+    def tell_leaving(self) -> None:
+        """Say that this process has done its work."""
+        self._client.key_value_set(f"{_LEFT}/{self._group.process_index}", "")
+
+    def left(self) -> set[int]:
+        """The processes that have done their work."""
+        return {int(key.rpartition("/")[2]) for key, _ in self._client.key_value_dir_get(_LEFT)}
+
+    def tell_standing(self, where: str) -> None:
+        """Say where this process stands, outside of the step that another waits in."""
+        self._client.key_value_set(f"{_STANDING}/{self._group.process_index}", where)
+
+    def standing(self) -> dict[int, str]:
+        """The processes that were not in the step that another waits in, and where they stand."""
+        return {
+            int(key.rpartition("/")[2]): where
+            for key, where in self._client.key_value_dir_get(_STANDING)
+        }
+
+    def tell_memory(self, key: str, value: str) -> None:
+        """Write down something about shared memory."""
+        self._client.key_value_set(f"{_MEMORY}/{key}", value)
+
+    def memory(self, key: str, timeout_seconds: int) -> str:
+        """What was written about shared memory, as soon as it is."""
+        value: str = self._client.blocking_key_value_get(f"{_MEMORY}/{key}", timeout_seconds * 1000)
+        return value
+
+    def tell_save(self, number: int, save: Mapping[str, Any]) -> None:
+        """Say how far the process that writes checkpoints has come with its save `number`."""
+        self._client.key_value_set(f"{_SAVES}/{number}", json.dumps(save), allow_overwrite=True)
+
+    def forget_save(self, number: int) -> None:
+        """Drop what `tell_save` said, if anything."""
+        self._client.key_value_delete(f"{_SAVES}/{number}")
+
+    def saves(self) -> dict[int, dict[str, Any]]:
+        """What was said of saves that nobody has dropped, by number."""
+        found = self._client.key_value_dir_get(_SAVES)
+        return {int(key.rpartition("/")[2]): json.loads(text) for key, text in found}
+
+    def live(self) -> set[int]:
+        """The processes that are alive, once all those have asked."""
+        return jax_internals.live_processes(self._client, range(self._group.num_processes))

@@ -1,0 +1,63 @@
+"""What a launcher asks of a process by environment variables, applied before JAX starts."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import jax
+
+from drumline import config
+from drumline.distribute.process_group import jax_internals
+
+CPU_DEVICES_VARIABLE = "DRUMLINE_CPU_DEVICES"
+CACHE_VARIABLE = "DRUMLINE_COMPILATION_CACHE"
+_COLLECTIVE_TIMEOUT = "--xla_cpu_collective_timeout_seconds"
+_XLAS_LIMIT_SECONDS = 1800
+
+
+def apply_launcher_settings() -> None:
+    """Honour ``DRUMLINE_CPU_DEVICES`` and ``DRUMLINE_COMPILATION_CACHE``.
+
+    Raises:
+        ValueError: if the first is not a positive integer.
+        RuntimeError: if JAX has started with another number of devices.
+    """
+    devices = os.environ.get(CPU_DEVICES_VARIABLE)
+    if devices:
+        if not devices.isdecimal() or int(devices) < 1:
+            raise ValueError(
+                f"{CPU_DEVICES_VARIABLE} must be a positive integer, the number of CPU devices "
+                f"of a process; got {devices!r}"
+            )
+        config.set_logical_devices("cpu", int(devices))
+    cache = os.environ.get(CACHE_VARIABLE)
+    if cache:
+        jax.config.update("jax_compilation_cache_dir", cache)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+def collective_limit_seconds() -> int:
+    """How long a collective on CPUs may wait for a peer."""
+    found = re.search(rf"{_COLLECTIVE_TIMEOUT}=(\d+)", os.environ.get("XLA_FLAGS", ""))
+    return int(found[1]) if found else _XLAS_LIMIT_SECONDS
+
+
+def limit_collectives(seconds: int) -> None:
+    """Let a collective on CPUs fail when a peer keeps it waiting for longer than `seconds`.
+
+    A limit that the user has set in ``XLA_FLAGS`` stands.
+
+    Raises:
+        RuntimeError: if this jaxlib has no such limit (0.8 has none).
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if _COLLECTIVE_TIMEOUT in flags:
+        return
+    if not jax_internals.xla_knows_flag(_COLLECTIVE_TIMEOUT):
+        raise RuntimeError(
+            f"This jaxlib cannot limit how long a collective on CPUs waits for a peer "
+            f"({_COLLECTIVE_TIMEOUT}). Install a newer jax, or leave the limit out: a peer that "
+            f"is dead or stopped is found by its heartbeat, a stuck one by the watchdog."
+        )
+    os.environ["XLA_FLAGS"] = f"{flags} {_COLLECTIVE_TIMEOUT}={seconds}".strip()

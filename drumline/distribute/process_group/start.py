@@ -1,0 +1,190 @@
+"""Becoming one of several processes that compute together."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Iterator
+
+import jax
+
+from drumline import _addresses
+from drumline._forks import at_exit
+from drumline._jax_start import jax_has_started
+from drumline.distribute.process_group import environment, jax_internals, shm_all_reduce
+from drumline.distribute.process_group.coordination import Coordination
+from drumline.distribute.process_group.group import ProcessGroup, Resolver, group_of
+from drumline.distribute.process_group.health import Monitor, Pending, Watchdog
+from drumline.distribute.process_group.one_writer import OneWriter
+from drumline.distribute.process_group.peers import Membership
+from drumline.distribute.process_group.rendezvous import ControlChannel, Rendezvous, meet
+from drumline.distribute.process_group.shutdown import Ending
+from drumline.training.checkpoint.checkpoint import save_together
+
+
+@dataclasses.dataclass(frozen=True)
+class _Running:
+    group: ProcessGroup
+    watchdog: Watchdog
+    membership: Membership
+
+
+_running: _Running | None = None
+
+
+def start(
+    resolver: Resolver,
+    *,
+    heartbeat_timeout_seconds: int = 25,
+    initialization_timeout_seconds: int = 300,
+    collective_timeout_seconds: int | None = None,
+) -> ProcessGroup:
+    """Join the processes of the resolver's cluster, and start JAX on the devices of all.
+
+    Process 0 is the chief, or the first worker where there is no chief; JAX's coordination service
+    listens on its address in the cluster. Collectives on CPUs (Gloo) listen on a free port of each
+    process's host in the cluster; those on GPUs (NCCL) and TPUs go their own ways. From here on
+
+    - an uncaught Python exception ends the process within a second, and its peers with it;
+    - a peer that sends no heartbeat (killed, stopped, unreachable) ends this process;
+    - at its end a process waits for nobody for long, but for process 0, which stays to the last.
+
+    Each leaves a failure record (`drumline.failure_record`) and a line that names the peer.
+
+    Starting again for the same cluster does nothing. A cluster of one process, or none, and an
+    evaluator start nothing: only ``DRUMLINE_CPU_DEVICES`` and ``DRUMLINE_COMPILATION_CACHE`` are
+    honoured.
+
+    Args:
+        resolver: a cluster resolver: its ``cluster_spec()``, ``task_type`` and ``task_id`` count.
+        heartbeat_timeout_seconds: how long a peer may be silent.
+        initialization_timeout_seconds: how long to wait for the others to start.
+        collective_timeout_seconds: how long a collective on CPUs may wait for a peer, which may
+            just be slow, before it raises `PeerLostError`; by default XLA's limit (30 minutes).
+
+    Raises:
+        RuntimeError: if JAX has started, or has joined other processes, already; if process 0
+            cannot listen on its address; if others do not come in time, or were told of another
+            cluster; if a limit for collectives is asked of a jaxlib that has none.
+        ValueError: if the cluster or the task is not one to compute with.
+    """
+    global _running
+    group = group_of(resolver)
+    if _running is not None:
+        if _running.group != group:
+            raise RuntimeError(
+                f"This process is {_running.group.task} of the processes {_running.group.tasks} "
+                f"at {_running.group.addresses}; it cannot join another cluster as well."
+            )
+        return group
+    if group.num_processes == 1:
+        environment.apply_launcher_settings()
+        return group
+    _require_fresh_jax()
+    environment.apply_launcher_settings()
+    if collective_timeout_seconds is not None:
+        environment.limit_collectives(collective_timeout_seconds)
+    meeting = meet(group, initialization_timeout_seconds)
+    membership = _join(group, meeting, heartbeat_timeout_seconds, initialization_timeout_seconds)
+    ending = Ending(membership)
+    watchdog_of_steps = Watchdog(ending)
+    lines = ControlChannel(meeting.connections, heartbeat_timeout_seconds)
+    monitor = Monitor(membership, lines, ending, watchdog_of_steps)
+    ending.install()
+    monitor.start()
+    at_exit(_leave, monitor, ending)
+    jax.devices()
+    _running = _Running(group, watchdog_of_steps, membership)
+    save_together(OneWriter(group, membership.coordination))
+    return group
+
+
+@contextlib.contextmanager
+def watchdog(step: int | None = None, timeout_seconds: float | None = None) -> Iterator[None]:
+    """Watch a block that takes one step on the devices of all processes, and waits for its results.
+
+    If the block takes longer than `timeout_seconds`, the stacks of all threads go to standard
+    error, here and in the other processes, and all end; to blame is the one that has not come to
+    the step, which its failure record says. If the block fails because a peer is gone,
+    `PeerLostError` names the peer. In a process that `start` has not joined to others nothing is
+    watched.
+
+    Input, callbacks and whatever else may be late belong outside of the block.
+
+    Args:
+        step: the step's number, for messages.
+        timeout_seconds: None watches for lost peers only.
+    """
+    if _running is None:
+        yield
+        return
+    with _running.watchdog.step(step, timeout_seconds):
+        yield
+
+
+def watch_pending(source: Pending, timeout_seconds: float | None) -> None:
+    """Watch steps that have been started, until the end of the process.
+
+    As `watchdog`, but whatever the program does while they run. In a process that `start` has not
+    joined to others nothing is watched.
+
+    Args:
+        source: gives the oldest step that has not ended.
+        timeout_seconds: how long a step may take; None for no limit.
+    """
+    if _running is not None:
+        _running.watchdog.pending.add(source, timeout_seconds)
+
+
+@functools.cache
+def share_memory(process_of_rank: tuple[int, ...]) -> str:
+    """Share memory in which the CPU devices of all processes sum, if all are of one machine.
+
+    All processes that `start` has joined call this together, and all get the same answer.
+
+    Args:
+        process_of_rank: the process of each device.
+
+    Returns:
+        Why memory is not shared; empty if it is.
+    """
+    if _running is None:
+        return "this process is alone"
+    return shm_all_reduce.share(_running.membership, process_of_rank)
+
+
+def _require_fresh_jax() -> None:
+    if jax_internals.is_connected():
+        raise RuntimeError(
+            "jax.distributed.initialize() was called before: leave it out, as drumline joins the "
+            "processes of the cluster itself."
+        )
+    if jax_has_started():
+        raise RuntimeError(
+            "JAX has started before this process joined its cluster, and its devices are fixed. "
+            "Create the strategy at the beginning of the program, before anything computes, "
+            "lists devices or loads a model (in a notebook: restart the kernel first)."
+        )
+
+
+def _join(
+    group: ProcessGroup, meeting: Rendezvous, heartbeat: int, initialization: int
+) -> Membership:
+    jax_internals.listen_on(_addresses.split(group.addresses[group.process_index])[0])
+    jax_internals.write_cache_from_every_process()
+    client = jax_internals.connect(
+        group.addresses[0],
+        group.num_processes,
+        group.process_index,
+        heartbeat=heartbeat,
+        initialization=initialization,
+    )
+    return Membership(group, Coordination(client, group), meeting.processes, heartbeat)
+
+
+def _leave(monitor: Monitor, ending: Ending) -> None:
+    ending.finish_computations()
+    monitor.stop()
+    ending.leave()
+    monitor.join()
