@@ -10,7 +10,7 @@ import numpy as np
 
 from drumline.data.elements.precision import require_fits
 from drumline.distribute.adoption import owner_of
-from drumline.distribute.parameter_server.compiler.ids_program import REMEDY_64_BITS
+from drumline.distribute.parameter_server.compiler.step_program import REMEDY_64_BITS
 from drumline.distribute.parameter_server.optimizers import OptimizerRegistry
 from drumline.distribute.parameter_server.servers import Servers
 from drumline.distribute.parameter_server.wire.messages import (

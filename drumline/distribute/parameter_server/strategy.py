@@ -33,7 +33,7 @@ from drumline.distribute.input_options import InputOptions
 from drumline.distribute.parameter_server import servers
 from drumline.distribute.parameter_server.checkpoint import ParameterServerStore
 from drumline.distribute.parameter_server.compiler import export_initializer
-from drumline.distribute.parameter_server.compiler.ids_program import REMEDY_64_BITS
+from drumline.distribute.parameter_server.compiler.step_program import REMEDY_64_BITS
 from drumline.distribute.parameter_server.optimizers import OptimizerRegistry
 from drumline.distribute.parameter_server.partitioners import Partitioner
 from drumline.distribute.parameter_server.server_variable import move_to_servers

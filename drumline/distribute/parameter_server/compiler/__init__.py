@@ -1,16 +1,14 @@
 """Steps, updates and initial values as programs that other tasks run without the user's code."""
 
 from drumline.distribute.parameter_server.compiler.exporting import Input, Output, load_program
-from drumline.distribute.parameter_server.compiler.ids_program import (
-    IdsProgram,
-    evaluate_ids,
-    prepared,
-)
 from drumline.distribute.parameter_server.compiler.initializer import export_initializer
 from drumline.distribute.parameter_server.compiler.split import TracedStep, trace_step
 from drumline.distribute.parameter_server.compiler.step_program import (
+    IdsProgram,
     StepProgram,
+    evaluate_ids,
     load,
+    prepared,
     worker_state,
 )
 from drumline.distribute.parameter_server.compiler.update import (

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline.distribute.parameter_server.compiler.exporting import Input, export_function
-from drumline.distribute.parameter_server.compiler.ids_program import (
+from drumline.distribute.parameter_server.compiler.step_program import (
     INTEGERS_ONLY,
     OPERATIONS,
     PARAMETERS,

@@ -26,6 +26,7 @@ from drumline.distribute.parameter_server.coordinator.function import ScheduledF
 from drumline.distribute.parameter_server.coordinator.scheduling import (
     Admission,
     ClosureQueue,
+    RemoteValue,
     RoundAdmission,
     ScheduledClosure,
     StalenessAdmission,
@@ -35,7 +36,6 @@ from drumline.distribute.parameter_server.coordinator.tracing import StepTracer
 from drumline.distribute.parameter_server.coordinator.values import (
     PerWorkerDataset,
     PerWorkerIterator,
-    RemoteValue,
 )
 from drumline.distribute.parameter_server.coordinator.worker_dispatcher import WorkerDispatcher
 from drumline.distribute.parameter_server.errors import ParameterServerLostError

@@ -22,13 +22,12 @@ import numpy as np
 from drumline.distribute.arguments import Form, Identity, take_apart
 from drumline.distribute.made_anew import recognized
 from drumline.distribute.parameter_server.coordinator.commands import Command
-from drumline.distribute.parameter_server.coordinator.scheduling import next_number
+from drumline.distribute.parameter_server.coordinator.scheduling import RemoteValue, next_number
 from drumline.distribute.parameter_server.coordinator.tracing import StepTracer
 from drumline.distribute.parameter_server.coordinator.values import (
     NeedsMoreDraws,
     PerWorkerDataset,
     PerWorkerIterator,
-    RemoteValue,
     TracedIterator,
 )
 from drumline.distribute.parameter_server.strategy import FinalizerQueue, scheduling

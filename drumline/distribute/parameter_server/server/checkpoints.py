@@ -11,7 +11,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,8 +27,10 @@ from drumline.distribute.parameter_server.server.checkpoint_files import (
 from drumline.distribute.parameter_server.server.optimizer_updates import Slot
 from drumline.distribute.parameter_server.server.push import PushLog
 from drumline.distribute.parameter_server.server.shard import ServerShard, Snapshot
-from drumline.distribute.parameter_server.server.shards import ServerShards
 from drumline.distribute.parameter_server.wire.messages import RestoreRequest
+
+if TYPE_CHECKING:
+    from drumline.distribute.parameter_server.server.parameter_server import ServerShards
 
 
 def save(

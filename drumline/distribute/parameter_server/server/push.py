@@ -14,7 +14,7 @@ import dataclasses
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -28,8 +28,10 @@ from drumline.distribute.parameter_server.server import memory
 from drumline.distribute.parameter_server.server.embedding_shard import EmbeddingShard
 from drumline.distribute.parameter_server.server.optimizer_updates import OptimizerUpdate
 from drumline.distribute.parameter_server.server.shard import ServerShard, locked
-from drumline.distribute.parameter_server.server.shards import ServerShards
 from drumline.distribute.parameter_server.wire.messages import Push
+
+if TYPE_CHECKING:
+    from drumline.distribute.parameter_server.server.parameter_server import ServerShards
 
 
 class IntervalSet:

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,7 +36,6 @@ from drumline.distribute.parameter_server.server.push import (
     checked_pushes,
 )
 from drumline.distribute.parameter_server.server.shard import ServerShard, locked
-from drumline.distribute.parameter_server.server.shards import ServerShards
 from drumline.distribute.parameter_server.wire.codec import Message
 from drumline.distribute.parameter_server.wire.messages import (
     GatherRows,
@@ -44,6 +44,9 @@ from drumline.distribute.parameter_server.wire.messages import (
     SyncRound,
 )
 from drumline.distribute.parameter_server.wire.schema import reply_of
+
+if TYPE_CHECKING:
+    from drumline.distribute.parameter_server.server.parameter_server import ServerShards
 
 
 class Stats:

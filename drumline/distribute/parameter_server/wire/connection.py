@@ -6,15 +6,16 @@ A connection to another process.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,7 @@ from drumline.distribute.parameter_server.wire.greeting import (
     is_made_here,
     tell,
 )
-from drumline.distribute.parameter_server.wire.in_flight import RequestTable
+from drumline.distribute.parameter_server.wire.in_flight import LocalLink, RequestTable
 from drumline.distribute.parameter_server.wire.server import HEARTBEAT_SECONDS
 from drumline.distribute.parameter_server.wire.stream import (
     Beats,
@@ -59,9 +60,6 @@ from drumline.distribute.parameter_server.wire.stream import (
     client_tls,
 )
 from drumline.distribute.parameter_server.wire.watch import beat_interval, watch
-
-if TYPE_CHECKING:
-    from drumline.distribute.parameter_server.wire.local_link import LocalLink
 
 _MOST_BYTES = 1 << 30
 
@@ -108,8 +106,6 @@ class Connection:
         server = registry.find(address)
         self.in_process = server is not None
         if server is not None:
-            from drumline.distribute.parameter_server.wire.local_link import LocalLink
-
             self._link = LocalLink(address, server, token, most_bytes)
         else:
             self._link = RemoteLink(
@@ -433,8 +429,7 @@ class _Opening:
 
     def _connected(self) -> socket.socket:
         failure: OSError | None = None
-        found = socket.getaddrinfo(*self._place, type=socket.SOCK_STREAM)
-        for family, kind, protocol, _, place in found:
+        for family, kind, protocol, _, place in self._resolved():
             left = self._deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError
@@ -452,6 +447,26 @@ class _Opening:
         assert failure is not None, "getaddrinfo finds something, or raises"
         raise failure
 
+    def _resolved(self) -> list[Any]:
+        """What `socket.getaddrinfo` finds, by the deadline.
+
+        The system's resolver knows no limit of ours, and cannot be interrupted.
+        """
+        with contextlib.suppress(OSError, UnicodeError):  # a name, which the resolver is asked for
+            return socket.getaddrinfo(
+                *self._place, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+            )
+        found = _looking_up(self._place)
+        try:
+            return found.result(max(0.0, self._deadline - time.monotonic()))
+        except FutureTimeoutError:
+            if found.done():
+                raise
+            raise OSError(
+                f"the name {self._place[0]!r} was not resolved within {self._seconds:.3g} s. Is "
+                f"the name server reachable?"
+            ) from None
+
     def _reason(self, error: BaseException) -> str:
         match error:
             case TimeoutError():
@@ -466,3 +481,45 @@ class _Opening:
                     f"neither, use TLS?"
                 )
         return str(error)
+
+
+_lookups: dict[tuple[str, str], Future[list[Any]]] = {}
+_lookups_lock = threading.Lock()
+
+
+def _looking_up(place: tuple[str, str]) -> Future[list[Any]]:
+    """The addresses of a host and a port to come.
+
+    A lookup that hangs is waited for by all who need it, so those who try again and again have one
+    thread.
+    """
+    with _lookups_lock:
+        found = _lookups.get(place)
+        if found is None:
+            found = _lookups[place] = Future()
+            threading.Thread(
+                target=_look_up, args=(place, found), name="drumline-resolver", daemon=True
+            ).start()
+    return found
+
+
+def _look_up(place: tuple[str, str], found: Future[list[Any]]) -> None:
+    try:
+        addresses = socket.getaddrinfo(*place, type=socket.SOCK_STREAM)
+    except BaseException as error:
+        outcome: Callable[[], None] = functools.partial(found.set_exception, error)
+    else:
+        outcome = functools.partial(found.set_result, addresses)
+    with _lookups_lock:  # the next one asks again
+        _lookups.pop(place, None)
+    outcome()
+
+
+def _forget_lookups() -> None:
+    """A forked child has not the threads of its parent."""
+    global _lookups_lock
+    _lookups_lock = threading.Lock()
+    _lookups.clear()
+
+
+os.register_at_fork(after_in_child=_forget_lookups)

@@ -25,6 +25,7 @@ from drumline.distribute.parameter_server.wire.codec import (
     encode,
 )
 from drumline.distribute.parameter_server.wire.in_flight import (
+    LEFT,
     Outcome,
     Replies,
     answer,
@@ -33,7 +34,6 @@ from drumline.distribute.parameter_server.wire.in_flight import (
 from drumline.distribute.parameter_server.wire.stream import Beats, Stream
 from drumline.distribute.parameter_server.wire.watch import watch
 
-LEFT = "it closed the connection"
 _LINGER_SECONDS = 0.2
 _LARGE = 256 * 1024
 """Bytes; a larger reply is sent at once, and not together with those that follow."""

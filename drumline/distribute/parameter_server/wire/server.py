@@ -32,7 +32,7 @@ from drumline.distribute.parameter_server.wire.watch import beat_interval
 if TYPE_CHECKING:
     import ssl
 
-    from drumline.distribute.parameter_server.wire.local_link import LocalLink
+    from drumline.distribute.parameter_server.wire.in_flight import LocalLink
 
 _SECONDS_AT_EXIT = 1.0
 

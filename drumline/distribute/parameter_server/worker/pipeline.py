@@ -26,11 +26,11 @@ from drumline.distribute.parameter_server.wire.messages import (
     SyncRound,
 )
 from drumline.distribute.parameter_server.worker.datasets import Datasets
-from drumline.distribute.parameter_server.worker.embedding_lookup import PushPullRequest
 from drumline.distribute.parameter_server.worker.step import (
     DenseValues,
     Functions,
     NeedsSignature,
+    PushPullRequest,
     ReceivedClosure,
     RunningStep,
 )

@@ -14,8 +14,8 @@ from jax import lax
 from keras import ops
 
 from drumline.distribute.parameter_server import compiler
-from drumline.distribute.parameter_server.compiler.ids_program import IdsProgram
 from drumline.distribute.parameter_server.compiler.ids_split import NotForNumpy, Translation
+from drumline.distribute.parameter_server.compiler.step_program import IdsProgram
 
 IDS = np.array([[-60, -3, 0], [7, 49, 300]], "int32")
 

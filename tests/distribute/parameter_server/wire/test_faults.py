@@ -7,11 +7,13 @@ import os
 import queue
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +23,13 @@ import pytest
 from drumline.distribute.parameter_server.wire import (
     CallTimeoutError,
     Connection,
+    Message,
     PeerUnavailableError,
     TransportError,
     TransportServer,
 )
 from drumline.distribute.parameter_server.wire import watch as watch_module
+from drumline.distribute.parameter_server.wire.lane import _LINGER_SECONDS
 from drumline.distribute.parameter_server.wire.watch import Watch
 from tests.distribute.parameter_server.wire.wire_support import (
     TOKEN,
@@ -450,3 +454,211 @@ def test_many_connections(server: TransportServer, handlers: Handlers) -> None:
     handlers.seen.clear()
     for each in connections:
         each.close()
+
+
+class Resolver:
+    """Names of which one is resolved when the test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.answers = threading.Event()
+        self.asked: list[str] = []
+        self._real = socket.getaddrinfo
+        monkeypatch.setattr(socket, "getaddrinfo", self._getaddrinfo)
+
+    def _getaddrinfo(self, host: str, port: Any, *args: Any, **options: Any) -> Any:
+        if host == "slow.example" and not options.get("flags"):
+            self.asked.append(host)
+            assert self.answers.wait(60)
+            host = "127.0.0.1"
+        return self._real(host, port, *args, **options)
+
+
+def test_a_name_that_is_not_resolved_in_time(
+    handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who tries again waits for the same lookup; when it answers, all is well."""
+    use_way("network", monkeypatch)
+    resolver = Resolver(monkeypatch)
+    server = TransportServer("127.0.0.1:0", handlers.table(), token=TOKEN)
+    server.start()
+    with contextlib.closing(server):
+        address = f"slow.example:{server.port}"
+        for _ in range(3):
+            with pytest.raises(PeerUnavailableError, match="'slow.example' was not resolved"):
+                Connection(address, token=TOKEN, timeout_seconds=0.05)
+        assert resolver.asked == ["slow.example"]
+        resolver.answers.set()
+        with Connection(address, token=TOKEN, timeout_seconds=20) as connection:
+            assert connection.call("echo", {"a": 1}).header == {"a": 1}
+        # Later connections ask again: the host may have moved.
+        asked = len(resolver.asked)
+        Connection(address, token=TOKEN, timeout_seconds=20).close()
+        assert len(resolver.asked) > asked
+
+
+def test_a_name_that_there_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_way("network", monkeypatch)
+
+    def unknown(host: str, *args: Any, **options: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    for _ in range(2):
+        with pytest.raises(PeerUnavailableError, match="not known"):
+            Connection("nowhere.example:1", token=TOKEN, timeout_seconds=20)
+
+
+def gated_reader(messages: Any, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Let a stream's next message be read when the test says so."""
+    gate, read = threading.Event(), messages.read
+
+    def gated() -> Any:
+        assert gate.wait(30)
+        return read()
+
+    monkeypatch.setattr(messages, "read", gated)
+    return gate
+
+
+def breaking(stream: Any, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Let nothing more be written to a stream; the event is set at the first attempt."""
+    attempted = threading.Event()
+
+    def write(parts: Any) -> None:
+        attempted.set()
+        raise BrokenPipeError("the other side has gone")
+
+    monkeypatch.setattr(stream, "write", write)
+    return attempted
+
+
+def test_a_goodbye_that_has_arrived_is_read_by_a_client_that_cannot_write(
+    handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server closed first, and the client notices it by a write that fails."""
+    use_way("network", monkeypatch)
+    server = TransportServer("127.0.0.1:0", handlers.table(), token=TOKEN)
+    server.start()
+    connection = Connection(server.address, token=TOKEN)
+    link: Any = connection._link
+    gate = gated_reader(link._messages, monkeypatch)
+    connection.call("echo", {})  # the message after this one waits for the gate
+    server.close(0.1)  # the goodbye is on its way now
+    attempted = breaking(link._stream, monkeypatch)
+    answer = connection.submit("echo", {})
+    assert attempted.wait(20)
+    gate.set()
+    with pytest.raises(PeerUnavailableError, match="it has shut down"):
+        answer.result(20)
+    connection.close()
+
+
+def test_a_goodbye_that_has_arrived_is_read_by_a_server_that_cannot_write(
+    handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client closed first, and the server notices it by a reply that fails."""
+    use_way("network", monkeypatch)
+    left: queue.SimpleQueue[str] = queue.SimpleQueue()
+    server = TransportServer(
+        *("127.0.0.1:0", handlers.table()),
+        token=TOKEN,
+        client_left=lambda lane, reason: left.put(reason),
+    )
+    server.start()
+    with contextlib.closing(server):
+        connection = Connection(server.address, token=TOKEN)
+        lane: Any
+        [lane] = server._lanes.values()
+        gate = gated_reader(lane._messages, monkeypatch)
+        connection.submit("later", {})
+        wait_until(lambda: handlers.futures)
+        attempted = breaking(lane._stream, monkeypatch)
+        connection.close()
+        handlers.futures[0].set_result(Message({}))
+        assert attempted.wait(20)
+        gate.set()
+        assert left.get(timeout=20) == "it closed the connection"
+
+
+@pytest.mark.parametrize("way", ["network", "one process"])
+def test_closing_waits_for_requests_that_run(
+    way: str, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_way(way, monkeypatch)
+    server = TransportServer("127.0.0.1:0", handlers.table(), token=TOKEN)
+    server.start()
+    with Connection(server.address, token=TOKEN) as connection, ThreadPoolExecutor(1) as pool:
+        running = [connection.submit("later", {}), connection.submit("wait", {})]
+        assert handlers.waiting.wait(20)
+        closing = pool.submit(server.close, 60)
+        wait_until(lambda: server._closed)
+        assert not wait([closing], 0.5).done  # the seconds that each lane lingers are over
+        handlers.gate.set()
+        assert running[1].result(20).header == {"waited": True}
+        assert not closing.done()
+        handlers.futures[0].set_result(Message({"late": True}))
+        assert running[0].result(20).header == {"late": True}
+        closing.result(20)
+
+
+@pytest.mark.parametrize("way", ["network", "one process"])
+def test_closing_leaves_behind_what_runs_longer_than_its_seconds(
+    way: str, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It returns while the handlers still run, and the callers are answered by then."""
+    use_way(way, monkeypatch)
+    server = TransportServer("127.0.0.1:0", handlers.table(), token=TOKEN)
+    server.start()
+    connections = [Connection(server.address, token=TOKEN) for _ in range(2)]
+    running = [connections[0].submit("later", {}), connections[1].submit("wait", {})]
+    wait_until(lambda: handlers.futures)
+    assert handlers.waiting.wait(20)
+    server.close(0.05)
+    assert not handlers.gate.is_set()
+    for each in running:
+        with pytest.raises(PeerUnavailableError, match="it has shut down"):
+            each.result(20)
+    handlers.gate.set()
+    for connection in connections:
+        connection.close()
+
+
+@pytest.mark.parametrize("way", ["network", "one process"])
+def test_the_seconds_of_closing_are_those_of_all_connections(
+    way: str, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the first connection has used up is not waited for again, by it or by the next ones."""
+    use_way(way, monkeypatch)
+    server = TransportServer("127.0.0.1:0", handlers.table(), token=TOKEN)
+    server.start()
+    connections = [Connection(server.address, token=TOKEN) for _ in range(3)]
+    given: list[float] = []
+
+    def note(thing: Any, name: str) -> None:
+        waits = getattr(thing, name)
+
+        def noted(*args: Any) -> Any:
+            given.append(args[-1])
+            return waits(*args)
+
+        monkeypatch.setattr(thing, name, noted)
+
+    lanes: list[Any] = [*server._lanes.values(), *(each._link for each in connections)]
+    for lane in lanes[:3]:
+        note(lane._replies, "drain")
+        if way == "network":
+            note(lane._state, "wait_for")
+        else:
+            note(lane._thread, "join")
+    for connection, operation in zip(connections, ("wait", "later", "later"), strict=True):
+        connection.submit(operation, {})
+    assert handlers.waiting.wait(20)
+    wait_until(lambda: len(handlers.futures) == 2)
+    server.close(0.3)
+    first, *others = given
+    assert 0 < first <= 0.3
+    assert len(others) >= 5
+    assert all(seconds in (0, _LINGER_SECONDS) for seconds in others)
+    handlers.gate.set()
+    for connection in connections:
+        connection.close()

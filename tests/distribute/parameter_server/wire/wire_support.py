@@ -24,12 +24,14 @@ class Handlers:
     Attributes:
         futures: replies that wait to be set, in the order of their requests.
         seen: the messages that came to ``note``.
+        waiting: set when ``wait`` has begun.
         gate: ``wait`` returns when it is set.
     """
 
     def __init__(self) -> None:
         self.futures: list[Future[Message]] = []
         self.seen: list[Message] = []
+        self.waiting = threading.Event()
         self.gate = threading.Event()
 
     def table(self) -> dict[str, Callable[[Message], Message | Future[Message]]]:
@@ -52,6 +54,7 @@ class Handlers:
         return Message({"lane": message.lane.number if message.lane else None})
 
     def wait(self, message: Message) -> Message:
+        self.waiting.set()
         assert self.gate.wait(30)
         return Message({"waited": True})
 

@@ -16,7 +16,7 @@ from drumline.distribute.parameter_server.wire.messages import (
     ShardLayout,
     VariableLayout,
 )
-from drumline.distribute.parameter_server.worker.embedding_lookup import (
+from drumline.distribute.parameter_server.worker.step import (
     EmbeddingLookup,
     PushPullRequest,
 )
