@@ -6,17 +6,22 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+import jax
+import numpy as np
+
 from drumline import config
+from drumline._function_identity import FunctionKey, definition_of, function_key
 from drumline.data.elements.precision import any_wide, in_64_bits, keeping_64_bits
 from drumline.distribute import replica_context
 from drumline.distribute.arguments import Form, is_regular, normalized, take_apart, taking_part
 from drumline.distribute.broadcast_variables import broadcast_initial_values
 from drumline.distribute.compiled_step import CompiledStep, representable
 from drumline.distribute.eager_replicas import run_replicas_sequentially
-from drumline.distribute.made_anew import Redefinitions, recognized
 from drumline.distribute.merge import merging_replica
+from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.program import ReplicaProgram
 from drumline.distribute.replica_context import SingleContext, running_replica
 from drumline.distribute.scope import default_device
@@ -47,6 +52,84 @@ class RunOptions:
     """
 
     keep_64_bits: bool = False
+
+
+_PASSABLE = (
+    *(bool, int, float, complex, str, bytes, type(None)),
+    *(np.generic, np.ndarray, jax.Array, PerReplica, list, dict, set),
+)
+
+MANY = 5
+"""From how many functions of one definition on the user is warned."""
+
+MOST_DEFINITIONS = 256
+"""Of how many definitions it is counted how many functions they made."""
+
+
+class Redefinitions:
+    """Counts the functions that one definition made, each of which was compiled."""
+
+    def __init__(self) -> None:
+        self._made: OrderedDict[CodeType, dict[int, list[_Seen]]] = OrderedDict()
+
+    def note(self, fn: Callable[..., Any]) -> str | None:
+        """Say that `fn` is compiled.
+
+        Returns:
+            What to tell the user: `MANY` functions of one definition do the same, or differ in
+            values that could be arguments. Else None.
+        """
+        definition = definition_of(fn)
+        if definition is None:
+            return None
+        code = definition.__code__
+        made = self._made[code] = self._made.pop(code, {})
+        if len(self._made) > MOST_DEFINITIONS:
+            self._made.popitem(last=False)
+        if id(fn) in made or len(made) >= MANY:
+            return None
+        made[id(fn)] = [
+            _Seen(name, key, isinstance(value, _PASSABLE))
+            for name, key, value in FunctionKey(fn).parts()
+        ]
+        return _advice(definition, list(made.values())) if len(made) == MANY else None
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """One of the objects that a function sees, which it does not hold.
+
+    Attributes:
+        name: what the function calls it.
+        key: what it is compared by.
+        passable: whether it could be an argument.
+    """
+
+    name: str
+    key: Hashable
+    passable: bool
+
+
+def _advice(definition: FunctionType, made: list[list[_Seen]]) -> str | None:
+    many = f"`run` has compiled {definition.__qualname__} {MANY} times, since"
+    if any([part.name for part in seen] != [part.name for part in made[0]] for seen in made):
+        return None
+    columns = list(zip(*made, strict=True))
+    differing = [column for column in columns if len({part.key for part in column}) > 1]
+    if not differing:
+        return (
+            f"{many} it was another function each time, though with the same code and the same "
+            "objects around it. Define it once, before the loop, or compile the function that "
+            "defines it with `dl.function`."
+        )
+    if not all(part.passable for column in differing for part in column):
+        return None
+    names = ", ".join(dict.fromkeys(repr(column[0].name) for column in differing))
+    return (
+        f"{many} it saw other values of {names} each time. Values that a step closes over are "
+        "constants of it: pass those that change from call to call as arguments, numbers as "
+        "arrays such as np.float32(x)."
+    )
 
 
 class StepCache:
@@ -90,7 +173,7 @@ class StepCache:
 
     def _first_made(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """`fn`, or the first function that was the same but for being another object."""
-        same = recognized(fn)
+        same = function_key(fn)
         if same is None:
             return fn
         first = self._first.setdefault(same, fn)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import dis
 import enum
 import functools
 import hashlib
-import pathlib
-import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,16 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-_INSTALLED = {"site-packages", "dist-packages"}
-
-
-def is_library(module: str | None) -> bool:
-    """Whether a module is Python's own, an installed package's or drumline's."""
-    root = (module or "").partition(".")[0]
-    if root in sys.stdlib_module_names or root == "drumline":
-        return root != "__main__"
-    file = getattr(sys.modules.get(root), "__file__", None)
-    return file is not None and not _INSTALLED.isdisjoint(pathlib.PurePath(file).parts)
+from drumline._function_identity import components, digested_code, digested_parts, is_library
 
 
 def qualified_name(value: Any) -> str:
@@ -200,7 +188,6 @@ def _array(value: Any, into: Digest) -> None:
         into.write("values", np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
-_GLOBAL = {"LOAD_GLOBAL", "LOAD_NAME"}
 _NOT_CODE = {
     "__dict__",
     "__weakref__",
@@ -225,60 +212,22 @@ def _function(value: types.FunctionType, into: Digest) -> None:
         with into.within(f"the function {value.__qualname__}"):
             put(value.__code__, into)
             put((value.__defaults__, value.__kwdefaults__), into)
-            for name, read in _variables(value):
+            for name, read in digested_parts(value):
                 with into.within(f"the variable {name!r}"):
                     put((name, read), into)
 
     into.compound(value, add)
 
 
-def _variables(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """The variables outside that the function reads, with their present values."""
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            yield name, cell.cell_contents
-        except ValueError:  # defined later, and not yet
-            yield name, None
-    for name in sorted(set(_globals(function.__code__))):
-        if name in function.__globals__:
-            yield name, function.__globals__[name]
-
-
-def _globals(code: types.CodeType) -> Iterator[str]:
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in _GLOBAL:
-            yield instruction.argval
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _globals(constant)
-
-
 @put.register(types.CodeType)
 def _code(value: types.CodeType, into: Digest) -> None:
-    named = value.co_argcount + value.co_kwonlyargcount
-    put(
-        (
-            value.co_code,
-            value.co_consts,
-            value.co_names,
-            value.co_varnames[:named],
-            value.co_freevars,
-            (value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount),
-            value.co_flags,
-            value.co_exceptiontable,
-        ),
-        into,
-    )
+    put(digested_code(value), into)
 
 
 @put.register(types.MethodType)
-def _method(value: types.MethodType, into: Digest) -> None:
-    put((value.__func__, value.__self__), into)
-
-
 @put.register(functools.partial)
-def _partial(value: functools.partial, into: Digest) -> None:
-    put((value.func, value.args, value.keywords), into)
+def _bound(value: Any, into: Digest) -> None:
+    put(components(value), into)
 
 
 @put.register(types.BuiltinFunctionType)

@@ -12,13 +12,13 @@ import jax
 import numpy as np
 
 from drumline import config
+from drumline._function_identity import python_runs_once
 from drumline.data import TensorSpec
 from drumline.distribute.arguments import take_apart
 from drumline.distribute.functions.batches import is_batches
 from drumline.distribute.functions.loops import with_loops
 from drumline.distribute.functions.program import FunctionProgram
 from drumline.distribute.functions.staged_loop import LoopOverData, Loops
-from drumline.distribute.made_anew import in_function
 from drumline.distribute.one_device import default_strategy
 from drumline.distribute.per_replica import PerReplica
 from drumline.distribute.per_replica_spec import PerReplicaSpec
@@ -293,7 +293,7 @@ class Function:
             return self._uncompiled(args, kwargs)
 
     def _uncompiled(self, args: Any, kwargs: Any) -> Any:
-        with in_function():
+        with python_runs_once():
             return self._with_loops(*args, **kwargs)
 
     def _compiled(self, args: Any, kwargs: Any) -> Any:

@@ -10,6 +10,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from drumline._function_identity import copy_function
+
 _LOOPS = "__drumline_loops__"
 _STOPPERS = (ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Delete)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -95,10 +97,7 @@ def _compiled(
     cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
     cells[_LOOPS] = types.CellType(loops)
     closure = tuple(cells[name] for name in code.co_freevars)
-    made = types.FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, closure)
-    made.__kwdefaults__ = fn.__kwdefaults__
-    made.__qualname__ = fn.__qualname__
-    return made
+    return copy_function(fn, closure=closure, code=code)
 
 
 def _flat(statements: list[Any]) -> list[ast.stmt]:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from drumline._function_identity import copy_function
 from drumline.distribute.arguments import Form, Identity, take_apart
 from drumline.distribute.functions.batches import Batches, is_batches
 from drumline.distribute.functions.program import FunctionProgram
@@ -29,16 +30,10 @@ def closure_values(body: Callable[..., Any]) -> list[Any]:
     return [_value(cell) for cell in cells]
 
 
-def with_closure(body: Callable[..., Any], values: Sequence[Any]) -> Callable[..., Any]:
+def with_closure(body: types.FunctionType, values: Sequence[Any]) -> Callable[..., Any]:
     """`body` with other values in its closure, in the order of `closure_values`."""
     cells = [types.CellType() if value is _EMPTY else types.CellType(value) for value in values]
-    return types.FunctionType(
-        body.__code__,
-        body.__globals__,
-        body.__name__,
-        None,
-        tuple(cells),
-    )
+    return copy_function(body, closure=tuple(cells))
 
 
 def _value(cell: types.CellType) -> Any:
@@ -162,7 +157,7 @@ class Loops:
             )
 
     def staged(
-        self, iterable: Any, body: Callable[..., Any], names: Sequence[str], values: Sequence[Any]
+        self, iterable: Any, body: types.FunctionType, names: Sequence[str], values: Sequence[Any]
     ) -> Sequence[Any]:
         """Run `body` on every batch, and return what the names hold after the loop.
 
@@ -214,7 +209,7 @@ class _Loop:
     def __init__(
         self,
         programs: dict[Hashable, Any],
-        body: Callable[..., Any],
+        body: types.FunctionType,
         names: Sequence[str],
         fresh: Sequence[bool],
         *,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 import time
 import types
@@ -12,6 +11,7 @@ from typing import Any
 import cloudpickle
 
 from drumline._forks import finalize, tell_in_child
+from drumline._function_identity import UNSET, reads_of
 from drumline.data.elements.block import Block
 from drumline.data.elements.errors import at_element
 from drumline.data.functions.call import Position
@@ -63,10 +63,9 @@ def _picklable(value: Any) -> bool:
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, types.FunctionType):
-        variables = inspect.getclosurevars(value)
-        yield from variables.nonlocals.items()
-        yield from variables.globals.items()
-        yield from ((f"default {i}", item) for i, item in enumerate(value.__defaults__ or ()))
+        for kind, name, part, _ in reads_of(value):
+            if part is not UNSET:
+                yield f"default of {name}" if kind == "default" else name, part
     elif isinstance(value, types.MethodType):
         yield "self", value.__self__
     elif isinstance(value, dict):

@@ -19,8 +19,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from drumline._function_identity import function_key
 from drumline.distribute.arguments import Form, Identity, take_apart
-from drumline.distribute.made_anew import recognized
 from drumline.distribute.parameter_server.coordinator.commands import Command
 from drumline.distribute.parameter_server.coordinator.scheduling import RemoteValue, next_number
 from drumline.distribute.parameter_server.coordinator.tracing import StepTracer
@@ -211,7 +211,7 @@ class ScheduledFunctions:
     ) -> ScheduledCall:
         """The function, traced if it can be now, and its arguments."""
         arguments = self._opened(args, kwargs)
-        key = (recognized(fn) or WeakFunction(fn), arguments.form)
+        key = (function_key(fn) or WeakFunction(fn), arguments.form)
         function = self._functions.get(key)
         in_use = None if function is None else function.in_use(fn)
         if function is None or in_use is None:
