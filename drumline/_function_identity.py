@@ -160,6 +160,27 @@ def copy_function(
     return copy
 
 
+def frozen(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A copy of a Python function with its closure and the globals it names held fixed.
+
+    Objects are not copied, only the names' bindings; other callables are returned as they are.
+    """
+    if not isinstance(function, FunctionType):
+        return function
+    names = globals_named(function.__code__)
+    bindings = {k: v for k, v in function.__globals__.items() if k in names or k.startswith("__")}
+    cells = function.__closure__
+    closure = None if cells is None else tuple(_copied_cell(cell) for cell in cells)
+    return copy_function(function, closure=closure, bindings=bindings)
+
+
+def _copied_cell(cell: CellType) -> CellType:
+    try:
+        return CellType(cell.cell_contents)
+    except ValueError:
+        return cell
+
+
 def definition_of(fn: Callable[..., Any]) -> FunctionType | None:
     """Return the Python function that `fn` is, or is a partial of; None if there is none."""
     while isinstance(fn, functools.partial):

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from drumline._function_identity import frozen
 from drumline.data.elements.ragged import has_ragged
 from drumline.data.elements.spec import ElementSpec, has_datasets
 from drumline.data.elements.structure import Structure
 from drumline.data.functions.call import BlockFunction
-from drumline.data.functions.closures import Closure, Reuse, frozen, reuse_in_force
+from drumline.data.functions.closures import Closure, Reuse, reuse_in_force
 from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.lifted import LiftedFunction, LiftedValues, with_values
 from drumline.data.functions.python_function import PythonFunction, spec_from_example
@@ -95,7 +96,7 @@ def build(
     """
     user = UserFunction(function, operation, keyed)
     examples = _Examples(first_element, others)
-    reuse = reuse_in_force()
+    reuse = reuse_in_force.get()
     closure = None if reuse is None else reuse.closure(function)
     if reuse is None or closure is None:
         return _probed(user, source, examples, may_draw)

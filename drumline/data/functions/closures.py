@@ -25,35 +25,12 @@ from drumline._function_identity import (
     ValueKeys,
     bytes_key,
     copy_function,
-    globals_named,
     in_libraries,
     read_values,
     shared_by,
 )
 from drumline.data.elements.spec import TensorSpec, as_array
 from drumline.data.elements.structure import is_namedtuple
-
-
-def frozen(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A copy of a Python function with its closure and the globals it names held fixed.
-
-    Objects are not copied, only the names' bindings; other callables are returned as they are.
-    """
-    if not isinstance(function, types.FunctionType):
-        return function
-    names = globals_named(function.__code__)
-    bindings = {k: v for k, v in function.__globals__.items() if k in names or k.startswith("__")}
-    cells = function.__closure__
-    closure = None if cells is None else tuple(_copied(cell) for cell in cells)
-    return copy_function(function, closure=closure, bindings=bindings)
-
-
-def _copied(cell: types.CellType) -> types.CellType:
-    try:
-        return types.CellType(cell.cell_contents)
-    except ValueError:
-        return cell
-
 
 _MOST_VALUES = 16
 _INT32 = range(-(2**31), 2**31)
@@ -239,7 +216,7 @@ class Reuse:
             return None
 
     def in_force(self) -> InForce:
-        """Lets ``reuse_in_force`` find it, in this thread."""
+        """Lets `reuse_in_force` give it, in this thread."""
         return InForce(self)
 
 
@@ -252,18 +229,14 @@ class InForce:
         self._reuse = reuse
 
     def __enter__(self) -> None:
-        self._token: Token[Reuse | None] = _current.set(self._reuse)
+        self._token: Token[Reuse | None] = reuse_in_force.set(self._reuse)
 
     def __exit__(self, *error: object) -> None:
-        _current.reset(self._token)
+        reuse_in_force.reset(self._token)
 
 
-_current: ContextVar[Reuse | None] = ContextVar("drumline_reuse", default=None)
-
-
-def reuse_in_force() -> Reuse | None:
-    """The ``Reuse`` of the user's function that runs in this thread, if one does."""
-    return _current.get()
+reuse_in_force: ContextVar[Reuse | None] = ContextVar("drumline_reuse", default=None)
+"""The `Reuse` of the user's function that runs in this thread, if one does."""
 
 
 def reused(function: Callable[..., Any], others: Hashable, make: Callable[[], Any]) -> Any:
@@ -274,7 +247,7 @@ def reused(function: Callable[..., Any], others: Hashable, make: Callable[[], An
         others: what else the result depends on.
         make: makes it.
     """
-    reuse = _current.get()
+    reuse = reuse_in_force.get()
     closure = None if reuse is None else reuse.closure(function)
     if reuse is None or closure is None:
         return make()

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from drumline._function_identity import frozen
 from drumline.data.elements import precision
 from drumline.data.elements.block import Block
 from drumline.data.elements.errors import at_element
@@ -18,7 +19,7 @@ from drumline.data.elements.spec import ElementSpec, has_datasets
 from drumline.data.elements.structure import tuple_of
 from drumline.data.functions.build import not_here
 from drumline.data.functions.call import Position
-from drumline.data.functions.closures import frozen, reused
+from drumline.data.functions.closures import reused
 from drumline.data.functions.compiled import Guards, as_traced, guarded, row_error
 from drumline.data.functions.programs import (
     Computed,

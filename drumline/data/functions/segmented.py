@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from drumline._function_identity import frozen
 from drumline.data.elements.block import Block, estimated_nbytes
 from drumline.data.elements.errors import at_element, with_strings
 from drumline.data.elements.rows import stack
 from drumline.data.elements.spec import ElementSpec, TensorSpec, merge_leaf
 from drumline.data.functions.call import OneByOne, Position
-from drumline.data.functions.closures import frozen
 from drumline.data.functions.compiled import CompiledFunction, content
 from drumline.data.functions.programs import Constant
 from drumline.data.functions.segments import CompiledPart, NativeCall, Origin, cut, fused
