@@ -41,7 +41,7 @@ test-reference: $(REFERENCE)/.installed
 
 # What depends most on the versions of jax and keras, without what takes longest.
 WITH_OLDEST := $(addprefix tests/,distribute/functions distribute/parameter_server/compiler \
-	distribute/parameter_server/test_training.py distribute/steps keras training) $(addprefix --ignore=tests/,distribute/steps/test_equal_loops.py \
+	distribute/parameter_server/test_training.py distribute/step keras training) $(addprefix --ignore=tests/,distribute/step/test_equal_loops.py \
 	keras/callbacks keras/parameter_server keras/test_equal_losses.py keras/test_equal_training.py \
 	keras/test_many_steps.py keras/test_metrics.py keras/test_sidecar_evaluator.py \
 	training/checkpoint training/test_gradient_tape_functions.py)
@@ -52,7 +52,7 @@ test-oldest: $(OLDEST)/.installed
 # What depends most on the version of jax, in a few minutes.
 NEWEST_ESSENTIAL := $(addprefix tests/,test_private_parts.py data/elements/test_dtype_rules.py \
 	data/functions/test_function_tracing.py data/plan/test_fingerprints.py \
-	distribute/steps/test_functions.py keras/test_dataset_input.py training/test_gradient_tape.py training/test_value_and_grad.py)
+	distribute/functions/test_function.py keras/test_dataset_input.py training/test_gradient_tape.py training/test_value_and_grad.py)
 NEWEST := $(addprefix tests/,test_private_parts.py data distribute keras lowerings training)
 IN_NEWEST := PATH="$(dir $(CARGO)):$$PATH" HYPOTHESIS_PROFILE=brief $(VENV)/bin/python \
 	scripts/test_newest_python.py

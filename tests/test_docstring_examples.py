@@ -13,9 +13,9 @@ import drumline as dl
 
 MODULES = (
     "drumline.data.dataset",
-    "drumline.distribute.mirrored",
-    "drumline.distribute.multi_worker_mirrored",
-    "drumline.distribute.one_device",
+    "drumline.distribute.strategies",
+    "drumline.distribute.strategies",
+    "drumline.distribute.strategies",
     "drumline.distribute.parameter_server.strategy",
     "drumline.distribute.strategy",
 )

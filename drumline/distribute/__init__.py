@@ -17,14 +17,15 @@ from drumline.distribute.collectives.platform import (
     CommunicationImplementation,
     CommunicationOptions,
 )
-from drumline.distribute.distributed_dataset import DistributedDataset
-from drumline.distribute.distributed_iterator import DistributedIterator
 from drumline.distribute.functions import Function, function
-from drumline.distribute.input import InputContext, ValueContext
-from drumline.distribute.input_options import InputOptions, InputReplicationMode
-from drumline.distribute.mirrored import MirroredStrategy
-from drumline.distribute.multi_worker_mirrored import MultiWorkerMirroredStrategy
-from drumline.distribute.one_device import OneDeviceStrategy
+from drumline.distribute.input.distributed_dataset import DistributedDataset
+from drumline.distribute.input.distributed_iterator import DistributedIterator
+from drumline.distribute.input.options import (
+    InputContext,
+    InputOptions,
+    InputReplicationMode,
+    ValueContext,
+)
 from drumline.distribute.parameter_server import (
     ParameterServerLostError,
     ParameterServerStrategy,
@@ -32,17 +33,22 @@ from drumline.distribute.parameter_server import (
     ShardedVariable,
     coordinator,
 )
-from drumline.distribute.per_replica import DistributedValues, PerReplica
 from drumline.distribute.process_group import PeerLostError
-from drumline.distribute.reduce_op import ReduceOp
-from drumline.distribute.replica_context import (
+from drumline.distribute.replica import (
     ReplicaContext,
     get_replica_context,
+    get_strategy,
+    has_strategy,
     in_cross_replica_context,
 )
-from drumline.distribute.run import RunOptions
-from drumline.distribute.scope import get_strategy, has_strategy
+from drumline.distribute.step.run import RunOptions
+from drumline.distribute.strategies import (
+    MirroredStrategy,
+    MultiWorkerMirroredStrategy,
+    OneDeviceStrategy,
+)
 from drumline.distribute.strategy import Strategy, StrategyExtended
+from drumline.distribute.values import DistributedValues, PerReplica, ReduceOp
 from drumline.distribute.variable import (
     Variable,
     VariableAggregation,

@@ -6,15 +6,15 @@ from drumline.distribute.collectives.platform import (
     CommunicationImplementation,
     CommunicationOptions,
 )
-from drumline.distribute.distributed_iterator import Optional
-from drumline.distribute.input import ValueContext
-from drumline.distribute.multi_worker_mirrored import (
-    MultiWorkerMirroredStrategy as _MultiWorkerMirroredStrategy,
-)
+from drumline.distribute.input.distributed_iterator import Optional
+from drumline.distribute.input.options import ValueContext
 from drumline.distribute.parameter_server import (
     ParameterServerStrategy,
     coordinator,
     partitioners,
+)
+from drumline.distribute.strategies import (
+    MultiWorkerMirroredStrategy as _MultiWorkerMirroredStrategy,
 )
 
 __all__ = [

@@ -3,20 +3,38 @@
 A program that runs on the devices of several processes takes and returns arrays that lie on all of
 them, of which each process can read only its own part. What a user holds lies on the devices of
 the user's process alone, so that whatever is done with it involves no other process. Going from
-the one to the other copies nothing.
+the one to the other copies nothing. `ReplicaArrays` places a strategy's arrays, and computes with
+the values of its replicas.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from jax.sharding import (
+    AxisType,
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    Sharding,
+    SingleDeviceSharding,
+)
 
-from drumline.distribute.reduce_op import REPLICA_AXIS
+from drumline.data.elements.precision import (
+    any_wide,
+    keeping_64_bits,
+    require_all_fit,
+    require_fits,
+)
+from drumline.distribute.values import REPLICA_AXIS, PerReplica
+from drumline.training.jax_internals import current_trace, is_staged
+
+if TYPE_CHECKING:
+    from drumline.distribute.strategy import Strategy
 
 
 @functools.lru_cache(maxsize=64)
@@ -90,3 +108,150 @@ def own_devices(devices: tuple[jax.Device, ...]) -> tuple[jax.Device, ...]:
 
 def _parts(value: jax.Array) -> list[jax.Array]:
     return [shard.data for shard in value.addressable_shards]
+
+
+KEEP_64_BITS = "give an array of JAX's that has them, made under `jax.enable_x64(True)`"
+"""What to do about numbers that do not fit into 32 bits, for messages."""
+
+
+class ReplicaArrays:
+    """Places arrays on the devices of a strategy's replicas, and computes there.
+
+    A strategy says which devices and shardings these are (`Strategy.replica_devices`,
+    `Strategy.variable_sharding`); steps, inputs and reductions place their arrays here.
+
+    Args:
+        strategy: the strategy, asked each time, since a subclass may override its answers.
+    """
+
+    def __init__(self, strategy: Strategy) -> None:
+        self._strategy = strategy
+
+    @property
+    def program_sharding(self) -> Sharding:
+        """Where a program that runs on all replicas finds variables, and leaves them."""
+        if self._strategy.spans_processes:
+            return copies_on(self._strategy.replica_devices)
+        return self._strategy.variable_sharding
+
+    def for_program(self, value: jax.Array) -> jax.Array:
+        """Return a `value` placed as variables are as a program on all replicas takes it."""
+        return to_global_array(value, self.program_sharding)
+
+    def compute(self, fn: Callable[..., Any], options: tuple[Any, ...], operand: Any) -> Any:
+        """Evaluate ``fn(*options, operand)`` to an array that lies where variables do.
+
+        Args:
+            fn: a function of the module, compiled once for its options.
+            options: what is no array.
+            operand: the replicas' values, stacked or in a tuple.
+        """
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(operand)):
+            return fn(*options, operand)
+        if any_wide(jax.tree.leaves(operand)):
+            with keeping_64_bits():
+                return self._compute(fn, options, operand)
+        return self._compute(fn, options, operand)
+
+    def _compute(self, fn: Callable[..., Any], options: tuple[Any, ...], operand: Any) -> Any:
+        if isinstance(operand, tuple):
+            operand = self.place_everywhere(operand)
+        self._strategy._in_flight.wait()
+        over_all = not isinstance(operand, tuple) and not operand.is_fully_addressable
+        sharding = self.program_sharding if over_all else self._strategy.variable_sharding
+        result = _compiled(fn, options, sharding)(operand)
+        self._strategy._in_flight.started(result)
+        return jax.tree.map(to_local_array, result)
+
+    def stack(self, values: Sequence[Any]) -> Any:
+        """Return one array ``(replicas, ...)`` of arrays of one shape, a row on each device.
+
+        Raises:
+            OverflowError: if a 64-bit integer does not fit into 32 bits.
+        """
+        require_all_fit(values, "A replica's value", KEEP_64_BITS)
+        if any(isinstance(value, jax.core.Tracer) for value in values):
+            return jax.numpy.stack(values)
+        if self._strategy.num_replicas_in_sync == 1:
+            return jax.device_put(values[0], self._strategy.replica_devices[0])[None]
+        own = [values[index] for index in self._strategy.local_replica_ids]
+        return joined_rows(own, self._strategy.mesh)
+
+    def place_variable(self, value: jax.typing.ArrayLike) -> jax.Array:
+        """Return `value` placed where this strategy's variables live; no copy if it is there.
+
+        Raises:
+            ValueError: if it is divided between processes.
+        """
+        value = to_local_array(value)
+        require_fits(value, "An array that goes to the devices", KEEP_64_BITS)
+        sharding = self._strategy.variable_sharding
+        if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
+            if value.sharding == sharding and value.committed:
+                return value
+            if not value.is_fully_addressable:
+                raise ValueError(
+                    f"An array of shape {value.shape} is divided between processes, and a variable "
+                    "takes a whole one. Combine it first: `strategy.reduce` or `strategy.gather`."
+                )
+        return jax.device_put(value, sharding)
+
+    def place_copies(self, copies: jax.typing.ArrayLike) -> jax.Array:
+        """Return an array ``(replicas, ...)`` with each row on its replica's device."""
+        if isinstance(copies, jax.Array) and not copies.is_fully_addressable:
+            return copies
+        return shard(copies, self._strategy.mesh)
+
+    def place_everywhere(self, tree: Any) -> Any:
+        """Return a pytree with its arrays where variables live, and the rest as it is."""
+        return jax.tree.map(
+            lambda leaf: (
+                self.place_variable(leaf) if isinstance(leaf, (jax.Array, np.ndarray)) else leaf
+            ),
+            tree,
+        )
+
+    def known_everywhere(self, tree: Any) -> Any:
+        """Return a pytree with what is divided between processes gathered on the devices of each.
+
+        Of a `PerReplica` this process then has the values of all replicas. All processes call this
+        together.
+        """
+
+        def whole(node: Any) -> Any:
+            if isinstance(node, PerReplica):
+                if not _divided(node.stacked):
+                    return node
+                rows = self.compute(_rows_of, (), node.stacked)
+                if node.replicas is None:
+                    return PerReplica(rows)
+                carried = {n: row for n, row in enumerate(rows) if n not in node.replicas}
+                return PerReplica([rows[n] for n in node.replicas], node.replicas, carried)
+            if not _divided(node):
+                return node
+            if is_staged(current_trace()):  # for shapes alone: a program is given what it reads
+                return jax.numpy.zeros(node.shape, node.dtype)
+            return self.compute(_whole, (), node)
+
+        return jax.tree.map(whole, tree, is_leaf=lambda node: isinstance(node, PerReplica))
+
+
+def _divided(value: Any) -> bool:
+    traced = isinstance(value, jax.core.Tracer)
+    return isinstance(value, jax.Array) and not traced and not value.is_fully_addressable
+
+
+def _whole(value: jax.Array) -> jax.Array:
+    return value
+
+
+def _rows_of(stacked: jax.Array) -> tuple[jax.Array, ...]:
+    return tuple(stacked[index] for index in range(stacked.shape[0]))
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(fn: Any, options: tuple[Any, ...], sharding: Sharding) -> Callable[[Any], Any]:
+    compiled: Callable[[Any], Any] = jax.jit(
+        functools.partial(fn, *options), out_shardings=sharding
+    )
+    return compiled

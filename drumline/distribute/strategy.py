@@ -23,9 +23,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
 from drumline.data.elements.precision import require_all_fit
-from drumline.distribute import global_arrays, scope
-from drumline.distribute.adoption import adopt, owner_of
-from drumline.distribute.arguments import for_replica
+from drumline.distribute import global_arrays
 from drumline.distribute.collectives import (
     CrossDeviceOps,
     ReplicaAxis,
@@ -37,20 +35,22 @@ from drumline.distribute.collectives.devices import (
     resolve_device,
     resolve_devices,
 )
-from drumline.distribute.distributed_dataset import DistributedDataset
-from drumline.distribute.distributed_dataset_from_function import DistributedDatasetFromFunction
-from drumline.distribute.in_flight import InFlight
-from drumline.distribute.input import InputContext, ValueContext
-from drumline.distribute.input_options import InputOptions
-from drumline.distribute.per_replica import PerReplica
+from drumline.distribute.global_arrays import KEEP_64_BITS, ReplicaArrays
+from drumline.distribute.input.distributed_dataset import DistributedDataset
+from drumline.distribute.input.distributed_dataset_from_function import (
+    DistributedDatasetFromFunction,
+)
+from drumline.distribute.input.options import InputContext, InputOptions, ValueContext
 from drumline.distribute.process_group.host_collectives import all_gather_host
-from drumline.distribute.reduce_op import REPLICA_AXIS, ReduceOp
-from drumline.distribute.reducing import gather_tree, reduce_tree
-from drumline.distribute.replica_arrays import KEEP_64_BITS, ReplicaArrays
-from drumline.distribute.replica_context import running_replica
-from drumline.distribute.run import RunOptions, StepCache, run
-from drumline.distribute.step_outputs import require_same_structure
-from drumline.distribute.variable import Variable
+from drumline.distribute.replica import ReplicaContext, enter_scope, running_replica
+from drumline.distribute.step.arguments import for_replica
+from drumline.distribute.step.in_flight import InFlight
+from drumline.distribute.step.outputs import require_same_structure
+from drumline.distribute.step.reduction import gather_tree, reduce_tree
+from drumline.distribute.step.replica_scope import require_agreement
+from drumline.distribute.step.run import RunOptions, StepCache, run
+from drumline.distribute.values import REPLICA_AXIS, PerReplica, ReduceOp
+from drumline.distribute.variable import Variable, bind_to_strategy, strategy_of_variable
 
 
 class Strategy:
@@ -179,7 +179,11 @@ class Strategy:
             >>> len(kernel.value.sharding.device_set)
             2
         """
-        return scope.enter(self)
+        return enter_scope(self)
+
+    def _require_agreement(self, context: ReplicaContext, variable: Any) -> None:
+        """Refuse a variable to which the replicas have written different values."""
+        require_agreement(context, variable)
 
     def run(
         self,
@@ -590,7 +594,7 @@ class Strategy:
         Raises:
             RuntimeError: if it belongs to another.
         """
-        adopt(variable, self)
+        bind_to_strategy(variable, self)
 
     def _joined(self, *rows: Any) -> PerReplica:
         """The values of this process's replicas, and those that the other processes have."""
@@ -810,7 +814,7 @@ class StrategyExtended:
             >>> strategy.extended.variable_created_in_scope(dl.Variable(0.0))
             False
         """
-        return owner_of(v) is self._strategy
+        return strategy_of_variable(v) is self._strategy
 
     def value_container(self, value: Any) -> Any:
         """Return the variable or `PerReplica` that holds `value`: itself, both are one object here.

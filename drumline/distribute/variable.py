@@ -1,10 +1,15 @@
-"""Variables that know how replicas write and read them."""
+"""Variables of a strategy: how replicas read and write them, and whose they are.
+
+Before the first step of several processes the first process's initial values are broadcast.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import enum
-from typing import Any
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -12,14 +17,55 @@ import keras
 import numpy as np
 
 from drumline.data.elements.precision import in_64_bits, is_wide, keeping_64_bits, require_fits
-from drumline.distribute.adoption import owner_of
-from drumline.distribute.merge import first_replicas, in_program_merge, is_constant
-from drumline.distribute.per_replica import PerReplica
-from drumline.distribute.reduce_op import ReduceOp
-from drumline.distribute.replica_context import running_replica
-from drumline.distribute.scope import get_strategy, has_strategy
+from drumline.distribute.process_group.host_collectives import all_gather_host, broadcast
+from drumline.distribute.replica import (
+    first_replicas,
+    get_strategy,
+    has_strategy,
+    in_program_merge,
+    is_constant,
+    running_replica,
+)
+from drumline.distribute.values import PerReplica, ReduceOp
+from drumline.training.keras_internals import Variable as KerasVariable
 from drumline.training.keras_internals import get_stateless_scope
 from drumline.training.state_scope import assign_values, current_values
+
+if TYPE_CHECKING:
+    from drumline.distribute.strategy import Strategy
+
+_OWNER = "_drumline_strategy"
+
+
+def strategy_of_variable(variable: KerasVariable) -> Strategy | None:
+    """The strategy in whose scope `variable` was made, or whose step adopted it."""
+    owner: Strategy | None = vars(variable).get(_OWNER)
+    return owner
+
+
+def set_strategy(variable: KerasVariable, strategy: Strategy) -> None:
+    """Let `variable` belong to `strategy`."""
+    vars(variable)[_OWNER] = strategy
+
+
+def bind_to_strategy(variable: KerasVariable, strategy: Strategy) -> None:
+    """Let a variable made outside every scope belong to `strategy`, and place it there.
+
+    Raises:
+        RuntimeError: if it belongs to another strategy.
+    """
+    owner = strategy_of_variable(variable)
+    if owner is not None and owner is not strategy:
+        raise RuntimeError(
+            f"Variable {variable.path!r} was made in the scope of {owner!r}, but a step of "
+            f"{strategy!r} uses it. Make it inside `with strategy.scope():` of the strategy that "
+            "runs the step."
+        )
+    set_strategy(variable, strategy)
+    if variable._value is not None:
+        # Now, also where the step is part of a trace: what is placed is the variable's own array.
+        with jax.ensure_compile_time_eval():
+            variable._direct_assign(variable._value)
 
 
 class VariableSynchronization(enum.Enum):
@@ -133,7 +179,7 @@ class Variable(keras.Variable):
 
     def _aggregate_of_copies(self) -> Any:
         copies = self._all_copies()
-        owner = owner_of(self)
+        owner = strategy_of_variable(self)
         if owner is not None and owner.spans_processes and in_program_merge() is None:
             return owner._arrays.compute(_aggregate, (self._aggregation, self.path), copies)
         return _aggregate(self._aggregation, self.path, copies)
@@ -147,7 +193,7 @@ class Variable(keras.Variable):
         if not self.has_copies:
             return (self.value,)
         copies = self._all_copies()
-        owner = owner_of(self)
+        owner = strategy_of_variable(self)
         if owner is not None and owner.spans_processes and in_program_merge() is None:
             return PerReplica.of_stacked(copies).values
         return tuple(copies)
@@ -274,3 +320,75 @@ def _member(kind: Any, value: Any) -> Any:
     except KeyError:
         names = ", ".join(repr(member.name) for member in kind)
         raise ValueError(f"Unknown {kind.__name__} {value!r}: use one of {names}.") from None
+
+
+_SAME = "_drumline_same_start"
+
+CHUNK_BYTES = 64 * 2**20
+"""How much travels at once."""
+
+
+def broadcast_initial_values(strategy: Strategy, variables: Sequence[KerasVariable]) -> None:
+    """Give `variables` the values that they have in the first process, once each.
+
+    All processes call this together, with the same variables. Those with a value for each replica
+    keep what they have.
+
+    Args:
+        strategy: their strategy, which spans the processes.
+        variables: variables that hold values.
+
+    Raises:
+        RuntimeError: if the processes have different variables.
+    """
+    new = [variable for variable in variables if not vars(variable).get(_SAME)]
+    if not new:  # then no process exchanges anything: one alone may have come here
+        return
+    values = [variable._value for variable in new]
+    _require_same_variables(strategy, new)
+    whole = [index for index, value in enumerate(values) if value.is_fully_addressable]
+    first = first_values(strategy, [values[index] for index in whole])
+    for index, value in zip(whole, first, strict=True):
+        new[index]._direct_assign(value)
+    for variable in new:
+        vars(variable)[_SAME] = True
+
+
+def forget_start(variables: Sequence[KerasVariable]) -> None:
+    """Let `broadcast_initial_values` treat `variables` as new ones."""
+    for variable in variables:
+        vars(variable).pop(_SAME, None)
+
+
+def first_values(strategy: Strategy, values: Sequence[Any]) -> list[np.ndarray]:
+    """What the first process has for each of `values`, arrays of the same shapes in all."""
+    own = [np.asarray(value) for value in values]
+    sizes = [value.nbytes for value in own]
+    flat = [np.ascontiguousarray(value).reshape(-1).view(np.uint8) for value in own if value.size]
+    buffer = np.concatenate([np.zeros(0, np.uint8), *flat])
+    chunks = [
+        broadcast(strategy, buffer[at : at + CHUNK_BYTES])
+        for at in range(0, len(buffer), CHUNK_BYTES)
+    ]
+    received = np.concatenate([np.zeros(0, np.uint8), *chunks])
+    ends = np.cumsum(sizes)
+    return [
+        received[end - size : end].view(value.dtype).reshape(value.shape)
+        for end, size, value in zip(ends, sizes, own, strict=True)
+    ]
+
+
+def _require_same_variables(strategy: Strategy, variables: Sequence[KerasVariable]) -> None:
+    described = [f"{v.path} {v.dtype}{list(v.shape)}" for v in variables]
+    counts = all_gather_host(strategy, np.array([len(described), _digest(described)], np.uint64))
+    if (counts == counts[0]).all():
+        return
+    raise RuntimeError(
+        f"The processes use different variables in a step: this one {len(described)} new ones, "
+        f"process by process {counts[:, 0].tolist()}. All processes must build the same model and "
+        f"take the same steps in the same order. The ones here: {', '.join(described[:20])}"
+    )
+
+
+def _digest(lines: Sequence[str]) -> int:
+    return int.from_bytes(hashlib.sha256("\n".join(lines).encode()).digest()[:8], "little")

@@ -10,8 +10,8 @@ import keras
 import numpy as np
 
 from drumline.distribute import Strategy
-from drumline.distribute.broadcast_variables import broadcast_initial_values, forget_start
 from drumline.distribute.process_group.host_collectives import broadcast_host
+from drumline.distribute.variable import broadcast_initial_values, forget_start
 from drumline.keras.internals import replace_method, shadowed
 from drumline.keras.parameter_server.backups import restored_by_servers, saved_by_servers
 from drumline.keras.state import strategy_of

@@ -16,8 +16,10 @@ import numpy as np
 
 from drumline.data import INFINITE_CARDINALITY, Dataset, TensorSpec
 from drumline.distribute import DistributedDataset, get_strategy, has_strategy
-from drumline.distribute.distributed_dataset_from_function import DistributedDatasetFromFunction
-from drumline.distribute.process_input import global_batches, has_own_steps
+from drumline.distribute.input.distributed_dataset_from_function import (
+    DistributedDatasetFromFunction,
+)
+from drumline.distribute.input.process_input import global_batches, has_own_steps
 from drumline.keras import internals
 
 

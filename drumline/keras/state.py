@@ -15,10 +15,13 @@ import jax
 import keras
 
 from drumline.distribute import ParameterServerStrategy, Strategy, get_strategy, has_strategy
-from drumline.distribute.adoption import owner_of, set_owner
-from drumline.distribute.broadcast_variables import broadcast_initial_values
 from drumline.distribute.parameter_server.coordinator import ClusterCoordinator
 from drumline.distribute.parameter_server.server_variable import ServerVariable, make_slot
+from drumline.distribute.variable import (
+    broadcast_initial_values,
+    set_strategy,
+    strategy_of_variable,
+)
 from drumline.keras import internals
 from drumline.training.keras_internals import get_stateless_scope, thread_state
 from drumline.training.state_scope import StateScope
@@ -94,10 +97,10 @@ def place_assigned(assign: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the variable's assignment: what was created in a scope stays where its strategy says."""
 
     def assign_placed(self: Any, value: Any) -> Any:
-        strategy = owner_of(self)
+        strategy = strategy_of_variable(self)
         if strategy is None and has_strategy() and getattr(self, "_value", None) is None:
             strategy = get_strategy()
-            set_owner(self, strategy)
+            set_strategy(self, strategy)
         if strategy is not None and not isinstance(value, jax.core.Tracer):
             copies = getattr(self, "has_copies", False)
             arrays = strategy._arrays

@@ -12,7 +12,7 @@ import numpy as np
 from drumline.distribute import Strategy, get_strategy, has_strategy
 from drumline.distribute.global_arrays import to_local_array
 from drumline.distribute.process_group.host_collectives import broadcast_host
-from drumline.distribute.replica_context import whole_batch
+from drumline.distribute.replica import whole_batch
 from drumline.keras.data_adapter import DatasetAdapter
 from drumline.keras.internals import overrides
 from drumline.keras.state import strategy_of

@@ -24,7 +24,7 @@ from drumline.distribute.collectives.replica_axis import (
     piece_length,
     split,
 )
-from drumline.distribute.reduce_op import ReduceOp
+from drumline.distribute.values import ReduceOp
 
 
 def numbers(values: Any, *, booleans: bool = False) -> tuple[list[jax.Array], PyTreeDef]:

@@ -1,6 +1,6 @@
 """The platform's own all-reduce (`NcclAllReduce`), Gloo between CPUs, and the choice by name.
 
-How the replicas of several processes exchange values.
+`CommunicationOptions` are how a user says it for several processes.
 """
 
 from __future__ import annotations

@@ -9,9 +9,11 @@ import jax
 import numpy as np
 
 from drumline.data import Dataset, DatasetIterator
-from drumline.distribute.distributed_dataset import DistributedDataset
-from drumline.distribute.distributed_dataset_from_function import DistributedDatasetFromFunction
-from drumline.distribute.distributed_iterator import DistributedIterator
+from drumline.distribute.input.distributed_dataset import DistributedDataset
+from drumline.distribute.input.distributed_dataset_from_function import (
+    DistributedDatasetFromFunction,
+)
+from drumline.distribute.input.distributed_iterator import DistributedIterator
 
 _OVER = (
     Dataset,

@@ -14,15 +14,13 @@ import numpy as np
 from drumline import config
 from drumline._function_identity import python_runs_once
 from drumline.data import TensorSpec
-from drumline.distribute.arguments import take_apart
 from drumline.distribute.functions.batches import is_batches
 from drumline.distribute.functions.loops import with_loops
 from drumline.distribute.functions.program import FunctionProgram
 from drumline.distribute.functions.staged_loop import LoopOverData, Loops
-from drumline.distribute.one_device import default_strategy
-from drumline.distribute.per_replica import PerReplica
-from drumline.distribute.per_replica_spec import PerReplicaSpec
-from drumline.distribute.replica_context import running_replica
+from drumline.distribute.replica import default_strategy, running_replica
+from drumline.distribute.step.arguments import take_apart
+from drumline.distribute.values import PerReplica, PerReplicaSpec
 from drumline.training.keras_internals import get_stateless_scope
 from drumline.training.state_scope import StateScope
 

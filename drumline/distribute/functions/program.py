@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from drumline.distribute.adoption import owner_of
-from drumline.distribute.arguments import called
 from drumline.distribute.collectives.collective_channels import allocate_channels
-from drumline.distribute.compiled_step import WholeProgram
 from drumline.distribute.global_arrays import (
     copies_on,
     own_devices,
     to_global_array,
     to_local_array,
 )
-from drumline.distribute.in_flight import InFlight
-from drumline.distribute.step_outputs import unwrap, wrap
+from drumline.distribute.step.arguments import called
+from drumline.distribute.step.compiled_step import WholeProgram
+from drumline.distribute.step.in_flight import InFlight
+from drumline.distribute.step.outputs import unwrap, wrap
+from drumline.distribute.variable import strategy_of_variable
 from drumline.training.keras_internals import Variable
 from drumline.training.state_scope import current_values
 
@@ -39,7 +39,7 @@ def brought_together(arrays: Sequence[Any], variables: Sequence[Variable]) -> li
         variables: what the program reads and writes, all of one strategy, whose devices are the
             program's. Without any they are all those on which an array lies.
     """
-    owner = owner_of(variables[0]) if variables else None
+    owner = strategy_of_variable(variables[0]) if variables else None
     fixed = [array for array in arrays if isinstance(array, jax.Array) and array.committed]
     devices = dict.fromkeys(device for array in fixed for device in _devices(array))
     if owner is not None:
@@ -74,7 +74,8 @@ def require_one_place(variables: Sequence[Variable]) -> None:
     """
     for other in variables[1:]:
         first = variables[0]
-        if owner_of(other) is not owner_of(first) and _lies_on(other) != _lies_on(first):
+        same_strategy = strategy_of_variable(other) is strategy_of_variable(first)
+        if not same_strategy and _lies_on(other) != _lies_on(first):
             raise RuntimeError(
                 f"A compiled function uses the variables {first.path!r} of {_whose(first)} and "
                 f"{other.path!r} of {_whose(other)}, on other devices. Make both in the scope of "
@@ -89,7 +90,7 @@ def _lies_on(variable: Variable) -> Any:
 
 
 def _whose(variable: Variable) -> str:
-    owner = owner_of(variable)
+    owner = strategy_of_variable(variable)
     return "no strategy" if owner is None else repr(owner)
 
 
@@ -114,7 +115,7 @@ class FunctionProgram(WholeProgram):
 
     def _strategies(self) -> list[Strategy]:
         """Those whose variables or replicas the program uses."""
-        owners = map(owner_of, [*self.written, *self.read])
+        owners = map(strategy_of_variable, [*self.written, *self.read])
         found = [strategy for strategy in (*owners, *self.taking_part) if strategy is not None]
         return list({id(strategy): strategy for strategy in found}.values())
 

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline._function_identity import copy_function
-from drumline.distribute.arguments import Form, Identity, take_apart
 from drumline.distribute.functions.batches import Batches, is_batches
 from drumline.distribute.functions.program import FunctionProgram
 from drumline.distribute.global_arrays import to_local_array
-from drumline.distribute.one_device import default_strategy
-from drumline.distribute.per_replica import PerReplica
+from drumline.distribute.replica import default_strategy
+from drumline.distribute.step.arguments import Form, Identity, take_apart
+from drumline.distribute.values import PerReplica
 from drumline.training.keras_internals import get_stateless_scope
 from drumline.training.state_scope import StateScope
 

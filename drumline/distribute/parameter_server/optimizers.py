@@ -15,7 +15,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from drumline.distribute import scope
 from drumline.distribute.parameter_server.compiler import export_update, native_optimizer
 from drumline.distribute.parameter_server.compiler.exporting import digest_of, unpack_checked
 from drumline.distribute.parameter_server.servers import Servers
@@ -29,6 +28,7 @@ from drumline.distribute.parameter_server.wire.messages import (
     SlotSpec,
     VariableLayout,
 )
+from drumline.distribute.replica import without_strategy
 
 _LET_GO_SECONDS = 2.0
 
@@ -85,7 +85,7 @@ class OptimizerRegistry:
             kind = (shape[1:] if sparse else shape, layout.dtype, sparse, whole, own)
             key = (number, *kind)
             if key not in self._exported:
-                with scope.left():
+                with without_strategy():
                     program, slots = export_update(
                         optimizer, shape, layout.dtype, sparse, whole=whole, variable=variable
                     )
@@ -103,7 +103,7 @@ class OptimizerRegistry:
                 )
             sent = self._sent.setdefault(number, set())
             if (shard.server, rule) not in sent:
-                with scope.left():
+                with without_strategy():
                     native = native_optimizer(optimizer, layout.dtype)
                 define = DefineUpdate(
                     update=rule,

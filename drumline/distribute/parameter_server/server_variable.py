@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline.data.elements.precision import require_fits
-from drumline.distribute.adoption import owner_of
 from drumline.distribute.parameter_server.compiler.step_program import REMEDY_64_BITS
 from drumline.distribute.parameter_server.optimizers import OptimizerRegistry
 from drumline.distribute.parameter_server.servers import Servers
@@ -18,6 +17,7 @@ from drumline.distribute.parameter_server.wire.messages import (
     ShardLayout,
     VariableLayout,
 )
+from drumline.distribute.variable import strategy_of_variable
 from drumline.training.checkpoint.external_storage import ExternalStore
 
 _LAYOUT = "_drumline_layout"
@@ -45,7 +45,7 @@ class ServerVariable:
     @property
     def kept_by(self) -> ExternalStore:
         """What saves and restores the value: the servers."""
-        strategy: Any = owner_of(self)
+        strategy: Any = strategy_of_variable(self)
         keeper: ExternalStore = strategy.keeper
         return keeper
 
@@ -170,7 +170,7 @@ class SlotVariable:
 
 def _rules_of(variable: Any) -> OptimizerRegistry:
     """What the servers know of the optimizers of `variable`'s strategy."""
-    strategy: Any = owner_of(variable)
+    strategy: Any = strategy_of_variable(variable)
     rules: OptimizerRegistry = strategy.rules
     return rules
 

@@ -25,11 +25,8 @@ import numpy as np
 
 from drumline._forks import at_exit, finalize
 from drumline.data.elements.precision import require_fits
-from drumline.distribute import replica_context
-from drumline.distribute.adoption import owner_of, set_owner
 from drumline.distribute.cluster_resolver import ClusterResolver, TFConfigClusterResolver
-from drumline.distribute.input import InputContext
-from drumline.distribute.input_options import InputOptions
+from drumline.distribute.input.options import InputContext, InputOptions
 from drumline.distribute.parameter_server import servers
 from drumline.distribute.parameter_server.checkpoint import ParameterServerStore
 from drumline.distribute.parameter_server.compiler import export_initializer
@@ -51,9 +48,10 @@ from drumline.distribute.parameter_server.wire.messages import (
     VariableLayout,
 )
 from drumline.distribute.parameter_server.worker import datasets
-from drumline.distribute.replica_context import SingleContext
-from drumline.distribute.run import RunOptions
+from drumline.distribute.replica import SingleContext, enter_replica_context
+from drumline.distribute.step.run import RunOptions
 from drumline.distribute.strategy import Strategy
+from drumline.distribute.variable import set_strategy, strategy_of_variable
 
 _scheduled = contextvars.ContextVar("drumline_being_scheduled", default=False)
 
@@ -200,7 +198,7 @@ class ParameterServerStrategy(Strategy):
     def layout_of(self, variable: Any) -> VariableLayout | None:
         """Where a variable lies, None if it is not on the servers."""
         layout: VariableLayout | None = getattr(variable, "layout", None)
-        return layout if owner_of(variable) is self else None
+        return layout if strategy_of_variable(variable) is self else None
 
     @property
     def tables(self) -> frozenset[str]:
@@ -248,7 +246,7 @@ class ParameterServerStrategy(Strategy):
         if value is None and isinstance(seed, keras.random.SeedGenerator):
             seed.next()  # the next variable draws other numbers, as if it had been used here
         move_to_servers(variable, layout, self.servers)
-        set_owner(variable, self)
+        set_strategy(variable, self)
         self.layouts[layout.key] = layout
         self._discarded.watch(variable, layout.key)
         if table:
@@ -306,7 +304,7 @@ class ParameterServerStrategy(Strategy):
                 "RunOptions(keep_64_bits=True): the workers of a ParameterServerStrategy compute "
                 "with 32 bits. Leave it out, and give them numbers that fit."
             )
-        with replica_context.enter(SingleContext(self)):
+        with enter_replica_context(SingleContext(self)):
             return fn(*args, **(kwargs or {}))
 
     def _settle(self) -> None:

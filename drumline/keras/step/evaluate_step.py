@@ -10,7 +10,7 @@ from jax.sharding import Sharding
 
 from drumline.distribute import Strategy
 from drumline.distribute.global_arrays import to_local_array
-from drumline.distribute.replica_context import whole_batch
+from drumline.distribute.replica import whole_batch
 from drumline.keras.step.batch_sharding import splits_evenly
 
 

@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import keras
 
 from drumline.distribute import ReduceOp, ReplicaContext
-from drumline.distribute.replica_context import running_replica
-from drumline.distribute.updates_elsewhere import taker_of_updates
+from drumline.distribute.replica import running_replica
 from drumline.keras.internals import shadowed
 from drumline.keras.step.replica_trace import ReplicaTrace
 from drumline.training.keras_internals import get_stateless_scope
+from drumline.training.optimizer_hooks import update_interceptor
 from drumline.training.state_scope import StateScope
 
 
@@ -56,7 +56,7 @@ def sum_over_replicas(apply: Callable[..., Any]) -> Callable[..., Any]:
         variables = list(given)
         if len(variables) != len(grads):
             return apply(self, grads, trainable_variables)  # Keras refuses it
-        taker = taker_of_updates()
+        taker = update_interceptor()
         if taker is not None:
             taker(self, grads, variables)
             return None

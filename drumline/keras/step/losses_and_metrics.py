@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import keras
 
 from drumline.distribute import ReduceOp, Strategy
-from drumline.distribute.replica_context import whole_batch
+from drumline.distribute.replica import whole_batch
 from drumline.keras import internals
 from drumline.keras.internals import overrides, shadowed
 from drumline.keras.step.replica_trace import NeedsGlobalBatch, ReplicaTrace, gather_batch

@@ -11,7 +11,7 @@ import jax
 import keras
 
 from drumline.distribute import ReplicaContext, Strategy
-from drumline.distribute import replica_context as contexts
+from drumline.distribute.replica import enter_replica_context
 from drumline.keras import internals
 
 _current: contextvars.ContextVar[ReplicaTrace | None] = contextvars.ContextVar(
@@ -74,7 +74,7 @@ def tracing(strategy: Strategy) -> Iterator[ReplicaTrace]:
     trace = ReplicaTrace(strategy)
     token = _current.set(trace)
     try:
-        with contexts.enter(trace.context):
+        with enter_replica_context(trace.context):
             yield trace
     finally:
         _current.reset(token)

@@ -24,7 +24,7 @@ from drumline.distribute.collectives.collective_channels import (
     ChannelRange,
     allocate_channels,
 )
-from drumline.distribute.merge import merge_written
+from drumline.distribute.replica import merge_written
 from drumline.distribute.strategy import REPLICA_AXIS
 from drumline.keras.internals import overrides
 from drumline.keras.step.batch_sharding import splits_evenly

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from drumline.data import Dataset, Options, TextLineDataset
 from drumline.data.options import AutoShardPolicy as Policy
 from drumline.data.sharing import divides_by_file, file_share, files_read
-from drumline.distribute import process_input
+from drumline.distribute.input import process_input
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from drumline.distribute.collectives import (
     ReductionToOneDevice,
     RingAllReduce,
 )
-from drumline.distribute.reduce_op import ReduceOp
+from drumline.distribute.values import ReduceOp
 from tests.distribute.collectives.replicas import assert_same_bits, axis_of, program, run
 
 SPEC = jax.ShapeDtypeStruct((4, 1), jnp.float32)

@@ -11,7 +11,7 @@ import pytest
 
 import drumline as dl
 from drumline.data import Dataset, TensorSpec
-from drumline.distribute.per_replica_spec import PerReplicaSpec
+from drumline.distribute.values import PerReplicaSpec
 
 
 def mirrored(replicas: int) -> dl.distribute.MirroredStrategy:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import drumline as dl
-from drumline.distribute import multi_worker_mirrored
+from drumline.distribute import strategies
 from drumline.distribute.experimental import CommunicationImplementation, CommunicationOptions
 
 
@@ -28,8 +28,8 @@ def test_without_a_cluster_it_mirrors_over_the_devices_of_the_process(
 def test_processes_with_different_numbers_of_devices_are_refused() -> None:
     devices = [SimpleNamespace(process_index=index, platform="cpu") for index in (0, 0, 1)]
     with pytest.raises(ValueError, match="worker:0 has 2, worker:1 has 1"):
-        multi_worker_mirrored._require_alike(devices, ["worker:0", "worker:1"])
-    multi_worker_mirrored._require_alike(devices[1:], ["worker:0", "worker:1"])
+        strategies._require_alike(devices, ["worker:0", "worker:1"])
+    strategies._require_alike(devices[1:], ["worker:0", "worker:1"])
 
 
 @pytest.mark.parametrize("implementation", ["ring", CommunicationImplementation.RING])

@@ -16,12 +16,12 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from drumline.distribute.arguments import Form, take_apart
 from drumline.distribute.parameter_server.errors import OptimizerError, StepError
-from drumline.distribute.step_outputs import wrap
-from drumline.distribute.updates_elsewhere import updates_go_to
+from drumline.distribute.step.arguments import Form, take_apart
+from drumline.distribute.step.outputs import wrap
 from drumline.training import jax_internals
 from drumline.training.keras_internals import Variable, clipped_gradients, with_gradients
+from drumline.training.optimizer_hooks import intercept_optimizer_updates
 from drumline.training.state_scope import (
     NewVariables,
     StateScope,
@@ -345,7 +345,7 @@ def _called(
     updates: Updates,
 ) -> Any:
     args, kwargs = form.arguments(arrays)
-    with scope, updates_go_to(updates.take, scope.note_state):
+    with scope, intercept_optimizer_updates(updates.take, scope.note_state):
         return wrap(fn(*args, **kwargs), jnp.asarray)
 
 

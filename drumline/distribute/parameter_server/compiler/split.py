@@ -27,7 +27,7 @@ from drumline.distribute.parameter_server.compiler.recorded_step import Recorded
 from drumline.distribute.parameter_server.compiler.step_program import StepProgram
 from drumline.distribute.parameter_server.compiler.table_access import TableInterpreter
 from drumline.distribute.parameter_server.errors import StepError, WholeTableReadError
-from drumline.distribute.step_outputs import unwrap
+from drumline.distribute.step.outputs import unwrap
 from drumline.training import jax_internals
 
 _PASSED_ON = frozenset({"copy", "copy_p", "stop_gradient"})

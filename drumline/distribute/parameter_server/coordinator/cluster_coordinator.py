@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 
-from drumline.distribute.input import InputContext
+from drumline.distribute.input.options import InputContext
 from drumline.distribute.parameter_server import servers as peers
 from drumline.distribute.parameter_server.coordinator.commands import (
     Command,

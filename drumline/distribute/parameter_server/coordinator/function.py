@@ -20,7 +20,6 @@ import jax
 import numpy as np
 
 from drumline._function_identity import function_key
-from drumline.distribute.arguments import Form, Identity, take_apart
 from drumline.distribute.parameter_server.coordinator.commands import Command
 from drumline.distribute.parameter_server.coordinator.scheduling import RemoteValue, next_number
 from drumline.distribute.parameter_server.coordinator.tracing import StepTracer
@@ -32,6 +31,7 @@ from drumline.distribute.parameter_server.coordinator.values import (
 )
 from drumline.distribute.parameter_server.strategy import FinalizerQueue, scheduling
 from drumline.distribute.parameter_server.wire.messages import Signature
+from drumline.distribute.step.arguments import Form, Identity, take_apart
 
 
 @dataclass(frozen=True)

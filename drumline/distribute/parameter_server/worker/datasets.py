@@ -17,7 +17,7 @@ import cloudpickle
 import jax
 import numpy as np
 
-from drumline.distribute.input import InputContext
+from drumline.distribute.input.options import InputContext
 from drumline.distribute.parameter_server.errors import OutOfRangeError, RequestError
 from drumline.distribute.parameter_server.wire.messages import CreateDataset
 

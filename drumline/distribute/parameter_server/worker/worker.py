@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from drumline.distribute.input import InputContext
+from drumline.distribute.input.options import InputContext
 from drumline.distribute.parameter_server.errors import (
     ParameterServerLostError,
     RequestError,

@@ -1,0 +1,1 @@
+"""What `Strategy.run` does: tracing, compiling and running a step on all replicas."""

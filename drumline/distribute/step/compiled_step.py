@@ -1,0 +1,314 @@
+"""A step over the replicas that is traced, compiled, and run with the variables it uses.
+
+Where a step runs within a larger program, it is compiled for each place there, with collective
+channels of its own (`NumberedPrograms`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from drumline.data.elements.precision import (
+    any_wide,
+    in_32_bits,
+    in_64_bits,
+    keeping_64_bits,
+    require_fits,
+)
+from drumline.distribute.collectives.collective_channels import (
+    ChannelAllocator,
+    ChannelRange,
+    channels_here,
+)
+from drumline.distribute.global_arrays import to_local_array
+from drumline.distribute.step.arguments import Form
+from drumline.distribute.step.in_flight import InFlight
+from drumline.distribute.variable import broadcast_initial_values
+from drumline.training.jax_internals import current_trace, is_staged
+from drumline.training.keras_internals import Variable, get_stateless_scope
+from drumline.training.state_scope import (
+    NewVariables,
+    StateScope,
+    WideVariables,
+    assign_values,
+    current_values,
+    initialize_created,
+    keeps_64_bits,
+    refuse_created,
+    refusing_wide,
+)
+from drumline.training.variable_buffer import VariableBuffer
+
+if TYPE_CHECKING:
+    from drumline.distribute.strategy import Strategy
+
+
+class NumberedPrograms:
+    """``program(written, read, arrays)``, compiled.
+
+    Args:
+        program: traced once for each set of channels that its sums take, see `Numbered`.
+    """
+
+    def __init__(self, program: Callable[..., Any]) -> None:
+        self._program = program
+        self._alone = jax.jit(ChannelRange(program, ChannelAllocator()), donate_argnums=0)
+        self._inside: dict[ChannelAllocator | None, tuple[ChannelRange, Callable[..., Any]]] = {}
+
+    def alone(self, written: Any, read: Any, arrays: Any) -> Any:
+        """Run it by itself; the buffers of `written` are given away."""
+        return self._alone(written, read, arrays)
+
+    def inside(self, written: Any, read: Any, arrays: Any) -> Any:
+        """Run it as part of the program that is being traced."""
+        channels = channels_here()
+        first = channels.first if channels is not None else None
+        if first not in self._inside:
+            numbered = ChannelRange(self._program, first)
+            self._inside[first] = numbered, jax.jit(numbered)
+        numbered, compiled = self._inside[first]
+        outputs = compiled(written, read, arrays)
+        if channels is not None:
+            channels.first = channels.first.after(numbered.end)
+        return outputs
+
+
+def representable(
+    fn: Callable[..., Any], arrays: Sequence[Any], *, keep_64_bits: bool
+) -> Sequence[Any]:
+    """The arrays of a step's arguments, those of numpy's 64-bit numbers in 64 bits or checked.
+
+    Raises:
+        OverflowError: if an integer does not fit, see `require_fits`.
+    """
+    if keep_64_bits:
+        kept: Sequence[Any] = in_64_bits(list(arrays))
+        return kept
+    for array in arrays:
+        if isinstance(array, (np.ndarray, np.generic)):
+            require_fits(
+                array,
+                f"An argument of {getattr(fn, '__qualname__', fn)}",
+                "pass `options=dl.distribute.RunOptions(keep_64_bits=True)` to `strategy.run`, or "
+                "compile with `dl.function(keep_64_bits=True)`",
+            )
+    return arrays
+
+
+class CompiledStep:
+    """``fn`` for all replicas, for arguments of one form.
+
+    The variables that `fn` reads and writes are found by tracing it once for shapes alone. They
+    become inputs and outputs of one function, which is compiled with the old values donated.
+    Inside another trace the step becomes part of that.
+
+    Args:
+        strategy: whose replicas run.
+        fn: the step.
+        form: its arguments but for their arrays.
+        keep_64_bits: whether numpy's 64-bit numbers among the arrays stay such. Else integers that
+            do not fit into 32 bits are refused.
+
+    Attributes:
+        taking_part: the strategies whose steps became part of this one.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        fn: Callable[..., Any],
+        form: Form,
+        *,
+        keep_64_bits: bool = False,
+    ) -> None:
+        self._keep_64_bits = keep_64_bits
+        self._reads_64_bits = False
+        self.strategy = strategy
+        self.fn = fn
+        self.form = form
+        self.written: list[Variable] = []
+        self.read: list[Variable] = []
+        self._bank: VariableBuffer | None = None
+        self._guards: list[InFlight] = []
+        self._span: Strategy | None = None
+        self.taking_part: list[Strategy] = []
+        self._compiled: NumberedPrograms | None = None
+
+    def __call__(self, arrays: Sequence[Any]) -> Any:
+        """Run the step on the arrays of its arguments, and return what the replicas return.
+
+        Raises:
+            OverflowError: if an integer does not fit, see `require_fits`.
+        """
+        arrays = representable(self.fn, arrays, keep_64_bits=self._keep_64_bits)
+        if self._reads_64_bits or any_wide(arrays):
+            return self._run_in_64_bits(arrays)
+        try:
+            with refusing_wide(True):
+                return self._run_traced(arrays)
+        except WideVariables:
+            return self._run_in_64_bits(arrays)
+
+    def _run_in_64_bits(self, arrays: Sequence[Any]) -> Any:
+        self._reads_64_bits = True
+        if not jax.config.read("jax_enable_x64"):  # what was not to be kept is as in other steps
+            arrays = [in_32_bits(array) for array in arrays]
+        with keeping_64_bits(), refusing_wide(False):
+            return self._run_traced(arrays)
+
+    def _run_traced(self, arrays: Sequence[Any]) -> Any:
+        if self._compiled is None:
+            self._compile(arrays)
+        try:
+            return self.finish(self._run(arrays))
+        except NewVariables:
+            self._compile(arrays)
+            return self.finish(self._run(arrays))
+
+    def discover(self, arrays: Sequence[Any]) -> StateScope:
+        """Trace `fn` for shapes alone, and return the scope that saw the variables it uses."""
+        raise NotImplementedError
+
+    def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any]:
+        """Traced: what the replicas return, and the new values of the written variables."""
+        raise NotImplementedError
+
+    def place(self, arrays: Sequence[Any]) -> list[Any]:
+        """Put the arrays of the arguments on the devices that compute with them."""
+        raise NotImplementedError
+
+    def finish(self, outputs: Any) -> Any:
+        """Turn what `program` returned into what the caller of the step gets."""
+        raise NotImplementedError
+
+    def scope(self) -> contextlib.AbstractContextManager[Any]:
+        """In which variables that the step creates get their values."""
+        return self.strategy.scope()
+
+    def in_flight(self) -> list[InFlight]:
+        """What must have come to its end before the step may start."""
+        return [self.strategy._in_flight]
+
+    def spanning(self) -> Strategy | None:
+        """The strategy of several processes on whose devices the program runs, if there is one."""
+        return self.strategy if self.strategy.spans_processes else None
+
+    def _run(self, arrays: Sequence[Any]) -> Any:
+        read = current_values(self.read)
+        scope = get_stateless_scope()
+        if scope is not None:
+            if isinstance(scope, StateScope):
+                scope.taking_part.append(self.strategy)
+            written = current_values(self.written)
+            outputs, new = self._programs.inside(written, read, list(arrays))
+            assign_values(self.written, new)
+            return outputs
+        staged = is_staged(current_trace())
+        if staged or any(isinstance(array, jax.core.Tracer) for array in arrays):
+            return self._run_in_trace(read, arrays, staged)
+        for device_programs in self._guards:
+            device_programs.wait()
+        if self._bank is None or self._bank.ended:
+            self._bank = self.new_bank()
+        read = self.place_read(read)
+        outputs, new = self._programs.alone(self._bank.take(), read, self.place(arrays))
+        self._bank.put(new)
+        for device_programs in self._guards:
+            device_programs.started((outputs, new))
+        return outputs
+
+    @property
+    def _programs(self) -> NumberedPrograms:
+        assert self._compiled is not None
+        return self._compiled
+
+    def place_read(self, values: list[Any]) -> list[Any]:
+        """What the variables hold that the program only reads, as it takes them."""
+        if self._span is None:
+            return values
+        return [self._span._arrays.for_program(value) for value in values]
+
+    def new_bank(self) -> VariableBuffer:
+        """The written variables' values, in a bank for this program."""
+        if self._span is None:
+            return VariableBuffer(self.written)
+        span = self._span
+        return VariableBuffer(
+            self.written,
+            enter=lambda variable, value: span._arrays.for_program(value),
+            leave=lambda variable, value: to_local_array(value),
+        )
+
+    def _run_in_trace(self, read: Any, arrays: Sequence[Any], staged: bool) -> Any:
+        refused = [*self.written, *(self.read if staged else ())]
+        if refused:
+            names = ", ".join(repr(variable.path) for variable in refused[:3])
+            raise RuntimeError(
+                "A step ran inside a function that jax.jit, jax.grad or another of JAX's "
+                f"transformations traces, and uses the variable(s) {names}: their "
+                "values would become constants of the compiled function, and what the step "
+                "writes would be lost. Compile with `dl.function` instead of jax.jit, and take "
+                "gradients inside of the step."
+            )
+        outputs, _ = self._programs.inside([], read, list(arrays))
+        return outputs
+
+    def _compile(self, arrays: Sequence[Any]) -> None:
+        before = [*self.written, *self.read]
+        scope = self.discover(arrays)
+        if get_stateless_scope() is None:
+            self._initialize_created(first=self._compiled is None)
+        written = {id(variable) for variable in scope.written}
+        used = scope.discovered
+        self.written = [variable for variable in used if id(variable) in written]
+        self.read = [variable for variable in used if id(variable) not in written]
+        known = {id(variable) for variable in before}
+        for variable in used:
+            if id(variable) not in known:
+                self.strategy._adopt_variable(variable)
+        if not self._reads_64_bits and any(map(keeps_64_bits, used)):
+            raise WideVariables()
+        self._bank = None
+        self.taking_part = scope.taking_part
+        self._guards = self.in_flight()
+        self._span = self.spanning()
+        spanning = self._span or (self.strategy if self.strategy.spans_processes else None)
+        if spanning is not None and get_stateless_scope() is None:
+            broadcast_initial_values(spanning, used)
+        self._compiled = NumberedPrograms(self.program)
+
+    def _initialize_created(self, first: bool) -> None:
+        with self.scope():
+            created = initialize_created()
+        if created and not first:
+            refuse_created(self.fn, created)
+
+
+class WholeProgram(CompiledStep):
+    """A step that is traced once, with each variable's one value for all replicas."""
+
+    def call(self, arrays: Sequence[Any]) -> Any:
+        """Traced: call the function on the arrays of its arguments, in a scope of variables."""
+        raise NotImplementedError
+
+    def discover(self, arrays: Sequence[Any]) -> StateScope:
+        scopes: list[StateScope] = []
+
+        def trace(arrays: Sequence[Any]) -> Any:
+            scopes.append(StateScope())
+            with scopes[-1]:
+                return self.call(arrays)
+
+        jax.eval_shape(trace, list(arrays))
+        return scopes[-1]
+
+    def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any]:
+        scope = StateScope([*self.written, *self.read], [*written, *read], sealed=True)
+        with scope:
+            outputs = self.call(arrays)
+            return outputs, [scope.value_of(variable) for variable in self.written]

@@ -1,0 +1,221 @@
+"""A step that runs on all replicas at once, as one program over the mesh.
+
+`ReplicaProgram` has equal shares, and one trace for all replicas; `UnevenProgram` has shares of
+different sizes, and traces the replicas sequentially.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.sharding import PartitionSpec
+
+from drumline.distribute.collectives.collective_channels import allocate_channels
+from drumline.distribute.replica import ReplicaContext, SingleContext, enter_replica_context
+from drumline.distribute.step.arguments import (
+    called,
+    per_replica_leaves,
+    stack_if_alike,
+    taking_part,
+)
+from drumline.distribute.step.compiled_step import CompiledStep, WholeProgram
+from drumline.distribute.step.eager_replicas import run_replicas_sequentially
+from drumline.distribute.step.outputs import joined, unwrap, wrap
+from drumline.distribute.step.replica_scope import ReplicaScope, has_copies
+from drumline.distribute.values import REPLICA_AXIS, PerReplica
+from drumline.training.keras_internals import Variable
+from drumline.training.state_scope import assign_values
+from drumline.training.variable_buffer import VariableBuffer
+
+_WHOLE, _CUT = PartitionSpec(), PartitionSpec(REPLICA_AXIS)
+
+
+class ReplicaProgram(CompiledStep):
+    """The replicas' shares have equal shapes: `fn` is traced once and runs in ``shard_map``."""
+
+    def discover(self, arrays: Sequence[Any]) -> ReplicaScope:
+        scopes: list[ReplicaScope] = []
+
+        def trace(arrays: Sequence[Any]) -> Any:
+            context = self._context()
+            scopes.append(ReplicaScope(context))
+            return self._call(context, scopes[-1], arrays)
+
+        body = self._on_replicas(trace, (self._array_specs(),), _CUT)
+        jax.eval_shape(body, list(arrays))
+        return scopes[-1]
+
+    def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any]:
+        written_specs = _variable_specs(self.written)
+        specs = (written_specs, _variable_specs(self.read), self._array_specs())
+        outputs: tuple[Any, Any] = self._on_replicas(self._step, specs, (_CUT, written_specs))(
+            written, read, arrays
+        )
+        return outputs
+
+    def place(self, arrays: Sequence[Any]) -> list[Any]:
+        return [
+            array if cut else self._placed_whole(array)
+            for array, cut in zip(arrays, self._cut, strict=True)
+        ]
+
+    def _placed_whole(self, array: Any) -> Any:
+        spans = self.strategy.spans_processes
+        if not spans and not isinstance(array, jax.Array):
+            return array
+        placed = self.strategy._arrays.place_variable(array)
+        return self.strategy._arrays.for_program(placed) if spans else placed
+
+    def finish(self, outputs: Any) -> Any:
+        return unwrap(outputs, _itself if self._alone else PerReplica.of_stacked)
+
+    @property
+    def _alone(self) -> bool:
+        return self.strategy.num_replicas_in_sync == 1
+
+    def _context(self) -> ReplicaContext:
+        return SingleContext(self.strategy) if self._alone else ReplicaContext(self.strategy)
+
+    def _step(self, written: Any, read: Any, arrays: Any) -> Any:
+        context = self._context()
+        variables = [*self.written, *self.read]
+        values = [
+            value[0] if has_copies(variable) else value
+            for variable, value in zip(variables, (*written, *read), strict=True)
+        ]
+        scope = ReplicaScope(context, variables, values, sealed=True)
+        with allocate_channels():
+            outputs = self._call(context, scope, arrays)
+            with scope, enter_replica_context(context):
+                merged = scope.merged(self.written)
+        new = [
+            value[None] if has_copies(variable) else value
+            for variable, value in zip(self.written, merged, strict=True)
+        ]
+        return outputs, new
+
+    def _call(self, context: ReplicaContext, scope: ReplicaScope, arrays: Sequence[Any]) -> Any:
+        local = [array[0] if cut else array for array, cut in zip(arrays, self._cut, strict=True)]
+        args, kwargs = _opened(self.form.arguments(local))
+        with scope, enter_replica_context(context), self.strategy.scope():
+            return wrap(called(self.fn, args, kwargs), _itself if self._alone else _as_row)
+
+    @functools.cached_property
+    def _cut(self) -> list[bool]:
+        """For each array, whether it holds the replicas' values stacked."""
+        flags = zip(per_replica_leaves(self.form.treedef), self.form.arrays, strict=True)
+        return [cut for cut, is_array in flags if is_array]
+
+    def _array_specs(self) -> list[PartitionSpec]:
+        return [_CUT if cut else _WHOLE for cut in self._cut]
+
+    def _on_replicas(
+        self, body: Callable[..., Any], specs: tuple[Any, ...], out_specs: Any
+    ) -> Callable[..., Any]:
+        if self._alone:
+            return body
+        mesh = self.strategy.mesh
+        mapped: Callable[..., Any] = jax.shard_map(
+            body, mesh=mesh, in_specs=specs, out_specs=out_specs, check_vma=False
+        )
+        return mapped
+
+
+def _variable_specs(variables: Sequence[Variable]) -> list[PartitionSpec]:
+    return [_CUT if has_copies(variable) else _WHOLE for variable in variables]
+
+
+def _itself(leaf: Any) -> Any:
+    return leaf
+
+
+def _as_row(leaf: Any) -> Any:
+    return leaf[None]
+
+
+def _opened(tree: Any) -> Any:
+    """`tree` with every `PerReplica` replaced by this replica's value, which it now holds."""
+    return jax.tree.map(
+        lambda node: node.stacked if isinstance(node, PerReplica) else node,
+        tree,
+        is_leaf=lambda node: isinstance(node, PerReplica),
+    )
+
+
+class UnevenProgram(WholeProgram):
+    """The replicas' steps one after another in one program, which every device computes.
+
+    No replica computes with padding, and the sums over the replicas are those of the shares as
+    they are. Replicas without a row take no part: they contribute to no sum and no mean, and
+    return nothing, but follow (`run_replicas_sequentially`). It is meant for the last batch of an
+    epoch.
+    """
+
+    def place(self, arrays: Sequence[Any]) -> list[Any]:
+        known = map(self.strategy._arrays.known_everywhere, arrays)
+        placed: list[Any] = self.strategy._arrays.place_everywhere(list(known))
+        return placed
+
+    def spanning(self) -> None:
+        """None: each process computes all of it, on its own devices."""
+
+    def place_read(self, values: list[Any]) -> list[Any]:
+        return [self.strategy._arrays.known_everywhere(value) for value in values]
+
+    def new_bank(self) -> VariableBuffer:
+        if not self.strategy.spans_processes:
+            return super().new_bank()
+        strategy = self.strategy
+        return VariableBuffer(
+            self.written,
+            enter=lambda variable, value: strategy._arrays.known_everywhere(value),
+            leave=lambda variable, value: (
+                strategy._arrays.place_copies(value) if has_copies(variable) else value
+            ),
+        )
+
+    def finish(self, outputs: _Results) -> Any:
+        results = {n: unwrap(tree, _itself) for n, tree in outputs.results.items()}
+        carried = {n: unwrap(tree, _itself) for n, tree in outputs.carried.items()}
+        replicas = self.strategy.num_replicas_in_sync
+        numbers = None if len(results) == replicas else tuple(results)
+        together = joined("the results", list(results.values()), numbers, carried, outputs.unknown)
+        traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(together))
+        if self.strategy.spans_processes and not traced:
+            return together
+        return stack_if_alike(together, self.strategy._arrays.stack, replicas)
+
+    def call(self, arrays: Sequence[Any]) -> Any:
+        tree = self.form.arguments(arrays)
+        present = taking_part(tree, self.strategy.num_replicas_in_sync)
+        outcome = run_replicas_sequentially(self.strategy, self.fn, tree, present, eager=False)
+        assign_values(outcome.variables, outcome.values)
+        return _Results(
+            {number: wrap(tree, _itself) for number, tree in outcome.results.items()},
+            {number: wrap(tree, _itself) for number, tree in outcome.carried.items()},
+            outcome.unknown,
+        )
+
+
+@jax.tree_util.register_pytree_node_class
+@dataclass
+class _Results:
+    """What the replicas return, on its way out of the program: whose it is depends on the shapes
+    that it was traced for.
+    """
+
+    results: dict[int, Any]
+    carried: dict[int, Any]
+    unknown: str
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], str]:
+        return (self.results, self.carried), self.unknown
+
+    @classmethod
+    def tree_unflatten(cls, unknown: str, children: Sequence[Any]) -> _Results:
+        results, carried = children
+        return cls(results, carried, unknown)

@@ -1,0 +1,159 @@
+"""Variables as one replica's step reads and writes them, and the check that replicas agree."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from drumline.distribute.replica import ReplicaContext, in_program_merge, merge_written
+from drumline.distribute.variable import Variable
+from drumline.training.keras_internals import Variable as KerasVariable
+from drumline.training.state_scope import StateScope, current_values
+
+
+class ReplicaScope(StateScope):
+    """A `StateScope` for the step of one replica.
+
+    What is written alike on all of them is kept as it is. Anything else a Keras variable holds at
+    the end is merged, as its aggregation says. A Keras variable that is summed when read (the
+    state of metrics) counts from zero on all replicas but the first, so that the sum at the end is
+    what one device would have counted.
+
+    Args:
+        context: the replica.
+        variables: the variables whose values are given.
+        values: their values; for a variable with copies, this replica's.
+        sealed: raise `NewVariables` on the use of any other variable.
+    """
+
+    def __init__(
+        self,
+        context: ReplicaContext,
+        variables: Sequence[KerasVariable] = (),
+        values: Sequence[Any] = (),
+        *,
+        sealed: bool = False,
+    ) -> None:
+        super().__init__(variables, values, sealed=sealed)
+        self._context = context
+        self._agreed: set[int] = set()
+        self._given = dict(self.state_mapping)
+        for variable in variables:
+            if summed_when_read(variable):
+                value = self.state_mapping[id(variable)]
+                self.state_mapping[id(variable)] = self._counting_from(value)
+
+    def get_current_value(self, variable: KerasVariable) -> Any:
+        value = self._own_value(variable)
+        if in_program_merge() is None or not summed_when_read(variable):
+            return value
+        return self._context.all_reduce("SUM", value)
+
+    def _own_value(self, variable: KerasVariable) -> Any:
+        value = super().get_current_value(variable)
+        if id(variable) in self.state_mapping:
+            return value
+        if has_copies(variable):
+            copies = self._context.strategy._arrays.known_everywhere(value)
+            return copies[self._context.replica_id_in_sync_group]
+        return self._counting_from(value) if summed_when_read(variable) else value
+
+    def _counting_from(self, value: Any) -> Any:
+        first = self._context.replica_id_in_sync_group == 0
+        return jnp.where(first, value, jnp.zeros_like(value))
+
+    def add_update(self, update: tuple[KerasVariable, Any]) -> None:
+        variable, value = update
+        if self._context.agreed and summed_when_read(variable):
+            super().add_update((variable, self._counting_from(value)))
+            return
+        if self._context.agreed or _meets_when_written(variable):
+            self._agreed.add(id(variable))
+        else:
+            self._agreed.discard(id(variable))
+        super().add_update(update)
+
+    def is_alike(self, variable: KerasVariable) -> bool:
+        """Whether all replicas hold the same value of `variable` now."""
+        written = id(variable) in self._written and id(variable) not in self._agreed
+        return not (written or has_copies(variable) or summed_when_read(variable))
+
+    def merged(self, variables: Sequence[KerasVariable]) -> list[Any]:
+        """What `variables`, which the step writes, hold after it.
+
+        One value for all replicas, or this replica's if the variable has copies.
+        """
+        parts = [variable for variable in variables if self._holds_a_part(variable)]
+        totals = dict(zip(map(id, parts), self._total(parts), strict=True))
+        return [
+            totals[id(variable)] if id(variable) in totals else self._merge(variable)
+            for variable in variables
+        ]
+
+    def _total(self, parts: Sequence[KerasVariable]) -> Sequence[Any]:
+        values = [self.value_of(part) for part in parts]
+        totals: Sequence[Any] = self._context.all_reduce("SUM", values) if parts else values
+        return totals
+
+    def _holds_a_part(self, variable: KerasVariable) -> bool:
+        settled = has_copies(variable) or id(variable) in self._agreed
+        return summed_when_read(variable) and not settled
+
+    def _merge(self, variable: KerasVariable) -> Any:
+        new = self.value_of(variable)
+        if has_copies(variable) or id(variable) in self._agreed:
+            return new
+        old = self._given.get(id(variable))
+        if old is None:
+            old = self.value_before(variable)
+        return merge_written(self._context, variable.aggregation, old, new)
+
+
+def has_copies(variable: KerasVariable) -> bool:
+    """Whether each replica has a value of its own."""
+    return isinstance(variable, Variable) and variable.has_copies
+
+
+def _meets_when_written(variable: KerasVariable) -> bool:
+    return isinstance(variable, Variable) and not variable.has_copies
+
+
+def summed_when_read(variable: KerasVariable) -> bool:
+    """Whether it is a Keras variable of which each replica counts a part, as a metric's."""
+    return (
+        not isinstance(variable, Variable)
+        and variable.synchronization == "on_read"
+        and variable.aggregation == "sum"
+    )
+
+
+def require_agreement(context: ReplicaContext, variable: KerasVariable) -> None:
+    """Refuse a variable that now differs between the replicas.
+
+    The values are compared in the compiled step, and only a difference calls back to Python.
+
+    Raises:
+        RuntimeError: if it differs and the step is no compiled one.
+    """
+    if context.num_replicas_in_sync == 1 or has_copies(variable) or summed_when_read(variable):
+        return
+    (value,) = current_values([variable])
+    copies = context.all_gather(value[None])
+    differs = jnp.any((copies != copies[:1]) & ~((copies != copies) & (copies[:1] != copies[:1])))
+    refuse = functools.partial(_refuse, variable.path)
+    if not isinstance(differs, jax.core.Tracer):
+        if bool(differs):
+            refuse()
+        return
+    jax.lax.cond(differs, lambda: jax.debug.callback(refuse), lambda: None)
+
+
+def _refuse(path: str, *_: Any) -> None:
+    raise RuntimeError(
+        f"ReplicaContext.update wrote different values to {path!r} on different replicas. Give it "
+        "the same on all: reduce first, with `get_replica_context().all_reduce('SUM', value)`."
+    )

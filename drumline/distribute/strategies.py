@@ -1,0 +1,261 @@
+"""The synchronous strategies: one device, a process's devices, the devices of several processes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax
+
+from drumline.distribute.cluster_resolver import ClusterResolver, TFConfigClusterResolver
+from drumline.distribute.collectives import (
+    CrossDeviceOps,
+    GlooAllReduce,
+    NcclAllReduce,
+    ReplicaAxis,
+    RingAllReduce,
+    SharedMemoryAllReduce,
+)
+from drumline.distribute.collectives.devices import DeviceLike, device_name
+from drumline.distribute.collectives.platform import (
+    CommunicationImplementation,
+    CommunicationOptions,
+)
+from drumline.distribute.process_group import share_memory, start
+from drumline.distribute.replica import register_default_strategy
+from drumline.distribute.strategy import Strategy
+from drumline.distribute.values import REPLICA_AXIS
+from drumline.lowerings import kernels
+
+
+class OneDeviceStrategy(Strategy):
+    """Place variables and computation on one device.
+
+    Follows ``tf.distribute.OneDeviceStrategy``.
+
+    Args:
+        device: a device name such as ``"cpu:1"`` or ``"/gpu:0"``, or a JAX device.
+
+    Raises:
+        ValueError: if the device does not exist.
+
+    Example:
+        >>> strategy = dl.distribute.OneDeviceStrategy("cpu:1")
+        >>> result = strategy.run(lambda x: x + 1, (np.float32(1),))
+        >>> float(result), result.devices()
+        (2.0, {CpuDevice(id=1)})
+    """
+
+    def __init__(self, device: DeviceLike) -> None:
+        super().__init__([device])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({device_name(self.replica_devices[0])!r})"
+
+
+class DefaultStrategy(Strategy):
+    """What is in force outside every scope: one replica on JAX's default device."""
+
+    def __init__(self) -> None:
+        super().__init__([jax.local_devices()[0]])
+
+    def _adopt_variable(self, variable: Any) -> None:
+        """Leave the variable where it is: this is no strategy that anybody chose."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+register_default_strategy(DefaultStrategy)
+
+
+class MirroredStrategy(Strategy):
+    """Synchronous training on several devices of one process.
+
+    Follows ``tf.distribute.MirroredStrategy``. Every device holds a copy of every variable and
+    computes on its share of the global batch; gradients are reduced before they are applied.
+
+    Args:
+        devices: device names or JAX devices, or one of them; by default all local devices of
+            JAX's default backend.
+        cross_device_ops: the algorithm that reduces gradients and other values, such as
+            `RingAllReduce()`; by default `NcclAllReduce()`, the platform's own.
+        check_agreement: compare the replicas' variables after each training step; see
+            `Strategy`.
+
+    Raises:
+        ValueError: if a device does not exist or is given twice.
+
+    Example:
+        >>> strategy = dl.distribute.MirroredStrategy(["cpu:0", "cpu:1"])
+        >>> with strategy.scope():
+        ...     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        ...     model.compile(optimizer="sgd", loss="mse")
+        >>> rows = (np.ones((8, 3), np.float32), np.ones((8, 1), np.float32))
+        >>> history = model.fit(dl.data.Dataset.from_tensor_slices(rows).batch(4), verbose=0)
+        >>> len(history.history["loss"])
+        1
+    """
+
+    def __init__(
+        self,
+        devices: Iterable[DeviceLike] | DeviceLike | None = None,
+        cross_device_ops: CrossDeviceOps | None = None,
+        *,
+        check_agreement: bool = False,
+    ) -> None:
+        if devices is None:
+            devices = jax.local_devices()
+        elif isinstance(devices, (str, jax.Device)):
+            devices = [devices]
+        super().__init__(
+            devices, cross_device_ops=cross_device_ops, check_agreement=check_agreement
+        )
+
+
+class MultiWorkerMirroredStrategy(Strategy):
+    """Synchronous training in several processes, on one machine or on many.
+
+    Follows ``tf.distribute.MultiWorkerMirroredStrategy``.
+
+    Create it at the beginning of the program, in every process of the cluster: it waits for all of
+    them, and fixes JAX's devices. Each device of each process holds a copy of every variable and
+    computes on its share of the global batch; gradients are reduced before they are applied. A
+    cluster of one process is a `MirroredStrategy`; a process without accelerators brings its CPU
+    devices.
+
+    All processes run the same script: the same steps in the same order. Variables start with the
+    values that the first process gave them. What users hold (variables' values, losses, logs)
+    lies on their own process's devices, so that looking at it involves no other process.
+
+    When a process fails, dies, stops or cannot be reached, the others end with an error that names
+    it: at once, or after a silence; see `drumline.distribute.process_group`.
+
+    Args:
+        cluster_resolver: says which processes there are and which one this is; by default what the
+            environment variable ``TF_CONFIG`` says.
+        communication_options: how values are reduced, and how long a step may take.
+        heartbeat_timeout_seconds: how long another process may be silent, because its machine or
+            the network is down or it is stopped, before this one ends.
+        check_agreement: compare the replicas' variables after each training step; see `Strategy`.
+
+    Raises:
+        RuntimeError: if JAX has started already, if this process's address is taken, or if the
+            other processes do not come in time.
+        ValueError: if the cluster is none to compute with, if its processes have different numbers
+            of devices, or if NCCL is asked for without GPUs.
+
+    Example:
+        The same script in every process, as ``drumline launch --workers 2 train.py`` starts them;
+        here in one process, without ``TF_CONFIG``.
+
+        >>> strategy = dl.distribute.MultiWorkerMirroredStrategy()
+        >>> strategy.num_processes, strategy.num_replicas_in_sync == len(strategy.replica_devices)
+        (1, True)
+    """
+
+    def __init__(
+        self,
+        cluster_resolver: ClusterResolver | None = None,
+        communication_options: CommunicationOptions | None = None,
+        *,
+        heartbeat_timeout_seconds: int = 25,
+        check_agreement: bool = False,
+    ) -> None:
+        self.cluster_resolver = cluster_resolver or TFConfigClusterResolver()
+        self.communication_options = CommunicationOptions.of(communication_options)
+        self._group = start(
+            self.cluster_resolver, heartbeat_timeout_seconds=heartbeat_timeout_seconds
+        )
+        alone = self._group.num_processes == 1
+        self._all_devices = tuple(jax.local_devices() if alone else jax.devices())
+        _require_alike(self._all_devices, self._group.tasks)
+        super().__init__(
+            jax.local_devices(),
+            cross_device_ops=_cross_device_ops(self.communication_options, self._all_devices),
+            check_agreement=check_agreement,
+        )
+
+    @property
+    def _step_timeout_seconds(self) -> float | None:
+        """`CommunicationOptions.timeout_seconds`."""
+        return self.communication_options.timeout_seconds
+
+    @property
+    def replica_devices(self) -> tuple[jax.Device, ...]:
+        """The devices of all processes, in the order of the cluster.
+
+        Example:
+            >>> len(dl.distribute.MultiWorkerMirroredStrategy().replica_devices) >= 1
+            True
+        """
+        return self._all_devices
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this is the process that writes what is shared, as checkpoints.
+
+        Not in tf.distribute, where it follows from ``cluster_resolver``.
+
+        Example:
+            >>> dl.distribute.MultiWorkerMirroredStrategy().is_chief
+            True
+        """
+        return self._group.is_chief
+
+    def describe(self) -> str:
+        """Return `Strategy.describe`, with the cluster and the algorithm that reduces values.
+
+        Example:
+            >>> print(dl.distribute.MultiWorkerMirroredStrategy().describe())
+            MultiWorkerMirroredStrategy: ...
+              processes: 1 (worker:0), this is worker:0
+        """
+        tasks = ", ".join(self._group.tasks)
+        this = f"  processes: {self._group.num_processes} ({tasks}), this is {self._group.task}"
+        axis = ReplicaAxis(REPLICA_AXIS, self.replica_devices)
+        chosen = self.communication_options.implementation.name
+        reduce = f"  all-reduce ({chosen}): {self.cross_device_ops.describe(axis)}"
+        return f"{super().describe()}\n{reduce}\n{this}"
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self._group.task} of {self._group.num_processes} processes, "
+            f"{self.num_replicas_in_sync} replicas)"
+        )
+
+
+def _cross_device_ops(options: CommunicationOptions, devices: tuple[Any, ...]) -> CrossDeviceOps:
+    implementation = options.implementation
+    if implementation is CommunicationImplementation.NCCL and devices[0].platform != "gpu":
+        raise ValueError(
+            f"CommunicationImplementation.NCCL needs GPUs, and the devices are "
+            f"{devices[0].platform.upper()}s. Use AUTO, which takes what the platform has, or RING."
+        )
+    if implementation is CommunicationImplementation.RING:
+        return RingAllReduce(bytes_per_pack=options.bytes_per_pack)
+    between_processes = len({device.process_index for device in devices}) > 1
+    if devices[0].platform == "cpu" and between_processes:
+        because = share_memory(tuple(device.process_index for device in devices))
+        if not because:
+            kernels.register()
+            return SharedMemoryAllReduce(bytes_per_pack=options.bytes_per_pack)
+        return GlooAllReduce(bytes_per_pack=options.bytes_per_pack, because=because)
+    return NcclAllReduce(bytes_per_pack=options.bytes_per_pack)
+
+
+def _require_alike(devices: Sequence[jax.Device], tasks: Sequence[str]) -> None:
+    """Refuse processes that bring different numbers of devices.
+
+    Raises:
+        ValueError: naming each process's number.
+    """
+    counts = Counter(device.process_index for device in devices)
+    if len(set(counts.values())) > 1:
+        had = ", ".join(f"{tasks[index]} has {counts[index]}" for index in sorted(counts))
+        raise ValueError(
+            f"The processes bring different numbers of {devices[0].platform.upper()} devices: "
+            f"{had}. Give each the same, by CUDA_VISIBLE_DEVICES or, for CPUs, by "
+            "`drumline launch --devices-per-worker`."
+        )
