@@ -12,7 +12,6 @@ The examples take these imports for granted, and run as tests:
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import operator
 import os
@@ -48,6 +47,7 @@ from drumline.data.engine.epochs import Epochs
 from drumline.data.engine.explain import Explanation, explain
 from drumline.data.engine.iterator import DatasetIterator
 from drumline.data.engine.random_access import element_at, no_access, obstacle
+from drumline.data.functions.recurrence import fold
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.observe.profile import Profile
 from drumline.data.observe.profiling import run_profile
@@ -2196,10 +2196,8 @@ class Dataset(BaseDataset):
         position = 0
         try:
             for block in iterator.blocks(run.block_length):
-                done = run(block, functools.partial(operator.add, position))
+                fold(run, block, position)
                 position += block.n
-                if done.error is not None:
-                    raise done.error
         finally:
             iterator.close()
         return state.structure.unflatten([leaf[()] for leaf in run.state])

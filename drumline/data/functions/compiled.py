@@ -35,6 +35,7 @@ from drumline.data.functions.programs import (
     Passed,
     Route,
     block_length,
+    calls_python,
     gathered_rows,
     inner_consts,
     inner_programs,
@@ -529,11 +530,10 @@ _PRODUCTS = frozenset(("dot_general", "conv_general_dilated", "fft"))
 
 def _device(jaxpr: jex.Jaxpr) -> jax.Device | None:
     """Where a program runs; ``None`` for JAX's own device."""
-    names = set(_operations(jaxpr))
-    if any(name.endswith("callback") for name in names):
+    if calls_python(jaxpr):
         # A callback in the thread that calls waits for itself in older releases of JAX.
         return None
-    return precision.calling_thread(shared=not names.isdisjoint(_PRODUCTS))
+    return precision.calling_thread(shared=not _PRODUCTS.isdisjoint(_operations(jaxpr)))
 
 
 def _operations(jaxpr: jex.Jaxpr) -> Iterator[str]:

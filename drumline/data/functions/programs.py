@@ -70,13 +70,16 @@ def block_length(leaves: Iterable[TensorSpec], jaxpr: jex.Jaxpr) -> int:
     for dispatch, larger ones for memory that was never touched. It never depends on timing, thread
     counts or what follows, since for some functions the length shows in the last bits of the
     result. Loops, and programs of very many operations, get shorter blocks: the first element
-    must not wait for a second's work.
+    must not wait for a second's work. Where Python is called for each row there is no other row:
+    it must not run for rows that only fill a block up.
     """
     specs = list(leaves)
     nbytes = sum(leaf.nbytes or 64 for leaf in specs)
     longest = LONGEST_SCALARS if all(leaf.shape == () for leaf in specs) else LONGEST
     if has_loop(jaxpr):
         longest = LONGEST_WITH_LOOP
+    if any(_for_each_row(jaxpr)):
+        longest = 1
     longest = min(longest, max(1, MOST_OPERATIONS // max(1, operations(jaxpr))))
     return min(_power_of_two(longest), _power_of_two(TARGET_BYTES / max(1, nbytes)))
 
@@ -128,6 +131,24 @@ def has_loop(jaxpr: jex.Jaxpr) -> bool:
         eqn.primitive.name in _LOOPS or any(has_loop(sub) for sub in subjaxprs(eqn.params))
         for eqn in jaxpr.eqns
     )
+
+
+def calls_python(jaxpr: jex.Jaxpr) -> bool:
+    """Whether a program calls Python, at any depth."""
+    return next(_callbacks(jaxpr), None) is not None
+
+
+def _callbacks(jaxpr: jex.Jaxpr) -> Iterator[jex.JaxprEqn]:
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name.endswith("callback"):
+            yield eqn
+        for inner in subjaxprs(eqn.params):
+            yield from _callbacks(inner)
+
+
+def _for_each_row(jaxpr: jex.Jaxpr) -> Iterator[bool]:
+    """For each callback, whether a block of rows is a call for each of them."""
+    return (eqn.params.get("vmap_method") == "sequential" for eqn in _callbacks(jaxpr))
 
 
 def operations(jaxpr: jex.Jaxpr) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -27,6 +29,7 @@ from drumline.data.functions.programs import (
     Passed,
     Route,
     block_length,
+    calls_python,
     operations,
 )
 from drumline.data.functions.python_function import AnyShape, PythonRecurrence, spec_from_example
@@ -60,6 +63,9 @@ class LoopProgram:
         leaves = [*state.leaves, *source.leaves, *trace.spec.leaves]
         lengths = [block_length(leaves, program.jaxpr) for program in self._programs]
         self.block_length = min(lengths, default=1024)
+        if any(calls_python(program.jaxpr) for program in self._programs):
+            # The loop goes on to the block's end: Python must not run for rows that are not there.
+            self.block_length = 1
         work = sum(operations(program.jaxpr) for program in self._programs)
         self._unroll = min(_UNROLLED if work <= _SMALL else 1, self.block_length)
         # Under JAX's default types a 64-bit column that only passes through would lose bits.
@@ -207,6 +213,23 @@ class Recurrence(Protocol):
 
     def describe(self) -> str:
         """How it runs, for ``explain()``."""
+
+
+def fold(recurrence: Recurrence, block: Block, first: int) -> None:
+    """Run a recurrence over the elements of a block, whose first has the position ``first``.
+
+    Raises:
+        Exception: what the function raised for one of them, or what the block ends with.
+    """
+    start = 0
+    while start < block.n:
+        stop = start + recurrence.limit(block.n - start)
+        done = recurrence(block.slice(start, stop), functools.partial(operator.add, first + start))
+        if done.error is not None:
+            raise done.error
+        start = stop
+    if block.error is not None:
+        raise block.error
 
 
 Origin = tuple[Callable[..., Any], str, Sequence[np.ndarray], ElementSpec, ElementSpec, bool]

@@ -204,10 +204,13 @@ def test_tasks_are_whole_batches_where_that_wastes_little(size, length, nbytes, 
     assert gathered_rows(size, length, nbytes) == rows
 
 
+def twice(values):
+    return np.asarray(values, np.float32) * 2
+
+
 def test_a_program_that_calls_python_runs_on_a_device_of_jax():
     def doubled(row):
         spec = jax.ShapeDtypeStruct(row.shape, np.float32)
-        twice = lambda v: np.asarray(v, np.float32) * 2  # noqa: E731
         return jax.jit(lambda v: jax.pure_callback(twice, spec, v, vmap_method="expand_dims"))(row)
 
     data = rows(20, (17,))

@@ -156,3 +156,42 @@ def test_one_compilation_for_all_blocks_and_epochs():
     finally:
         module.guarded = original
     assert len(compiled) == 1
+
+
+seen: list[float] = []
+
+
+def noted(value):
+    seen.append(float(value))
+    return np.float32(value) * 2
+
+
+def called_back(value):
+    spec = jax.ShapeDtypeStruct((), np.float32)
+    return jax.pure_callback(noted, spec, value, vmap_method="sequential")
+
+
+def summed(state, value):
+    return state + called_back(value)
+
+
+def scanned(state, value):
+    made = called_back(value)
+    return state + made, made
+
+
+def test_python_that_a_program_calls_for_each_row_runs_for_no_other_row():
+    values = np.arange(1, 6, dtype=np.float32)
+    ds = Dataset.from_tensor_slices(values)
+    for computed in (
+        lambda: list(ds.map(called_back)),
+        lambda: list(ds.map(called_back, num_parallel_calls=2).batch(2).unbatch()),
+        lambda: list(ds.scan(np.float32(0), scanned)),
+    ):
+        seen.clear()
+        assert computed() == [2, 4, 6, 8, 10]
+        assert sorted(seen) == [1, 2, 3, 4, 5]
+    assert "runs as Python" not in ds.map(called_back).explain()
+    seen.clear()
+    assert ds.reduce(np.float32(0), summed) == 30
+    assert seen == [1, 2, 3, 4, 5]

@@ -50,3 +50,27 @@ def test_the_parts_of_a_complex128_are_float64():
     ds = Dataset.from_tensor_slices(np.full(2, 1e-300 + 1j)).map(lambda z: (z.real, abs(z)))
     assert [spec.dtype for spec in ds.element_spec] == [np.float64] * 2
     assert next(iter(ds))[0] == 1e-300
+
+
+@pytest.mark.parametrize("threads", [None, 2])
+def test_reduce_takes_as_many_elements_at_once_as_the_function_does(threads):
+    def looped(total, value):
+        return total + jax.lax.fori_loop(0, 3, lambda _, part: part + value, np.float32(0))
+
+    ds = Dataset.from_tensor_slices(np.ones(1000, np.float32))
+    if threads:
+        ds = ds.map(lambda value: value, num_parallel_calls=threads)
+    assert ds.reduce(np.float32(0), looped) == 3000
+    large = Dataset.from_tensor_slices(np.ones((40, 1 << 20), np.float32))
+    assert large.reduce(np.float32(0), lambda total, value: total + value.max()) == 40
+
+
+def test_reduce_names_the_element_that_failed_in_a_later_part_of_a_block():
+    def looped(total, value):
+        rest = jax.lax.fori_loop(0, 3, lambda _, part: part + value, 0)
+        return total + 12 // (700 - value) + rest
+
+    ds = Dataset.from_tensor_slices(np.arange(1000, dtype=np.int32))
+    with pytest.raises(ZeroDivisionError) as raised:
+        ds.reduce(np.int32(0), looped)
+    assert any("element 700" in note for note in raised.value.__notes__)
