@@ -44,7 +44,7 @@ from drumline.distribute.input.options import InputContext, InputOptions, ValueC
 from drumline.distribute.process_group.host_collectives import all_gather_host
 from drumline.distribute.replica import ReplicaContext, enter_scope, running_replica
 from drumline.distribute.step.arguments import for_replica
-from drumline.distribute.step.in_flight import InFlight
+from drumline.distribute.step.compiled_step import InFlight
 from drumline.distribute.step.outputs import require_same_structure
 from drumline.distribute.step.reduction import gather_tree, reduce_tree
 from drumline.distribute.step.replica_scope import require_agreement

@@ -1,15 +1,13 @@
 """Collectives: the algorithms by which replicas' values are reduced, and a base for custom ones."""
 
-from drumline.distribute.collectives.cross_device_ops import CrossDeviceOps
+from drumline.distribute.collectives.cross_device_ops import CrossDeviceOps, ReplicaAxis
 from drumline.distribute.collectives.platform import (
     GlooAllReduce,
     NcclAllReduce,
     resolve_cross_device_ops,
 )
-from drumline.distribute.collectives.replica_axis import ReplicaAxis
 from drumline.distribute.collectives.ring import RingAllReduce
 from drumline.distribute.collectives.shared_memory import SharedMemoryAllReduce
-from drumline.distribute.collectives.traffic import bytes_between
 from drumline.distribute.collectives.tree import (
     HierarchicalCopyAllReduce,
     RecursiveDoublingAllReduce,
@@ -26,6 +24,5 @@ __all__ = [
     "ReplicaAxis",
     "RingAllReduce",
     "SharedMemoryAllReduce",
-    "bytes_between",
     "resolve_cross_device_ops",
 ]

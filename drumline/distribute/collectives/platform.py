@@ -13,8 +13,11 @@ import jax
 from jax import lax
 from jax.typing import ArrayLike
 
-from drumline.distribute.collectives.cross_device_ops import CrossDeviceOps
-from drumline.distribute.collectives.replica_axis import ReplicaAxis, piece_bytes
+from drumline.distribute.collectives.cross_device_ops import (
+    CrossDeviceOps,
+    ReplicaAxis,
+    piece_bytes,
+)
 from drumline.distribute.collectives.tree import RecursiveDoublingAllReduce
 
 

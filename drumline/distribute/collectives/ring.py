@@ -11,8 +11,13 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike
 
-from drumline.distribute.collectives.cross_device_ops import CrossDeviceOps
-from drumline.distribute.collectives.replica_axis import ReplicaAxis, join, piece_bytes, split
+from drumline.distribute.collectives.cross_device_ops import (
+    CrossDeviceOps,
+    ReplicaAxis,
+    join,
+    piece_bytes,
+    split,
+)
 
 UNROLLED_STEPS = 16
 """Rings of more steps become a loop in the compiled program, which keeps it small."""

@@ -10,8 +10,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from drumline.distribute.collectives.collective_channels import Channels, channels_here
+from drumline.distribute.collectives.cross_device_ops import ReplicaAxis
 from drumline.distribute.collectives.platform import GlooAllReduce
-from drumline.distribute.collectives.replica_axis import ReplicaAxis
 
 _DTYPES = frozenset({"int32", "int64", "float16", "bfloat16", "float32", "float64"})
 

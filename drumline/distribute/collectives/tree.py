@@ -12,9 +12,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike
 
-from drumline.distribute.collectives.cross_device_ops import CrossDeviceOps
-from drumline.distribute.collectives.devices import DeviceLike, device_name, resolve_device
-from drumline.distribute.collectives.replica_axis import (
+from drumline.distribute.collectives.cross_device_ops import (
+    CrossDeviceOps,
     ReplicaAxis,
     copies_at,
     copy_to_all,
@@ -22,6 +21,7 @@ from drumline.distribute.collectives.replica_axis import (
     piece_bytes,
     split,
 )
+from drumline.distribute.collectives.devices import DeviceLike, device_name, resolve_device
 from drumline.distribute.collectives.ring import Ring
 
 

@@ -19,7 +19,7 @@ from drumline.distribute.functions.loops import with_loops
 from drumline.distribute.functions.program import FunctionProgram
 from drumline.distribute.functions.staged_loop import LoopOverData, Loops
 from drumline.distribute.replica import default_strategy, running_replica
-from drumline.distribute.step.arguments import take_apart
+from drumline.distribute.step.arguments import flatten_arguments
 from drumline.distribute.values import PerReplica, PerReplicaSpec
 from drumline.training.keras_internals import get_stateless_scope
 from drumline.training.state_scope import StateScope
@@ -295,7 +295,7 @@ class Function:
             return self._with_loops(*args, **kwargs)
 
     def _compiled(self, args: Any, kwargs: Any) -> Any:
-        form, arrays = take_apart(args, kwargs)
+        form, arrays = flatten_arguments(args, kwargs)
         program = self._programs.get(form)
         if program is None:
             program = FunctionProgram(

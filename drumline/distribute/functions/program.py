@@ -17,8 +17,7 @@ from drumline.distribute.global_arrays import (
     to_local_array,
 )
 from drumline.distribute.step.arguments import called
-from drumline.distribute.step.compiled_step import WholeProgram
-from drumline.distribute.step.in_flight import InFlight
+from drumline.distribute.step.compiled_step import InFlight, WholeProgram
 from drumline.distribute.step.outputs import unwrap, wrap
 from drumline.distribute.variable import strategy_of_variable
 from drumline.training.keras_internals import Variable

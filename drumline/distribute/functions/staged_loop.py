@@ -16,7 +16,7 @@ from drumline.distribute.functions.batches import Batches, is_batches
 from drumline.distribute.functions.program import FunctionProgram
 from drumline.distribute.global_arrays import to_local_array
 from drumline.distribute.replica import default_strategy
-from drumline.distribute.step.arguments import Form, Identity, take_apart
+from drumline.distribute.step.arguments import ArgumentSpec, Identity, flatten_arguments
 from drumline.distribute.values import PerReplica
 from drumline.training.keras_internals import get_stateless_scope
 from drumline.training.state_scope import StateScope
@@ -62,7 +62,7 @@ class ScanProgram(FunctionProgram):
     def __init__(
         self,
         fn: Callable[..., Any],
-        form: Form,
+        form: ArgumentSpec,
         around: int,
         carried: int,
         *,
@@ -228,7 +228,7 @@ class _Loop:
             Identity(Loops.unset) if fresh else value
             for fresh, value in zip(self._fresh, state, strict=True)
         ]
-        form, arrays = take_apart((self._around, given, batch), {})
+        form, arrays = flatten_arguments((self._around, given, batch), {})
         key = (self._body.__code__, form)
         if key not in self._programs:
             self._programs[key] = FunctionProgram(
@@ -251,9 +251,9 @@ class _Loop:
     def steps(self, state: Sequence[Any], batches: Any) -> list[Any]:
         """As many steps as batches are stacked."""
         state = _of_all(list(state))  # batches that are stacked have rows for all replicas
-        form, arrays = take_apart((self._around, list(state), batches), {})
+        form, arrays = flatten_arguments((self._around, list(state), batches), {})
         key = ("several", self._body.__code__, form)
-        around, carried = len(take_apart((self._around,), {})[1]), jax.tree.leaves(state)
+        around, carried = len(flatten_arguments((self._around,), {})[1]), jax.tree.leaves(state)
         if key not in self._programs:
             self._programs[key] = ScanProgram(
                 self._call, form, around, len(carried), keep_64_bits=self._keep_64_bits

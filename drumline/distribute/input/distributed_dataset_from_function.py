@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
 
 
-class Pipelines:
+class ZippedReplicaIterators:
     """The elements of several pipelines side by side, until all have ended.
 
     One that ends before the others gives elements without rows.
@@ -34,7 +34,7 @@ class Pipelines:
         self._iterators = list(iterators)
         self._rowless: Any = None
 
-    def __iter__(self) -> Pipelines:
+    def __iter__(self) -> ZippedReplicaIterators:
         return self
 
     def __next__(self) -> list[Any]:
@@ -113,7 +113,7 @@ class DistributedDatasetFromFunction:
         source: Any
         steps: Iterator[Any]
         if self._apart:
-            source = steps = Pipelines([iter(dataset) for dataset in self._datasets])
+            source = steps = ZippedReplicaIterators([iter(dataset) for dataset in self._datasets])
         else:
             source = iter(self._datasets[0])
             steps = self._in_turn(source)

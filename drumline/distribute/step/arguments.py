@@ -32,7 +32,7 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Form:
+class ArgumentSpec:
     """Everything about a call's arguments but its arrays; calls of one form share a program.
 
     Attributes:
@@ -77,7 +77,9 @@ def _opened(kept: Any) -> Any:
     return kept[1]
 
 
-def take_apart(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Form, list[Any]]:
+def flatten_arguments(
+    args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[ArgumentSpec, list[Any]]:
     """The form of a call's arguments, and their arrays in order.
 
     Python numbers, strings and other objects are part of the form, as in ``tf.function``: a call
@@ -100,7 +102,7 @@ def take_apart(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Form, li
             fixed.append(_ARRAY)
         else:
             fixed.append(_as_key(leaf))
-    return Form(treedef, tuple(fixed)), arrays
+    return ArgumentSpec(treedef, tuple(fixed)), arrays
 
 
 def _as_key(leaf: Any) -> Hashable:

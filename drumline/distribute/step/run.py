@@ -22,7 +22,13 @@ from drumline.distribute.replica import (
     merging_replica,
     running_replica,
 )
-from drumline.distribute.step.arguments import Form, is_regular, normalized, take_apart, taking_part
+from drumline.distribute.step.arguments import (
+    ArgumentSpec,
+    flatten_arguments,
+    is_regular,
+    normalized,
+    taking_part,
+)
 from drumline.distribute.step.compiled_step import CompiledStep, representable
 from drumline.distribute.step.eager_replicas import run_replicas_sequentially
 from drumline.distribute.step.outputs import as_arrays, joined
@@ -154,10 +160,10 @@ class StepCache:
         """Run `fn` on every replica; see `Strategy.run`."""
         if options.keep_64_bits:
             args, kwargs = in_64_bits((tuple(args), dict(kwargs)))
-        form, arrays = take_apart(args, kwargs)
+        form, arrays = flatten_arguments(args, kwargs)
         if not is_regular(form.treedef):
             args, kwargs = _normalized(self._strategy, args, kwargs)
-            form, arrays = take_apart(args, kwargs)
+            form, arrays = flatten_arguments(args, kwargs)
         key = (fn, form, options)
         program = self._programs.get(key)
         if program is None:
@@ -184,7 +190,7 @@ class StepCache:
             self._first.popitem(last=False)
         return first
 
-    def _made(self, fn: Callable[..., Any], form: Form) -> None:
+    def _made(self, fn: Callable[..., Any], form: ArgumentSpec) -> None:
         if len(self._programs) > MOST_PROGRAMS:
             self._programs.popitem(last=False)
         redefined = self._redefinitions.note(fn)
@@ -251,7 +257,7 @@ def _run_eagerly(
     kwargs: Mapping[str, Any],
     options: RunOptions,
 ) -> Any:
-    form, arrays = take_apart(args, kwargs)
+    form, arrays = flatten_arguments(args, kwargs)
     arrays = list(representable(fn, arrays, keep_64_bits=options.keep_64_bits))
     with keeping_64_bits(any_wide(arrays)):
         return _each_in_turn(strategy, fn, *form.arguments(arrays))

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
-from drumline.distribute.collectives import CrossDeviceOps, bytes_between
+from drumline.distribute.collectives import CrossDeviceOps
 from tests.distribute.collectives.replicas import (
     ALGORITHMS,
     assert_same_bits,
@@ -21,6 +21,7 @@ from tests.distribute.collectives.replicas import (
     run,
     stack_of,
 )
+from tests.distribute.collectives.traffic import bytes_between
 
 FLOATS = (np.float32, np.float16, ml_dtypes.bfloat16)
 SIZES_TO_COUNT = (1, 7, 960)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from jax import lax
 
-from drumline.distribute.collectives import bytes_between
 from tests.distribute.collectives.replicas import program
+from tests.distribute.collectives.traffic import bytes_between
 
 NEXT = np.roll(np.eye(4, dtype=np.int64), 1, axis=1)
 OTHERS = 1 - np.eye(4, dtype=np.int64)

@@ -17,7 +17,7 @@ import keras
 import numpy as np
 
 from drumline.distribute.parameter_server.errors import OptimizerError, StepError
-from drumline.distribute.step.arguments import Form, take_apart
+from drumline.distribute.step.arguments import ArgumentSpec, flatten_arguments
 from drumline.distribute.step.outputs import wrap
 from drumline.training import jax_internals
 from drumline.training.keras_internals import Variable, clipped_gradients, with_gradients
@@ -282,7 +282,7 @@ def record(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
         StepError: if it does what cannot be done on workers.
         ValueError: if it creates variables when it is traced again.
     """
-    form, arrays = take_apart(*_with_stand_ins((tuple(args), dict(kwargs))))
+    form, arrays = flatten_arguments(*_with_stand_ins((tuple(args), dict(kwargs))))
     specs = [jax.ShapeDtypeStruct(each.shape, _dtype(each)) for each in arrays]
     step = RecordedStep(specs)
     for attempt in range(_MOST_TRACES):
@@ -298,7 +298,9 @@ def record(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
     )
 
 
-def _discovered(fn: Callable[..., Any], form: Form, specs: Sequence[Any], first: bool) -> list[Any]:
+def _discovered(
+    fn: Callable[..., Any], form: ArgumentSpec, specs: Sequence[Any], first: bool
+) -> list[Any]:
     scopes: list[StepScope] = []
 
     def trace(arrays: Sequence[Any]) -> Any:
@@ -312,7 +314,7 @@ def _discovered(fn: Callable[..., Any], form: Form, specs: Sequence[Any], first:
     return scopes[-1].discovered
 
 
-def _record_sealed(step: RecordedStep, fn: Callable[..., Any], form: Form) -> None:
+def _record_sealed(step: RecordedStep, fn: Callable[..., Any], form: ArgumentSpec) -> None:
     def trace(values: Sequence[Any], arrays: Sequence[Any]) -> Any:
         scope = StepScope(step.variables, values, sealed=True)
         updates = Updates(scope)
@@ -339,7 +341,7 @@ def _record_sealed(step: RecordedStep, fn: Callable[..., Any], form: Form) -> No
 
 def _called(
     fn: Callable[..., Any],
-    form: Form,
+    form: ArgumentSpec,
     arrays: Sequence[Any],
     scope: StepScope,
     updates: Updates,

@@ -31,7 +31,7 @@ from drumline.distribute.parameter_server.coordinator.values import (
 )
 from drumline.distribute.parameter_server.strategy import FinalizerQueue, scheduling
 from drumline.distribute.parameter_server.wire.messages import Signature
-from drumline.distribute.step.arguments import Form, Identity, take_apart
+from drumline.distribute.step.arguments import ArgumentSpec, Identity, flatten_arguments
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Arguments:
         iterators: the iterators, in order.
     """
 
-    form: Form
+    form: ArgumentSpec
     arrays: list[np.ndarray]
     iterators: list[PerWorkerIterator]
 
@@ -96,7 +96,7 @@ def opened(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
         return leaf.fetch() if isinstance(leaf, RemoteValue) else leaf
 
     tree = jax.tree.map(as_argument, (tuple(args), dict(kwargs)))
-    form, arrays = take_apart(*tree)
+    form, arrays = flatten_arguments(*tree)
     return Arguments(form, [np.asarray(array) for array in arrays], iterators)
 
 
