@@ -53,7 +53,7 @@ test-oldest: $(OLDEST)/.installed
 NEWEST_ESSENTIAL := $(addprefix tests/,test_private_parts.py data/elements/test_dtype_rules.py \
 	data/functions/test_function_tracing.py data/plan/test_fingerprints.py \
 	distribute/functions/test_function.py keras/test_dataset_input.py training/test_gradient_tape.py training/test_value_and_grad.py)
-NEWEST := $(addprefix tests/,test_private_parts.py data distribute keras lowerings training)
+NEWEST := $(addprefix tests/,test_private_parts.py data cpu_kernels distribute keras training)
 IN_NEWEST := PATH="$(dir $(CARGO)):$$PATH" HYPOTHESIS_PROFILE=brief $(VENV)/bin/python \
 	scripts/test_newest_python.py
 

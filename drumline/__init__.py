@@ -1,23 +1,111 @@
 """drumline: training scripts written for one device, run on many.
 
-``import drumline as dl`` selects Keras's JAX backend, registers the faster CPU lowerings, and
-teaches Keras's ``fit`` about strategies and datasets. The rooms of the package are described in
-``docs/architecture.md``.
-
-The command ``drumline`` alone loads all this only when it is asked for: what starts and watches
-training processes needs neither JAX nor Keras, which take seconds to import.
+``import drumline as dl`` selects Keras's JAX backend, and imports neither Keras nor JAX: they, and
+each package of drumline's, are imported when they are first used. What drumline does to Keras and
+JAX is done when they are imported (``drumline/_startup.py``), and listed by
+``dl.config.report()``. The packages are described in ``docs/architecture.md``.
 """
 
+from __future__ import annotations
+
 import importlib
-import sys
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING or "drumline_command" not in sys.modules:
-    from drumline._public import *  # noqa: F403
-    from drumline._public import __all__  # noqa: F401
-else:
+from drumline import _startup
 
-    def __getattr__(name: str) -> object:
-        if name.startswith("__"):  # asked of every package by the import system
-            raise AttributeError(name)
-        return getattr(importlib.import_module("drumline._public"), name)
+if TYPE_CHECKING:
+    from drumline import (
+        audio,
+        config,
+        cpu_kernels,
+        data,
+        datasets,
+        distribute,
+        errors,
+        image,
+        io,
+        keras,
+        nn,
+        strings,
+        train,
+        video,
+    )
+    from drumline.data import RaggedArray, RaggedTensorSpec, TensorSpec, random
+    from drumline.distribute import (
+        Variable,
+        VariableAggregation,
+        VariableSynchronization,
+        function,
+    )
+    from drumline.training import GradientTape, UnconnectedGradients, value_and_grad
+
+    __version__: str
+
+__all__ = [
+    "GradientTape",
+    "RaggedArray",
+    "RaggedTensorSpec",
+    "TensorSpec",
+    "UnconnectedGradients",
+    "Variable",
+    "VariableAggregation",
+    "VariableSynchronization",
+    "__version__",
+    "audio",
+    "config",
+    "cpu_kernels",
+    "data",
+    "datasets",
+    "distribute",
+    "errors",
+    "function",
+    "image",
+    "io",
+    "keras",
+    "nn",
+    "random",
+    "strings",
+    "train",
+    "value_and_grad",
+    "video",
+]
+
+_FROM = {
+    "drumline.data": ("RaggedArray", "RaggedTensorSpec", "TensorSpec"),
+    "drumline.distribute": (
+        "Variable",
+        "VariableAggregation",
+        "VariableSynchronization",
+        "function",
+    ),
+    "drumline.training": ("GradientTape", "UnconnectedGradients", "value_and_grad"),
+}
+"""Where the names are that are no packages."""
+
+_startup.start()
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for, once."""
+    value: object
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value = version("drumline")
+    elif name == "random":
+        value = importlib.import_module("drumline.data.random")
+    elif name in __all__:
+        for module, names in _FROM.items():
+            if name in names:
+                value = getattr(importlib.import_module(module), name)
+                break
+        else:
+            value = importlib.import_module(f"drumline.{name}")
+    else:
+        raise AttributeError(f"module 'drumline' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,37 +1,39 @@
 """Choosing Keras's JAX backend, with JAX's CPU backend available for the input pipeline.
 
 Where they are installed, ``import keras`` imports matplotlib.pyplot for `keras.visualization` and
-scikit-learn for `keras.wrappers`: a third of what ``import drumline`` took, in every process of a
-job, for what few programs use. These packages are loaded when something is first asked of them,
-by the standard library's own `importlib.util.LazyLoader`, and are then what they always are.
+scikit-learn for `keras.wrappers`: a third of what it takes, in every process of a job, for what few
+programs use. These packages are loaded when something is first asked of them, by the standard
+library's own `importlib.util.LazyLoader`, and are then what they always are.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
 from pathlib import Path
 from types import ModuleType
 
-import jax
-
-from drumline._jax_start import jax_has_started
+from drumline._changes import note, set_variable
+from drumline._lazy import jax, jax_is_loaded
 
 _WHEN_USED = frozenset({"keras.src.visualization", "keras.visualization", "keras.wrappers"})
 
 
-def import_keras() -> None:
-    """Import Keras, unless that has happened, and leave those of its packages for later."""
+@contextlib.contextmanager
+def importing_keras() -> Iterator[None]:
+    """While Keras is imported: it gets its JAX backend, and leaves those packages for later."""
+    _set_variable()
     finder = _Finder()
     sys.meta_path.insert(0, finder)
     try:
-        import keras  # noqa: F401
+        yield
     finally:
         sys.meta_path.remove(finder)
 
@@ -54,7 +56,7 @@ _VARIABLE = "KERAS_BACKEND"
 
 
 def select_keras_backend() -> None:
-    """Make Keras run on JAX: at once if it is not imported yet, else check that it does.
+    """Have Keras run on JAX if it is not imported yet, else check that it does.
 
     Warns when ``KERAS_BACKEND`` or a deliberate choice in Keras's own ``keras.json`` says another
     backend. Keras writes ``"tensorflow"`` into that file by itself when it is first imported, so
@@ -64,7 +66,7 @@ def select_keras_backend() -> None:
         ImportError: if Keras was imported earlier with another backend.
     """
     if "keras" in sys.modules:
-        _require_jax_backend()
+        require_jax_backend()
         return
     chosen = os.environ.get(_VARIABLE)
     if chosen and chosen != "jax":
@@ -72,8 +74,20 @@ def select_keras_backend() -> None:
     configured = _configured_backend()
     if not chosen and configured not in (None, "jax", "tensorflow"):
         _warn_overruled(f'"backend": "{configured}" in {_keras_config_path()}', 'write "jax" there')
-    os.environ[_VARIABLE] = "jax"
-    import_keras()
+    _set_variable()
+
+
+def jax_has_started() -> bool:
+    """Whether this process has initialised JAX's backends, after which devices are fixed."""
+    if not jax_is_loaded():
+        return False
+    from drumline import _jax_start
+
+    return _jax_start.jax_has_started()
+
+
+def _set_variable() -> None:
+    set_variable(_VARIABLE, "jax", "drumline runs Keras on JAX", "no setting")
 
 
 def keep_cpu_platform() -> None:
@@ -85,6 +99,12 @@ def keep_cpu_platform() -> None:
     platforms = _jax_platforms()
     if platforms and "cpu" not in platforms.split(",") and not jax_has_started():
         jax.config.update("jax_platforms", f"{platforms},cpu")
+        note(
+            "JAX",
+            f'jax.config.jax_platforms="{platforms},cpu"',
+            "the input pipeline computes on the CPU; the first platform stays the default",
+            "leave JAX_PLATFORMS unset, or add cpu to it",
+        )
         _accelerators_asked_for.append(platforms)
 
 
@@ -124,7 +144,12 @@ def _jax_platforms() -> str | None:
     return platforms
 
 
-def _require_jax_backend() -> None:
+def require_jax_backend() -> None:
+    """Check that Keras, which is imported, runs on JAX.
+
+    Raises:
+        ImportError: if it does not.
+    """
     import keras
 
     backend = keras.config.backend()
@@ -140,7 +165,7 @@ def _warn_overruled(what: str, remedy: str) -> None:
     warnings.warn(
         f"drumline runs Keras on JAX and overrules {what}; {remedy} to silence this warning.",
         UserWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
 
 

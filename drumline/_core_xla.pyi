@@ -20,11 +20,17 @@ def keep_large_buffers(library: str) -> int:
         64-bit Linux with glibc.
     """
 
+def free_large_buffers() -> None:
+    """Keep no large buffers any more, and free those that are kept.
+
+    Imports stay redirected, to functions that hand every call on to the C library's.
+    """
+
 def xla_handlers() -> list[tuple[str, int]]:
     """Addresses of functions that follow XLA's foreign function interface, by name.
 
     They compute float32 convolutions, channels last, on the threads of XLA's CPU backend;
-    ``drumline.lowerings.kernels`` says with what operands. ``drumline_all_reduce`` sums arrays of
+    ``drumline.cpu_kernels.kernels`` says with what operands. ``drumline_all_reduce`` sums arrays of
     one type over the ranks of `share_summing_memory`: its first operand is the rank, an int32; its
     attribute ``channel`` is the same on all ranks, and one sum at a time has it.
     """

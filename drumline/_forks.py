@@ -17,6 +17,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+from drumline._changes import in_forked_child, note
+
 T = TypeVar("T")
 
 
@@ -52,6 +54,8 @@ def finalize(
 def at_exit(function: Callable[..., Any], *args: Any) -> None:
     """As ``atexit.register``, but in a forked child `function` is not called."""
     atexit.register(_in_process, os.getpid(), function, args, {})
+    name = getattr(function, "__qualname__", type(function).__name__)
+    note("process", f"atexit: {name}", "it ends what this process has begun", "no setting", above=1)
 
 
 def _in_process(
@@ -72,4 +76,4 @@ def _tell() -> None:
 # Unlike a WeakSet, one of these may be read while other threads add to it.
 _kept: weakref.WeakValueDictionary[int, object] = weakref.WeakValueDictionary()
 _told: weakref.WeakValueDictionary[int, Forked] = weakref.WeakValueDictionary()
-os.register_at_fork(after_in_child=_tell)
+in_forked_child(_tell, "what waits for threads that a child lacks is not freed there")

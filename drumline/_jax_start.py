@@ -7,15 +7,19 @@ looked up at import, so that a JAX of another version is refused there, with wha
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import operator
-import os
 from typing import Any
 
 import jax
+from jax._src import config as jax_config
+from jax._src import core as jax_core
 from jax._src import xla_bridge
 from jax._src.interpreters import mlir
+from jaxlib import xla_client
 
+from drumline._changes import in_forked_child
 from drumline._forks import never_freed
 
 SUPPORTED = "jax>=0.8,<0.13"
@@ -70,11 +74,31 @@ def _has(owner: Any, name: str) -> bool:
 
 
 require(xla_bridge, "_backends", "backends_are_initialized")
+require(xla_client, "make_cpu_client")
+require_parameters(xla_client.make_cpu_client, "asynchronous", "num_devices")
+require(jax_config, "explicit_x64_dtypes")
+require(jax_core, "trace_state_clean")
 
 
 def jax_has_started() -> bool:
     """Whether this process has initialised JAX's backends, after which devices are fixed."""
     return bool(xla_bridge.backends_are_initialized())
+
+
+def explicit_64_bits() -> contextlib.AbstractContextManager[object]:
+    """A context in which a 64-bit type that is asked for by name is given."""
+    mode = getattr(jax_config, "ExplicitX64Mode", None)
+    return jax_config.explicit_x64_dtypes(mode.ALLOW if mode is not None else "allow")
+
+
+def cpu_client() -> Any:
+    """A client of XLA's with one CPU device, whose programs run in the thread that calls them."""
+    return xla_client.make_cpu_client(asynchronous=False, num_devices=1)
+
+
+def traces() -> bool:
+    """Whether JAX traces something in this thread."""
+    return not jax_core.trace_state_clean()
 
 
 def _keep_threads() -> None:
@@ -83,4 +107,4 @@ def _keep_threads() -> None:
         never_freed(thing)
 
 
-os.register_at_fork(after_in_child=_keep_threads)
+in_forked_child(_keep_threads, "JAX's threads are not joined there")

@@ -1,40 +1,46 @@
-"""XLA's large buffers on the CPU: kept from call to call, in huge pages.
+"""XLA's large buffers on the CPU, reused from call to call, in huge pages.
 
-XLA takes the temporary memory of a program afresh at every call, and a large model spends a sixth
-to a third of its step on having the kernel hand it out again. Frameworks keep such memory on
-accelerators; this does for the CPU.
+XLA takes the temporary memory of a program afresh at every call, and a large model spends a good
+part of its step on having the kernel hand it out again. Frameworks keep such memory on
+accelerators; this does for the CPU, where `drumline.config.set_large_buffer_reuse` asks for it.
 """
 
 from __future__ import annotations
 
-import os
+import platform
+import sys
 
-from drumline._core import keep_large_buffers
-
-VARIABLE = "DRUMLINE_KEEP_BUFFERS"
-"""The environment variable that switches it off."""
+from drumline._changes import forget, note
+from drumline._core import free_large_buffers, keep_large_buffers
 
 LIBRARY = "/libjax_common.so"
 """Where jaxlib keeps XLA."""
 
 
-def keep() -> bool:
-    """Keeps the buffers of 4 MiB and more that XLA frees from now on, for its next call.
+_ALLOCATOR = f"calls of the allocator in {LIBRARY.strip('/')}"
+_OFF = "it is off by default: dl.config.set_large_buffer_reuse(False), DRUMLINE_LARGE_BUFFERS=0"
 
-    At most half of the machine's memory is kept, and none if memory runs out. Results do not
-    depend on it. It does nothing where ``DRUMLINE_KEEP_BUFFERS`` is ``0``, or on other systems
-    than 64-bit Linux with glibc.
+
+def is_possible() -> bool:
+    """Whether this system is one whose tables of imports are known: 64-bit Linux with glibc."""
+    return sys.platform == "linux" and sys.maxsize > 2**32 and platform.libc_ver()[0] == "glibc"
+
+
+def reuse() -> bool:
+    """Keep buffers of 4 MiB and more that XLA frees from now on, for its next call.
+
+    At most half of the machine's memory is kept, and none if memory runs out.
 
     Returns:
-        Whether XLA's buffers are kept.
-
-    Raises:
-        ValueError: if the variable is set to something other than 0 or 1.
+        Whether they are: not on other systems, or where JAX is not imported.
     """
-    value = os.environ.get(VARIABLE, "1").strip()
-    if value not in ("0", "1"):
-        raise ValueError(
-            f"{VARIABLE}={value!r}: set it to 1 (the default) to keep XLA's large buffers on the "
-            "CPU from call to call, or to 0 to free them."
-        )
-    return value == "1" and keep_large_buffers(LIBRARY) > 0
+    if keep_large_buffers(LIBRARY) == 0:
+        return False
+    note("process", _ALLOCATOR, "XLA's large buffers on the CPU are reused from call to call", _OFF)
+    return True
+
+
+def stop() -> None:
+    """Keep none from now on, and free those that are kept."""
+    free_large_buffers()
+    forget("process", _ALLOCATOR)

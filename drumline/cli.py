@@ -77,7 +77,6 @@ def demo(
     from rich.console import Console
     from rich.markup import escape
 
-    import drumline._public  # noqa: F401 - chooses Keras's backend before anything imports Keras
     from drumline._extras import MissingExtraError, require_extra
 
     console = Console()

@@ -16,9 +16,8 @@ from drumline import _jax_start
 PACKAGE = Path(drumline.__file__).parent
 ADAPTERS = (
     "_jax_start.py",
-    "data/elements/precision.py",
+    "cpu_kernels/jax_internals.py",
     "distribute/process_group/jax_internals.py",
-    "lowerings/jax_internals.py",
     "training/jax_internals.py",
 )
 KNOWN_BY_SOME = {("core", "ClosedJaxpr"), ("jax_config", "ExplicitX64Mode")}

@@ -51,6 +51,7 @@ def run_command(command: Sequence[str], timeout_s: float) -> Run:
     workers it started.
     """
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONUNBUFFERED": "1"}
+    environment.setdefault("DRUMLINE_LARGE_BUFFERS", "1")
     started = time.perf_counter()
     with subprocess.Popen(
         list(command),

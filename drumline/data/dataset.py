@@ -18,10 +18,10 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Self
 
-import jax
 import numpy as np
 import numpy.typing as npt
 
+from drumline._lazy import jax
 from drumline.data._base import BaseDataset, merged_options, named, set_dataset_class
 from drumline.data._dataset import sampling, storing
 from drumline.data._dataset.files import tables_plan

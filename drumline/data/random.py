@@ -14,10 +14,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from drumline._lazy import jax, jnp
 from drumline.data.elements.spec import as_array
 from drumline.data.functions.user_function import drawn
 

@@ -81,6 +81,7 @@ def run_demo(settings: DemoSettings, console: Console) -> Path:
             model scores differently in another process or not at all, or the loss curves of the
             two runs do not coincide.
     """
+    dl.config.set_large_buffer_reuse(True)
     data, path = _prepare(settings)
     console.print(
         f"[bold]{settings.dataset}[/]: {data.train_size:,} images for training, "

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from drumline.cpu_kernels import kernels
 from drumline.distribute.cluster_resolver import ClusterResolver, TFConfigClusterResolver
 from drumline.distribute.collectives import (
     CrossDeviceOps,
@@ -26,7 +27,6 @@ from drumline.distribute.process_group import share_memory, start
 from drumline.distribute.replica import register_default_strategy
 from drumline.distribute.strategy import Strategy
 from drumline.distribute.values import REPLICA_AXIS
-from drumline.lowerings import kernels
 
 
 class OneDeviceStrategy(Strategy):

@@ -7,11 +7,10 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from drumline._core import arrange_images
+from drumline._lazy import jax, jnp
 from drumline.data import random
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.spec import ElementSpec, TensorSpec

@@ -11,10 +11,9 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from drumline._lazy import jax, jnp
 from drumline.data import random
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.native.apply import apply, is_symbol

@@ -6,10 +6,9 @@ import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from drumline._lazy import jax, jnp
 from drumline.data import random
 
 

@@ -7,11 +7,10 @@ import operator
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from drumline._core import resize_images, resize_nearest, resize_spans
+from drumline._lazy import jax, jnp
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.native.apply import apply
 from drumline.data.native.operation import (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from drumline._changes import in_forked_child
 from drumline._core import read_files
 from drumline._local_path import has_scheme
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
@@ -99,4 +99,4 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_AT_ONCE, "drumline-read-file")
 
 
-os.register_at_fork(after_in_child=_threads.cache_clear)  # a child has none of these threads
+in_forked_child(_threads.cache_clear, "a child has none of these threads")

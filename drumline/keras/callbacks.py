@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import keras
 import numpy as np
 
+from drumline._changes import note
 from drumline._event_files import summary_writer
 from drumline._extras import require_extra
 from drumline._local_path import local_path
@@ -272,7 +273,10 @@ def replace_keras_tensorboard() -> None:
     """
     if importlib.util.find_spec("tensorflow") is None:
         keras.callbacks.TensorBoard = KerasTensorBoard
-        replace_method(KERAS_OWN, "set_model", _explained)
+        why = "Keras's own writes through TensorFlow, which is not installed"
+        off = "install tensorflow"
+        note("Keras", "keras.callbacks.TensorBoard", why, off)
+        replace_method(KERAS_OWN, "set_model", _explained, why)
 
 
 def _explained(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -29,24 +29,26 @@ def write_on_chief_only(*boards: type[keras.callbacks.Callback]) -> None:
     Args:
         boards: the classes that write for TensorBoard.
     """
-    replace_method(keras.callbacks.ModelCheckpoint, "_save_model", _on_the_chief)
+    why = "of several processes the first writes files, and the others take from it what it reads"
+    replace_method(keras.callbacks.ModelCheckpoint, "_save_model", _on_the_chief, why)
     replace_method(
         keras.callbacks.BackupAndRestore,
         "_save_model",
         lambda save: _on_the_chief(saved_by_servers(save)),
+        why,
     )
-    replace_method(keras.callbacks.BackupAndRestore, "_load_model", restored_by_servers)
-    replace_method(keras.callbacks.BackupAndRestore, "on_train_end", _on_the_chief)
-    replace_method(keras.callbacks.BackupAndRestore, "on_train_begin", _restored_alike)
+    replace_method(keras.callbacks.BackupAndRestore, "_load_model", restored_by_servers, why)
+    replace_method(keras.callbacks.BackupAndRestore, "on_train_end", _on_the_chief, why)
+    replace_method(keras.callbacks.BackupAndRestore, "on_train_begin", _restored_alike, why)
     for board in boards:
-        replace_method(board, "set_model", _opened_on_the_chief)
+        replace_method(board, "set_model", _opened_on_the_chief, why)
     orbax_checkpoint = getattr(keras.callbacks, "OrbaxCheckpoint", None)  # since Keras 3.13
     if orbax_checkpoint is not None:
-        replace_method(orbax_checkpoint, "_save_checkpoint", _of_all_processes)
+        replace_method(orbax_checkpoint, "_save_checkpoint", _of_all_processes, why)
     for owner, names in ((keras.callbacks.CSVLogger, _LOGS), *((b, _BOARD) for b in boards)):
         for name in names:
             if name in vars(owner):
-                replace_method(owner, name, _on_the_chief)
+                replace_method(owner, name, _on_the_chief, why)
 
 
 def _on_the_chief(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import keras
 
+from drumline._changes import full_name, note
 from drumline.training.keras_internals import load, refuse
 
 _NAMES = {
@@ -89,14 +90,36 @@ if hasattr(keras.optimizers, "MultiOptimizer"):  # since Keras 3.13 or so
 _MARK = "__drumline_original__"
 
 
-def replace_method(owner: Any, name: str, make: Callable[[Callable[..., Any]], Any]) -> None:
-    """Replace ``owner.name`` by ``make(original)``, once however often this is called."""
+NO_SETTING = (
+    "no setting; it acts in a strategy's scope or on a drumline dataset alone, and a process that "
+    "does not import drumline has Keras's own"
+)
+
+
+def replace_method(
+    owner: Any, name: str, make: Callable[[Callable[..., Any]], Any], why: str
+) -> None:
+    """Replace ``owner.name`` by ``make(original)``, once however often this is called.
+
+    Args:
+        owner: a class or a module of Keras's.
+        name: of a method or function.
+        make: gives the replacement, which calls the original.
+        why: for `drumline.config.report`.
+    """
     original = getattr(owner, name)
     if hasattr(original, _MARK):
         return
+    if not _is_own(owner):
+        note("Keras", full_name(owner, name), why, NO_SETTING, above=1)
     replacement = functools.wraps(original)(make(original))
     setattr(replacement, _MARK, original)
     setattr(owner, name, replacement)
+
+
+def _is_own(owner: Any) -> bool:
+    module: str = owner.__module__ if isinstance(owner, type) else owner.__name__
+    return module.startswith("drumline.")
 
 
 @contextlib.contextmanager

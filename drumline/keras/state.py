@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import keras
 
+from drumline._changes import full_name, note
 from drumline.distribute import ParameterServerStrategy, Strategy, get_strategy, has_strategy
 from drumline.distribute.parameter_server.coordinator import ClusterCoordinator
 from drumline.distribute.parameter_server.server_variable import ServerVariable, make_slot
@@ -189,6 +190,12 @@ def leave_state_untracked() -> None:
             super(internals.JAXTrainer, self).__setattr__(name, value)
 
     internals.JAXTrainer.__setattr__ = __setattr__
+    note(
+        "Keras",
+        full_name(internals.JAXTrainer, "__setattr__"),
+        "Keras would look for layers among all arrays of a step's state, after every step",
+        internals.NO_SETTING,
+    )
 
 
 _slot_of: contextvars.ContextVar[tuple[Any, str] | None] = contextvars.ContextVar(

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from drumline._changes import full_name, note
 from drumline.training.keras_internals import Variable
 
 _SLOT = "_drumline_slot"
@@ -134,3 +135,10 @@ def install() -> None:
     if not isinstance(vars(Variable).get("_value"), _ValueOrSlot):
         Variable._value = _ValueOrSlot()
         Variable.__getstate__ = _state
+        for name in ("_value", "__getstate__"):
+            note(
+                "Keras",
+                full_name(Variable, name),
+                "variables are donated to a step together, and look up their values in its results",
+                "no setting; variables of no drumline step hold their values as ever",
+            )

@@ -28,7 +28,19 @@ mod routed {
             (c"malloc", malloc as *const () as usize),
             (c"free", free as *const () as usize),
         ];
-        elf::redirect(library, &functions)
+        let redirected = elf::redirect(library, &functions);
+        if redirected > 0 {
+            kept::start();
+        }
+        redirected
+    }
+
+    pub fn stop() {
+        kept::stop();
+    }
+
+    pub fn want(places: impl Iterator<Item = placed::Place>) {
+        placed::want(places.filter(|_| kept::is_active()));
     }
 
     unsafe extern "C" fn posix_memalign(
@@ -100,13 +112,20 @@ pub fn install(_library: &str) -> usize {
     0
 }
 
+/// Keeps no buffers from now on, and frees those that are kept. The imports stay redirected, to
+/// functions that hand every call on.
+pub fn uninstall() {
+    #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
+    routed::stop();
+}
+
 /// Has the next allocations of this thread that are of these sizes lie at these addresses, if the
 /// library that asks is one whose allocations are routed; replaces what was wanted before.
 ///
 /// The memory must be writable, and stay so until the library has freed what it was given.
 #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
 pub fn want_results_at(places: &[(usize, usize)]) {
-    placed::want(
+    routed::want(
         places
             .iter()
             .map(|&(address, bytes)| placed::Place { address, bytes }),

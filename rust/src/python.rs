@@ -44,6 +44,7 @@ mod xla;
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(xla::want_results_at, module)?)?;
     module.add_function(wrap_pyfunction!(keep_large_buffers, module)?)?;
+    module.add_function(wrap_pyfunction!(free_large_buffers, module)?)?;
     module.add_function(wrap_pyfunction!(xla::xla_handlers, module)?)?;
     module.add_function(wrap_pyfunction!(xla::vector_instructions, module)?)?;
     module.add_function(wrap_pyfunction!(gather_rows, module)?)?;
@@ -96,6 +97,12 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyfunction]
 fn keep_large_buffers(library: &str) -> usize {
     large_buffers::install(library)
+}
+
+/// Keep no buffers any more, and free those that are kept.
+#[pyfunction]
+fn free_large_buffers(py: Python<'_>) {
+    py.detach(large_buffers::uninstall);
 }
 
 /// Hash two unsigned 64-bit integers into one, to derive random keys from others.

@@ -7,10 +7,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from drumline._lazy import jax, jnp
 from drumline.data._base import as_dataset, check_on_host
 from drumline.data._dataset.functions import without_key
 from drumline.data._dataset.padding import per_leaf, shape_of

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-import jax
-
+from drumline._lazy import jax
 from drumline.data.plan.node import Node
 from drumline.data.workers.remote.cluster import Service, ShardingPolicy, policy_of
 from drumline.data.workers.remote.nodes import Distribute

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as compute
-import pyarrow.types as kinds
 
+from drumline._lazy import lazy_module, pa
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.spec import STRING
+
+compute = lazy_module("pyarrow.compute")
+kinds = lazy_module("pyarrow.types")
 
 
 def arrow_columns(table: Any, operation: str = "from_arrow") -> dict[str, Any]:

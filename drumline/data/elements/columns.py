@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from drumline._changes import in_forked_child
 from drumline._core import PackedBytes, gather_rows
 from drumline.data.elements.ragged import RaggedArray, joined, uniform
 from drumline.data.elements.spec import STRING
@@ -232,4 +232,4 @@ def _threads(number: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(number, "drumline-copy")
 
 
-os.register_at_fork(after_in_child=_threads.cache_clear)  # a child has none of these threads
+in_forked_child(_threads.cache_clear, "a child has none of these threads")

@@ -13,21 +13,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax._src import config as jax_config
-from jax._src import core as jax_core
-from jaxlib import xla_client
 
 from drumline._backend import cpu_device
+from drumline._changes import in_forked_child
 from drumline._forks import never_freed
-from drumline._jax_start import require, require_parameters
-
-require(xla_client, "make_cpu_client")
-require_parameters(xla_client.make_cpu_client, "asynchronous", "num_devices")
-require(jax_config, "explicit_x64_dtypes")
-require(jax_core, "trace_state_clean")
+from drumline._lazy import is_jax_array, jax, jax_is_loaded, jnp
 
 WIDE = frozenset(np.dtype(t) for t in ("int64", "uint64", "float64", "complex128"))
 """Types that JAX narrows by default."""
@@ -39,11 +30,6 @@ def narrowed(dtype: np.dtype) -> np.dtype:
 
 
 _device = functools.cache(cpu_device)
-
-
-def _explicit_allowed() -> contextlib.AbstractContextManager[object]:
-    mode = getattr(jax_config, "ExplicitX64Mode", None)
-    return jax_config.explicit_x64_dtypes(mode.ALLOW if mode is not None else "allow")
 
 
 @functools.cache
@@ -58,9 +44,11 @@ def calling_thread(shared: bool = True) -> jax.Device:
         shared: whether XLA's threads take parts of the work of a program. Where several threads
             call programs at once, parts that take microseconds cost more to hand over than to do.
     """
+    from drumline._jax_start import cpu_client
+
     with contextlib.nullcontext() if shared else _one_thread():
-        client: Any = xla_client.make_cpu_client(asynchronous=False, num_devices=1)
-    os.register_at_fork(after_in_child=functools.partial(never_freed, client))
+        client = cpu_client()
+    in_forked_child(functools.partial(never_freed, client), "XLA's client is not freed there")
     device: jax.Device = client.devices()[0]
     return device
 
@@ -84,9 +72,11 @@ def _one_thread() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _mode(x64: bool, device: jax.Device | None) -> Iterator[None]:
+    from drumline._jax_start import explicit_64_bits
+
     with (
         jax.enable_x64(x64),
-        _explicit_allowed(),
+        explicit_64_bits(),
         jax.default_device(_device() if device is None else device),
         jax.numpy_dtype_promotion("standard"),
         jax.numpy_rank_promotion("allow"),
@@ -138,7 +128,11 @@ _of_jax: ContextVar[bool] = ContextVar("drumline_arrays_of_jax", default=False)
 
 def is_tracing() -> bool:
     """Whether JAX traces something in this thread."""
-    return not jax_core.trace_state_clean()
+    if not jax_is_loaded():
+        return False
+    from drumline._jax_start import traces
+
+    return traces()
 
 
 def is_wide(dtype: Any) -> bool:
@@ -226,4 +220,4 @@ def in_32_bits(array: Any) -> Any:
 
 def any_wide(arrays: Iterable[Any]) -> bool:
     """Whether one of JAX's arrays, concrete or traced, has 64-bit numbers."""
-    return any(isinstance(array, jax.Array) and is_wide(array.dtype) for array in arrays)
+    return any(is_jax_array(array) and is_wide(array.dtype) for array in arrays)

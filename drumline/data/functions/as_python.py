@@ -15,9 +15,9 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-import jax
 import numpy as np
 
+from drumline._lazy import jax
 from drumline.data.elements.precision import WIDE
 from drumline.data.elements.spec import STRING, TensorSpec
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Collection, Hashable
 from contextvars import ContextVar, Token
 from typing import Any
 
-import jax
 import numpy as np
 
 from drumline._function_identity import (
@@ -29,6 +28,7 @@ from drumline._function_identity import (
     read_values,
     shared_by,
 )
+from drumline._lazy import is_jax_array, jax
 from drumline.data.elements.spec import TensorSpec, as_array
 from drumline.data.elements.structure import is_namedtuple
 
@@ -131,7 +131,7 @@ def _value(value: Any) -> Value | None:
         return Value(value, np.asarray(value, np.float64), True)
     if isinstance(value, str | bytes):
         return Value(value, as_array(value), False)
-    if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
+    if is_jax_array(value) and not isinstance(value, jax.core.Tracer):
         if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
             return None
         return Value(value, np.asarray(value), bool(value.aval.weak_type))

@@ -16,12 +16,10 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.extend import core as jex
 
 from drumline._core import want_results_at
+from drumline._lazy import jax, jex, jnp
 from drumline._memory import ALIGNMENT, BufferPool, address_of
 from drumline.data.elements import precision
 from drumline.data.elements.block import Block

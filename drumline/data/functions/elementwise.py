@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from jax.extend import core as jex
 
 from drumline._core import RowArithmetic, vector_instructions
+from drumline._lazy import jex
 from drumline._memory import address_of
 from drumline.data.functions.programs import Computed, roundings
 from drumline.data.functions.trace import Trace

@@ -12,10 +12,9 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import jax
 import numpy as np
-from jax.extend import core as jex
 
+from drumline._lazy import jax, jex
 from drumline.data.elements.spec import TensorSpec
 from drumline.data.native.symbol import Call, is_symbolic, native
 
@@ -267,7 +266,7 @@ class MisplacedCall(Exception):
 def native_calls(jaxpr: jex.Jaxpr) -> Iterator[jex.JaxprEqn]:
     """Equations that call native operations, at any depth."""
     for eqn in jaxpr.eqns:
-        if eqn.primitive is native:
+        if eqn.primitive is native():
             yield eqn
         for inner in subjaxprs(eqn.params):
             yield from native_calls(inner)
@@ -295,7 +294,7 @@ def extracted(closed: jex.ClosedJaxpr, leaves: Sequence[TensorSpec]) -> Extracte
         return len(outputs) - 1
 
     for eqn in flat.eqns:
-        if eqn.primitive is not native:
+        if eqn.primitive is not native():
             continue
         call = eqn.params["call"]
         calls.append(call)
@@ -309,7 +308,7 @@ def extracted(closed: jex.ClosedJaxpr, leaves: Sequence[TensorSpec]) -> Extracte
         list(flat.consts),
         numbers,
         outputs,
-        [eqn for eqn in flat.eqns if eqn.primitive is not native],
+        [eqn for eqn in flat.eqns if eqn.primitive is not native()],
         closed.jaxpr.effects,
         unnamed(closed.jaxpr),
     )

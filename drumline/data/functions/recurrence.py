@@ -8,11 +8,10 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from drumline._function_identity import frozen
+from drumline._lazy import jax, jnp
 from drumline.data.elements import precision
 from drumline.data.elements.block import Block
 from drumline.data.elements.errors import at_element

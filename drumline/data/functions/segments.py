@@ -7,11 +7,9 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import jax
 import numpy as np
-from jax.core import ShapedArray
-from jax.extend import core as jex
 
+from drumline._lazy import jax, jex
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.elements.structure import LEAF_STRUCTURE, tuple_of
 from drumline.data.functions.programs import Computed, Constant, Passed, Route, dependence, unnamed
@@ -309,7 +307,7 @@ def _spec_of(route: Computed) -> TensorSpec:
 
 def _unused(spec: TensorSpec) -> Any:
     """A variable for a column that only the other program reads."""
-    return jex.Var(ShapedArray(tuple(dim or 0 for dim in spec.shape), spec.dtype))
+    return jex.Var(jax.core.ShapedArray(tuple(dim or 0 for dim in spec.shape), spec.dtype))
 
 
 def _flat(leaves: list[TensorSpec]) -> ElementSpec:

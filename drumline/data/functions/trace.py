@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-import jax
 import numpy as np
-from jax.extend import core as jex
 
+from drumline._lazy import is_jax_array, jax, jex
 from drumline.data.elements import precision
 from drumline.data.elements.spec import ElementSpec, TensorSpec, as_array, is_array_literal
 from drumline.data.elements.structure import Structure, flatten
@@ -125,7 +124,7 @@ def _same_leaves(a: list[Constant | int], b: list[Constant | int]) -> bool:
 
 def _kept(value: Any) -> Any:
     """A constant as it is now: the user may write into the array later."""
-    if isinstance(value, jax.Array):
+    if is_jax_array(value):
         return value
     # JAX may have wrapped the user's array in a type of its own without copying it.
     copy = np.array(value)

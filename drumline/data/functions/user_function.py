@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar, Token
 from typing import Any, Protocol
 
-import jax
 import numpy as np
 
 from drumline._core import mix64
+from drumline._lazy import jax
 from drumline.data.elements import precision
 from drumline.data.elements.errors import raised_for_good
 from drumline.data.elements.seeds import draw_seed, seeds_are_given

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 
+from drumline._lazy import jax
 from drumline.data.elements.precision import given
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.rows import single, spec_of_leaf

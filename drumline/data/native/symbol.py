@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import math
 import operator
@@ -14,12 +15,10 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
-import jax
 import numpy as np
-from jax.core import ShapedArray
-from jax.extend import core as jex
-from jax.interpreters import batching, mlir
 
+from drumline._changes import note
+from drumline._lazy import jax, jex
 from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec
 from drumline.data.elements.rows import single, spec_of_leaf
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, as_array
@@ -138,8 +137,24 @@ def is_symbolic(spec: TensorSpec) -> bool:
 
 _recorded: ContextVar[list[TensorSpec] | None] = ContextVar("drumline_recorded", default=None)
 
-native = jex.Primitive("native")
-native.multiple_results = True
+
+@functools.cache
+def native() -> jex.Primitive:
+    """The primitive that stands for native operations in traced programs."""
+    from jax.interpreters import batching, mlir
+
+    primitive = jex.Primitive("native")
+    primitive.multiple_results = True
+    primitive.def_abstract_eval(_types)
+    batching.primitive_batchers[primitive] = _batched
+    mlir.register_lowering(primitive, _lowered)
+    note(
+        "JAX",
+        "a primitive of drumline's own: native",
+        "it stands for native operations in traced functions of datasets",
+        "no setting; nothing of JAX's is replaced",
+    )
+    return primitive
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -204,7 +219,7 @@ def record(operation: NativeOperation, arguments: Sequence[Any]) -> Any:
         for value, argument in zip(arguments, given, strict=True)
         if not isinstance(argument, Fixed)
     ]
-    made = native.bind(
+    made = native().bind(
         *operands,
         call=Call(operation, tuple(given), results),
         types=tuple(_type(leaf) for leaf in results.leaves),
@@ -234,9 +249,8 @@ def _type(leaf: TensorSpec) -> tuple[tuple[int, ...], str]:
     return tuple(d or 0 for d in leaf.shape), jax.dtypes.canonicalize_dtype(leaf.dtype).name
 
 
-@native.def_abstract_eval
 def _types(*_: Any, call: Call, types: tuple[tuple[tuple[int, ...], str], ...]) -> list[Any]:
-    return [ShapedArray(shape, jax.numpy.dtype(name)) for shape, name in types]
+    return [jax.core.ShapedArray(shape, jax.numpy.dtype(name)) for shape, name in types]
 
 
 def _batched(_: Any, __: Any, *, call: Call, types: Any) -> NoReturn:
@@ -250,10 +264,6 @@ def _lowered(_: Any, *__: Any, call: Call, types: Any) -> NoReturn:
         f"dl.{call.operation.name} runs in functions given to Dataset.map and the like, and on "
         "values outside of them; not inside of jax.jit, cond, scan or the like"
     )
-
-
-batching.primitive_batchers[native] = _batched
-mlir.register_lowering(native, _lowered)
 
 
 @dataclasses.dataclass(frozen=True)

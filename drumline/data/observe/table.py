@@ -8,10 +8,12 @@ import re
 import textwrap
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
+from drumline._lazy import lazy_module
 
 if TYPE_CHECKING:
     from drumline.data.observe.profile import Profile, StageProfile
+
+rich_cells = lazy_module("rich.cells")
 
 _WIDTH = 80
 _STAGE = 24
@@ -98,19 +100,19 @@ def _table(profile: Profile) -> list[str]:
         if not any(cells):
             continue
         left = name in ("stage", "in", "busy s")
-        width = max(map(cell_len, (name, *cells)))
+        width = max(map(rich_cells.cell_len, (name, *cells)))
         for row, cell in enumerate((name, *cells)):
-            room = " " * (width - cell_len(cell))
+            room = " " * (width - rich_cells.cell_len(cell))
             drawn[row] += (cell + room + "  ") if left else (room + cell + " ")
     drawn = [line.rstrip() for line in drawn]
-    return [drawn[0], "─" * max(map(cell_len, drawn)), *drawn[1:]]
+    return [drawn[0], "─" * max(map(rich_cells.cell_len, drawn)), *drawn[1:]]
 
 
 def _stage(stage: StageProfile, note: int | None) -> str:
     mark = "" if note is None else f" [{note}]"
     text = " " * min(stage.depth, 10) + label(stage)
-    room = _STAGE - cell_len(mark)
-    return (text if cell_len(text) <= room else text[: room - 1] + "…") + mark
+    room = _STAGE - rich_cells.cell_len(mark)
+    return (text if rich_cells.cell_len(text) <= room else text[: room - 1] + "…") + mark
 
 
 def _place(profile: Profile, stage: StageProfile) -> str:

@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import jax
 import numpy as np
 
 from drumline._forks import finalize
+from drumline._lazy import jax
 from drumline.data.elements.block import UNBOUNDED, Block, estimated_nbytes
 from drumline.data.elements.precision import require_fits
 from drumline.data.elements.ragged import objects

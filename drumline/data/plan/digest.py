@@ -10,10 +10,10 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import jax
 import numpy as np
 
 from drumline._function_identity import components, digested_code, digested_parts, is_library
+from drumline._lazy import is_jax_array
 
 
 def qualified_name(value: Any) -> str:
@@ -94,7 +94,9 @@ def put(value: Any, into: Digest) -> None:
         TypeError: it cannot be told what it is: an open file, a lock, a running generator.
     """
     wrapped = getattr(value, "__wrapped__", None)
-    if callable(wrapped):
+    if is_jax_array(value):
+        _array(value, into)
+    elif callable(wrapped):
         put(wrapped, into)
     elif isinstance(getattr(value, "_fingerprint", None), str):  # datasets of Hugging Face
         into.write(qualified_name(type(value)), value._fingerprint.encode())
@@ -176,7 +178,6 @@ def _dtype(value: np.dtype, into: Digest) -> None:
 
 @put.register(np.ndarray)
 @put.register(np.generic)
-@put.register(jax.Array)
 def _array(value: Any, into: Digest) -> None:
     array = np.asarray(value)
     put(array.dtype, into)

@@ -21,6 +21,7 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import Any, Generic, Protocol, TypeVar
 
+from drumline._changes import in_forked_child, note
 from drumline._forks import tell_in_child
 
 T = TypeVar("T")
@@ -126,6 +127,7 @@ _joined: weakref.WeakValueDictionary[int, Joins] = weakref.WeakValueDictionary()
 def _at_the_end() -> None:
     # With the first thread: the later it is registered, the sooner it is called.
     atexit.register(_leave)
+    note("process", "atexit: _leave", "it ends the threads of datasets", "no setting")
 
 
 def _leave() -> None:
@@ -157,7 +159,7 @@ def _forget() -> None:
     _joined.clear()
 
 
-os.register_at_fork(after_in_child=_forget)
+in_forked_child(_forget, "a child has none of these threads, and their locks may be locked")
 
 
 def wait_for(thread: threading.Thread) -> None:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 
+from drumline._changes import set_variable
 from drumline.distribute.cluster_resolver.cluster_resolver import ClusterResolver
 from drumline.distribute.cluster_resolver.cluster_spec import ClusterSpec
 
@@ -131,8 +132,11 @@ class SlurmClusterResolver(ClusterResolver):
             first += count
         if self._auto_set_gpu and self._gpus_per_task:
             start = places[self._rank][1] * self._gpus_per_task
-            os.environ[_GPUS] = ",".join(
-                str(gpu) for gpu in range(start, start + self._gpus_per_task)
+            set_variable(
+                _GPUS,
+                ",".join(str(gpu) for gpu in range(start, start + self._gpus_per_task)),
+                "each task of a node has its own GPUs",
+                "SlurmClusterResolver(auto_set_gpu=False)",
             )
         return ClusterSpec(cluster)
 

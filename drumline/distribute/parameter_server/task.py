@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from drumline._addresses import on_host_of
+from drumline._changes import note, set_variable
 from drumline.distribute.cluster_resolver import ClusterSpec
 from drumline.distribute.parameter_server import servers as peers
 from drumline.distribute.parameter_server.errors import ChiefLostError
@@ -44,7 +45,13 @@ def share_cores(processes: int) -> None:
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if processes > 1:
-        os.environ.setdefault(THREADS_VARIABLE, str(max(1, (cores or 1) // processes)))
+        if THREADS_VARIABLE not in os.environ:
+            set_variable(
+                THREADS_VARIABLE,
+                str(max(1, (cores or 1) // processes)),
+                "processes of a job share the cores of a machine",
+                f"set {THREADS_VARIABLE} yourself",
+            )
 
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # as in glibc's malloc.h
@@ -64,6 +71,12 @@ def keep_freed_memory() -> None:
         return
     mallopt(_MMAP_THRESHOLD, _LARGEST_BYTES)
     mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+    note(
+        "process",
+        "mallopt(M_MMAP_THRESHOLD) and mallopt(M_TRIM_THRESHOLD)",
+        "glibc keeps freed memory for the next gradients of a parameter server or its worker",
+        "set any of " + ", ".join(_OWN_SETTINGS),
+    )
 
 
 _JOBS = ("worker", "ps")

@@ -8,6 +8,7 @@ import re
 import jax
 
 from drumline import config
+from drumline._changes import note, set_variable
 from drumline.distribute.process_group import jax_internals
 
 CPU_DEVICES_VARIABLE = "DRUMLINE_CPU_DEVICES"
@@ -35,6 +36,12 @@ def apply_launcher_settings() -> None:
     if cache:
         jax.config.update("jax_compilation_cache_dir", cache)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        note(
+            "JAX",
+            "jax.config.jax_compilation_cache_dir and jax_persistent_cache_min_compile_time_secs",
+            f"{CACHE_VARIABLE} names a cache of compiled programs that processes share",
+            f"{CACHE_VARIABLE} unset",
+        )
 
 
 def collective_limit_seconds() -> int:
@@ -60,4 +67,9 @@ def limit_collectives(seconds: int) -> None:
             f"({_COLLECTIVE_TIMEOUT}). Install a newer jax, or leave the limit out: a peer that "
             f"is dead or stopped is found by its heartbeat, a stuck one by the watchdog."
         )
-    os.environ["XLA_FLAGS"] = f"{flags} {_COLLECTIVE_TIMEOUT}={seconds}".strip()
+    set_variable(
+        "XLA_FLAGS",
+        f"{flags} {_COLLECTIVE_TIMEOUT}={seconds}".strip(),
+        "a collective on CPUs fails when a peer keeps it waiting for longer",
+        f"set {_COLLECTIVE_TIMEOUT} yourself",
+    )

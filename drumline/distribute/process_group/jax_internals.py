@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import jaxlib
 
+from drumline._changes import in_forked_child, note
 from drumline._forks import never_freed
 from drumline._jax_start import require, require_parameters, unsupported
 
@@ -55,6 +56,12 @@ def connect(
     """
     with contextlib.suppress(AttributeError):  # jax 0.8 has no such switch
         jax.config.update("jax_enable_preemption_service", False)
+        note(
+            "JAX",
+            "jax.config.jax_enable_preemption_service=False",
+            "SIGTERM keeps its meaning in a process of a job",
+            "no strategy over several processes",
+        )
     timeouts = {"heartbeat_timeout": heartbeat, "shutdown_timeout": 0}
     service_option = {"recoverable": True} if _SERVICE_OPTION else {}
     client_option = {} if _SERVICE_OPTION else {"recoverable": True}
@@ -100,7 +107,7 @@ def _forget_in_child() -> None:
     forget()
 
 
-os.register_at_fork(after_in_child=_forget_in_child)
+in_forked_child(_forget_in_child, "a child leaves its parent's job without a word")
 
 
 def live_processes(client: Any, indices: Sequence[int]) -> set[int]:

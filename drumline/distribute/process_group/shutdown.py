@@ -14,6 +14,7 @@ from typing import NoReturn
 import jax
 
 from drumline import failure_record
+from drumline._changes import note
 from drumline.distribute.process_group import jax_internals
 from drumline.distribute.process_group.coordination import Failure
 from drumline.distribute.process_group.peers import (
@@ -49,6 +50,13 @@ class Ending:
         """End the process this way when a Python exception is not caught."""
         sys.excepthook = self._on_exception
         threading.excepthook = self._on_thread_exception
+        for hook in ("sys.excepthook", "threading.excepthook"):
+            note(
+                "process",
+                hook,
+                "an exception that is not caught ends the whole job, not this process alone",
+                "no strategy over several processes",
+            )
 
     def fail(
         self,

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from drumline._changes import full_name, note
 from drumline.training import jax_internals, keras_internals
 from drumline.training.tape.recording import Recording, RecordingTrace
 
@@ -210,6 +211,12 @@ def _install() -> None:
         return plain.fget(variable)
 
     keras_internals.Variable.value = property(value, doc=plain.__doc__)
+    note(
+        "Keras",
+        full_name(keras_internals.Variable, "value"),
+        "a GradientTape sees which variables are read; without one the value is Keras's",
+        "no setting",
+    )
 
 
 _install()

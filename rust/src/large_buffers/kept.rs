@@ -2,6 +2,7 @@
 
 use libc::{c_void, size_t};
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Buffers of this many bytes and more are kept and advised: numpy advises from here on, too.
@@ -31,13 +32,30 @@ static STORE: Mutex<Store> = Mutex::new(Store {
     used: BTreeSet::new(),
 });
 
+/// Whether buffers are kept and advised now; a library's imports stay routed once they are.
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+
+pub fn start() {
+    ACTIVE.store(true, Ordering::Release);
+}
+
+/// Keeps none from now on, and frees those that it has.
+pub fn stop() {
+    ACTIVE.store(false, Ordering::Release);
+    release_all();
+}
+
+pub fn is_active() -> bool {
+    ACTIVE.load(Ordering::Acquire)
+}
+
 fn store() -> MutexGuard<'static, Store> {
     STORE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A kept buffer of at least `size` bytes, and at most an eighth more, at a multiple of `alignment`.
 pub fn take(alignment: usize, size: usize) -> Option<*mut c_void> {
-    if size < LARGE {
+    if size < LARGE || !is_active() {
         return None;
     }
     let mut store = store();
@@ -58,7 +76,7 @@ pub fn take(alignment: usize, size: usize) -> Option<*mut c_void> {
 /// # Safety
 /// `buffer` is null or an allocation of `size` bytes.
 pub unsafe fn add(buffer: *mut c_void, size: usize) {
-    if buffer.is_null() || size < LARGE {
+    if buffer.is_null() || size < LARGE || !is_active() {
         return;
     }
     let page = super::elf::page_size();
@@ -85,7 +103,7 @@ pub unsafe fn keep(buffer: *mut c_void) -> bool {
     let mut evicted = Vec::new();
     {
         let mut store = store();
-        if !store.used.remove(&address) || bytes > budget() {
+        if !store.used.remove(&address) || bytes > budget() || !is_active() {
             return false;
         }
         store.kept.push(Kept { address, bytes });
@@ -129,6 +147,7 @@ mod tests {
     /// One test, since the store is the process's.
     #[test]
     fn buffers_are_kept_and_fit() {
+        start();
         let allocate = |bytes| {
             let mut out = std::ptr::null_mut();
             // SAFETY: `out` is writable, and the alignment a power of two.
@@ -152,6 +171,19 @@ mod tests {
             assert_eq!(take(64, 8 << 20), None, "it is in use");
             assert!(keep(first));
             assert!(release_all() && !release_all());
+            let (held, used) = (allocate(8 << 20), allocate(16 << 20));
+            add(held, 8 << 20);
+            add(used, 16 << 20);
+            assert!(keep(held));
+            stop();
+            assert_eq!(take(64, 8 << 20), None, "it was freed");
+            assert!(!keep(used) && !release_all());
+            libc::free(used);
+            let other = allocate(8 << 20);
+            add(other, 8 << 20);
+            start();
+            assert!(!keep(other), "it came while nothing was kept");
+            libc::free(other);
         }
     }
 }

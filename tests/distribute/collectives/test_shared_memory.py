@@ -17,6 +17,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from drumline import _core
 from drumline._shared_memory import MemoryOffer, create_memory
+from drumline.cpu_kernels import kernels
 from drumline.distribute import MirroredStrategy, PerReplica
 from drumline.distribute.collectives import GlooAllReduce, SharedMemoryAllReduce
 from drumline.distribute.collectives.collective_channels import (
@@ -28,7 +29,6 @@ from drumline.distribute.collectives.collective_channels import (
 )
 from drumline.distribute.process_group import shm_all_reduce
 from drumline.distribute.process_group.peers import LocalProcess
-from drumline.lowerings import kernels
 from tests.distribute.collectives import checks
 from tests.distribute.collectives.replicas import assert_same_bits, axis_of, program, stack_of
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
+from drumline._lazy import pa
 from drumline.data.elements.arrow import arrow_columns, null_rows
 from drumline.data.elements.errors import at_element
 from drumline.data.elements.rows import conform, stack

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 
+from drumline._lazy import pa
 from drumline._local_path import has_scheme
 from drumline.data.elements.arrow import arrow_columns, filled, may_have_nulls, null_rows
 from drumline.data.elements.block import Block

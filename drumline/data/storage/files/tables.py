@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.ipc as ipc
-
+from drumline._lazy import lazy_module, pa
 from drumline._local_path import has_scheme
 from drumline.data.storage.files.remote import RemoteFile, file_system
+
+ipc = lazy_module("pyarrow.ipc")
 
 _STORED_BYTES = {
     "BOOLEAN": 1,

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import pyarrow as pa
 from numpy.lib import format as npy
 
 from drumline._core import masked_checksum
 from drumline._forks import keep_in_child
+from drumline._lazy import pa
 from drumline.data.elements.ragged import RaggedArray, has_ragged, splits_of
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, has_datasets
 from drumline.data.elements.structure import LEAF_STRUCTURE, Structure

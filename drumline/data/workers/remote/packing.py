@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
-import jax
 import numpy as np
 
+from drumline._changes import note
+from drumline._lazy import jax
 from drumline.data.functions.build import BuiltFunction, built_again
 from drumline.data.functions.python_function import PythonFunction
 from drumline.data.functions.recurrence import BuiltRecurrence, recurrence_again
@@ -79,6 +80,12 @@ def unpacked(sent: Packed) -> Any:
         Exception: something that it needs is not here.
     """
     jax.config.update("jax_enable_x64", sent.wide)
+    note(
+        "JAX",
+        f"jax.config.jax_enable_x64={sent.wide}",
+        "a worker has the 64-bit types that the process has which sent it its work",
+        "no setting; workers alone do so",
+    )
     return pickle.loads(sent.content, buffers=sent.buffers)
 
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from drumline._changes import in_forked_child
 from drumline._forks import at_exit, tell_in_child
 from drumline.distribute.parameter_server.errors import AuthenticationError, ProtocolError
 from drumline.distribute.parameter_server.wire.arena import SharedMemory
@@ -69,7 +70,7 @@ def _forget_all() -> None:
 
 
 at_exit(_close_all)
-os.register_at_fork(after_in_child=_forget_all)
+in_forked_child(_forget_all, "a child does not serve")
 
 
 def find(address: str) -> TransportServer | None:

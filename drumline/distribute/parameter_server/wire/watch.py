@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from typing import Protocol
+
+from drumline._changes import in_forked_child
 
 _log = logging.getLogger("drumline")
 
@@ -110,4 +111,4 @@ watch = Watch()
 """This process's."""
 
 # A forked child has neither its parent's connections nor the thread.
-os.register_at_fork(after_in_child=watch.forget)
+in_forked_child(watch.forget, "a child has not this thread")

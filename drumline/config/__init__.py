@@ -1,0 +1,39 @@
+"""Settings of this process, and its devices as ``tf.config`` names them.
+
+Settings are made before what they concern is used, by a call here or by the environment
+([variables](environment.md)). `report` lists what drumline has changed in Keras, in JAX and in the
+process.
+"""
+
+from drumline.config.devices import (
+    LogicalDeviceConfiguration,
+    functions_run_eagerly,
+    list_logical_devices,
+    list_physical_devices,
+    run_functions_eagerly,
+    set_logical_device_configuration,
+    set_logical_devices,
+)
+from drumline.config.report import ChangeReport, report
+from drumline.config.settings import (
+    cpu_kernels,
+    reuses_large_buffers,
+    set_cpu_kernels,
+    set_large_buffer_reuse,
+)
+
+__all__ = [
+    "ChangeReport",
+    "LogicalDeviceConfiguration",
+    "cpu_kernels",
+    "functions_run_eagerly",
+    "list_logical_devices",
+    "list_physical_devices",
+    "report",
+    "reuses_large_buffers",
+    "run_functions_eagerly",
+    "set_cpu_kernels",
+    "set_large_buffer_reuse",
+    "set_logical_device_configuration",
+    "set_logical_devices",
+]
