@@ -1,6 +1,13 @@
-"""The part of a checkpoint that parameter servers save and restore themselves.
+"""What parameter servers save and restore of a checkpoint, as the chief and as any reader sees it.
 
-Reading what parameter servers saved, one variable at a time, wherever there are none.
+`ParameterServerStore` is the chief's side: it asks all servers at once to write or read their
+files, waits for all, and raises the first failure under its own class. A save is complete only when
+the chief sees every server's file, so a directory that is not shared is refused. `check` reads all
+that `restore` will take before anything changes.
+
+`SavedValues` reads the same files where there are no servers, one variable at a time: for
+evaluation, and for a job with another strategy. `training.checkpoint` calls both through
+``external_storage``; they have no threads of their own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What can go wrong between the tasks of a parameter-server job.
+"""Everything that can go wrong between the tasks of a parameter-server job.
 
-What can be wrong with a step that is to run on workers, and with a program that was sent.
-
-What can go wrong between two processes of a cluster.
+First what users catch; then why a worker or a server refuses a request, which has changed nothing
+then; why a step, an optimizer or a program cannot run on workers and servers; and last what can
+happen to a connection. An error of a handler arrives at the caller as a `RemoteError` with the
+class's name and text; `checkpoint` and `worker_dispatcher` make their own classes of some.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class ParameterServerLostError(RuntimeError):
     def __init__(self, task_index: int, address: str, reason: str) -> None:
         super().__init__(
             f"Parameter server ps:{task_index} at {address} is lost: {reason}. The variables it "
-            "kept are gone with it. Start the job again; it goes on from the last checkpoint, if "
+            "kept are gone with it. Start the job again; it resumes from the last checkpoint, if "
             "it has one (`drumline launch --max-restarts` does both)."
         )
         self.task_index = task_index

@@ -198,7 +198,7 @@ class OptimizerRegistry:
         """Know nothing more of variables that have died, and of optimizers that have.
 
         Returns:
-            The rules that nobody uses any more, with their servers.
+            The updates that are not used any more, with their servers.
         """
         with self._lock:
             for layout in layouts:

@@ -1,8 +1,13 @@
-"""Variables on parameter servers, steps on workers, one chief that schedules them.
+"""The strategy: variables on parameter servers, steps on workers, one chief that schedules them.
 
-Whether a function is now being traced for workers.
+`ParameterServerStrategy` lives on the chief. In its scope, variables are created on the servers
+(`create_variable`); large initial values are computed there, and those of a few kilobytes here.
+Its `ClusterCoordinator` runs steps; `run` works only inside a function that is being scheduled,
+which a context variable tells (`scheduling`).
 
-Names of what nobody can use any more, noted as it dies.
+`FinalizerQueue` notes what the program cannot use any more, and the servers forget it at the next
+call: objects die in any thread, also where locks are held. At interpreter exit the strategy closes
+itself; a forked child does nothing.
 """
 
 from __future__ import annotations
@@ -75,7 +80,7 @@ class FinalizerQueue:
     """What died since it was last asked.
 
     An object can die at any point of any thread, also where locks are held. So its name is only
-    noted then; others are told of it later.
+    noted then; servers and workers drop it later.
     """
 
     def __init__(self) -> None:
@@ -314,7 +319,7 @@ class ParameterServerStrategy(Strategy):
     def close(self) -> None:
         """Let workers and parameter servers end; the variables cannot be used any more.
 
-        It is done at the end of the program, if not before. A forked child does nothing.
+        It is done at interpreter exit, if not before. A forked child does nothing.
         """
         if os.getpid() != self._process:
             return

@@ -1,8 +1,11 @@
 """A worker or a parameter server: a process, or a part of one, that others ask to do things.
 
-Settings of processes that take part in a job with parameter servers.
+`Server` listens from its construction and serves until the chief says that the job has finished
+(`FinishTask`), or until the chief is lost for longer than `without_chief_seconds`. `join` waits for
+that in the main thread; requests are handled in the threads of the transport.
 
-How many of the machine's cores a process computes with.
+A process whose main thread joins a worker does nothing else: it takes its share of the machine's
+cores, and keeps freed memory, as its arrays have the same sizes in every step.
 """
 
 from __future__ import annotations
@@ -36,8 +39,8 @@ def share_cores(processes: int) -> None:
     """Have XLA use this process's share of the cores, if it has not started yet.
 
     Otherwise every process has a thread for each core, and they pay for waiting and stealing work
-    from each other. (Processes that meet in collectives are better off with all threads: one that
-    waits there keeps the others from nothing.) ``NPROC`` in the environment, which XLA goes by,
+    from each other. (Processes of collectives are better off with all threads: one that waits
+    there does not slow the others.) ``NPROC`` in the environment, which XLA goes by,
     prevails.
 
     Args:
@@ -97,8 +100,8 @@ class Server:
         config: as in TensorFlow, and unused: a process's devices are those that JAX finds.
         start: whether to listen at once.
         without_chief_seconds: how long `join` waits for a chief to come back that is lost, and then
-            raises `ChiefLostError`. None waits for ever: a chief that starts again goes on with the
-            variables as they are.
+            raises `ChiefLostError`. None waits for ever: a chief that starts again continues with
+            the variables as they are.
 
     Raises:
         ValueError: if the cluster has no such task, or for another protocol.

@@ -1,8 +1,11 @@
 """Compiled functions as bytes, which run where neither the function nor Keras is known.
 
-Bytes with a checksum, so that damaged ones are never taken for a program.
+`export_function` makes StableHLO of a function, `load_program` a function of that. The bytes begin
+with a mark and a SHA-256 (`pack_checked`), so damaged ones are never taken for a program, and a
+program of another JAX or for another platform is refused with the remedy.
 
-What goes into a step's program and what comes out of it.
+`Input` and `Output` say what goes into a step's program and what comes out of it. The chief
+exports; workers and servers load. Everything here is without state, and any thread may call it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
 """The part of a step that computes which rows it looks up, as a program of its own.
 
-Translating the program that computes a step's ids into operations for numpy.
+`split_ids` traces the step once more, for its ids alone, and leaves out all that they do not depend
+on. The operations that are left are translated into numpy's where that is possible (`Translation`);
+otherwise they are compiled. A lookup of the same ids in the same table is made once.
+
+`split` calls it on the chief while a step is traced.
 """
 
 from __future__ import annotations

@@ -1,6 +1,11 @@
-"""A variable's initial value as a program that computes no more than one part.
+"""A variable's initial value as a program that computes no more than one shard.
 
-Evaluating a program for a run of the rows of its result.
+`export_initializer` traces the initializer for the whole variable, and evaluates what was traced
+for a run of its rows (`WindowInterpreter`), so that a server never has a large table whole. The
+numbers are those of the whole variable, whatever the shards. An initializer whose rows cannot be
+computed alone is computed whole where that is small, and refused by name where it is not.
+
+The chief calls it when a variable is created; the server runs the program (`server.memory`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,12 @@
 """Evaluating a program again, with only some rows of some of its arrays.
 
-Arrays of which a program knows only some rows.
+A traced program knows tables as whole arrays. `RowsInterpreter` evaluates its operations in order
+with `Rows` and `Uniform` values in the place of some arrays: operations that compute each element
+of their result from the same elements of the operands work on the rows alone, and what cannot be
+done with rows is refused by the subclass: for steps (`table_access`), optimizers' updates
+(`update`) and initial values (`initializer`).
 
-Operations that compute each element of their result from the same elements of the operands.
+It runs on the chief while something is traced, and has no state beyond one evaluation.
 """
 
 from __future__ import annotations

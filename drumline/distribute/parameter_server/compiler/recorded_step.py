@@ -1,8 +1,11 @@
 """A user's step as one program over arrays, before tables are split off.
 
-Gradients on their way from a step to the parameter servers.
+`record` traces the step: first to find the variables that it uses, and then with all of them as
+inputs. In it, variables are symbols (`StepScope`), and what optimizers are given is noted and not
+applied (`Updates`), as the servers apply it; clipping is part of the step. The outcome is a
+`RecordedStep`: results, gradients and new values of variables as outputs of one jaxpr.
 
-Variables as a step for workers sees them: symbols, whose values are elsewhere.
+`split.trace_step` calls it on the chief, in the thread that traces.
 """
 
 from __future__ import annotations

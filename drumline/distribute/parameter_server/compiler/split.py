@@ -1,8 +1,12 @@
-"""Splitting a recorded step into ids, rows and the program between them.
+"""From a user's step to a program for workers: ids, rows, and the computation between them.
 
-Which writes of variables add to them, and what.
+`trace_step` is what the coordinator calls: it records the step (`recorded_step`), finds which
+writes of variables are additions (`added_terms`), evaluates the step with rows in the place of
+tables (`table_access`), and splits off what computes the ids (`ids_split`). The outcome is a
+`TracedStep`: a program, the variables and optimizers that it uses, and what makes the step's result
+of its outputs.
 
-A user's step as a program for workers.
+One step is traced at a time; `coordinator.tracing` sees to that.
 """
 
 from __future__ import annotations
@@ -92,7 +96,7 @@ def _is_same_dtype(eqn: Any) -> bool:
 
 
 class Split:
-    """A recorded step with its variables told apart.
+    """A recorded step with its variables by kind.
 
     Args:
         step: the step.

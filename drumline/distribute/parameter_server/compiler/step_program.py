@@ -1,15 +1,13 @@
-"""A step as the chief sends it to workers.
+"""A step as the chief sends it to workers, and what a worker needs to run it.
 
-Random states that differ from worker to worker.
+`StepProgram` is the compiled step with its inputs and outputs, and an `IdsProgram`, which computes
+the ids of the table rows that it needs: in numpy where its operations are integer arithmetic, or
+compiled. JAX counts negative ids from a table's end, and all are clipped to the table: five
+operations for each lookup, where one look at the largest id says that there is nothing to do
+(`bounded`).
 
-From a step's arguments to the ids of the rows that it looks up.
-
-Bounds that a step puts on ids which mostly keep them anyway: looked at once, not computed.
-
-JAX counts negative ids from a table's end, and all are clipped to the table: five operations for
-each lookup, where one look at the largest says that there is nothing to do.
-
-The operations of integer arithmetic that workers evaluate in numpy, by JAX's names.
+`worker_state` gives each worker random numbers of its own. A worker needs neither Keras nor the
+user's code for any of this. The functions have no state; the pipeline's thread runs them.
 """
 
 from __future__ import annotations

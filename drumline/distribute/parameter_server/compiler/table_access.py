@@ -1,6 +1,9 @@
 """Where a program takes rows out of a table, and adds into the gradient of those rows.
 
-Lookups in a table of which there is a row for each id, in the order of the ids.
+`TableInterpreter` evaluates a step with tables of which only rows are there. A lookup is a gather
+of whole rows for an array of ids, its gradient a scatter that adds whole rows; both are recognized
+by their dimension numbers. Rows are each there once, or a row for each id. Any other use of a table
+is refused with `WholeTableReadError`, which names the operation and the user's line.
 """
 
 from __future__ import annotations

@@ -1,8 +1,13 @@
-"""A Keras optimizer's update of one variable as a program.
+"""A Keras optimizer's update of one variable as a program for servers.
 
-Whether a function computes every row of its results from the same row of its arguments.
+`export_update` traces the optimizer on one variable, and exports what it does to the value and its
+slots. For tables the program has to compute every row of its results from the same row of its
+arguments; that is checked on the traced program, and an optimizer for which it does not hold is
+refused by name.
 
-Optimizers whose update servers can make without the exported program, and faster.
+`native_optimizer` names the updates that servers make in Rust: some of Keras's own optimizers,
+compared with the exported program before they are believed. The chief calls both while it attaches
+an optimizer to a shard.
 """
 
 from __future__ import annotations

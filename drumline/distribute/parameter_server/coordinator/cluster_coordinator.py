@@ -1,6 +1,13 @@
 """The chief's hand on the workers: schedule functions, wait for them, fetch what they return.
 
-What follows from closures having run: counters, and what servers may forget.
+`ClusterCoordinator` ties the parts together. `schedule` makes a closure (`function`) and puts it
+into the queue (`scheduling`); a `WorkerDispatcher` for each worker takes closures from there in a
+thread of its own, and calls `ended` or `failed` when the worker has answered. What all workers must
+have is in `commands`. Programs for workers that lack one are traced in a background thread.
+
+`CompletionLog` notes closures that have ended, so that servers may forget their pushes, and
+optimizers count their updates. Locks are held for bookkeeping only, never while a worker is asked.
+A worker's loss is not seen here: its closures are queued again.
 """
 
 from __future__ import annotations
@@ -67,7 +74,7 @@ class CompletionLog:
         self._lock = threading.Lock()
 
     def ended(self, closure: ScheduledClosure) -> None:
-        """A closure has run; now and then the servers are told."""
+        """A closure has run; now and then the servers are notified."""
         if not closure.function.writes:
             return
         with self._lock:
@@ -304,7 +311,7 @@ class ClusterCoordinator:
         self._background.submit(fn, *args)
 
     def refuse(self, worker: WorkerDispatcher, error: Exception) -> None:
-        """A worker cannot make what it is told to: the next call raises that."""
+        """A worker cannot carry out a command: the next call raises that."""
         self.queue.fail(error)
 
     def _make_on_workers(self, key: Any, make: MakeCommand) -> None:

@@ -1,6 +1,12 @@
-"""A worker that the chief has reached, and what it was told.
+"""A connection to one worker, and the commands that every worker must have carried out.
 
-What all workers have to make, also those that come later.
+Datasets and iterators are made on all workers, also on those that come later or come back:
+`ReplayedCommands` has them in the order in which they were made, and `replay` sends a worker those
+that it lacks. `WorkerSession` knows what its worker has carried out, so nothing is sent twice on a
+connection; a new connection begins with nothing.
+
+Commands are sent by the worker's dispatcher, by the thread that creates a dataset, and by the one
+that traces; a lock of the session keeps each of them from being sent twice.
 """
 
 from __future__ import annotations
@@ -47,7 +53,7 @@ class WorkerSession:
 
     Attributes:
         connection: as given.
-        known: the names of what it was told to make.
+        known: the keys of the commands that it has carried out.
     """
 
     def __init__(self, connection: Connection, session: str) -> None:
@@ -69,7 +75,7 @@ class WorkerSession:
                 self.known.add(command.key)
 
     def forget(self, keys: Collection[Any]) -> None:
-        """Have it let go of what it was told to make, by their names; it is not waited for.
+        """Have it drop what it has made, by the commands' keys; it is not waited for.
 
         ``("function", number)`` names all programs of a function.
         """
@@ -111,11 +117,11 @@ class ReplayedCommands:
             for key in keys:
                 self._commands.pop(key, None)
 
-    def bring_up(self, worker: WorkerSession, ready: Callable[[], None]) -> None:
+    def replay(self, worker: WorkerSession, ready: Callable[[], None]) -> None:
         """Have a worker make all that it lacks.
 
         Args:
-            worker: to be told.
+            worker: which may lack some.
             ready: called once it lacks nothing, before anything else is added.
         """
         while True:

@@ -1,8 +1,13 @@
-"""Functions that were scheduled: traced for each form of what they are called with.
+"""Functions that were scheduled: flattened arguments, programs by signature, and their lifetime.
 
-What a scheduled function is called with, taken apart.
+`ScheduledFunctions.call` splits a call's arguments into arrays, per-worker iterators and the rest,
+and finds the `ScheduledFunction` that was traced for the rest. It has a program, and the commands
+that bring it to workers, for each signature of its arrays and batches: traced in `schedule` if the
+shapes are known there, and otherwise when a worker asks for it.
 
-Functions as keys, and what runs of them need alive, without keeping either.
+Neither the function nor its model is kept alive from here: functions are weak keys, and a closure
+holds what its run needs until it has ended (`Lifetime`). A function that has died is forgotten by
+workers and servers too (`FinalizerQueue`).
 """
 
 from __future__ import annotations
@@ -74,7 +79,7 @@ class Arguments:
 
 
 def opened(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
-    """Take a call's arguments apart; waits for the results of other functions among them.
+    """Flatten a call's arguments; waits for the results of other functions among them.
 
     Raises:
         TypeError: if one is a dataset, an iterator of this process, or an array of strings.
@@ -193,7 +198,7 @@ class ScheduledCall:
 class ScheduledFunctions:
     """What a coordinator has been given to schedule.
 
-    A function that nobody else has any more is forgotten, with the model that it closes over.
+    A function that nothing else refers to is forgotten, with the model that it closes over.
 
     Args:
         tracing: makes programs of functions.
@@ -232,7 +237,7 @@ class ScheduledFunctions:
             self._functions.popitem(last=False)
 
     def _opened(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
-        """A call's arguments taken apart; a loop calls with the same iterators again and again."""
+        """A call's arguments, flattened; a loop calls with the same iterators again and again."""
         if kwargs or not all(isinstance(each, PerWorkerIterator) for each in args):
             return opened(args, kwargs)
         last = None if self._last is None else self._last()

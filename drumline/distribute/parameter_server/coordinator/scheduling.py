@@ -1,8 +1,13 @@
-"""The closures that wait for a worker, and those that run.
+"""Closures from `schedule` to their result: the queue, and how many may run at a time.
 
-A scheduled function's one run, as the chief has it.
+A `ScheduledClosure` is one run of a function; its `RemoteValue` gets the result. `ClosureQueue`
+has those that wait and those that run: `put` blocks while it is full, `take` gives a worker's
+dispatcher what the `Admission` policy allows, and the first error cancels what waits, and is
+raised by the next `put` or `wait`, once. What a lost worker leaves is put before all others.
 
-How many of the waiting closures may start now: what asynchronous training allows.
+`Admission` lets everything run, `StalenessAdmission` bounds the updates that a closure may miss,
+and `RoundAdmission` starts one closure on each worker and waits for all. One lock guards queue and
+policy; results are set outside of it.
 """
 
 from __future__ import annotations
@@ -150,7 +155,7 @@ class Admission:
             worker: its number.
             waiting: how many wait.
             running: how many have been given to workers and have not ended.
-            flushing: whether somebody waits until all have run.
+            flushing: whether a caller waits until all have run.
         """
         return waiting
 
@@ -169,7 +174,7 @@ class Admission:
         """All that waits is cancelled.
 
         Args:
-            running: what goes on.
+            running: what continues.
             failed: what started and will not end.
 
         Returns:
@@ -186,7 +191,7 @@ class StalenessAdmission(Admission):
 
     It misses those that run when it starts, and those that start before it has ended: when its
     gradients are applied, at most so many updates were made that its values do not have. With 0,
-    closures run one after the other and give what one device would.
+    closures run sequentially and give what one device would.
 
     Args:
         most_missed: updates.
@@ -421,7 +426,7 @@ class ClosureQueue:
             return not self._waiting and not self._running
 
     def flush(self) -> None:
-        """Somebody waits: let what is there run, also if a round is not complete."""
+        """Let what is there run, also if a round is not complete: a caller waits."""
         with self._changed:
             self._flush()
 

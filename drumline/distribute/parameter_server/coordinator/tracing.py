@@ -1,4 +1,4 @@
-"""From a function to what workers and servers are told of it."""
+"""From a function to the commands that bring its program to workers and its updates to servers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Datasets and iterators of which every worker has its own.
+"""Datasets and iterators of which every worker has its own, as the chief's program holds them.
 
-What a scheduled function will have returned.
+They are numbers by which workers know the real ones (`commands`), and element specifications. While
+a function is traced, a `TracedIterator` stands for each: it gives symbols, and asks for more by
+`NeedsMoreDraws` if the function draws more elements than were expected.
 """
 
 from __future__ import annotations

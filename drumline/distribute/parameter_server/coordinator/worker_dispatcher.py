@@ -1,8 +1,13 @@
-"""One worker as the chief sees it: given closures, lost, and found again.
+"""One worker as the chief sees it: reached, given closures, lost, and reached again.
 
-Telling the user of a worker that does not come.
+Each `WorkerDispatcher` has a thread. It connects, replays the commands, and then takes closures
+from the queue whenever the worker has fewer waiting than `AdaptiveWindow` wants: enough for about
+10 ms, so that short steps travel by the hundred and a slow worker leaves the rest to others.
+Replies come in the connection's reader thread, which ends closures and never waits.
 
-How many closures a worker is given at a time.
+A worker is lost when its connection ends: its closures go back to the queue, and the thread tries
+to reach it again, with one warning (`UnreachableWarning`) if that takes long. A closure is ended
+once: whoever removes it from those that run, under the lock, ends it.
 """
 
 from __future__ import annotations
@@ -141,7 +146,7 @@ class WorkerDispatcher:
     """Gives closures to one worker, from a thread of its own.
 
     When the worker is lost its closures go back to the queue, for other workers. The thread then
-    tries to reach it again, and makes its datasets anew when it is back.
+    tries to reach it again, and has it make its datasets again.
 
     Args:
         coordinator: whose closures to run.
@@ -183,7 +188,7 @@ class WorkerDispatcher:
             self._lose_if(reached, error)
 
     def forget(self, keys: Collection[Any]) -> None:
-        """Have the worker let go of what it was told to make."""
+        """Have the worker drop what it has made, by the commands' keys."""
         reached = self._reached
         if reached is not None and self._lost is None:
             try:
@@ -210,13 +215,13 @@ class WorkerDispatcher:
             finish(self._reached.connection)
 
     def _find(self) -> None:
-        """Reach the worker, and tell it all that its chief has made so far."""
+        """Reach the worker, and have it carry out all commands so far."""
         connection = None
         try:
             connection = self._connect(_RETRY_SECONDS)
             reached = WorkerSession(connection, self._coordinator.session)
             reached.begin()
-            self._coordinator.commands.bring_up(reached, functools.partial(self._found, reached))
+            self._coordinator.commands.replay(reached, functools.partial(self._found, reached))
             return
         except PeerUnavailableError as error:
             self._absence.note(error.reason)
@@ -241,7 +246,7 @@ class WorkerDispatcher:
             closures, self._running = list(self._running.values()), {}
         self.lost += 1
         _log.warning(
-            "worker:%d is lost (%s); its %d closure(s) run elsewhere.",
+            "worker:%d is lost (%s); its %d closure(s) run on other workers.",
             self.index,
             self._lost,
             len(closures),
@@ -320,7 +325,7 @@ class WorkerDispatcher:
             return
         try:
             self._take(reached, decode(ClosureResults, future.result()), closures)
-        except Exception as failure:  # nobody else would end them
+        except Exception as failure:  # which nothing else would end
             self._all_ended(closures, failure)
 
     def _take(
@@ -357,7 +362,7 @@ class WorkerDispatcher:
     ) -> None:
         """Send what the worker lacks to run a function on arguments of this signature."""
         if reached is not self._reached:
-            return  # they run elsewhere
+            return  # others run them
         try:
             for command in function.program(signature):
                 reached.send(command)

@@ -1,8 +1,12 @@
-"""Giving shards the values of a checkpoint, of the same number of servers or of another.
+"""Writing what a server stores while it is trained, and giving shards the values of a checkpoint.
 
-Writing what a server keeps, while it is trained.
+`save` takes a snapshot of each shard under its lock, and writes without it; each shard is as it was
+at one moment, with the pushes that were applied to it. Three ways lead back: `restore_own` takes
+this server's file with everything in it, `restore_resharded` gives shards their rows from the files
+of another number of servers, and `restore_chosen` restores some variables.
 
-Restoring some variables of a checkpoint, whatever servers wrote it.
+All of them check first and assign afterwards, so a checkpoint that does not fit changes nothing.
+`ParameterServer` calls them under its lock for saving; updates continue beside a save.
 """
 
 from __future__ import annotations
@@ -77,7 +81,7 @@ def save(
                 error.errno,
                 f"Server {server} could not write its shard of a checkpoint: {error}. What was "
                 "there before is unchanged. Make room, or save to another directory; training "
-                "can go on",
+                "can continue",
                 str(path),
             ) from error
     return str(path), writer.nbytes

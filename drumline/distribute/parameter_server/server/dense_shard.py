@@ -1,6 +1,9 @@
 """A shard that is read and updated whole.
 
-A value that many read while updates change it.
+`CowArray` has its value and each slot: readers get a view that never changes, and the next update
+works in place if no reader holds one, or else in other memory. So a value can be sent while it is
+updated, without a copy for each reader. Updates run in Rust, or in a compiled program that is given
+the memory of the old value.
 """
 
 from __future__ import annotations
@@ -20,10 +23,10 @@ from drumline.distribute.parameter_server.server.shard import ArraysSnapshot, Se
 
 
 class CowArray:
-    """An array of which nobody sees a change: who was given it keeps the value of that time.
+    """An array of which no reader sees a change: a view has the value of its time.
 
-    Its memory is changed in place while nobody has it. Otherwise the next value gets memory of its
-    own, which is that of an older one if there is one that nobody has any more. Calls must not
+    Its memory is changed in place while there is no view of it. Otherwise the next value gets other
+    memory, which is that of an older one without views if there is one. Calls must not
     overlap.
 
     Args:
@@ -55,7 +58,7 @@ class CowArray:
 
     @property
     def is_spare(self) -> bool:
-        """Whether the memory is JAX's and nobody has the value: the next one can take it."""
+        """Whether the memory is JAX's and there is no view of it: the next value can take it."""
         return not isinstance(self._value, np.ndarray) and self._is_unseen
 
     @property
@@ -63,7 +66,7 @@ class CowArray:
         return self._alias is None or self._alias() is None
 
     def writable(self) -> np.ndarray:
-        """The value in memory that nobody else has, to be changed in place."""
+        """The value in memory without views, to be changed in place."""
         value = self._value
         if isinstance(value, np.ndarray) and self._is_unseen:
             return value

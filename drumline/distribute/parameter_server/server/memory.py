@@ -1,6 +1,8 @@
 """Memory for values and tables: aligned, in huge pages where large, and shared with JAX.
 
-Initial values, computed where they are kept.
+Tables of many gigabytes must not be in memory twice: they are filled where JAX computed them
+(`taken_over`, `run_initializer`), and compiled updates work in place through `Alias`. Whoever makes
+a writable alias of a JAX array is its only user; nothing here can check that.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ class Alias:
         array: of numpy, or of JAX: computed, on one CPU device.
         shape: that of the view.
         dtype: that of the view.
-        writable: whether numpy may write. Nobody else may hold a JAX array then.
+        writable: whether numpy may write. There may be no other user of a JAX array then.
     """
 
     __slots__ = ("__array_interface__", "__weakref__", "_array")
@@ -90,7 +92,7 @@ def writable_bytes(array: jax.Array, rows: int, width: int) -> np.ndarray:
 
 
 def taken_over(array: jax.Array) -> np.ndarray:
-    """The value of a JAX array that nobody else uses, writable, without a copy of a large one."""
+    """The value of a JAX array without other users, writable, without a copy of a large one."""
     array.block_until_ready()
     if array.nbytes < _LARGE:
         return copied(np.asarray(array))

@@ -1,8 +1,11 @@
-"""An optimizer's update of one variable, compiled, as it was sent to the servers.
+"""Optimizers' updates as they were sent to a server, and applying them to rows of tables.
 
-Applying an update to some rows of a table and of its slots.
+An `OptimizerUpdate` is a compiled program with its slots and learning rate, and perhaps the same
+update in Rust (`native`). `OptimizerUpdates` knows them by name; a name stands for one program
+for good. A sparse update takes rows in pieces of a few sizes (`RowUpdate`), in memory that is used
+again, so that few programs are compiled and no table is copied.
 
-The updates that a server was given.
+Shards call updates with their lock held; updates of different shards run at the same time.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ class RowUpdate:
     Several threads may run some.
 
     A program is compiled for each number of rows, so rows are updated in pieces whose sizes are
-    powers of two, the last padded with rows whose results nobody looks at.
+    powers of two, the last padded with rows whose results are not used.
 
     Args:
         update: it is sparse.

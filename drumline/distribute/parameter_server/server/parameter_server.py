@@ -1,6 +1,13 @@
-"""A parameter server: parts of variables, and what others may do with them.
+"""A parameter server: the shards it stores, and what it does when it is asked.
 
-The shards that a server keeps.
+`ParameterServer.handlers` has a method for each request of `wire.messages`; the transport calls
+them in one thread for each connection. Each shard has a lock of its own. A request is checked
+whole before it changes anything, and several locks are taken in the order of the shards' names
+(`shard.locked`). Only `save` and `restore` exclude each other.
+
+`ServerShards` has the shards by name. A shard that exists with the same shape is kept as it is when
+it is created again, so a chief that starts again finds its variables. Versions are larger in a
+server that was started later, so that no worker takes an old value for a new one.
 """
 
 from __future__ import annotations

@@ -1,10 +1,14 @@
-"""Changes of shards, checked before any is made.
+"""Changes of shards, checked before any is made, and applied once.
 
-Applying the pushes of several closures as one.
+A request's pushes become `CheckedPush`es (`checked_pushes`): shard, update, shapes and row ids are
+looked up first, so a refused request has changed nothing. `apply_once` applies those of one
+closure in order, with the updates of several tables in one call of Rust where they have the same
+native update; `apply_summed` applies those of a synchronous round as one.
 
-Which pushes were applied, so that none is applied twice.
-
-A set of numbers that are almost all those up to some.
+`PushLog` knows which pushes of unfinished closures were applied, by closure, shard and position: a
+closure that is run again, on whichever worker, changes only what its first run had not reached. Of
+finished closures only their numbers are left, as intervals (`IntervalSet`). The question and the
+note are made with the shard's lock held.
 """
 
 from __future__ import annotations
@@ -133,7 +137,7 @@ class PushLog:
             return {run: numbers.ranges for run, numbers in self._finished.items()}
 
     def reset(self, shards: dict[str, dict[str, list[int]]], finished: dict[str, Any]) -> None:
-        """Know nothing but what `of_shard` told of shards, by their names, and `finished`."""
+        """Know nothing but what `of_shard` returned for shards, by their names, and `finished`."""
         with self._lock:
             self._pushes = {}
             for shard, closures in shards.items():

@@ -1,8 +1,12 @@
 """What workers ask for at every step: pushes, then rows and values.
 
-What a server has done, and how long it took.
+`PushPullHandler` checks a request, applies its pushes and reads what it asks for; rows of tables
+are read with all their locks held, so a worker sees all of a push or nothing of it. In
+asynchronous training it runs in the thread of the worker's connection and answers at once.
 
-Synchronous training: the gradients of several workers are summed before an update.
+`SyncBarrier` makes those of a synchronous round wait: when as many closures have pushed as the
+round is of, the last one's thread applies the sums and answers all. A round is open, complete, or
+over; an abandoned one has changed nothing. `Stats` counts what was done.
 """
 
 from __future__ import annotations
@@ -293,7 +297,7 @@ class SyncBarrier:
             self._rounds.pop(number, None)
             if error is None:
                 self._last = max(self._last, number)
-        # Nobody else joins it now.
+        # No closure can join it now.
         if error is None:
             current.reply(seconds)
         else:

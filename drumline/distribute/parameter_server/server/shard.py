@@ -1,6 +1,11 @@
-"""What a server keeps of one variable: rows of it, and what its optimizer keeps beside them.
+"""The rows of one variable that a server stores, and what its optimizer stores beside them.
 
-A shard as it is at one moment, read while updates go on.
+`ServerShard` is the base of `DenseShard`, which is read and updated whole, and `EmbeddingShard`, of
+which single rows are. All methods are called with the shard's lock held, but for those that say
+otherwise. `version` is another after each change; an update that is attached keeps its slots.
+
+A snapshot has a shard as it was at one moment while updates continue: of arrays that are never
+overwritten, or of rows, which are put aside before they change.
 """
 
 from __future__ import annotations
@@ -29,7 +34,7 @@ Piece = tuple[str, np.ndarray]
 
 
 class ArraysSnapshot:
-    """Arrays that nobody writes any more.
+    """Arrays that are not written any more.
 
     Args:
         arrays: by name.

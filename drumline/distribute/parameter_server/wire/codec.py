@@ -1,17 +1,14 @@
-"""Messages as bytes.
+"""Messages as bytes: their frames, arrays by dtype, and memory for those that are received.
 
 A message is a kind of frame, a byte; a fixed head; JSON with the operation, the header and what
 arrays there are; the bytes of its small arrays; and then the other arrays one after another, but
 for those that lie in shared memory. A message whose sender died is never complete. The other kind
-of frame is a goodbye, a byte alone.
+of frame is a goodbye, a byte alone. What the header says is the business of `messages`.
 
-What travels: a header that JSON can hold, and arrays.
-
-Messages on their way into a stream, several small ones at once.
-
-Element types by name, as they stand in headers.
-
-Memory for received arrays: aligned, and used again once nobody can see it.
+`encode` makes a message ready, `Sender` writes those that any thread adds, several small ones at
+once, and `MessageReader` reads them in the thread of the connection. Lengths are checked before
+memory is taken. Received arrays are aligned, and their memory is used again once they are gone
+(`Buffers`), as fresh memory costs more than the copy.
 """
 
 from __future__ import annotations
@@ -22,6 +19,7 @@ import functools
 import json
 import math
 import re
+import reprlib
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -395,7 +393,7 @@ def _spec(described: object) -> Spec:
             if nbytes <= _MOST_BYTES:
                 where: Any = tuple(place) if len(place) == 2 else None
                 return Spec(dtype, tuple(shape), nbytes, where, len(place) == 1)
-    raise ProtocolError("an array's description makes no sense")
+    raise ProtocolError(f"an array's description is invalid: {reprlib.repr(described)}")
 
 
 def _is_count(value: object) -> bool:
@@ -468,7 +466,7 @@ class Sender:
 
     Whoever adds also sends, unless another thread is sending already: then that one sends it too.
     Whose turn it is has nothing to do with the stream's lock, which others may hold for a moment:
-    nobody would send what is added then.
+    what is added then would not be sent.
 
     Args:
         stream: to send on.

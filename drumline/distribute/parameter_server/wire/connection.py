@@ -1,6 +1,13 @@
-"""The asking side of the transport.
+"""The asking side of the wire: a connection to another process.
 
-A connection to another process.
+`Connection` takes requests from any thread and gives futures. A server of the same process is
+reached without the network (`in_flight.LocalLink`); else a `RemoteLink` has a stream of messages, a
+reader thread that sets the futures, and a stream of beats, by which a silent server is noticed
+(`watch`). Opening, the lookup of the name included, is bounded by `timeout_seconds`.
+
+A link fails once, whatever the cause: then all its requests fail with the same
+`PeerUnavailableError`, and so do those to come. A server's goodbye is read even if writing failed
+before. Futures' callbacks run in the reader thread and must not wait for the same connection.
 """
 
 from __future__ import annotations
@@ -77,7 +84,7 @@ class Connection:
         token: the cluster's; see `cluster_token`.
         tls: whom to believe, where the server encrypts; None does as the environment says.
         timeout_seconds: for connecting, and for each `call` that names no other.
-        heartbeat_seconds: after which a server of which nothing is heard is given up.
+        heartbeat_seconds: after which a server that is silent is given up.
         most_bytes: of arrays that may be on their way, or waited for; `submit` waits for room.
 
     Attributes:

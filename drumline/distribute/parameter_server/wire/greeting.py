@@ -106,7 +106,7 @@ def be_greeted(stream: Stream, token: str) -> None:
     """Let both sides know each other; the server's part.
 
     Raises:
-        AuthenticationError: if the client does not know the token. It has been told so.
+        AuthenticationError: if the client does not know the token. It was sent the reason.
         ProtocolError: if it is no client of this kind.
         OSError: if the stream breaks, or is not set up in time.
     """

@@ -1,10 +1,12 @@
-"""Replies to requests, each as soon as it is ready.
+"""Requests and replies that are on their way, and connections within one process.
 
-Requests whose replies have not come yet.
+`RequestTable` has a client's requests whose replies have not come, limited by their bytes; it
+fails once for all. `Replies` sends a server's replies, each as soon as it is ready and several
+together, in a thread of its own where one has to be waited for. `answer` is the way from a request
+to its handler's outcome.
 
-From a request to the outcome of its handler.
-
-A connection within one process: messages are handed over as they are.
+`LocalLink` is a connection within one process: a thread runs the handlers, headers go through JSON
+as they would on the network, and arrays are handed over as they are, read-only.
 """
 
 from __future__ import annotations
@@ -169,7 +171,7 @@ class Replies:
             more: whether others will follow at once.
         """
         with self._changed:
-            if self._closed:  # nobody would wait for a thread that starts now
+            if self._closed:  # no thread that starts now would be waited for
                 return
             later = more or isinstance(reply, Future) or self._waiting or self._sending
             if isinstance(reply, Future):

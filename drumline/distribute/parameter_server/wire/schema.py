@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import reprlib
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -245,8 +246,8 @@ def _described(error: _MismatchError) -> str:
         return f"it lacks the field {error.path!r}"
     if not error.expected:
         return f"it has the unknown field {error.path!r}"
-    text = repr(error.value)
-    text = text if len(text) <= 200 else text[:200] + "..."
+    # Of nested and of large values only a part, whatever a peer sends.
+    text = reprlib.repr(error.value)
     return f"its field {error.path!r} is {text}; it has to be {error.expected}"
 
 

@@ -1,6 +1,12 @@
-"""The listening side of the transport.
+"""The listening side of the wire, and the servers of this process.
 
-The servers of this process, which its own connections reach without the network.
+`TransportServer` accepts connections, lets each prove that it knows the token, and then has a
+`ServerLane` serve it, in one thread for each connection; handlers run there. Strangers get 10
+seconds and one of 256 places. `close` lets requests that run be answered, says goodbye and ends all
+connections, within its seconds in all.
+
+Servers that have started are registered by address, so that connections of the same process reach
+them without the network. A forked child has none of them.
 """
 
 from __future__ import annotations
@@ -103,7 +109,7 @@ class TransportServer:
         token: the cluster's; see `cluster_token`.
         tls: encrypts the connections. None does as the environment says (see `tls.py`): without
             its variables all is sent in the clear.
-        heartbeat_seconds: after which a client of which nothing is heard is given up.
+        heartbeat_seconds: after which a client that is silent is given up.
         client_left: called with a client's lane number and the reason when its connection has
             ended or was given up, in any thread.
     """

@@ -1,13 +1,13 @@
-"""TCP connections as streams of bytes, encrypted or not.
+"""TCP connections as streams of bytes, encrypted or not, and beats by which a peer shows it lives.
 
-A `Stream` reads ahead into a buffer of its own, and large pieces straight to where they stay. It
-sends many pieces at once. Any thread can end it, which wakes those that read or write.
+A `Stream` reads ahead into a buffer of its own, and large arrays straight into their memory. It
+sends many pieces at once. One thread reads, writers hold `Stream.lock`, and any thread can end it,
+which wakes both. Until it is set up it has a deadline.
 
-Certificates for encrypted connections.
-
-All processes of a cluster can be given theirs by the environment: ``DRUMLINE_TLS_CERTIFICATE`` and
-``DRUMLINE_TLS_KEY``, a process's own, and ``DRUMLINE_TLS_AUTHORITIES``, whom to believe, all PEM
-files; ``DRUMLINE_TLS_SERVER_NAME`` where the certificates name another host than the cluster does.
+Certificates for encrypted connections are given to all processes of a cluster by the environment:
+``DRUMLINE_TLS_CERTIFICATE`` and ``DRUMLINE_TLS_KEY``, a process's own, and
+``DRUMLINE_TLS_AUTHORITIES``, whom to believe, all PEM files; ``DRUMLINE_TLS_SERVER_NAME`` where the
+certificates name another host than the cluster does.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ class Stream:
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End it and free the socket, by whom nobody reads beside."""
+        """End it and free the socket, which no other thread may be reading."""
         self.end()
         with self.lock:
             self._socket.close()

@@ -17,7 +17,7 @@ _SUSPENDED_SECONDS = 1.0
 
 
 class Watched(Protocol):
-    """Something that hears of a peer now and then.
+    """Something that a peer shows now and then that it lives.
 
     Attributes:
         interval: seconds from one check to the next, at most.
@@ -33,8 +33,8 @@ class Watch:
     """Checks what was added, twice a second or more often, in a thread that lives while there is
     anything.
 
-    Its clock stands still while this process is suspended, so that nobody is taken for silent by
-    one who was not there to hear.
+    Its clock stands still while this process is suspended, so that no peer is taken for silent
+    while it was this process that did not listen.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,10 @@
-"""The datasets of a worker: made by functions of the chief's, iterated here.
+"""The datasets of a worker: how their functions arrive, and iterating over them.
 
-How a function that makes a dataset comes to a worker.
+The chief sends a function that makes a dataset (`SentFunction`): pickled, over a connection on
+which both sides have shown the cluster's token, or as it is within one process. The worker calls it
+with its own `InputContext`; in it, `strategy.distribute_datasets_from_function` gives the worker's
+dataset. `Datasets` has datasets and iterators by the chief's numbers; the pipeline's thread draws
+from them.
 """
 
 from __future__ import annotations
@@ -147,7 +151,7 @@ class Datasets:
         self._iterators: dict[int, Iterator[Any]] = {}
 
     def make(self, number: int, make: Callable[[], Any]) -> None:
-        """Make a dataset anew."""
+        """Make a dataset, or make it again."""
         self._datasets[number] = make()
 
     def iterate(self, number: int, dataset: int) -> None:

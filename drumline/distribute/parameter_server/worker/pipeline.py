@@ -45,14 +45,14 @@ _BUFFERS = 128
 """Of one size, for the rows of as many tables and steps."""
 
 _MOST_BROKEN = 8
-"""How often a closure is run again when a connection broke that could be made anew."""
+"""How often a closure is run again when a connection broke that could be made again."""
 
 AHEAD = 2
 """How many steps have asked for their rows before the first of them computes."""
 
 
 class NotReachedError(ParameterServerLostError):
-    """A connection broke, and cannot be made anew."""
+    """A connection broke, and cannot be made again."""
 
 
 class InFlightStep:
@@ -66,7 +66,7 @@ class InFlightStep:
 
 
 class Pipeline:
-    """Runs closures one after the other, in the order in which they come.
+    """Runs closures sequentially, in the order in which they come.
 
     The message that pushes a step's gradients also asks for the rows of the step after the next.
 
@@ -146,7 +146,7 @@ class Pipeline:
             except NeedsSignature as needs:
                 self._functions.hold(closure)
                 closure.answer.set_result((ClosureResult(needs=needs.signature), []))
-            except Exception as error:  # told to the chief, which raises it
+            except Exception as error:  # sent to the chief, which raises it
                 fail(closure, error)
 
     def _drawn(self, closure: ReceivedClosure) -> RunningStep:
@@ -168,7 +168,7 @@ class Pipeline:
             exchanges = self._exchanges()
             self._add(step, exchanges)
             self._asked.append(InFlightStep(step, self._send(exchanges, None)))
-        except Exception as error:  # told to the chief, which raises it
+        except Exception as error:  # sent to the chief, which raises it
             self._failed(step.closure, error)
 
     def _add(self, step: RunningStep, exchanges: dict[int, PushPullRequest]) -> None:
@@ -208,7 +208,7 @@ class Pipeline:
             following = self._next(wait=False)
             exchanges = self._exchanges(_LANE if closure.round is None else _ROUNDS)
             results = asked.step.push(outputs, exchanges, self._state)
-        except Exception as error:  # told to the chief, which raises it
+        except Exception as error:  # sent to the chief, which raises it
             self._failed(closure, error)
             if following is not None:
                 self._ask(following)
@@ -222,7 +222,7 @@ class Pipeline:
             if following is not None:
                 self._add(following, exchanges)
             replies = self._send(exchanges, closure)
-        except Exception as error:  # told to the chief, which raises it
+        except Exception as error:  # sent to the chief, which raises it
             self._failed(closure, error)
             if following is not None:
                 self._failed(following.closure, error)
@@ -247,7 +247,7 @@ class Pipeline:
                 servers.submit(server, each.message(closure.name, sync))
                 for server, each in exchanges.items()
             ]
-        except Exception as error:  # told to the chief, which raises it
+        except Exception as error:  # sent to the chief, which raises it
             self._failed(closure, error)
             return
         Completion(closure, results, replies, self._failed)
@@ -273,7 +273,7 @@ class Completion:
         closure: the run.
         results: what it returns.
         replies: of the servers, to come.
-        failed: told of the first error among them.
+        failed: called with the first error among them.
     """
 
     def __init__(
@@ -314,7 +314,7 @@ def is_lost(error: Exception) -> bool:
 
 
 def fail(closure: ReceivedClosure, error: Exception) -> None:
-    """Tell the chief that a closure failed."""
+    """Send the chief that a closure failed."""
     if closure.answer.done():
         return
     kind = "error"

@@ -1,16 +1,13 @@
-"""One closure on its way: which rows and values it asks for, computes with, and pushes.
+"""One closure on its way through a worker: the rows and values it needs, its program, its pushes.
 
-A scheduled function's one run, as the worker has it.
+A `ReceivedClosure` with its batch becomes a `RunningStep`, which finds out which rows of tables it
+needs (`EmbeddingLookup`), adds them to one `PushPullRequest` for each server, runs the program on
+what has come, and adds its gradients to the next requests. All ids of a request are one array, and
+gradients are summed straight into the memory that is sent.
 
-Values of dense variables, as new as the worker's last exchange.
-
-The functions that the chief has sent, by number and form.
-
-Shapes and dtypes of a program's arguments: every form is compiled once.
-
-The rows of a table that one step takes, and the gradients that it has for them.
-
-What goes to one server and back in one message: pushes, rows and values.
+`Functions` has the programs that the chief has sent, by function and signature, and closures that
+wait for one. `DenseValues` has the newest value of each variable that is read whole. The pipeline's
+thread alone uses all of this, but for programs, which arrive in the connection's thread.
 """
 
 from __future__ import annotations

@@ -208,11 +208,11 @@ class Worker:
         return session
 
     def _connected(self, lane: str) -> Servers:
-        """The servers by one lane; a broken connection is made anew, if the server is there."""
+        """The servers by one lane; a broken connection is made again, if the server is there."""
         if self._not_reached is not None:
             at, lost = self._not_reached
             if time.monotonic() < at + _REST_SECONDS:
-                # The steps that wait would each try as long, one after the other.
+                # The steps that wait would each try as long, in turn.
                 raise NotReachedError(lost.task_index, lost.address, lost.reason)
             self._not_reached = None
         try:

@@ -589,7 +589,7 @@ def test_closing_waits_for_requests_that_run(
     server.start()
     with Connection(server.address, token=TOKEN) as connection, ThreadPoolExecutor(1) as pool:
         running = [connection.submit("later", {}), connection.submit("wait", {})]
-        assert handlers.waiting.wait(20)
+        wait_until(lambda: handlers.waiting)
         closing = pool.submit(server.close, 60)
         wait_until(lambda: server._closed)
         assert not wait([closing], 0.5).done  # the seconds that each lane lingers are over
@@ -612,7 +612,7 @@ def test_closing_leaves_behind_what_runs_longer_than_its_seconds(
     connections = [Connection(server.address, token=TOKEN) for _ in range(2)]
     running = [connections[0].submit("later", {}), connections[1].submit("wait", {})]
     wait_until(lambda: handlers.futures)
-    assert handlers.waiting.wait(20)
+    wait_until(lambda: handlers.waiting)
     server.close(0.05)
     assert not handlers.gate.is_set()
     for each in running:
@@ -650,10 +650,9 @@ def test_the_seconds_of_closing_are_those_of_all_connections(
             note(lane._state, "wait_for")
         else:
             note(lane._thread, "join")
-    for connection, operation in zip(connections, ("wait", "later", "later"), strict=True):
-        connection.submit(operation, {})
-    assert handlers.waiting.wait(20)
-    wait_until(lambda: len(handlers.futures) == 2)
+    for connection in connections:
+        connection.submit("wait", {})
+    wait_until(lambda: len(handlers.waiting) == 3)
     server.close(0.3)
     first, *others = given
     assert 0 < first <= 0.3

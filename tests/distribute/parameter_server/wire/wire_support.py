@@ -24,14 +24,14 @@ class Handlers:
     Attributes:
         futures: replies that wait to be set, in the order of their requests.
         seen: the messages that came to ``note``.
-        waiting: set when ``wait`` has begun.
+        waiting: the messages for which ``wait`` has begun.
         gate: ``wait`` returns when it is set.
     """
 
     def __init__(self) -> None:
         self.futures: list[Future[Message]] = []
         self.seen: list[Message] = []
-        self.waiting = threading.Event()
+        self.waiting: list[Message] = []
         self.gate = threading.Event()
 
     def table(self) -> dict[str, Callable[[Message], Message | Future[Message]]]:
@@ -54,7 +54,7 @@ class Handlers:
         return Message({"lane": message.lane.number if message.lane else None})
 
     def wait(self, message: Message) -> Message:
-        self.waiting.set()
+        self.waiting.append(message)
         assert self.gate.wait(30)
         return Message({"waited": True})
 
