@@ -7,7 +7,7 @@ VENV := .venv
 OLDEST := .venv-oldest
 REFERENCE := .venv-reference
 INPUTS := pyproject.toml rust/Cargo.toml rust/Cargo.lock rust/build.rs \
-	$(wildcard rust/src/*.rs rust/src/*/*.rs rust/src/*/*/*.rs)
+	$(shell find rust/src -name '*.rs')
 PYTEST := -m pytest -n 2 --dist loadfile -q
 QUICK := -m "not thorough"
 

@@ -23,7 +23,8 @@ PROFILES = TARGET / "profiles"
 LEAST = 95.0
 
 PARSERS = (
-    *("csv", "examples", "images/jpeg", "images", "records", "strings", "tar", "tensors", "wav"),
+    *(f"formats/{name}" for name in ("csv", "examples", "records", "tar", "tensors", "wav")),
+    *("images/jpeg", "images", "strings"),
 )
 """What reads bytes that others wrote, in rust/src: a file is of the first that its name fits."""
 

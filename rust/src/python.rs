@@ -1,10 +1,10 @@
 //! The module `drumline._core`: argument checks around the algorithms, and the GIL released.
 
-use crate::gather::Gather;
-use crate::large_buffers;
-use crate::rng;
+use crate::blocks::gather::Gather;
+use crate::blocks::rng;
+use crate::blocks::shuffle::{Shuffle, ShuffleError};
+use crate::kernels::large_buffers;
 use crate::run_delay;
-use crate::shuffle::{Shuffle, ShuffleError};
 use numpy::ndarray::{Dimension, Ix1, Ix2};
 use numpy::{
     BorrowError, Element, IntoPyArray, PyArray, PyArray1, PyArrayMethods, PyUntypedArray,
@@ -15,29 +15,14 @@ use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
 mod all_reduce;
-mod chains;
-mod csv;
-mod examples;
+mod formats;
 mod images;
 mod items;
-mod joined;
-mod messages;
 mod packed;
-mod records;
-mod rows;
 mod runs;
-mod slots;
-mod source;
-mod spread;
 mod strings;
 mod tables;
-mod tar;
-mod tensors;
 mod texts;
-mod tokens;
-mod unicode;
-mod wav;
-mod whole_files;
 mod xla;
 
 #[pymodule]
@@ -51,45 +36,51 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(mix64, module)?)?;
     module.add_function(wrap_pyfunction!(run_delay_seconds, module)?)?;
     images::register(module)?;
-    module.add_function(wrap_pyfunction!(messages::list_message, module)?)?;
-    module.add_function(wrap_pyfunction!(messages::list_values, module)?)?;
-    module.add_function(wrap_pyfunction!(messages::message_field, module)?)?;
-    module.add_function(wrap_pyfunction!(messages::message_fields, module)?)?;
-    module.add_function(wrap_pyfunction!(rows::unique_ids, module)?)?;
+    module.add_function(wrap_pyfunction!(formats::messages::list_message, module)?)?;
+    module.add_function(wrap_pyfunction!(formats::messages::list_values, module)?)?;
+    module.add_function(wrap_pyfunction!(formats::messages::message_field, module)?)?;
+    module.add_function(wrap_pyfunction!(formats::messages::message_fields, module)?)?;
+    module.add_function(wrap_pyfunction!(tables::rows::unique_ids, module)?)?;
     module.add_function(wrap_pyfunction!(runs::copy_runs, module)?)?;
     module.add_function(wrap_pyfunction!(runs::first_fit, module)?)?;
     module.add_function(wrap_pyfunction!(runs::permuted, module)?)?;
-    module.add_function(wrap_pyfunction!(slots::scatter_rows, module)?)?;
-    module.add_function(wrap_pyfunction!(spread::spread_rows, module)?)?;
-    module.add_function(wrap_pyfunction!(spread::sum_rows, module)?)?;
-    module.add_function(wrap_pyfunction!(tables::read_rows, module)?)?;
-    module.add_class::<examples::ExampleParser>()?;
+    module.add_function(wrap_pyfunction!(tables::slots::scatter_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(tables::spread::spread_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(tables::spread::sum_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(tables::several::read_rows, module)?)?;
+    module.add_class::<formats::examples::ExampleParser>()?;
     module.add_class::<items::Items>()?;
     module.add_class::<packed::PackedBytes>()?;
-    module.add_function(wrap_pyfunction!(tar::tar_extensions, module)?)?;
-    module.add_function(wrap_pyfunction!(wav::decode_wavs, module)?)?;
+    module.add_function(wrap_pyfunction!(formats::tar::tar_extensions, module)?)?;
+    module.add_function(wrap_pyfunction!(formats::wav::decode_wavs, module)?)?;
     all_reduce::register(module)?;
-    csv::register(module)?;
-    module.add_class::<chains::StringChain>()?;
+    formats::csv::register(module)?;
+    module.add_class::<strings::chains::StringChain>()?;
     strings::register(module)?;
-    tokens::register(module)?;
-    unicode::register(module)?;
-    module.add_function(wrap_pyfunction!(joined::joined_bytes, module)?)?;
-    module.add_function(wrap_pyfunction!(joined::padded_bytes, module)?)?;
-    module.add_function(wrap_pyfunction!(tensors::parse_tensors, module)?)?;
-    module.add_function(wrap_pyfunction!(tensors::serialize_numbers, module)?)?;
-    module.add_function(wrap_pyfunction!(tensors::serialize_strings, module)?)?;
-    module.add_function(wrap_pyfunction!(tensors::tensor_dims, module)?)?;
-    module.add_function(wrap_pyfunction!(whole_files::read_files, module)?)?;
-    module.add_function(wrap_pyfunction!(records::masked_checksum, module)?)?;
-    module.add_class::<records::RecordReader>()?;
-    module.add_class::<records::RecordEncoder>()?;
-    module.add_class::<rows::DistinctRows>()?;
-    module.add_class::<slots::ScalarRows>()?;
-    module.add_class::<slots::RowSlots>()?;
-    module.add_class::<tables::TableRows>()?;
-    module.add_class::<tables::UpdateRule>()?;
-    module.add_class::<tar::TarReader>()?;
+    strings::tokens::register(module)?;
+    strings::unicode::register(module)?;
+    module.add_function(wrap_pyfunction!(strings::joined::joined_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(strings::joined::padded_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(formats::tensors::parse_tensors, module)?)?;
+    module.add_function(wrap_pyfunction!(
+        formats::tensors::serialize_numbers,
+        module
+    )?)?;
+    module.add_function(wrap_pyfunction!(
+        formats::tensors::serialize_strings,
+        module
+    )?)?;
+    module.add_function(wrap_pyfunction!(formats::tensors::tensor_dims, module)?)?;
+    module.add_function(wrap_pyfunction!(formats::whole_files::read_files, module)?)?;
+    module.add_function(wrap_pyfunction!(formats::records::masked_checksum, module)?)?;
+    module.add_class::<formats::records::RecordReader>()?;
+    module.add_class::<formats::records::RecordEncoder>()?;
+    module.add_class::<tables::rows::DistinctRows>()?;
+    module.add_class::<tables::slots::ScalarRows>()?;
+    module.add_class::<tables::slots::RowSlots>()?;
+    module.add_class::<tables::several::TableRows>()?;
+    module.add_class::<tables::several::UpdateRule>()?;
+    module.add_class::<formats::tar::TarReader>()?;
     module.add_class::<ShuffleIndices>()
 }
 

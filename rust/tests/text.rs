@@ -1,6 +1,6 @@
 //! Numbers and characters as text, as TensorFlow 2.21 writes them.
 
-use _core::strings::print::{Format, Style};
+use _core::strings::numbers::{Format, Style};
 use _core::strings::substring::Unit;
 use _core::strings::unicode::{Encoding, Errors, Policy};
 

@@ -1,9 +1,9 @@
 //! Comma-separated values: whatever the bytes and however they come, the same records, and an end.
 
-use _core::csv::columns::Column;
-use _core::csv::layout::{Chosen, Field, Layout};
-use _core::csv::reader::{Position, Reader, Trouble};
-use _core::csv::single;
+use _core::formats::csv::columns::Column;
+use _core::formats::csv::layout::{Chosen, Field, Layout};
+use _core::formats::csv::reader::{Position, Reader, Trouble};
+use _core::formats::csv::single;
 use std::io::Cursor;
 
 pub fn run(bytes: &[u8]) {
@@ -29,7 +29,7 @@ pub fn run(bytes: &[u8]) {
     let whole = read(file, &layout, header, file.len(), usize::MAX);
     let parts = read(file, &layout, header, usize::from(*chunk), 3);
     assert_eq!(whole, parts);
-    let mut columns = _core::csv::columns::empty(&layout);
+    let mut columns = _core::formats::csv::columns::empty(&layout);
     let _ = single::read(file, &layout, &mut Vec::new(), &mut columns, 0);
 }
 

@@ -1,9 +1,9 @@
 //! `Example` and `SequenceExample`: whatever a record is, its columns fit it, or it has a failure.
 
-use _core::examples::column::{Column, Values};
-use _core::examples::owned::parse;
-use _core::examples::parse::Part;
-use _core::examples::schema::{Default, Feature, Form, Kind, Schema};
+use _core::formats::examples::column::{Column, Values};
+use _core::formats::examples::owned::parse;
+use _core::formats::examples::parse::Part;
+use _core::formats::examples::schema::{Default, Feature, Form, Kind, Schema};
 use std::sync::LazyLock;
 
 const NO_RECORD: &[u8] = b"\x0a\x01";

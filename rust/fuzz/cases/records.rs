@@ -1,9 +1,9 @@
 //! Files of records: whatever the bytes are, reading ends, and positions only grow.
 
-use _core::records::format::Format;
-use _core::records::inflate::inflated;
-use _core::records::reader::Reader;
-use _core::records::Compression;
+use _core::formats::records::format::Format;
+use _core::formats::records::inflate::inflated;
+use _core::formats::records::reader::Reader;
+use _core::formats::records::Compression;
 use std::io::Cursor;
 
 const MOST_ROOM: usize = 64 << 20;

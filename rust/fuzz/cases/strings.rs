@@ -1,7 +1,7 @@
 //! Functions of strings: no bytes crash them, and what they give fits together.
 
+use _core::strings::chain::Change;
 use _core::strings::chain::{Chain, Room};
-use _core::strings::changes::Change;
 use _core::strings::numbers::Number;
 use _core::strings::pattern::{Pattern, Rewrite};
 use _core::strings::split::Splitter;

@@ -1,7 +1,7 @@
 //! Tar archives: whatever the bytes are, reading ends, and positions only grow.
 
-use _core::tar::archive::Archive;
-use _core::tar::samples::{first_extensions, Samples, Wanted};
+use _core::formats::tar::archive::Archive;
+use _core::formats::tar::samples::{first_extensions, Samples, Wanted};
 use std::io::Cursor;
 
 pub fn run(bytes: &[u8]) {

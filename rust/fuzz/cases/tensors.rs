@@ -1,8 +1,8 @@
 //! `TensorProto`: whatever a message is, it has the values that its shape needs, or a defect.
 
-use _core::tensors::kind::{Kind, STRING};
-use _core::tensors::parse::{parse, MOST_FILLED};
-use _core::tensors::write;
+use _core::formats::tensors::kind::{Kind, STRING};
+use _core::formats::tensors::parse::{parse, MOST_FILLED};
+use _core::formats::tensors::write;
 
 /// Of larger tensors no values are made, which would take most of the time.
 const MOST_ITEMS: usize = 1 << 16;

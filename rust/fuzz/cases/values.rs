@@ -1,10 +1,10 @@
 //! Lists of values and the fields of any message: what can be read is written and read as the same.
 
-use _core::examples::column::Values;
-use _core::examples::decode;
-use _core::examples::encode;
-use _core::examples::schema::Kind;
-use _core::examples::wire::{Content, Cursor};
+use _core::formats::examples::column::Values;
+use _core::formats::examples::decode;
+use _core::formats::examples::encode;
+use _core::formats::examples::schema::Kind;
+use _core::formats::examples::wire::{Content, Cursor};
 
 pub fn run(message: &[u8]) {
     for kind in [Kind::Bytes, Kind::Float, Kind::Int64] {

@@ -1,6 +1,6 @@
 //! WAV files: whatever the bytes are, samples within them, or a defect.
 
-use _core::wav::{parse, samples};
+use _core::formats::wav::{parse, samples};
 
 pub fn run(bytes: &[u8]) {
     let wav = match parse(bytes) {

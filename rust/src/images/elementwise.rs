@@ -4,7 +4,7 @@
 
 use super::arithmetic::{apply, multiply_add, Step};
 use super::vectorized::vectorized;
-use crate::all_reduce::denormals::Flushed;
+use crate::kernels::all_reduce::denormals::Flushed;
 
 /// A number that `f32` is made of, rounded to nearest.
 pub trait Number: Copy + Default {

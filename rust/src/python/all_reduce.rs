@@ -1,9 +1,9 @@
 //! Becoming one of the processes that sum through shared memory.
 
-use crate::all_reduce::layout::{self, Layout};
-use crate::all_reduce::peer::Peer;
-use crate::all_reduce::segment::Segment;
-use crate::xla::all_reduce::SEGMENT;
+use crate::kernels::all_reduce::layout::{self, Layout};
+use crate::kernels::all_reduce::peer::Peer;
+use crate::kernels::all_reduce::segment::Segment;
+use crate::kernels::xla::all_reduce::SEGMENT;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! `copy_runs`, `first_fit` and `permuted`: argument checks, and the GIL released.
 
-use super::{addresses, borrow_error, check_apart, contiguous};
-use crate::permutation::Permutation;
-use crate::runs;
+use crate::blocks::permutation::Permutation;
+use crate::blocks::runs;
+use crate::python::{addresses, borrow_error, check_apart, contiguous};
 use numpy::ndarray::{Ix1, Ix2};
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyIndexError, PyValueError};

@@ -1,12 +1,17 @@
 //! Functions of strings on arrays of `bytes`.
 
-use super::texts::{array_of, copied, Rows, Strings, TextArray};
-use crate::strings::changes::Change;
+pub mod chains;
+pub mod joined;
+pub mod tokens;
+pub mod unicode;
+
+use crate::python::texts::{array_of, copied, Rows, Strings, TextArray};
+use crate::strings::chain::Change;
 use crate::strings::fingerprint::fingerprint64;
+use crate::strings::fingerprint::siphash;
 use crate::strings::numbers::Number;
+use crate::strings::numbers::{Format, Style};
 use crate::strings::pattern::{Pattern, Rewrite};
-use crate::strings::print::{Format, Style};
-use crate::strings::siphash::siphash;
 use crate::strings::split::Splitter;
 use crate::strings::substring::{substring, Unit};
 use crate::strings::texts::Texts;

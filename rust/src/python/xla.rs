@@ -1,8 +1,8 @@
 //! What Python needs to hand functions to XLA.
 
-use crate::convolution::instructions::Instructions;
-use crate::large_buffers;
-use crate::xla::HANDLERS;
+use crate::kernels::convolution::instructions::Instructions;
+use crate::kernels::large_buffers;
+use crate::kernels::xla::HANDLERS;
 use numpy::ndarray::Ix1;
 use numpy::{PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -25,11 +25,12 @@ pub fn vector_instructions() -> &'static str {
 pub fn want_results_at(places: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
     let mut wanted = Vec::with_capacity(places.len());
     for place in &places {
-        let place = super::contiguous::<u8, Ix1>(place, "places", "list of 1-dimensional uint8")?;
+        let place =
+            crate::python::contiguous::<u8, Ix1>(place, "places", "list of 1-dimensional uint8")?;
         // Nobody else may write it now; that nobody does later is for the caller to see to.
         place
             .try_readwrite()
-            .map_err(|error| super::borrow_error("a place", error))?;
+            .map_err(|error| crate::python::borrow_error("a place", error))?;
         wanted.push((place.data() as usize, place.len()));
     }
     large_buffers::want_results_at(&wanted);

@@ -188,7 +188,7 @@ fn number(digits: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::mix64;
+    use crate::blocks::rng::mix64;
 
     #[test]
     fn bytes_at_once_are_what_they_are_one_by_one() {

@@ -5,7 +5,7 @@
 //! `\C` is a byte, `\Q...\E` text that means itself.
 
 use super::repetitions::{Repetition, Repetitions};
-use super::utf8;
+use super::unicode;
 use regex::bytes::{Captures, Match, Regex};
 
 /// A pattern, compiled.
@@ -64,7 +64,7 @@ impl Pattern {
 
 /// Matches of nothing do not count within characters.
 fn counts(text: &[u8], found: &Match<'_>) -> bool {
-    !found.is_empty() || !utf8::is_within(text, found.start())
+    !found.is_empty() || !unicode::is_within(text, found.start())
 }
 
 enum Piece {

@@ -1,6 +1,6 @@
 //! Parts of strings by position.
 
-use super::utf8;
+use super::unicode;
 
 /// What positions count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl Unit {
     pub fn length(self, text: &[u8]) -> usize {
         match self {
             Self::Byte => text.len(),
-            Self::Character => utf8::count(text),
+            Self::Character => unicode::count(text),
         }
     }
 }
@@ -57,7 +57,7 @@ fn forward(text: &[u8], characters: usize) -> Option<usize> {
         if place == text.len() {
             return None;
         }
-        place = utf8::next(text, place);
+        place = unicode::next(text, place);
     }
     Some(place)
 }
@@ -66,7 +66,9 @@ fn forward(text: &[u8], characters: usize) -> Option<usize> {
 fn back(text: &[u8], characters: usize) -> Option<usize> {
     let mut place = text.len();
     for _ in 0..characters {
-        let before = text[..place].iter().rposition(|&byte| utf8::begins(byte));
+        let before = text[..place]
+            .iter()
+            .rposition(|&byte| unicode::begins(byte));
         if place == 0 {
             return None;
         }

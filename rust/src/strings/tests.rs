@@ -1,10 +1,10 @@
+use super::chain::Change;
 use super::chain::{Chain, Room};
-use super::changes::Change;
 use super::fingerprint::fingerprint64;
+use super::fingerprint::siphash;
 use super::ngrams::Ngrams;
 use super::numbers::Number;
 use super::pattern::{Pattern, Rewrite};
-use super::siphash::siphash;
 use super::split::Splitter;
 use super::substring::{substring, Unit};
 use super::texts::Texts;

@@ -3,8 +3,8 @@
 use super::ngrams::Ngrams;
 use super::numbers::is_space;
 use super::texts::Texts;
+use super::unicode;
 use super::unicode::{Encoding, Errors, Policy};
-use super::utf8;
 use std::borrow::Cow;
 
 /// How text is cut into tokens.
@@ -68,7 +68,7 @@ fn characters(text: &[u8], each: &mut impl FnMut(&[u8])) {
     if std::str::from_utf8(text).is_ok() {
         let mut place = 0;
         while place < text.len() {
-            let next = utf8::next(text, place);
+            let next = unicode::next(text, place);
             each(&text[place..next]);
             place = next;
         }

@@ -1,6 +1,6 @@
 //! Inputs made of others by changes that often break parsers.
 
-use _core::rng::Rng;
+use _core::blocks::rng::Rng;
 
 /// Inputs do not grow beyond this.
 const LONGEST: usize = 1 << 16;

@@ -1,10 +1,10 @@
 //! Comma-separated values.
 
-use _core::csv::columns::{empty, Column};
-use _core::csv::layout::{Chosen, Field, Layout};
-use _core::csv::reader::{Position, Reader, Trouble};
-use _core::csv::single;
-use _core::records::defect::Cause;
+use _core::formats::csv::columns::{empty, Column};
+use _core::formats::csv::layout::{Chosen, Field, Layout};
+use _core::formats::csv::reader::{Position, Reader, Trouble};
+use _core::formats::csv::single;
+use _core::formats::records::defect::Cause;
 use std::io::{self, Cursor, Read};
 
 fn layout() -> Layout {

@@ -1,10 +1,10 @@
 //! `Example` messages.
 
-use _core::examples::column::{Column, Values};
-use _core::examples::encode::{field, list};
-use _core::examples::owned::parse;
-use _core::examples::parse::Part;
-use _core::examples::schema::{Feature, Form, Kind, Schema};
+use _core::formats::examples::column::{Column, Values};
+use _core::formats::examples::encode::{field, list};
+use _core::formats::examples::owned::parse;
+use _core::formats::examples::parse::Part;
+use _core::formats::examples::schema::{Feature, Form, Kind, Schema};
 
 fn part(number: u64, features: &[(&str, Kind, Form)]) -> Part {
     let features = features.iter().map(|(key, kind, form)| Feature {

@@ -1,12 +1,12 @@
 //! Records of files.
 
-use _core::records::checksum::masked;
-use _core::records::defect::{Cause, Failure};
-use _core::records::encoder::Encoder;
-use _core::records::format::Format;
-use _core::records::inflate::inflated;
-use _core::records::reader::Reader;
-use _core::records::Compression;
+use _core::formats::records::checksum::masked;
+use _core::formats::records::defect::{Cause, Failure};
+use _core::formats::records::encoder::Encoder;
+use _core::formats::records::format::Format;
+use _core::formats::records::inflate::inflated;
+use _core::formats::records::reader::Reader;
+use _core::formats::records::Compression;
 use std::io::Cursor;
 
 fn read(bytes: Vec<u8>, compression: Compression) -> (Vec<Vec<u8>>, Option<Failure>) {

@@ -1,8 +1,8 @@
 //! Headers of tar archives that only speak of other members.
 
-use _core::tar::archive::Archive;
-use _core::tar::defect::Cause;
-use _core::tar::samples::{FailureCause, Samples, Wanted};
+use _core::formats::tar::archive::Archive;
+use _core::formats::tar::defect::Cause;
+use _core::formats::tar::samples::{FailureCause, Samples, Wanted};
 use std::io::Cursor;
 
 fn header(size: u64, kind: u8) -> Vec<u8> {

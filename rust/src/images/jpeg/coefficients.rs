@@ -2,8 +2,8 @@
 
 use super::bits::Bits;
 use super::huffman::{NoCode, Table, END, FAST};
-use super::order::{Block, PLACES};
-use super::pairs::{Pair, Pairs, PART};
+use super::huffman::{Pair, Pairs, PART};
+use super::transform::{Block, PLACES};
 use std::rc::Rc;
 
 /// One component's part in a scan.

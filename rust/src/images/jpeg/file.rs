@@ -8,9 +8,9 @@ use super::color::Color;
 use super::decoder::Request;
 use super::frame::Frame;
 use super::markers::Headers;
-use super::plane::Plane;
 use super::progressive::Coefficients;
 use super::scan::Stopped;
+use super::upsample::Plane;
 
 /// Progressive files have about ten. A scan may be far shorter than the work that it makes.
 const MOST_SCANS: usize = 100;

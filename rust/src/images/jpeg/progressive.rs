@@ -3,8 +3,8 @@
 use super::bits::Bits;
 use super::huffman::{NoCode, Table};
 use super::markers::Scan;
-use super::order::{Block, PLACES};
 use super::scan::Blocks;
+use super::transform::{Block, PLACES};
 
 /// The coefficients of one component, in the order of `PLACES`.
 pub struct Coefficients {

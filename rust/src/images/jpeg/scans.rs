@@ -5,14 +5,14 @@ use super::super::vectorized::vectorized;
 use super::bits::Entropy;
 use super::coefficients;
 use super::file::File;
+use super::huffman::Pairs;
 use super::markers::Scan;
-use super::order::{factors, Block};
-use super::pairs::Pairs;
-use super::plane::Plane;
 use super::progressive::{self, Coefficients, Progressive};
 use super::scan::{Stopped, Units};
 use super::sequential;
 use super::transform::transform;
+use super::transform::{factors, Block};
+use super::upsample::Plane;
 use std::rc::Rc;
 
 impl File<'_> {

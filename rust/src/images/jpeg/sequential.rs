@@ -5,12 +5,12 @@ use super::super::vectorized::has_avx2;
 use super::bits::{Bits, Entropy};
 use super::coefficients::{Part, Room};
 use super::huffman::NoCode;
-use super::order::Block;
-use super::plane::Plane;
 use super::scan::{Blocks, Stopped, Units};
+use super::transform::Block;
 #[cfg(target_arch = "x86_64")]
 use super::transform::Wide;
 use super::transform::{flat, transform_by, Lanes, Plain};
+use super::upsample::Plane;
 use std::marker::PhantomData;
 
 struct Sequential<'a, L> {

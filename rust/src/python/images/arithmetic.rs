@@ -2,7 +2,7 @@
 
 use crate::images::arithmetic::Step;
 use crate::images::elementwise::{Layout, Number, Program};
-use crate::python::rows::Pointer;
+use crate::python::tables::rows::Pointer;
 use crate::python::{addresses, borrow_error, check_apart, contiguous};
 use numpy::ndarray::Ix2;
 use numpy::{PyArrayMethods, PyUntypedArrayMethods};

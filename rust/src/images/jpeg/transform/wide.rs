@@ -1,7 +1,7 @@
 //! Lanes as AVX2's vectors. Its methods are inlined into functions compiled for AVX2, and called
 //! from nowhere else.
 
-use super::super::order::Block;
+use super::super::transform::Block;
 use super::{transform_by, Lanes};
 use std::arch::x86_64::*;
 use std::mem::transmute;

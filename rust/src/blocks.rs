@@ -1,0 +1,8 @@
+//! Rows of blocks: copied, joined, and put in the order of a shuffle.
+
+pub mod gather;
+pub mod joined;
+pub mod permutation;
+pub mod rng;
+pub mod runs;
+pub mod shuffle;
