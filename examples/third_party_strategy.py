@@ -1,7 +1,7 @@
 """A strategy of one's own: gradients travel as bfloat16, and are summed as float32.
 
-A strategy answers where variables live, where replicas run and how values meet. This one changes
-the third answer alone: `python examples/third_party_strategy.py`.
+A strategy answers where variables live, where replicas run and how values are reduced. This one
+changes the third answer alone: `python examples/third_party_strategy.py`.
 """
 
 import argparse

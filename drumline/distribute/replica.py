@@ -36,7 +36,7 @@ class ReplicaContext:
     """One replica's view of its step, as ``tf.distribute.ReplicaContext``.
 
     Every replica must make the same calls of `all_reduce`, `all_gather` and `merge_call` in the
-    same order: they are where the replicas meet.
+    same order: the replicas wait for one another there.
 
     Attributes:
         strategy: the strategy whose replica this is.
@@ -142,7 +142,7 @@ class ReplicaContext:
 
 
 class SingleContext(ReplicaContext):
-    """The context of the only replica, which has nobody to meet."""
+    """The context of the only replica, which has no values to combine."""
 
     @property
     def replica_id_in_sync_group(self) -> int:
@@ -157,7 +157,7 @@ class SingleContext(ReplicaContext):
 
 
 class WholeBatchContext(SingleContext):
-    """The context of code that is given the global batch: there is nobody else to meet.
+    """The context of code that is given the global batch: there are no other values to combine.
 
     Several devices may compute it. What is read and written is as in cross-replica context.
     """
@@ -223,7 +223,7 @@ def in_cross_replica_context() -> bool:
 
 @contextlib.contextmanager
 def whole_batch(strategy: Strategy) -> Iterator[None]:
-    """Within the block `get_replica_context` gives a context that reduces over nobody.
+    """Within the block `get_replica_context` gives a context that reduces over no other replica.
 
     For code that may also run in a replica's step, and is now given the global batch.
     """

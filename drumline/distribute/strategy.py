@@ -574,7 +574,7 @@ class Strategy:
                 f"  replicas run on: {names}",
                 f"  mesh: {REPLICA_AXIS}={self.num_replicas_in_sync}",
                 f"  variables live: {self._describe_variables()}",
-                f"  values meet: {self._describe_meeting()}",
+                f"  values are reduced: {self._describe_reduction()}",
             ]
         )
 
@@ -627,7 +627,7 @@ class Strategy:
         kind = "a copy on each of" if sharding.is_fully_replicated else "split over"
         return f"{kind} {len(sharding.device_set)} devices"
 
-    def _describe_meeting(self) -> str:
+    def _describe_reduction(self) -> str:
         if self.num_replicas_in_sync == 1:
             return "nothing to reduce, there is one replica"
         checked = "checked after each step" if self.check_agreement else "not checked"

@@ -30,7 +30,7 @@ class PerReplica(DistributedValues):
     """One value for each replica, as ``tf.distribute.DistributedValues``.
 
     A pytree. Values of equal shapes may be held as one array, stacked along a new first dimension
-    that is cut over the replicas' devices; they are taken apart when they are asked for.
+    that is sharded over the replicas' devices; they are split when they are asked for.
 
     It is no array: ``strategy.experimental_local_results(value)`` gives the values of this
     process's replicas, ``strategy.reduce`` combines those of all.
@@ -40,7 +40,7 @@ class PerReplica(DistributedValues):
         replicas: the numbers of the replicas that have one; by default all of them, in order.
         carried: for replicas that are not among them, by number, what they hold nevertheless:
             the result of a step that they followed without rows. It is seen by the next step that
-            is given this object, and by nobody else.
+            is given this object, and by no other.
         unknown: why the values of all other replicas are not known.
 
     Attributes:

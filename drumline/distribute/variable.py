@@ -69,7 +69,7 @@ def bind_to_strategy(variable: KerasVariable, strategy: Strategy) -> None:
 
 
 class VariableSynchronization(enum.Enum):
-    """When the replicas' copies of a variable meet, as ``tf.VariableSynchronization``."""
+    """When the replicas' copies of a variable are reduced, as ``tf.VariableSynchronization``."""
 
     AUTO = "auto"
     NONE = "none"
@@ -100,7 +100,7 @@ class Variable(keras.Variable):
         dtype: by default that of `initial_value`, in 32 bits. A type of 64 bits that is given by
             name (``"int64"``, ``"uint64"``, ``"float64"``) is kept, whatever JAX's default. In
             steps that use the variable JAX's 64-bit types are on; what is computed with its value
-            elsewhere has 32 bits, and JAX warns of it.
+            outside of them has 32 bits, and JAX warns of it.
         name: by default made up.
         synchronization: a `VariableSynchronization` or its name in any case.
         aggregation: a `VariableAggregation` or its name in any case.
@@ -168,7 +168,7 @@ class Variable(keras.Variable):
 
     @property
     def value(self) -> Any:
-        """The value: in a replica's step that replica's, elsewhere the aggregate.
+        """The value: in a replica's step that replica's, outside of one the aggregate.
 
         With ``ON_READ`` and replicas in several processes it is a collective: all of them read it.
         """

@@ -267,31 +267,31 @@ def linear_primitive(
 ) -> Primitive:
     """A linear primitive of several floating arrays, computed by Python below all transformations.
 
-    It takes the parameters `meeting`, any object, and `tangents`: False where a user binds it.
+    It takes the parameters `collective`, any object, and `tangents`: False where a user binds it.
 
     Args:
         name: of the primitive.
-        below: ``below(trace, arrays, meeting)`` computes it with the values of `trace`; None if
+        below: ``below(trace, arrays, collective)`` computes it with the values of `trace`; None if
             they are not the lowest ones.
-        types: ``types(types, meeting)`` are the types of what comes out.
-        transposed: ``transposed(cotangents, meeting)``.
-        refuse_staging: ``refuse_staging(meeting)`` raises, where it would become part of a program.
+        types: ``types(types, collective)`` are the types of what comes out.
+        transposed: ``transposed(cotangents, collective)``.
+        refuse_staging: ``refuse_staging(collective)`` raises, where it would become part of a program.
     """
     primitive = _Linear(name, below)
     primitive.multiple_results = True
 
-    def abstract(*arrays: Any, meeting: Any, tangents: bool) -> list[Any]:
+    def abstract(*arrays: Any, collective: Any, tangents: bool) -> list[Any]:
         if not tangents:
-            refuse_staging(meeting)
-        return types(arrays, meeting)
+            refuse_staging(collective)
+        return types(arrays, collective)
 
-    def jvp(primals: Any, directions: Any, *, meeting: Any, tangents: bool) -> tuple[Any, Any]:
-        outputs = primitive.bind(*primals, meeting=meeting, tangents=tangents)
+    def jvp(primals: Any, directions: Any, *, collective: Any, tangents: bool) -> tuple[Any, Any]:
+        outputs = primitive.bind(*primals, collective=collective, tangents=tangents)
         whole = [ad.instantiate_zeros(direction) for direction in directions]
-        return outputs, primitive.bind(*whole, meeting=meeting, tangents=True)
+        return outputs, primitive.bind(*whole, collective=collective, tangents=True)
 
-    def transpose_rule(cotangents: Any, *_: Any, meeting: Any, tangents: bool) -> list[Any]:
-        return transposed([ad.instantiate_zeros(each) for each in cotangents], meeting)
+    def transpose_rule(cotangents: Any, *_: Any, collective: Any, tangents: bool) -> list[Any]:
+        return transposed([ad.instantiate_zeros(each) for each in cotangents], collective)
 
     primitive.def_abstract_eval(abstract)
     ad.primitive_jvps[primitive] = jvp
@@ -306,7 +306,7 @@ class _Linear(Primitive):
 
     def bind_with_trace(self, trace: Any, args: Any, *rest: Any) -> Any:
         """JAX's way to a trace; what comes last are the parameters, in every release."""
-        outputs = self._below(trace, args, rest[-1]["meeting"])
+        outputs = self._below(trace, args, rest[-1]["collective"])
         return super().bind_with_trace(trace, args, *rest) if outputs is None else outputs
 
 

@@ -1,4 +1,4 @@
-"""Optimizer updates that are made elsewhere: the hook by which an optimizer gives its gradients."""
+"""The hook by which an optimizer gives its gradients to code that updates in its place."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ UpdateInterceptor = Callable[[Any, Sequence[Any], Sequence[Any]], None]
 """Takes an optimizer, gradients and their variables, in the place of the optimizer's update."""
 
 SeedListener = Callable[[Any], None]
-"""Is told of a `keras.random.SeedGenerator`'s state when it is drawn from."""
+"""Is called with a `keras.random.SeedGenerator`'s state when it is drawn from."""
 
 _taker: contextvars.ContextVar[UpdateInterceptor | None] = contextvars.ContextVar(
-    "drumline_updates_elsewhere", default=None
+    "drumline_update_interceptor", default=None
 )
 _seeds: contextvars.ContextVar[SeedListener | None] = contextvars.ContextVar(
     "drumline_seeds_noted", default=None

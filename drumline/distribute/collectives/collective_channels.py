@@ -1,7 +1,7 @@
 """The numbers by which processes match the collectives of a compiled program.
 
 XLA runs the independent operations of a program in any order, and so in another order in another
-process. Sums through shared memory therefore meet on numbered channels, each of which belongs to
+process. Sums through shared memory therefore use numbered channels, each of which belongs to
 one place in the program. Where a place would occur twice in a program, as in a function that JAX
 traces once and calls twice, there is no number to give.
 """
@@ -78,7 +78,7 @@ class ChannelRange:
         first: None if they may take none.
 
     Attributes:
-        end: the channels that are free after it, as far as it has been traced.
+        end: the channels that are free after it, once it has been traced up to there.
     """
 
     def __init__(self, function: Callable[..., Any], first: ChannelAllocator | None) -> None:

@@ -151,7 +151,7 @@ class CommunicationOptions:
     Attributes:
         bytes_per_pack: the most bytes of small arrays (256 KiB at most each) that travel as one; 0
             for no limit.
-        timeout_seconds: how long a step may take before the process says where it stands and ends;
+        timeout_seconds: how long a step may take before the process reports its stacks and ends;
             None for no limit. A peer that has died ends the step sooner, whatever this is.
         implementation: a `CommunicationImplementation`, or its name.
 

@@ -23,8 +23,8 @@ class SharedMemoryAllReduce(GlooAllReduce):
     together in one call. The replicas' values are added in the order of the replicas, those of
     float16 and bfloat16 as float32, so that all replicas get the same bits.
 
-    Values of other types, and those that meet while a derivative, a loop or another function of
-    JAX's is traced within the step, go by `GlooAllReduce`.
+    Values of other types, and those that are reduced while a derivative, a loop or another
+    function of JAX's is traced within the step, go by `GlooAllReduce`.
 
     Args:
         num_packs: see `CrossDeviceOps`; for what goes by Gloo.
@@ -58,7 +58,7 @@ class SharedMemoryAllReduce(GlooAllReduce):
         """The way, and what is left to Gloo."""
         return (
             f"{type(self).__name__}: in memory that the processes of this machine share; by Gloo "
-            "what meets inside of derivatives and loops of a step"
+            "what is reduced inside of derivatives and loops of a step"
         )
 
     def _summed(

@@ -213,7 +213,7 @@ def function(
         input_signature: a specification of the arguments, an entry for each: a pytree of
             `TensorSpec` and of what a distributed dataset's `element_spec` holds. Every call is
             checked against it, compiled or not. Python numbers become arrays of the given dtype,
-            so that another number does not compile anew. A dimension of None accepts any size;
+            so that another number is not compiled again. A dimension of None accepts any size;
             each size that occurs is compiled once, since a compiled program has fixed shapes.
         keep_64_bits: whether 64-bit numbers in numpy's arrays among the arguments, and in the
             batches that it loops over, keep their bits. By default they become 32-bit ones, as

@@ -50,7 +50,7 @@ class ZippedReplicaIterators:
         return {"pipelines": [iterator.state() for iterator in self._iterators]}  # type: ignore[attr-defined]
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on where `state` was taken.
+        """Continue where `state` was taken.
 
         Raises:
             ValueError: if it is not of so many pipelines.

@@ -58,7 +58,7 @@ class DevicePrefetcher:
         return self._placed[0][0] if self._placed else self._source.state()
 
     def restore(self, state: Any) -> None:
-        """Go on where `state` was taken."""
+        """Continue where `state` was taken."""
         self._placed.clear()
         self._source.restore(state)
 
@@ -162,5 +162,5 @@ class DistributedIterator:
         return self._source.state()  # type: ignore[attr-defined]
 
     def restore(self, state: Any) -> None:
-        """Go on, in a new iterator of the same dataset, where `state` was taken."""
+        """Continue, in a new iterator of the same dataset, where `state` was taken."""
         self._source.restore(state)  # type: ignore[attr-defined]

@@ -81,7 +81,7 @@ class LocalBatchSplitter:
         return {"source": self._before, "used": self._used}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on where `state` was taken."""
+        """Continue where `state` was taken."""
         self._source.restore(state["source"])  # type: ignore[attr-defined]
         self._parts, self._used = [], 0
         if state["used"]:

@@ -91,7 +91,7 @@ class LockstepInputIterator:
         return self._ahead[0][0] if self._ahead else self._position()
 
     def restore(self, state: Any) -> None:
-        """Go on where `state` was taken."""
+        """Continue where `state` was taken."""
         self._ahead.clear()
         self._next_window, self._ended = 1, False
         self._source.restore(state)  # type: ignore[attr-defined]

@@ -25,7 +25,7 @@ class Failure:
     """The first failure in the group.
 
     Attributes:
-        task: the task that told of it.
+        task: the task that reported it.
         kind: see `drumline.failure_record`.
         message: one line; for a lost peer, what happened to it, without a subject.
         peer: the task that was lost, if known.
@@ -57,7 +57,7 @@ class Coordination:
                 raise
 
     def failure(self) -> Failure | None:
-        """The first failure that was told, if any."""
+        """The first failure that was reported, if any."""
         try:
             return Failure(**json.loads(self._client.key_value_try_get(_FAILURE)))
         except jax.errors.JaxRuntimeError as error:
@@ -84,11 +84,11 @@ class Coordination:
         return {int(key.rpartition("/")[2]) for key, _ in self._client.key_value_dir_get(_LEFT)}
 
     def tell_standing(self, where: str) -> None:
-        """Say where this process stands, outside of the step that another waits in."""
+        """Report this process's position, outside of the step that another waits in."""
         self._client.key_value_set(f"{_STANDING}/{self._group.process_index}", where)
 
     def standing(self) -> dict[int, str]:
-        """The processes that were not in the step that another waits in, and where they stand."""
+        """The processes that were not in the step that another waits in, and their positions."""
         return {
             int(key.rpartition("/")[2]): where
             for key, where in self._client.key_value_dir_get(_STANDING)
@@ -112,7 +112,7 @@ class Coordination:
         self._client.key_value_delete(f"{_SAVES}/{number}")
 
     def saves(self) -> dict[int, dict[str, Any]]:
-        """What was said of saves that nobody has dropped, by number."""
+        """What `tell_save` published and `forget_save` has not dropped, by number."""
         found = self._client.key_value_dir_get(_SAVES)
         return {int(key.rpartition("/")[2]): json.loads(text) for key, text in found}
 

@@ -204,7 +204,7 @@ class Monitor:
                 if failure.kind == "stuck":
                     self._stuck(failure)
                 time.sleep(_OWN_ERROR_SECONDS)  # the same error may be about to end this one, too
-                self._lost(self._membership.told(failure))
+                self._lost(self._membership.reported(failure))
 
     def _watch(self) -> None:
         expected = set(self._membership.others)
@@ -226,7 +226,7 @@ class Monitor:
         self._lines.watch(self._line_ended, self._glance)
 
     def _line_ended(self, index: int, silent: bool) -> None:
-        if index != 0:  # it may have done its work, or told of a failure
+        if index != 0:  # it may have done its work, or reported a failure
             time.sleep(_OWN_ERROR_SECONDS)
             if self._is_accounted_for(index):
                 return

@@ -22,7 +22,7 @@ from drumline._shared_memory import process_namespace
 from drumline.distribute.process_group.coordination import Coordination, Failure
 from drumline.distribute.process_group.group import ProcessGroup
 
-Condition = Literal["running", "stopped", "dead", "elsewhere"]
+Condition = Literal["running", "stopped", "dead", "remote"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ class LocalProcess:
     def condition(self) -> Condition:
         """Whether it runs, is stopped (as by SIGSTOP) or dead; or is of another machine."""
         if not self.machine or self.machine != _machine():
-            return "elsewhere"
+            return "remote"
         stat = _stat(self.pid)
         if stat is None or stat[0] in "ZXx" or stat[1] != self.started:
             return "dead"
@@ -118,7 +118,7 @@ class Membership:
     def blame(self, error_text: str) -> FailureCause:
         """Who made a collective fail with this error.
 
-        In turn: a process of this machine that is dead, a failure that was told, a process that
+        In turn: a process of this machine that is dead, a failure that was reported, a process that
         has ended before the others, process 0 if it does not answer, a stopped process of this
         machine, the only one at the address in the message, the only one that it names, and the
         only one there is.
@@ -126,7 +126,7 @@ class Membership:
         timed_out = bool(_TIMED_OUT.search(error_text))
         until = time.monotonic() + _DYING_SECONDS
         while True:  # a process's connections close a moment before it is dead, or has said why
-            blame = self._told() or self._by_condition("dead", "has died (killed, or aborted)")
+            blame = self._reported() or self._by_condition("dead", "has died (killed, or aborted)")
             if blame or timed_out or time.monotonic() > until:
                 break
             time.sleep(0.02)
@@ -167,7 +167,7 @@ class Membership:
         index = self.group.tasks.index(blame.peer)
         return f"{self.group.describe(index)} {blame.what}"
 
-    def told(self, failure: Failure) -> FailureCause:
+    def reported(self, failure: Failure) -> FailureCause:
         """The blame that a failure carries."""
         if failure.kind == "peer lost":
             return FailureCause(failure.peer, failure.message)
@@ -195,7 +195,7 @@ class Membership:
             self.group.tasks[index], f"has not come to the step: it is {standing[index]}"
         )
 
-    def _told(self) -> FailureCause | None:
+    def _reported(self) -> FailureCause | None:
         own = self.group.task
         try:
             blame = self._standing()
@@ -203,7 +203,7 @@ class Membership:
                 return blame
             failure = self.coordination.failure()
             if failure is not None and own not in (failure.task, failure.peer):
-                return self.told(failure)
+                return self.reported(failure)
             gone = self.coordination.left() & set(self.others)
         except jax.errors.JaxRuntimeError:
             return FailureCause(self.group.tasks[0], "does not answer any more")
@@ -268,7 +268,7 @@ _SIGNS = re.compile(
 class PeerLostError(RuntimeError):
     """A collective failed because another process of the group ended, stopped or fell silent.
 
-    The group cannot go on: end this process, and restart all from the last checkpoint.
+    The group cannot continue: end this process, and restart all from the last checkpoint.
 
     Attributes:
         peer: the task to blame, as ``"worker:1"``, or None if it could not be found out.

@@ -54,7 +54,7 @@ def meet(group: ProcessGroup, timeout_seconds: float) -> Rendezvous:
 
     Raises:
         RuntimeError: if this process 0 cannot listen on its address, if some do not come in time,
-            or if they were told of different clusters.
+            or if they were given different clusters.
     """
     until = time.monotonic() + timeout_seconds
     found = (_visit if group.process_index else _host)(group, until)
@@ -156,14 +156,14 @@ def _visit(group: ProcessGroup, until: float) -> Rendezvous | str:
 def _require_same_cluster(
     group: ProcessGroup, greeting: dict[str, Any], guest: _JsonChannel
 ) -> None:
-    told = {"tasks": greeting.get("tasks"), "addresses": greeting.get("addresses")}
+    sent = {"tasks": greeting.get("tasks"), "addresses": greeting.get("addresses")}
     own = {"tasks": list(group.tasks), "addresses": list(group.addresses)}
     index = greeting.get("index")
-    if told == own and isinstance(index, int) and 0 < index < group.num_processes:
+    if sent == own and isinstance(index, int) and 0 < index < group.num_processes:
         return
     refusal = (
-        f"it was told of the cluster {told['tasks']} at {told['addresses']}, and {group.task} of "
-        f"{own['tasks']} at {own['addresses']}; all must be told the same"
+        f"it was given the cluster {sent['tasks']} at {sent['addresses']}, and {group.task} of "
+        f"{own['tasks']} at {own['addresses']}; all must be given the same"
     )
     guest.send({"refused": refusal})
     raise RuntimeError(f"A process came to {group.describe(0)}, but {refusal}.")
@@ -209,7 +209,7 @@ class ControlChannel:
     def watch(self, ended: Callable[[int, bool], None], glance: Callable[[], None]) -> None:
         """Call `ended` for each connection that ends, and `glance` every second, until `stop`.
 
-        `ended` is told the process and whether it was silent for too long (else it hung up).
+        `ended` is given the process and whether it was silent for too long (else it hung up).
         """
         with selectors.DefaultSelector() as selector:
             for index, connection in self._connections.items():

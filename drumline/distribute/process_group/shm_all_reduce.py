@@ -55,7 +55,7 @@ def share(membership: Membership, process_of_rank: Sequence[int]) -> str:
 
 
 def _known_to_all(membership: Membership, ranks: int) -> str:
-    """What keeps the processes from sharing memory, as far as all of them know it."""
+    """What keeps the processes from sharing memory, if all of them know of it."""
     machines = {process.machine for process in membership.processes}
     if len(machines) > 1 or "" in machines:
         return "the processes run on several machines, or in several containers"
@@ -64,7 +64,7 @@ def _known_to_all(membership: Membership, ranks: int) -> str:
 
 
 def _offer(blackboard: Coordination, nbytes: int) -> int | str:
-    """New memory, which the others are told of; or why there is none."""
+    """New memory, of which the others are notified; or why there is none."""
     try:
         if not is_enabled():
             raise OSError(f"{SWITCH} is 0")

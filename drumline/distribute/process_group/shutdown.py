@@ -75,7 +75,7 @@ class Ending:
         Args:
             kind, message, step, peer: see `failure_record.FailureRecord`.
             trace: its traceback.
-            what: what the others are told, if not `message`.
+            what: what the others receive, if not `message`.
             say: a line for standard error.
             exit_code: the process's.
         """
@@ -96,7 +96,7 @@ class Ending:
             )
         except OSError as error:
             print(f"drumline: the failure record was not written: {error}", file=sys.stderr)
-        if peer != group.tasks[0]:  # nobody answers there
+        if peer != group.tasks[0]:  # no process answers there
             self._tell(Failure(group.task, kind, " ".join((what or message).split()), peer))
         if group.process_index == 0:
             time.sleep(_COORDINATOR_LINGERS_SECONDS)  # the others read what it keeps
@@ -170,7 +170,9 @@ class Ending:
 
     def _tell(self, failure: Failure) -> None:
         def tell() -> None:
-            with contextlib.suppress(jax.errors.JaxRuntimeError):  # then nobody is left to tell
+            with contextlib.suppress(
+                jax.errors.JaxRuntimeError
+            ):  # then no process is left to notify
                 self._membership.coordination.tell_failure(failure)
 
         thread = threading.Thread(target=tell, daemon=True)
@@ -223,8 +225,8 @@ class Ending:
     def because(self, blame: FailureCause, what: str, step: int | None = None) -> PeerLostError:
         """The error that says `blame`, `what` follows from it here, and what to do."""
         return PeerLostError(
-            f"{self._membership.sentence(blame)}. {what}. This process cannot go on alone: restart "
-            f"all from the last checkpoint.",
+            f"{self._membership.sentence(blame)}. {what}. This process cannot continue alone: "
+            f"restart all from the last checkpoint.",
             peer=blame.peer,
             what=blame.what,
             step=step,

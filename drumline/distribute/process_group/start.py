@@ -48,7 +48,7 @@ def start(
 
     - an uncaught Python exception ends the process within a second, and its peers with it;
     - a peer that sends no heartbeat (killed, stopped, unreachable) ends this process;
-    - at its end a process waits for nobody for long, but for process 0, which stays to the last.
+    - a process that ends waits for no other for long, but for process 0, which stays to the last.
 
     Each leaves a failure record (`drumline.failure_record`) and a line that names the peer.
 
@@ -65,7 +65,7 @@ def start(
 
     Raises:
         RuntimeError: if JAX has started, or has joined other processes, already; if process 0
-            cannot listen on its address; if others do not come in time, or were told of another
+            cannot listen on its address; if others do not come in time, or were given another
             cluster; if a limit for collectives is asked of a jaxlib that has none.
         ValueError: if the cluster or the task is not one to compute with.
     """

@@ -1,4 +1,4 @@
-"""What a replica's step is called with, taken apart into arrays and the rest."""
+"""What a replica's step is called with, flattened into arrays and the rest."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def flatten_arguments(
     """The form of a call's arguments, and their arrays in order.
 
     Python numbers, strings and other objects are part of the form, as in ``tf.function``: a call
-    with another number is traced anew. None is structure.
+    with another number is traced again. None is structure.
 
     Raises:
         TypeError: if an argument is a dataset, or an array of strings.
@@ -298,7 +298,7 @@ def called(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
             raise RuntimeError(
                 f"The step changed an argument, an nnx.{type(node).__name__}, which a compiled "
                 "step has a copy of: the caller's would stay as it is. Return it from the step and "
-                "go on with what `run` returns, or take it apart with `graph, state = "
+                "continue with what `run` returns, or split it with `graph, state = "
                 "nnx.split(...)`, pass `state`, and in the step merge, update and return "
                 "`nnx.state(...)`."
             )

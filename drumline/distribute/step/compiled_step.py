@@ -97,7 +97,7 @@ class InFlight:
                         kept = [a for a in self._under_way[1][2] if not a.is_deleted()]
                     for array in kept:
                         array.block_until_ready()
-            finally:  # the error of a program is told once
+            finally:  # the error of a program is raised once
                 self._under_way.popleft()
 
     def started(self, outputs: Any) -> None:

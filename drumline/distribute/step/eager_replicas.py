@@ -120,7 +120,7 @@ class LockstepContext(ReplicaContext):
         call = f"all_reduce({op.name})"
         leaves, tree = jax.tree.flatten(value)
         if current_trace() is self._rendezvous.trace or not all(map(_is_numeric, leaves)):
-            return _own(self._rendezvous.meet(call, value, combine))
+            return _own(self._rendezvous.collective(call, value, combine))
         return jax.tree.unflatten(tree, Reduction(self._rendezvous, call, combine)(leaves))
 
     def all_gather(self, value: Any, axis: int = 0) -> Any:
@@ -128,7 +128,7 @@ class LockstepContext(ReplicaContext):
         leaves, tree = jax.tree.flatten(value)
         if current_trace() is self._rendezvous.trace or not all(map(_is_numeric, leaves)):
             combine = functools.partial(_gather, axis)
-            return _own(self._rendezvous.meet(f"all_gather(axis={axis})", value, combine))
+            return _own(self._rendezvous.collective(f"all_gather(axis={axis})", value, combine))
         gathering = CollectiveGather(self._rendezvous, axis, self._index)
         return jax.tree.unflatten(tree, gathering(leaves))
 
@@ -152,7 +152,7 @@ class LockstepContext(ReplicaContext):
 
         call = f"merge_call({getattr(merge_fn, '__name__', merge_fn)})"
         brought = self.scope, (tuple(args), dict(kwargs or {}))
-        result, scope = self._rendezvous.meet(call, brought, merge)
+        result, scope = self._rendezvous.collective(call, brought, merge)
         if self.follows:
             return self._followed(call, result, scope)
         with self.agreeing():
@@ -220,7 +220,7 @@ def run_replicas_sequentially(
         with context.scope, enter_replica_context(context), strategy.scope():
             with _naming_the_axis():
                 result = called(fn, args, kwargs)
-            written = rendezvous.meet(END, context.scope.written, _union)
+            written = rendezvous.collective(END, context.scope.written, _union)
             if context.follows:
                 return result
             return result, written, context.scope.merged(written)
@@ -311,8 +311,8 @@ def _reduce(strategy: Strategy, op: ReduceOp, values: list[Any]) -> Any:
     if len(values) < strategy.num_replicas_in_sync:
         raise NotImplementedError(
             f"{type(strategy).__name__}.all_reduce says how the values of "
-            f"{strategy.num_replicas_in_sync} replicas meet, but {len(values)} have rows of this "
-            "batch. Drop what is left over, `.batch(n, drop_remainder=True)`, or pad the batch."
+            f"{strategy.num_replicas_in_sync} replicas are reduced, but {len(values)} have rows "
+            "of this batch. Drop what is left over, `.batch(n, drop_remainder=True)`, or pad the batch."
         )
     jax.tree.map(lambda *leaves: require_alike(name, leaves), *values)
     rows = jax.tree.map(lambda *leaves: jnp.stack(leaves), *values)

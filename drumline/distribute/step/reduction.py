@@ -44,7 +44,7 @@ def _reduce(strategy: Strategy, op: ReduceOp, node: Any, axis: int | None) -> An
             require_alike("reduce", node.values)
         traced = isinstance(node.stacked, jax.core.Tracer)
         if axis is None and strategy.spans_processes and traced and node.replicas is None:
-            return _meet(strategy, op, node.stacked)
+            return _reduce_rows(strategy, op, node.stacked)
         return strategy._arrays.compute(_reduce_values, (op, axis, _which(node)), _rows(node))
     if axis is not None:
         require_fits(node, f"strategy.reduce({op.name})", "reduce it with numpy")
@@ -58,18 +58,18 @@ def _reduce(strategy: Strategy, op: ReduceOp, node: Any, axis: int | None) -> An
     return node
 
 
-def _meet(strategy: Strategy, op: ReduceOp, stacked: jax.Array) -> Any:
-    """The rows reduced the way gradients meet: the compiler would send them to all processes."""
+def _reduce_rows(strategy: Strategy, op: ReduceOp, stacked: jax.Array) -> Any:
+    """The rows reduced the way gradients are: the compiler would send them to all processes."""
 
     def reduced(rows: jax.Array) -> Any:
         with allocate_channels():
             return strategy.all_reduce(op, rows[0])
 
     cut, whole = PartitionSpec(REPLICA_AXIS), PartitionSpec()
-    meet = jax.shard_map(
+    reduce_rows = jax.shard_map(
         reduced, mesh=strategy.mesh, in_specs=cut, out_specs=whole, check_vma=False
     )
-    return continued(meet)(stacked)
+    return continued(reduce_rows)(stacked)
 
 
 def _rows(node: PerReplica) -> Any:

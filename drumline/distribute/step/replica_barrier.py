@@ -46,7 +46,7 @@ class CollectiveCall:
 
 
 class _Abandoned(BaseException):
-    """Unwinds a replica that nobody will meet any more."""
+    """Unwinds a replica that no other will wait for any more."""
 
 
 class CannotFollow(Exception):
@@ -59,7 +59,7 @@ class _Replica:
     ) -> None:
         self.index = index
         self.follows = follows
-        self.meeting: CollectiveCall | None = None
+        self.collective: CollectiveCall | None = None
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = False
@@ -89,18 +89,18 @@ class _Replica:
         self._thread.start()
 
     def resume(self) -> None:
-        """Let it run to where it meets the others, or to its end."""
+        """Let it run to its next collective, or to its end."""
         self._baton.release()
         self._back.acquire()
 
-    def wait(self, meeting: CollectiveCall) -> Any:
+    def wait(self, collective: CollectiveCall) -> Any:
         """Called in its own thread: wait for the others, and return the combined result."""
-        self.meeting = meeting
+        self.collective = collective
         self._back.release()
         self._baton.acquire()
         if self._rendezvous.abandoned:
             raise _Abandoned()
-        self.meeting = None
+        self.collective = None
         return self._rendezvous.outcome
 
     def end(self) -> None:
@@ -113,10 +113,10 @@ class _Replica:
 class ReplicaScheduler:
     """Runs one function for each replica, in turns.
 
-    Replica 0 runs until it meets the others (`meet`) or ends, then replica 1, and so on; when all
-    have come to the meeting its result is made and they go on. So a run is the same every time.
+    Replica 0 runs until it calls `collective` or ends, then replica 1, and so on; when all have
+    called it, the result is computed and they continue. So a run is the same every time.
 
-    A replica that follows gets the results of meetings and adds nothing to them. If it fails, or
+    A replica that follows gets the results of collectives and adds nothing to them. If it fails, or
     does not make the others' calls, it is left behind.
 
     Attributes:
@@ -152,7 +152,7 @@ class ReplicaScheduler:
         ]
         try:
             while not self._advance():
-                self._meet()
+                self._finish_collective()
         finally:
             self.abandoned = True
             for replica in self._replicas:
@@ -167,7 +167,7 @@ class ReplicaScheduler:
             if replica.follows
         }
 
-    def meet(self, call: str, value: Any, combine: Combine) -> Any:
+    def collective(self, call: str, value: Any, combine: Combine) -> Any:
         """Called by a replica: bring `value`, wait for all, and return what `combine` made."""
         if self.abandoned:
             raise _Abandoned()
@@ -188,17 +188,17 @@ class ReplicaScheduler:
         ended = [replica for replica in leading if replica.done]
         if ended and len(ended) < len(leading):
             waiting = next(replica for replica in leading if not replica.done)
-            assert waiting.meeting is not None
+            assert waiting.collective is not None
             raise RuntimeError(
                 f"Replica {ended[0].index} ended its step, but replica {waiting.index} waits for "
-                f"it in {waiting.meeting.call}. All replicas must make the same calls."
+                f"it in {waiting.collective.call}. All replicas must make the same calls."
             )
         return bool(ended)
 
-    def _meet(self) -> None:
+    def _finish_collective(self) -> None:
         leading = [replica for replica in self._replicas if not replica.follows]
-        meetings = [replica.meeting for replica in leading]
-        calls = [meeting.call for meeting in meetings if meeting is not None]
+        collectives = [replica.collective for replica in leading]
+        calls = [collective.call for collective in collectives if collective is not None]
         for replica, call in zip(leading, calls, strict=True):
             if END in (call, calls[0]) and call != calls[0]:
                 first, index = leading[0].index, replica.index
@@ -216,12 +216,12 @@ class ReplicaScheduler:
         for replica in self._replicas:
             if replica.follows and not replica.done and replica.error is None:
                 self._leave_behind_if_elsewhere(replica, calls[0])
-        first_meeting = meetings[0]
-        assert first_meeting is not None
-        self.outcome = first_meeting.combine([m.value for m in meetings if m is not None])
+        first_call = collectives[0]
+        assert first_call is not None
+        self.outcome = first_call.combine([m.value for m in collectives if m is not None])
 
     def _leave_behind_if_elsewhere(self, replica: _Replica, call: str) -> None:
-        own = None if replica.meeting is None else replica.meeting.call
+        own = None if replica.collective is None else replica.collective.call
         if own != call:
             replica.error = CannotFollow(
                 f"without rows it makes other calls than the others: {own} instead of {call}"
@@ -232,7 +232,7 @@ class LinearCollective(abc.ABC):
     """A linear function of what all replicas bring: of each array one comes out.
 
     Args:
-        rendezvous: where they meet.
+        rendezvous: the scheduler that combines their values.
         call: what the user called, as errors name it.
     """
 
@@ -241,7 +241,7 @@ class LinearCollective(abc.ABC):
         self.call = call
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
-        """Meet the other replicas, from within any transformation; all of them call this.
+        """Combine with the other replicas, from within any transformation; all of them call this.
 
         Raises:
             RuntimeError: if a function is traced as a whole here, as by jax.jit or jax.lax.scan.
@@ -251,18 +251,20 @@ class LinearCollective(abc.ABC):
         for kind in (True, False):
             places = [place for place, each in enumerate(floating) if each is kind]
             if places:
-                met = _meeting.bind(*(arrays[p] for p in places), meeting=self, tangents=False)
-                for place, output in zip(places, met, strict=True):
+                results = _collective.bind(
+                    *(arrays[p] for p in places), collective=self, tangents=False
+                )
+                for place, output in zip(places, results, strict=True):
                     outputs[place] = output
         return outputs
 
     @abc.abstractmethod
-    def met(self, arrays: Sequence[Any]) -> list[Any]:
-        """Meet with values as they are below every transformation."""
+    def evaluate(self, arrays: Sequence[Any]) -> list[Any]:
+        """Combine values as they are below every transformation."""
 
     @abc.abstractmethod
     def types(self, arrays: Sequence[Any]) -> list[Any]:
-        """The types of what comes of arrays of these types, once replicas have met with such."""
+        """The types of what comes of arrays of these types, once replicas have combined such."""
 
     @abc.abstractmethod
     def transposed(self, cotangents: Sequence[Any]) -> list[Any]:
@@ -273,7 +275,7 @@ class Reduction(LinearCollective):
     """The sum or mean over the replicas: each is its own transposition.
 
     Args:
-        rendezvous: where they meet.
+        rendezvous: the scheduler that combines their values.
         call: what the user called.
         combine: makes the list of results from the replicas' lists.
     """
@@ -282,8 +284,8 @@ class Reduction(LinearCollective):
         super().__init__(rendezvous, call)
         self._combine = combine
 
-    def met(self, arrays: Sequence[Any]) -> list[Any]:
-        return list(self.rendezvous.meet(self.call, list(arrays), self._combine))
+    def evaluate(self, arrays: Sequence[Any]) -> list[Any]:
+        return list(self.rendezvous.collective(self.call, list(arrays), self._combine))
 
     def types(self, arrays: Sequence[Any]) -> list[Any]:
         return list(arrays)
@@ -296,7 +298,7 @@ class CollectiveGather(LinearCollective):
     """What the replicas bring, one after another; its transposition is a part of the sum.
 
     Args:
-        rendezvous: where they meet.
+        rendezvous: the scheduler that combines their values.
         axis: along which.
         index: this replica's number.
     """
@@ -308,11 +310,11 @@ class CollectiveGather(LinearCollective):
         self._sizes: list[dict[int, int]] = []
         self._own_shapes: list[tuple[int, ...]] = []
 
-    def met(self, arrays: Sequence[Any]) -> list[Any]:
+    def evaluate(self, arrays: Sequence[Any]) -> list[Any]:
         combine = functools.partial(_gathered, self._axis)
         brought = self._index, list(arrays)
         self._own_shapes = [jnp.shape(array) for array in arrays]
-        gathered, self._sizes = self.rendezvous.meet(self.call, brought, combine)
+        gathered, self._sizes = self.rendezvous.collective(self.call, brought, combine)
         return list(gathered)
 
     def types(self, arrays: Sequence[Any]) -> list[Any]:
@@ -336,24 +338,26 @@ class CollectiveGather(LinearCollective):
         return parts
 
 
-def _refuse_staging(meeting: LinearCollective) -> None:
+def _refuse_staging(collective: LinearCollective) -> None:
     raise RuntimeError(
         f"The replicas of this step run in turn, because their shares of the batch differ in size "
-        f"or functions run eagerly, and {meeting.call} was called inside a function that "
+        f"or functions run eagerly, and {collective.call} was called inside a function that "
         "JAX traces as a whole (jax.jit, jax.lax.scan, jax.checkpoint or another). Call it "
         "outside of that function, or drop what is left over: `.batch(n, drop_remainder=True)`."
     )
 
 
-def _meet_below(trace: Any, arrays: Sequence[Any], meeting: LinearCollective) -> list[Any] | None:
-    return meeting.met(arrays) if trace is meeting.rendezvous.trace else None
+def _evaluate_below(
+    trace: Any, arrays: Sequence[Any], collective: LinearCollective
+) -> list[Any] | None:
+    return collective.evaluate(arrays) if trace is collective.rendezvous.trace else None
 
 
-_meeting = jax_internals.linear_primitive(
-    "replicas_meet",
-    below=_meet_below,
-    types=lambda arrays, meeting: meeting.types(arrays),
-    transposed=lambda cotangents, meeting: meeting.transposed(cotangents),
+_collective = jax_internals.linear_primitive(
+    "replica_collective",
+    below=_evaluate_below,
+    types=lambda arrays, collective: collective.types(arrays),
+    transposed=lambda cotangents, collective: collective.transposed(cotangents),
     refuse_staging=_refuse_staging,
 )
 

@@ -71,7 +71,7 @@ class ReplicaScope(StateScope):
         if self._context.agreed and summed_when_read(variable):
             super().add_update((variable, self._counting_from(value)))
             return
-        if self._context.agreed or _meets_when_written(variable):
+        if self._context.agreed or _reduced_when_written(variable):
             self._agreed.add(id(variable))
         else:
             self._agreed.discard(id(variable))
@@ -118,7 +118,7 @@ def has_copies(variable: KerasVariable) -> bool:
     return isinstance(variable, Variable) and variable.has_copies
 
 
-def _meets_when_written(variable: KerasVariable) -> bool:
+def _reduced_when_written(variable: KerasVariable) -> bool:
     return isinstance(variable, Variable) and not variable.has_copies
 
 

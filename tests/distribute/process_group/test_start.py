@@ -177,7 +177,7 @@ def test_processes_of_different_clusters_are_told() -> None:
     first, second = meeting_of(f"127.0.0.1:{free_port('127.0.0.1')}", "c:1")
     for error in (first, second):
         assert isinstance(error, RuntimeError)
-        assert "told of the cluster ['worker:0', 'worker:1'] at" in str(error)
+        assert "given the cluster ['worker:0', 'worker:1'] at" in str(error)
         assert "'c:1'" in str(error) and "'b:1'" in str(error)
 
 
