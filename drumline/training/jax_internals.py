@@ -275,7 +275,7 @@ def linear_primitive(
             they are not the lowest ones.
         types: ``types(types, collective)`` are the types of what comes out.
         transposed: ``transposed(cotangents, collective)``.
-        refuse_staging: ``refuse_staging(collective)`` raises, where it would become part of a program.
+        refuse_staging: ``refuse_staging(collective)`` raises, where a program would contain it.
     """
     primitive = _Linear(name, below)
     primitive.multiple_results = True

@@ -312,7 +312,8 @@ def _reduce(strategy: Strategy, op: ReduceOp, values: list[Any]) -> Any:
         raise NotImplementedError(
             f"{type(strategy).__name__}.all_reduce says how the values of "
             f"{strategy.num_replicas_in_sync} replicas are reduced, but {len(values)} have rows "
-            "of this batch. Drop what is left over, `.batch(n, drop_remainder=True)`, or pad the batch."
+            "of this batch. Drop what is left over, `.batch(n, drop_remainder=True)`, or pad the "
+            "batch."
         )
     jax.tree.map(lambda *leaves: require_alike(name, leaves), *values)
     rows = jax.tree.map(lambda *leaves: jnp.stack(leaves), *values)

@@ -134,7 +134,8 @@ def test_a_reduction_of_ones_own_wants_all_replicas() -> None:
         return [float(value) for value in found]
 
     assert result(2, 2) == [2, 2] and result(3, 1) == [2, 2]
-    with pytest.raises(NotImplementedError, match=r"Halved.all_reduce .* 2 replicas meet, but 1"):
+    message = r"Halved.all_reduce .* 2 replicas are reduced, but 1"
+    with pytest.raises(NotImplementedError, match=message):
         result(3, 0)
 
 
