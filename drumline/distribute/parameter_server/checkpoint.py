@@ -143,17 +143,17 @@ class ParameterServerStore:
 
     Args:
         servers: all of them.
-        rules: what they know of optimizers.
+        optimizers: what they know of optimizers.
         settle: waits until no scheduled function runs.
     """
 
     format = FORMAT
 
     def __init__(
-        self, servers: Servers, rules: OptimizerRegistry, settle: Callable[[], None]
+        self, servers: Servers, optimizers: OptimizerRegistry, settle: Callable[[], None]
     ) -> None:
         self._servers = servers
-        self._rules = rules
+        self._optimizers = optimizers
         self.settle = settle
 
     def holds(self, variable: Any) -> bool:
@@ -161,9 +161,9 @@ class ParameterServerStore:
         reference = getattr(variable, "reference", None)
         if reference is None:
             return True
-        if self._rules.has_slots(reference.layout):
+        if self._optimizers.has_slots(reference.layout):
             return True
-        is_early = self._rules.is_early(reference.layout, variable.slot_name)
+        is_early = self._optimizers.is_early(reference.layout, variable.slot_name)
         return not is_early and variable.first_number is not None
 
     def save(
@@ -228,11 +228,11 @@ class ParameterServerStore:
         self._ask_all(self._request(directory, kept, variables, optimizers))
         saved = SavedValues(directory, kept)
         for layout, key in _states(kept, variables, optimizers):
-            self._rules.restored(layout, saved.was_updated(key))
+            self._optimizers.restored(layout, saved.was_updated(key))
 
     def restored(self) -> None:
         """The chief's own values were restored as well: its counters agree with the servers'."""
-        self._rules.counted()
+        self._optimizers.counted()
 
     def _request(
         self,

@@ -63,7 +63,7 @@ class OptimizerRegistry:
         shard: ShardLayout,
         sparse: bool,
     ) -> str:
-        """The rule by which `optimizer` updates a shard; the shard's server knows it then.
+        """The update by which `optimizer` updates a shard; the shard's server knows it then.
 
         Args:
             optimizer: a Keras optimizer.
@@ -80,7 +80,7 @@ class OptimizerRegistry:
         with self._lock:
             number = self._number_of(optimizer)
             whole = len(layout.shards) == 1
-            # Some variables may be excluded from weight decay: each has its own rule then.
+            # Some variables may be excluded from weight decay: each has its own update then.
             own = layout.key if getattr(optimizer, "weight_decay", None) else None
             kind = (shape[1:] if sparse else shape, layout.dtype, sparse, whole, own)
             key = (number, *kind)
@@ -89,12 +89,12 @@ class OptimizerRegistry:
                     program, slots = export_update(
                         optimizer, shape, layout.dtype, sparse, whole=whole, variable=variable
                     )
-                rule = _name_of(number, program, slots)
-                self._exported[key] = (rule, program, slots)
-            rule, program, slots = self._exported[key]
+                update = _name_of(number, program, slots)
+                self._exported[key] = (update, program, slots)
+            update, program, slots = self._exported[key]
             before = self._attached.get(name)
-            if before == (rule, number):
-                return rule
+            if before == (update, number):
+                return update
             other = None if before is None or before[1] == number else before[1]
             if other is not None and self._lives(other):
                 raise ValueError(
@@ -102,31 +102,31 @@ class OptimizerRegistry:
                     f"{optimizer.name!r}. Its optimizer state on the servers belongs to that one."
                 )
             sent = self._sent.setdefault(number, set())
-            if (shard.server, rule) not in sent:
+            if (shard.server, update) not in sent:
                 with without_strategy():
                     native = native_optimizer(optimizer, layout.dtype)
                 define = DefineUpdate(
-                    update=rule,
+                    update=update,
                     sparse=sparse,
                     slots=tuple(SlotSpec(**slot) for slot in slots),
                     native=None if native is None else NativeUpdate(**native),
                     program=np.frombuffer(program, np.uint8),
                 )
                 self._servers.ask(shard.server, define)
-                sent.add((shard.server, rule))
-                self._send_rate(shard.server, rule, _rate_of(optimizer))
+                sent.add((shard.server, update))
+                self._send_rate(shard.server, update, _rate_of(optimizer))
             updates = _count_of(optimizer)
             self._counted.setdefault(number, updates)
             attach = AttachUpdate(
-                name=name, update=rule, iteration=int(updates), reset=other is not None
+                name=name, update=update, iteration=int(updates), reset=other is not None
             )
             self._servers.ask(shard.server, attach)
-            self._attached[name] = (rule, number)
+            self._attached[name] = (update, number)
             self._updated.setdefault(number, set()).add((shard.server, name))
             if self.has_slots(layout):
                 for slot, value in self._early.pop(layout.key, {}).items():
                     self._servers.write_slot(layout, slot, value)
-            return rule
+            return update
 
     def has_slots(self, layout: VariableLayout) -> bool:
         """Whether the servers have the optimizer's state of a variable."""
@@ -191,8 +191,8 @@ class OptimizerRegistry:
             with self._lock:
                 self._rates[number] = current
                 rate = _rate_of(optimizer)
-                for server, rule in self._sent.get(number, ()):
-                    self._send_rate(server, rule, rate)
+                for server, update in self._sent.get(number, ()):
+                    self._send_rate(server, update, rate)
 
     def forget(self, layouts: Iterable[VariableLayout]) -> list[tuple[int, str]]:
         """Know nothing more of variables that have died, and of optimizers that have.
@@ -241,9 +241,9 @@ class OptimizerRegistry:
             time.sleep(0.02)
         return optimizer is not None and optimizer() is not None
 
-    def _send_rate(self, server: int, rule: str, rate: float) -> None:
+    def _send_rate(self, server: int, update: str, rate: float) -> None:
         values = {"learning_rate": rate}
-        self._servers.ask(server, SetHyperparameters(update=rule, values=values))
+        self._servers.ask(server, SetHyperparameters(update=update, values=values))
 
 
 def _count_of(optimizer: Any) -> Any:
@@ -256,10 +256,11 @@ def _rate_of(optimizer: Any) -> float:
 
 
 def _name_of(optimizer: int, program: bytes, slots: Any) -> str:
-    """Equal for a chief that starts again with the same optimizer, and for no other rule.
+    """Equal for a chief that starts again with the same optimizer, and for no other update.
 
     Optimizers of one chief may have equal programs; each has a learning rate of its own.
     """
     exported = jax.export.deserialize(bytearray(unpack_checked(program)))
     text = f"{digest_of(exported)} {json.dumps(slots)}"
+    # Checkpoints have these names.
     return f"rule {optimizer} {hashlib.sha256(text.encode()).hexdigest()[:20]}"

@@ -154,7 +154,7 @@ class SlotVariable:
     @property
     def _value(self) -> jax.Array:
         reference, name, initial = self._drumline_slot
-        value = _rules_of(reference).slot(reference.layout, name)
+        value = _optimizers_of(reference).slot(reference.layout, name)
         with jax.ensure_compile_time_eval():
             if value is None:
                 layout: VariableLayout = reference.layout
@@ -165,14 +165,14 @@ class SlotVariable:
     def _value(self, value: Any) -> None:
         reference, name, _ = self._drumline_slot
         value = np.asarray(value, reference.layout.dtype)
-        _rules_of(reference).set_slot(reference.layout, name, value)
+        _optimizers_of(reference).set_slot(reference.layout, name, value)
 
 
-def _rules_of(variable: Any) -> OptimizerRegistry:
+def _optimizers_of(variable: Any) -> OptimizerRegistry:
     """What the servers know of the optimizers of `variable`'s strategy."""
     strategy: Any = strategy_of_variable(variable)
-    rules: OptimizerRegistry = strategy.rules
-    return rules
+    registry: OptimizerRegistry = strategy.optimizers
+    return registry
 
 
 def server_name(shard: ShardLayout) -> str:

@@ -184,7 +184,7 @@ class ParameterServerStrategy(Strategy):
         self.session = secrets.token_hex(8)
         self.servers.ask_all(ServeChief())
         self.servers.ask_all(BeginServerSession(session=self.session))
-        self.rules = OptimizerRegistry(self.servers)
+        self.optimizers = OptimizerRegistry(self.servers)
         prefix = _prefix_of(server_addresses)
         self._placement = RoundRobin(len(server_addresses), variable_partitioner, prefix)
         self.layouts: dict[str, VariableLayout] = {}
@@ -193,7 +193,7 @@ class ParameterServerStrategy(Strategy):
         self.coordinator: Any = None
         self._process = os.getpid()
         at_exit(_close_if_alive, weakref.ref(self))
-        self.keeper = ParameterServerStore(self.servers, self.rules, self._settle)
+        self.keeper = ParameterServerStore(self.servers, self.optimizers, self._settle)
 
     @property
     def num_workers(self) -> int:
@@ -268,7 +268,7 @@ class ParameterServerStrategy(Strategy):
         for layout in gone:
             for shard in layout.shards:
                 names[shard.server].append(layout.shard_name(shard))
-        for server, update in self.rules.forget(gone):
+        for server, update in self.optimizers.forget(gone):
             updates[server].append(update)
         for server in {*names, *updates}:
             forget = ForgetShards(names=tuple(names[server]), updates=tuple(updates[server]))

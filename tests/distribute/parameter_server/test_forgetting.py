@@ -74,7 +74,7 @@ def test_models_that_are_gone_take_no_memory_and_no_threads(cluster):
     assert parts(strategy) == before[0]
     assert made <= before[1]
     assert not strategy.layouts
-    assert not strategy.rules._optimizers
+    assert not strategy.optimizers._optimizers
     assert len(coordinator._functions._functions) <= 2
 
 

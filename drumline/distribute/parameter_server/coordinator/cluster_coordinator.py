@@ -182,8 +182,8 @@ class ClusterCoordinator:
                 run yet are cancelled then, and the coordinator can be used again.
         """
         call = self._functions.call(fn, args or (), kwargs or {})
-        self._strategy.rules.send_learning_rates()
-        self._strategy.rules.send_iterations()
+        self._strategy.optimizers.send_learning_rates()
+        self._strategy.optimizers.send_iterations()
         closure = ScheduledClosure(
             next_name(self.session), call.function, call.arrays, call.iterators, needs=call.needs
         )
@@ -202,9 +202,9 @@ class ClusterCoordinator:
             self.queue.wait()
         finally:
             self._applied.forget()
-            self._strategy.rules.send_iterations()
+            self._strategy.optimizers.send_iterations()
             self._applied.count_updates()
-            self._strategy.rules.counted()
+            self._strategy.optimizers.counted()
             self._forget_discarded()
 
     def done(self) -> bool:

@@ -101,9 +101,9 @@ class StepTracer:
         layout = self._strategy.layout_of(variable)
         assert layout is not None
         sparse = output.kind in _ROW_GRADIENTS
-        rules = self._strategy.rules
+        registry = self._strategy.optimizers
         return {
-            layout.shard_name(shard): rules.attach(optimizer, variable, layout, shard, sparse)
+            layout.shard_name(shard): registry.attach(optimizer, variable, layout, shard, sparse)
             for shard in layout.shards
         }
 

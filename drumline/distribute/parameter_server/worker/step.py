@@ -73,14 +73,14 @@ class PushPullRequest:
     def __bool__(self) -> bool:
         return bool(self._push or self._gather or self._pull)
 
-    def push(self, shard: str, kind: str, rule: Any, value: np.ndarray) -> None:
+    def push(self, shard: str, kind: str, update: Any, value: np.ndarray) -> None:
         """Have a shard updated."""
-        self._push.append(Push(name=shard, kind=kind, update=rule))
+        self._push.append(Push(name=shard, kind=kind, update=update))
         self._pushed.append(value)
 
-    def push_rows(self, shard: str, rule: Any, ids: np.ndarray, gradient: np.ndarray) -> None:
+    def push_rows(self, shard: str, update: Any, ids: np.ndarray, gradient: np.ndarray) -> None:
         """Have rows of a table updated."""
-        self._push.append(Push(name=shard, kind="rows", update=rule, ids=len(ids)))
+        self._push.append(Push(name=shard, kind="rows", update=update, ids=len(ids)))
         self._pushed.append(gradient)
         self._pushed_ids.append(ids)
 
@@ -185,16 +185,16 @@ class EmbeddingLookup:
         self,
         gradient: np.ndarray,
         exchanges: Mapping[int, PushPullRequest],
-        rule: Callable[[str], Any],
+        update: Callable[[str], Any],
     ) -> None:
         """Add the gradients of the different rows to the messages.
 
         Args:
             gradient: at least as many.
             exchanges: the messages, by server.
-            rule: by which a shard is updated.
+            update: by which a shard is updated.
         """
-        self._push([gradient[span] for span in self._spans], exchanges, rule)
+        self._push([gradient[span] for span in self._spans], exchanges, update)
 
     def sums_of(self, gradient: np.ndarray) -> list[tuple[int, ArrayForm]]:
         """For each shard its server, and the form that the sums of its rows' gradients have.
@@ -212,7 +212,7 @@ class EmbeddingLookup:
         gradient: np.ndarray,
         sums: Sequence[np.ndarray],
         exchanges: Mapping[int, PushPullRequest],
-        rule: Callable[[str], Any],
+        update: Callable[[str], Any],
     ) -> None:
         """The same with a gradient for each id; those of one row are summed in their order.
 
@@ -220,18 +220,18 @@ class EmbeddingLookup:
             sums: where to, of the forms that `sums_of` tells.
         """
         sum_rows(_rows(gradient), self.inverse, [_rows(each) for each in sums])
-        self._push(sums, exchanges, rule)
+        self._push(sums, exchanges, update)
 
     def _push(
         self,
         gradients: Sequence[np.ndarray],
         exchanges: Mapping[int, PushPullRequest],
-        rule: Callable[[str], Any],
+        update: Callable[[str], Any],
     ) -> None:
         # Also to shards without a row: they count the step, and take nothing of it again.
         for shard, span, gradient in zip(self._layout.shards, self._spans, gradients, strict=True):
             name = self._layout.shard_name(shard)
-            exchanges[shard.server].push_rows(name, rule(name), self._unique[span], gradient)
+            exchanges[shard.server].push_rows(name, update(name), self._unique[span], gradient)
 
 
 def _rows(array: np.ndarray) -> np.ndarray:
@@ -318,7 +318,7 @@ class LoadedFunction:
     Args:
         program: what the chief traced.
         layouts: where the variables lie that it uses, by key.
-        rules: for each shard of a variable that has a gradient, by which rule it is updated.
+        updates: for each shard of a variable that has a gradient, the update that takes it.
 
     Attributes:
         dense: the variables that it takes whole.
@@ -328,11 +328,11 @@ class LoadedFunction:
     """
 
     def __init__(
-        self, program: StepProgram, layouts: dict[str, VariableLayout], rules: dict[str, Any]
+        self, program: StepProgram, layouts: dict[str, VariableLayout], updates: dict[str, str]
     ) -> None:
         self.program = program
         self.layouts = layouts
-        self.rules = rules
+        self.updates = updates
         self.main = load(program)
         wanted = [*program.inputs, *program.ids.inputs]
         self.dense = sorted({each.key for each in wanted if each.kind == "dense" and each.key})
@@ -452,20 +452,20 @@ class RunningStep:
         key = made.key or ""
         layout = self._function.layouts[key]
         if made.kind == "row_gradient":
-            self._lookups[key].push(value, exchanges, self._rule)
+            self._lookups[key].push(value, exchanges, self._update_of)
             return
         if made.kind == "row_gradient_by_id":
             mine = [next(sums[shard.server]) for shard in layout.shards]
-            self._lookups[key].push_by_id(value, mine, exchanges, self._rule)
+            self._lookups[key].push_by_id(value, mine, exchanges, self._update_of)
             return
         kind = "dense" if made.kind == "gradient" else made.kind
         for shard in layout.shards:
             rows = value[shard.start : shard.stop] if layout.shape else value
             name = layout.shard_name(shard)
-            exchanges[shard.server].push(name, kind, self._rule(name), rows)
+            exchanges[shard.server].push(name, kind, self._update_of(name), rows)
 
-    def _rule(self, shard: str) -> Any:
-        return self._function.rules.get(shard)
+    def _update_of(self, shard: str) -> Any:
+        return self._function.updates.get(shard)
 
 
 def signature_of(leaves: Sequence[Any]) -> Signature:
