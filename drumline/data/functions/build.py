@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import warnings
 from collections.abc import Callable, Collection, Hashable, Sequence
+from types import CodeType
 from typing import Any
 
 import numpy as np
 
-from drumline._function_identity import frozen
+from drumline._function_identity import LIBRARIES, frozen
 from drumline.data.elements.ragged import has_ragged
 from drumline.data.elements.spec import ElementSpec, has_datasets
 from drumline.data.elements.structure import Structure
@@ -125,6 +127,7 @@ class _Nested:
     def built(self) -> BuiltFunction:
         """The function, with as many of the values it reads as arguments as can be."""
         every = tuple(range(len(self.closure.values)))
+        make = self._plain
         if every:
             numbers, lifted = self.reuse.get(("any", self._key(every)), self._liftable)
             if numbers and numbers != every:
@@ -132,7 +135,10 @@ class _Nested:
                 lifted = self.reuse.get(key, lambda: self._lifted(numbers, self._plain()))
             if lifted is not None:
                 return self._with_values(*lifted)
-        made: BuiltFunction = self.reuse.get(self._key(()), self._plain)
+            reason = self.reuse.get(("never", self._key(every)), self._never_traceable)
+            if reason is not None:
+                make = functools.partial(_as_python, self.user, self.source, self.examples, reason)
+        made: BuiltFunction = self.reuse.get(self._key(()), make)
         return made
 
     def _key(self, lifted: Collection[int]) -> Hashable:
@@ -177,6 +183,23 @@ class _Nested:
             if plain.is_python or (plain.reorderable and type(made.run) is type(plain.run)):
                 return dataclasses.replace(made, takes_varying=plain.takes_varying), values
         return None
+
+    def _never_traceable(self) -> NotTraceable | None:
+        """Why no function with other values can be traced either, if that is so.
+
+        It is so if one with tracers for its values fails at the same instruction for the same
+        reason: whatever they are, it comes there. Of one that draws it is not known.
+        """
+        values = LiftedValues(
+            self.closure, tuple(range(len(self.closure.values))), False, self._leaves
+        )
+        user = dataclasses.replace(self.user, lifted=values)
+        with Draws(np.zeros(4, np.uint32)) as probe:
+            plain = _reason_of(self.user, self.source)
+            lifted = _reason_of(user, with_values(self.source, values.specs()))
+        if plain is None or lifted is None or probe.count or self.user.keyed:
+            return None
+        return plain if _same_reason(plain, lifted) else None
 
     @property
     def _leaves(self) -> int:
@@ -268,14 +291,59 @@ def _run(user: UserFunction, source: ElementSpec, examples: _Examples) -> BuiltF
     except NotTraceable as reason:
         if reason.remedy:
             warnings.warn(f"{user.where} runs as Python, which is slow: {reason}", stacklevel=2)
-        spec = reason.spec
-        if spec is None:
-            static = all(leaf.is_static for leaf in source.leaves) and not reason.varying
-            spec = spec_from_example(user, source, examples.first(), static)
-            if static and any(leaf.shape for leaf in spec.leaves):
-                spec = _with_varying(spec, user, source, examples.others())
-        run = PythonFunction(user, source, spec, str(reason))
-        return BuiltFunction(spec, run, reorderable=False, is_python=True)
+        return _python(user, source, examples, reason)
+
+
+def _python(
+    user: UserFunction, source: ElementSpec, examples: _Examples, reason: NotTraceable
+) -> BuiltFunction:
+    spec = reason.spec
+    if spec is None:
+        static = all(leaf.is_static for leaf in source.leaves) and not reason.varying
+        spec = spec_from_example(user, source, examples.first(), static)
+        if static and any(leaf.shape for leaf in spec.leaves):
+            spec = _with_varying(spec, user, source, examples.others())
+    run = PythonFunction(user, source, spec, str(reason))
+    return BuiltFunction(spec, run, reorderable=False, is_python=True)
+
+
+def _as_python(
+    user: UserFunction, source: ElementSpec, examples: _Examples, reason: NotTraceable
+) -> BuiltFunction:
+    """A function of which it is known that it cannot be traced, and why."""
+    held = dataclasses.replace(user, function=frozen(user.function))
+    return dataclasses.replace(_python(user, source, examples, reason), origin=(held, source))
+
+
+def _reason_of(user: UserFunction, source: ElementSpec) -> NotTraceable | None:
+    """Why a function cannot be traced, if it cannot."""
+    try:
+        _traced(user, source)
+    except NotTraceable as reason:
+        return reason
+    except ValueError:
+        return None
+    return None
+
+
+def _same_reason(a: NotTraceable, b: NotTraceable) -> bool:
+    same = (str(a), a.spec, a.varying, a.native) == (str(b), b.spec, b.varying, b.native)
+    return same and _instructions(a) == _instructions(b)
+
+
+def _instructions(reason: NotTraceable) -> list[tuple[CodeType, int]]:
+    """Where the user's code was when it failed: each of its functions, and how far it was."""
+    found: list[tuple[CodeType, int]] = []
+    error: BaseException | None = reason
+    while error is not None:
+        steps = error.__traceback__
+        while steps is not None:
+            module = steps.tb_frame.f_globals.get("__name__", "")
+            if module.partition(".")[0] not in LIBRARIES:
+                found.append((steps.tb_frame.f_code, steps.tb_lasti))
+            steps = steps.tb_next
+        error = error.__cause__
+    return found
 
 
 def _traced(user: UserFunction, source: ElementSpec) -> BuiltFunction:

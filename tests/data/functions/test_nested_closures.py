@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumline.data import Dataset
+from drumline.data.functions import build
 from drumline.data.functions.closures import Closures
 
 OUTER = {
@@ -296,3 +297,55 @@ def test_an_array_that_is_filled_again_is_read_as_it_was():
     assert [int(v) for v in Dataset.range(20).flat_map(of_an_element)] == [
         (x, 10 * x)[y % 2] + y for x in numbers for y in range(3)
     ]
+
+
+def traces_of(monkeypatch):
+    """The functions that were traced, in order."""
+    found = []
+    whole = build._traced
+
+    def noted(user, source):
+        found.append(user.name)
+        return whole(user, source)
+
+    monkeypatch.setattr(build, "_traced", noted)
+    return found
+
+
+def test_what_cannot_be_traced_for_any_outer_element_is_traced_for_the_first(monkeypatch):
+    found = traces_of(monkeypatch)
+
+    def of(x):
+        offset = x * 2
+        return Dataset.range(3).map(lambda y: np.int64(int(y) + offset))
+
+    ds = Dataset.range(40).flat_map(of)
+    assert [int(v) for v in ds] == [y + 2 * x for x in range(40) for y in range(3)]
+    assert len(found) < 10
+
+
+@pytest.mark.parametrize("line", ["another", "the same"])
+def test_what_can_be_traced_for_some_outer_elements_is_compiled_for_these(line, monkeypatch):
+    inner = np.arange(3, dtype=np.float32)
+
+    def of(x):
+        def function(y):
+            if line == "the same":
+                return y + (float(x) > 2 and np.float32(float(y)))
+            return y + np.float32(float(y)) if float(x) > 2 else y
+
+        return Dataset.from_tensor_slices(inner).map(function)
+
+    kinds = []
+    whole = build._Nested.built
+
+    def noted(nested):
+        made = whole(nested)
+        kinds.append(made.is_python)
+        return made
+
+    monkeypatch.setattr(build._Nested, "built", noted)
+    outer = np.array([5, 4, 3, 2, 1, 0], np.float32)
+    found = [float(v) for v in Dataset.from_tensor_slices(outer).flat_map(of)]
+    assert found == [2 * y if x > 2 else y for x in outer for y in inner]
+    assert kinds[-6:] == [x > 2 for x in outer]
