@@ -8,6 +8,8 @@ from typing import Any
 
 import jax
 
+from drumline._resumable import ResumableIterator
+
 try:
     import orbax.checkpoint as ocp
     from etils import epath
@@ -84,9 +86,9 @@ class DatasetIteratorRestore(ocp.args.CheckpointArgs):
     item: Any
 
 
-def _iterator(item: Any, args: Any) -> Any:
+def _iterator(item: Any, args: Any) -> ResumableIterator[Any]:
     found = item if item is not None else getattr(args, "item", None)
-    if not callable(getattr(found, "state", None)) or not callable(getattr(found, "restore", None)):
+    if not isinstance(found, ResumableIterator):
         raise TypeError(f"give the iterator of a dataset, iter(dataset), not {found!r:.60}")
     return found
 

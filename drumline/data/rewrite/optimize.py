@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.functions.build import Batched
+from drumline.data.operations.checks import Scan, TakeWhile
 from drumline.data.operations.combine import Zip
 from drumline.data.operations.filter import Filter
 from drumline.data.operations.map import Map
@@ -42,8 +43,13 @@ def _decodes(node: Node) -> bool:
 
 
 def _runs_python(node: Node) -> bool:
-    function = getattr(node, "function", None)
-    return isinstance(node, Generator) or getattr(function, "is_python", False)
+    match node:
+        case Generator():
+            return True
+        case Map() | Filter() | TakeWhile() | Scan():
+            return node.function.is_python
+        case _:
+            return False
 
 
 def drop_noops(plan: Node) -> Node:

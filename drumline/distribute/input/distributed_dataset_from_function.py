@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from drumline._resumable import as_resumable, close_iterator
 from drumline.data import INFINITE_CARDINALITY
 from drumline.data.elements.precision import keeping_64_bits
 from drumline.distribute.input.distributed_iterator import DistributedIterator
@@ -31,7 +32,7 @@ class ZippedReplicaIterators:
     """
 
     def __init__(self, iterators: Sequence[Iterator[Any]]) -> None:
-        self._iterators = list(iterators)
+        self._iterators = list(map(as_resumable, iterators))
         self._rowless: Any = None
 
     def __iter__(self) -> ZippedReplicaIterators:
@@ -47,7 +48,7 @@ class ZippedReplicaIterators:
 
     def state(self) -> dict[str, Any]:
         """The position of each pipeline."""
-        return {"pipelines": [iterator.state() for iterator in self._iterators]}  # type: ignore[attr-defined]
+        return {"pipelines": [iterator.state() for iterator in self._iterators]}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue where `state` was taken.
@@ -62,7 +63,12 @@ class ZippedReplicaIterators:
                 "with InputReplicationMode.PER_REPLICA it can be restored with as many replicas."
             )
         for iterator, each in zip(self._iterators, states, strict=True):
-            iterator.restore(each)  # type: ignore[attr-defined]
+            iterator.restore(each)
+
+    def close(self) -> None:
+        """End the threads behind the pipelines."""
+        for iterator in self._iterators:
+            close_iterator(iterator)
 
 
 _END = object()

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from drumline._resumable import as_resumable, close_iterator, position_of, recorded_state
+
 
 class DevicePrefetcher:
     """Keeps the next few steps' batches placed.
@@ -22,12 +24,12 @@ class DevicePrefetcher:
 
     def __init__(
         self,
-        source: Any,
+        source: Iterator[Any],
         steps: Iterator[Any],
         place: Callable[[Any], Any],
         size: int,
     ) -> None:
-        self._source = source
+        self._source = as_resumable(source)
         self._steps = steps
         self._place = place
         self._size = size
@@ -38,13 +40,11 @@ class DevicePrefetcher:
 
     def close(self) -> None:
         """End the threads behind the source."""
-        close = getattr(self._source, "close", None)
-        if close is not None:
-            close()
+        close_iterator(self._source)
 
     def __next__(self) -> Any:
         while len(self._placed) < self._size:
-            before = self._source.state() if hasattr(self._source, "state") else None
+            before = position_of(self._source)
             step = next(self._steps, _END)
             if step is _END:
                 break
@@ -55,7 +55,9 @@ class DevicePrefetcher:
 
     def state(self) -> Any:
         """The position in the dataset of the next batch."""
-        return self._placed[0][0] if self._placed else self._source.state()
+        if not self._placed:
+            return self._source.state()
+        return recorded_state(self._source, self._placed[0][0])
 
     def restore(self, state: Any) -> None:
         """Continue where `state` was taken."""
@@ -120,7 +122,7 @@ class DistributedIterator:
         if on_devices > 1:
             source = steps = DevicePrefetcher(source, steps, place, on_devices)
             place, place_many = _itself, None
-        self._source = source
+        self._source = as_resumable(source)
         self.steps = steps
         self.place = place
         self.place_many = place_many
@@ -153,14 +155,12 @@ class DistributedIterator:
 
     def close(self) -> None:
         """End the threads behind the iterator; it yields nothing more."""
-        close = getattr(self._source, "close", None)
-        if close is not None:
-            close()
+        close_iterator(self._source)
 
     def state(self) -> Any:
         """The position in the dataset, for `restore`; see `drumline.data.DatasetIterator`."""
-        return self._source.state()  # type: ignore[attr-defined]
+        return self._source.state()
 
     def restore(self, state: Any) -> None:
         """Continue, in a new iterator of the same dataset, where `state` was taken."""
-        self._source.restore(state)  # type: ignore[attr-defined]
+        self._source.restore(state)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from drumline._resumable import ResumableIterator, close_iterator
 from drumline.data import Dataset
 from drumline.data.elements.precision import keeping_64_bits
 from drumline.data.options import AutoShardPolicy
@@ -52,7 +53,7 @@ class LocalBatchSplitter:
         strategy: whose replicas of this process take the batches.
     """
 
-    def __init__(self, source: Iterator[Any], strategy: Strategy) -> None:
+    def __init__(self, source: ResumableIterator[Any], strategy: Strategy) -> None:
         self._source = source
         self._processes = strategy.num_processes
         self._local = len(strategy.local_replica_devices)
@@ -77,19 +78,23 @@ class LocalBatchSplitter:
     def state(self) -> dict[str, Any]:
         """The position of the next step: in the dataset, and in the batch that is used up."""
         if self._used == len(self._parts):
-            return {"source": self._source.state(), "used": 0}  # type: ignore[attr-defined]
+            return {"source": self._source.state(), "used": 0}
         return {"source": self._before, "used": self._used}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue where `state` was taken."""
-        self._source.restore(state["source"])  # type: ignore[attr-defined]
+        self._source.restore(state["source"])
         self._parts, self._used = [], 0
         if state["used"]:
             self._take_batch()
             self._used = state["used"]
 
+    def close(self) -> None:
+        """End the threads behind the source."""
+        close_iterator(self._source)
+
     def _take_batch(self) -> None:
-        self._before = self._source.state() if hasattr(self._source, "state") else None
+        self._before = self._source.state()
         self._batch = next(self._source)
         rows = len(jax.tree.leaves(self._batch)[0])
         self._parts = [part for part in split_rows(rows, self._processes) if part.stop > part.start]

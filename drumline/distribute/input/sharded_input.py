@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from drumline._resumable import as_resumable, close_iterator, position_of, recorded_state
 from drumline.distribute.process_group.host_collectives import all_gather_host
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class LockstepInputIterator:
         strategy: Strategy,
         rowless: Callable[[], Any],
     ) -> None:
-        self._source = source
+        self._source = as_resumable(source)
         self._steps = steps
         self._strategy = strategy
         self._rowless = rowless
@@ -88,16 +89,19 @@ class LockstepInputIterator:
 
     def state(self) -> Any:
         """The position in the dataset of the next step."""
-        return self._ahead[0][0] if self._ahead else self._position()
+        if not self._ahead:
+            return self._source.state()
+        return recorded_state(self._source, self._ahead[0][0])
 
     def restore(self, state: Any) -> None:
         """Continue where `state` was taken."""
         self._ahead.clear()
         self._next_window, self._ended = 1, False
-        self._source.restore(state)  # type: ignore[attr-defined]
+        self._source.restore(state)
 
-    def _position(self) -> Any:
-        return self._source.state() if hasattr(self._source, "state") else None
+    def close(self) -> None:
+        """End the threads behind the source."""
+        close_iterator(self._source)
 
     def _look_ahead(self) -> None:
         window, self._next_window = self._next_window, min(2 * self._next_window, WINDOW)
@@ -105,7 +109,7 @@ class LockstepInputIterator:
         own = np.zeros((WINDOW, local + 1), np.int64)
         read: list[tuple[Any, list[Any]]] = []
         for number in range(window):
-            position = self._position()
+            position = position_of(self._source)
             batches = next(self._steps, None)
             if batches is not None:
                 self._like = batches[0]

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
+from drumline._resumable import Resumable
 from drumline.training.checkpoint.external_storage import ExternalStore, ExternalValues, store_of
 from drumline.training.keras_internals import (
     Variable,
@@ -64,7 +65,7 @@ def trackable_children(value: Any, path: str) -> TrackableChildren:
         return TrackableChildren(children={str(index): child for index, child in enumerate(value)})
     if hasattr(value, "checkpointed_objects"):
         return TrackableChildren(children=value.checkpointed_objects())
-    if callable(getattr(value, "state", None)) and callable(getattr(value, "restore", None)):
+    if isinstance(value, Resumable):
         return TrackableChildren(has_state=True)
     raise TypeError(
         f"A checkpoint cannot save {path!r}: {type(value).__name__} is no Keras model, layer, "

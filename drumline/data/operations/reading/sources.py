@@ -17,6 +17,7 @@ import numpy as np
 
 from drumline._core import mix64
 from drumline._memory import BufferPool
+from drumline._resumable import close_iterator
 from drumline.data._base import as_dataset
 from drumline.data.elements.block import Block
 from drumline.data.elements.columns import gather
@@ -583,8 +584,7 @@ class GeneratorStage(Stage):
         return f"generator {self.name} (in order, no reading ahead; restoring runs it again)"
 
     def close(self) -> None:
-        if self._iterator is not None and hasattr(self._iterator, "close"):
-            self._iterator.close()
+        close_iterator(self._iterator)
 
 
 class PartsStage(Stage):

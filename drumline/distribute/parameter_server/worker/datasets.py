@@ -21,6 +21,7 @@ import cloudpickle
 import jax
 import numpy as np
 
+from drumline._resumable import close_iterator
 from drumline.distribute.input.options import InputContext
 from drumline.distribute.parameter_server.errors import OutOfRangeError, RequestError
 from drumline.distribute.parameter_server.wire.messages import CreateDataset
@@ -163,12 +164,12 @@ class Datasets:
         for number in datasets:
             self._datasets.pop(number, None)
         for number in iterators:
-            _close(self._iterators.pop(number, None))
+            close_iterator(self._iterators.pop(number, None))
 
     def close(self) -> None:
         """End all iterators, and the threads behind them."""
         for iterator in self._iterators.values():
-            _close(iterator)
+            close_iterator(iterator)
 
     def draw(self, number: int) -> list[Any]:
         """The leaves of an iterator's next element.
@@ -183,9 +184,3 @@ class Datasets:
                 "The dataset of this worker has ended. Repeat it (`dataset.repeat()`), or "
                 "schedule fewer steps."
             ) from None
-
-
-def _close(iterator: Any) -> None:
-    close = getattr(iterator, "close", None)
-    if close is not None:
-        close()
