@@ -58,7 +58,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Reads the command line; ends with an explanation if it makes no sense."""
+    """Reads the command line; exits with an explanation if it is invalid."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Runs workloads, checks that all contenders did the same work, compares them.",
@@ -90,7 +90,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="where results go (benchmarks/results)")
     parser.add_argument("--list", action="store_true", help="list workloads and contenders")
     parser.add_argument(
-        "--render", action="store_true", help="write the report anew from stored results"
+        "--render", action="store_true", help="rebuild the report from stored results"
     )
     arguments = parser.parse_args(argv)
     unknown = [name for name in arguments.workloads if name not in WORKLOADS]

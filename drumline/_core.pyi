@@ -99,7 +99,7 @@ def mix64(a: int, b: int) -> int:
     """
 
 def run_delay_seconds() -> float:
-    """Seconds that this thread could have run but waited for a processor; 0 if nobody counts them.
+    """Seconds that this thread could have run but waited for a processor; 0 if the system counts none.
 
     Linux counts them (``/proc/thread-self/schedstat``). The GIL is not released.
     """
@@ -231,7 +231,7 @@ class DistinctRows:
         Raises:
             IndexError: if an id does not lie in ``[0, rows)``.
             TypeError: if `ids` has another dtype or number of dimensions.
-            ValueError: if an id is there twice, or `ids` is not contiguous.
+            ValueError: if an id is a duplicate, or `ids` is not contiguous.
         """
 
     def __len__(self) -> int: ...
@@ -256,7 +256,7 @@ class DistinctRows:
         """Copy `src` to ``table[ids[start : start + len(src)]]``; otherwise as `gather`."""
 
 class TableRows:
-    """Rows of a table that are read, checked once; one may be there twice."""
+    """Rows of a table that are read, checked once; duplicates are allowed."""
 
     def __new__(cls, ids: npt.NDArray[np.int32] | npt.NDArray[np.int64], rows: int) -> TableRows:
         """Choose rows of tables that have `rows` of them; `ids` is copied.
@@ -366,7 +366,7 @@ class ShuffleIndices:
         """
 
     def skip(self, k: int) -> int:
-        """Go on as ``next(k)`` does, without the indices; return how many were skipped."""
+        """Advance as ``next(k)`` does, without the indices; return how many were skipped."""
 
     def needed(self, k: int) -> int:
         """How many rows of the input must exist for ``next(k)``, counted from its start.

@@ -8,7 +8,7 @@ import numpy.typing as npt
 def joined_bytes(
     strings: npt.NDArray[np.object_],
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """All strings (n,) one after the other, and where each begins and the last ends: (n + 1,)."""
+    """All strings (n,) concatenated, and where each begins and the last ends: (n + 1,)."""
 
 def padded_bytes(strings: npt.NDArray[np.object_], width: int) -> npt.NDArray[np.uint8]:
     """Strings (n,) cut, or filled up with zeros, to `width` bytes each: (n * width,)."""

@@ -89,7 +89,7 @@ class RecordReader:
         """Start at a place in a file, of which nothing is read yet if it is not compressed.
 
         Args:
-            source: a file descriptor, which is duplicated and whose place in the file nobody else
+            source: a file descriptor, which is duplicated and whose place in the file no other code
                 may change, or an object with ``read(size)``, which returns bytes; such an object
                 begins at `offset` already, unless `compression` is named.
             format: ``"tfrecord"``; ``"lines"``, whose carriage returns are dropped; ``"fixed"``.
@@ -122,7 +122,7 @@ class RecordReader:
 
         Args:
             limit: the most records.
-            nbytes: with fewer bytes of records at hand more are read, up to `limit`.
+            nbytes: with fewer bytes of records buffered more are read, up to `limit`.
         """
 
     def position(self) -> tuple[int, int]:

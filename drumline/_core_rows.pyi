@@ -51,7 +51,7 @@ class RowArithmetic:
         """
 
 class Items:
-    """An iterator over what another one has at hand; then it calls ``_further`` of its subclass."""
+    """An iterator over what another has buffered; then it calls ``_further`` of its subclass."""
 
     def __new__(cls, *arguments: object, **named: object) -> Self: ...
     _at_hand: Iterator[Any]

@@ -23,7 +23,7 @@ def change_strings(strings: Strings, how: str) -> Strings:
 def substrings(
     strings: Strings, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], unit: str
 ) -> tuple[Strings, int | None]:
-    """A part of each string, up to the first whose start lies outside of it, whose place is told.
+    """A part of each string, up to the first whose start lies outside of it, and its place.
 
     Args:
         strings: the strings.
@@ -42,13 +42,13 @@ def split_strings(strings: Strings, separator: bytes, most: int) -> tuple[String
     """
 
 def join_strings(columns: Sequence[Strings], separator: bytes) -> Strings:
-    """The strings at the same places of all columns joined, as far as the shortest goes."""
+    """The strings at the same places of all columns joined, up to the end of the shortest."""
 
 def join_rows(strings: Strings, splits: Splits, separator: bytes) -> Strings:
     """The strings of each row joined."""
 
 def numbers_of_strings(strings: Strings, dtype: str) -> tuple[npt.NDArray[Any], int | None]:
-    """The numbers that strings stand for, up to the first that is none, whose place is told.
+    """The numbers that strings stand for, up to the first that is none, and its place.
 
     Args:
         strings: the strings.
@@ -120,7 +120,7 @@ def unicode_transcode(
 def unicode_encode(
     numbers: npt.NDArray[np.int32], splits: Splits, encoding: str, given: Given
 ) -> tuple[Strings, int | None]:
-    """Rows of characters as strings, up to the first with what is none, whose place is told."""
+    """Rows of characters as strings, up to the first with what is none, and its place."""
 
 def string_ngrams(
     strings: Strings,

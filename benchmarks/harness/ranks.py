@@ -111,7 +111,7 @@ def torch_ranks(processes: int) -> list[Environment]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on now."""
+    """Ports of 127.0.0.1 that no process listens on now."""
     with ExitStack() as probes:
         ports = []
         for _ in range(count):

@@ -1,7 +1,7 @@
 """Ratios between contenders that ran side by side.
 
 The machine's speed drifts from minute to minute, so two contenders are compared within a
-round, where they ran one after the other; the ratio reported is the median over the rounds.
+round, where they ran in turn; the ratio reported is the median over the rounds.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def run_rounds(
         rounds: how many rounds.
         launch: does one run of a contender.
         check: finds the problems in the measurements of one round, by contender.
-        progress: told the number of the round (from 1), the contender and its run.
+        progress: receives the number of the round (from 1), the contender and its run.
     """
     result = Rounds({name: [] for name in contenders}, {name: [] for name in contenders})
     for number in range(1, rounds + 1):

@@ -11,8 +11,8 @@ INTRODUCTION = """\
 # Benchmark results
 
 Written by `python -m benchmarks`; `benchmarks/README.md` tells how. The machine's speed drifts,
-so only ratios count: each is taken within a round, in which the contenders ran one after the
-other in processes of their own, and the median over the rounds is shown, with the least and the
+so only ratios count: each is taken within a round, in which the contenders ran in turn,
+in processes of their own, and the median over the rounds is shown, with the least and the
 greatest. A ratio above 1 means that drumline is faster. Starting a process and importing
 libraries is part of no epoch; the time of importing is stated.
 

@@ -1,6 +1,6 @@
 """Grain and torch beside the others that read a CSV file: pandas reads it for both.
 
-Neither library reads CSV. Files are read anew for each epoch, as the others do.
+Neither library reads CSV. Files are read again for each epoch, as the others do.
 """
 
 from __future__ import annotations

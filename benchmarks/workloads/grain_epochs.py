@@ -16,7 +16,7 @@ def in_memory(dataset: Any) -> Any:
 
 
 def each_epoch(dataset: Callable[[int], Any]) -> Build:
-    """Epochs that each iterate over a dataset made anew, of a seed that is given to it."""
+    """Epochs that each build a new dataset and iterate over it, of a seed that is given to it."""
 
     def build() -> Iterable[Batch]:
         seeds = iter(range(1_000_000))

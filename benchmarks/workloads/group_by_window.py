@@ -109,7 +109,7 @@ WORKLOAD = Workload(
         ),
         Contender(
             "tf.data expert",
-            "batches of 256 sorted by key and taken apart (keys come equally often)",
+            "batches of 256 sorted by key and split (keys come equally often)",
             ("tensorflow",),
             measured(tf_data_expert, ("tensorflow-cpu", "tensorflow")),
         ),

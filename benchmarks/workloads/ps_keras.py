@@ -1,4 +1,4 @@
-"""A Keras model on parameter servers in a loop of one's own, for drumline and TensorFlow alike."""
+"""A Keras model on parameter servers in a custom loop, for drumline and TensorFlow alike."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def coordinator() -> Any:
 
 
 def training(problem: Problem, steps_per_closure: int = 1) -> Prepare:
-    """A training loop of one's own; with several steps to a closure, as an expert writes it."""
+    """A custom training loop; with several steps to a closure, as an expert writes it."""
 
     def prepare(scale: Scale) -> Callable[[], Loop]:
         import tensorflow as tf
@@ -53,7 +53,7 @@ def training(problem: Problem, steps_per_closure: int = 1) -> Prepare:
 
 
 def with_keras(problem: Problem) -> Prepare:
-    """A training loop of one's own with a Keras model and optimizer."""
+    """A custom training loop with a Keras model and optimizer."""
 
     def prepare(scale: Scale) -> Callable[[], Loop]:
         import os

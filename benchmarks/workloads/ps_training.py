@@ -14,7 +14,7 @@ OURS = ("drumline", "jax", "keras")
 THEIRS = ("tensorflow-cpu", "tensorflow")
 WORKERS, SERVERS = 2, 1
 EXPERT_STEPS = 10
-# Which steps meet which weights is a matter of timing.
+# Which weights a step reads is a matter of timing.
 TOLERANCE, FALLS_TO = 0.3, 0.98
 
 

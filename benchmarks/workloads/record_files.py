@@ -56,7 +56,7 @@ def _register(rows: np.ndarray) -> np.ndarray:
     """What the register holds after each row: parts of rows at once, then put together.
 
     Zeros before a message leave a register of zeros as it is, and one that begins with ones is
-    one of zeros that meets four bytes turned over.
+    one of zeros after which four bytes are inverted.
     """
     count, length = rows.shape
     width = math.isqrt(length - 1) + 1

@@ -37,7 +37,7 @@ def grain_plain(scale: Scale) -> Build:
 
 
 def grain_own(scale: Scale, compression: str) -> Build:
-    """An IterDataset of one's own: Grain's reads plain files alone, and without a large buffer."""
+    """A custom IterDataset: Grain's reads plain files alone, and without a large buffer."""
     import grain
 
     path = record_file(scale.elements, compression)
@@ -87,7 +87,7 @@ def torch_loader(scale: Scale, compression: str) -> Build:
 
 
 def torch_expert(scale: Scale, compression: str) -> Build:
-    """A reader of one's own, whose records torch handles in lists, which are taken apart."""
+    """A custom reader, whose records torch handles in lists, which are split again."""
     from torch.utils.data import DataLoader, IterableDataset
 
     path = record_file(scale.elements, compression)
@@ -115,7 +115,7 @@ def contenders(measured: Callable[..., Run], compression: str) -> tuple[Contende
     grain: tuple[Contender, ...] = (
         Contender(
             "Grain",
-            "an IterDataset of one's own over gzip, which Grain's reader cannot read; no checksums",
+            "a custom IterDataset over gzip, which Grain's reader cannot read; no checksums",
             ("grain",),
             measured(grain_own, ("grain",), compression),
         ),
@@ -130,7 +130,7 @@ def contenders(measured: Callable[..., Run], compression: str) -> tuple[Contende
             ),
             Contender(
                 "Grain expert",
-                "an IterDataset of one's own, reads of 1 MB; no checksums",
+                "a custom IterDataset, reads of 1 MB; no checksums",
                 ("grain",),
                 measured(grain_own, ("grain",), compression),
             ),
@@ -145,8 +145,8 @@ def contenders(measured: Callable[..., Run], compression: str) -> tuple[Contende
         ),
         Contender(
             "torch expert",
-            "an IterableDataset of one's own, reads of 1 MB, DataLoader of lists of 1,024 records, "
-            "taken apart; no checksums",
+            "a custom IterableDataset, reads of 1 MB, DataLoader of lists of 1,024 records, "
+            "split again; no checksums",
             ("torch",),
             measured(torch_expert, ("torch",), compression),
         ),

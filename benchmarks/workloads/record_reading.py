@@ -39,7 +39,7 @@ def tf_data(scale: Scale, compression: str) -> Build:
 
 
 def tf_data_expert(scale: Scale, compression: str) -> Build:
-    """Large reads, batches made ahead, and these taken apart as numpy arrays of bytes."""
+    """Large reads, batches made ahead, and these split as numpy arrays of bytes."""
     import tensorflow as tf
 
     tf.constant(0)
@@ -118,7 +118,7 @@ def _contenders(compression: str) -> tuple[Contender, ...]:
         ),
         Contender(
             "tf.data expert",
-            "reads of 8 MB, batch(1024), prefetch(AUTOTUNE), as_numpy_iterator, taken apart",
+            "reads of 8 MB, batch(1024), prefetch(AUTOTUNE), as_numpy_iterator, split",
             ("tensorflow",),
             measured(tf_data_expert, tensorflow, compression),
         ),
