@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from benchmarks.harness.floor import Floor
+from benchmarks.harness.floors import Floor
 from benchmarks.harness.measurement import Measurement
 
 Problems = dict[str, str]

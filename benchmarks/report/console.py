@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from benchmarks.harness.floor import OURS
+from benchmarks.harness.floors import OURS
 from benchmarks.report.rows import FLOOR_COLUMNS, floor_rows, speed_columns, speed_rows
 
 OUTCOME_STYLES = {"pass": "green", "reached": "green", "miss": "bold red", "short": "yellow"}

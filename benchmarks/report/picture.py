@@ -14,7 +14,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from benchmarks.harness.floor import OURS
+from benchmarks.harness.floors import OURS
 from benchmarks.report.numbers import rate, times
 
 matplotlib.use("Agg")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.harness.floor import OURS
+from benchmarks.harness.floors import OURS
 from benchmarks.report.numbers import delay, floor_name, floor_value, rate_spread, ratio_spread
 
 SPEED_COLUMNS = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.harness.fits import one_device_contenders
-from benchmarks.harness.floor import Floor
+from benchmarks.harness.floors import Floor
 from benchmarks.harness.training import check_training
 from benchmarks.harness.workload import Scale, Workload
 from benchmarks.workloads.convnet import CONVNET, FALLS_TO, TOLERANCE

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.harness.floor import Floor
+from benchmarks.harness.floors import Floor
 from benchmarks.harness.loops import Loop, measured_loop
 from benchmarks.harness.training import check_training, seed_weights
 from benchmarks.harness.workload import Contender, Scale, Workload

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.epochs import Batch, Epochs, measure_pipeline
-from benchmarks.harness.floor import Floor
+from benchmarks.harness.floors import Floor
 from benchmarks.harness.measurement import Measurement
 from benchmarks.harness.workload import Contender, Problems, Scale, Workload
 from benchmarks.workloads import map_batch

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.floor import Floor
+from benchmarks.harness.floors import Floor
 from benchmarks.harness.loops import Loop, measured_loop
 from benchmarks.harness.training import check_training
 from benchmarks.harness.workload import Contender, Scale, Workload

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.floor import Floor
+from benchmarks.harness.floors import Floor
 from benchmarks.harness.machine import versions
 from benchmarks.harness.measurement import Measurement
 from benchmarks.harness.process import ROOT

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 
 from benchmarks.harness.fits import from_dataset
-from benchmarks.harness.floor import Floor
+from benchmarks.harness.floors import Floor
 from benchmarks.harness.loops import Loop, measured_loop
 from benchmarks.harness.ranks import in_ranks, tf_config
 from benchmarks.harness.training import Prepared, check_training, measured

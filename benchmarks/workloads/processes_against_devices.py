@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from benchmarks.harness.floor import Floor
+from benchmarks.harness.floors import Floor
 from benchmarks.harness.loops import Loop, measured_loop
 from benchmarks.harness.ranks import in_ranks, tf_config
 from benchmarks.harness.training import check_training

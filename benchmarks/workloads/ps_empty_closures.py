@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchmarks.harness.floor import Floor
+from benchmarks.harness.floors import Floor
 from benchmarks.harness.machine import versions
 from benchmarks.harness.measurement import Measurement
 from benchmarks.harness.server_cluster import in_server_cluster

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.floor import Floor
+from benchmarks.harness.floors import Floor
 from benchmarks.harness.loops import Loop, measured_loop
 from benchmarks.harness.measurement import Measurement
 from benchmarks.harness.server_cluster import in_server_cluster

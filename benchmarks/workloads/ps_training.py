@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.harness.floor import Floor
+from benchmarks.harness.floors import Floor
 from benchmarks.harness.loops import measured_loop
 from benchmarks.harness.server_cluster import in_server_cluster
 from benchmarks.harness.training import check_training

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness.fits import Task, one_device_contenders
-from benchmarks.harness.floor import Floor
+from benchmarks.harness.floors import Floor
 from benchmarks.harness.training import check_training, seed_weights
 from benchmarks.harness.workload import Scale, Workload
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.epochs import Batch, Build, Epochs, measure_pipeline
-from benchmarks.harness.floor import Floor
+from benchmarks.harness.floors import Floor
 from benchmarks.harness.measurement import Measurement
 from benchmarks.harness.workload import Contender, Problems, Scale, Workload
 

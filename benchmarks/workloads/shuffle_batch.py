@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from benchmarks.harness.epochs import Batch, Build, Epochs
-from benchmarks.harness.floor import Floor
+from benchmarks.harness.floors import Floor
 from benchmarks.harness.workload import Contender, Scale, Workload
 from benchmarks.workloads import index_batches
 from benchmarks.workloads.images import Images, ImageSource, check_images, measured

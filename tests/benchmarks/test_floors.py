@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarks.harness.floor import Floor, judge
+from benchmarks.harness.floors import Floor, judge
 
 RELATIVE = Floor("later", at_least=4.0, aim=8.0, against="peer")
 

@@ -4,7 +4,7 @@ import pytest
 from matplotlib import image
 from rich.console import Console
 
-from benchmarks.harness.floor import Floor
+from benchmarks.harness.floors import Floor
 from benchmarks.harness.process import Failure
 from benchmarks.harness.schedule import Rounds
 from benchmarks.harness.workload import Contender, Scale, Workload

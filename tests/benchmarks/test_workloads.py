@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarks.harness.floor import OURS
+from benchmarks.harness.floors import OURS
 from benchmarks.workloads import WORKLOADS
 
 
