@@ -10,9 +10,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from benchmarks.harness.cores import available, confined
-from benchmarks.harness.interpreters import choose
-from benchmarks.harness.process import ROOT, Failure, Run, run_child
+from benchmarks.harness.machine import available_processors, confined
+from benchmarks.harness.process import ROOT, Failure, Run, choose_interpreter, run_child
 from benchmarks.harness.schedule import Rounds, run_rounds
 from benchmarks.harness.workload import Workload
 from benchmarks.report import curves, highlights, markdown, picture, store
@@ -102,7 +101,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"no contender {', '.join(strangers)}; there are {', '.join(sorted(known))}")
     if arguments.runs < 1:
         parser.error(f"--runs must be at least 1, not {arguments.runs}")
-    there = available()
+    there = available_processors()
     if arguments.cores is not None and not 1 <= arguments.cores <= there:
         parser.error(f"--cores must be 1 to {there}, the processors there are")
     if arguments.quick:
@@ -122,7 +121,7 @@ def run_workload(
         candidates = [sys.executable]
         if "drumline" not in contender.requires:
             candidates = [*arguments.peer_python, sys.executable]
-        python, reason = choose(candidates, contender.requires)
+        python, reason = choose_interpreter(candidates, contender.requires)
         if python is None:
             skipped[contender.name] = reason
             console.print(escape(f"{workload.name}: skipping {contender.name}: {reason}"))

@@ -99,7 +99,7 @@ def mix64(a: int, b: int) -> int:
     """
 
 def run_delay_seconds() -> float:
-    """Seconds that this thread could have run but waited for a processor; 0 if the system counts none.
+    """Seconds that this thread was ready to run but had no processor; 0 if the system counts none.
 
     Linux counts them (``/proc/thread-self/schedstat``). The GIL is not released.
     """

@@ -1,4 +1,7 @@
-"""Times training loops written by hand, epoch by epoch."""
+"""Times what is written without Keras's ``fit``: training loops and single calls.
+
+A loop is timed epoch by epoch; a call many times over, each time until its results are ready.
+"""
 
 from __future__ import annotations
 
@@ -70,3 +73,71 @@ def measured_loop(
         )
 
     return run
+
+
+@dataclass(frozen=True)
+class Calls:
+    """A call that is ready to be made.
+
+    Attributes:
+        prepare: makes ready for the next call; not timed.
+        call: returns when its results are ready to be used.
+        problem: what is wrong with the results of the last call; empty if nothing is.
+    """
+
+    prepare: Callable[[], None]
+    call: Callable[[], None]
+    problem: Callable[[], str]
+
+
+def measured_calls(
+    prepare: Callable[[Scale], Callable[[], Calls]], *libraries: str
+) -> Callable[[Scale], Measurement]:
+    """The contender that `prepare` prepares, made measurable.
+
+    Args:
+        prepare: imports the libraries and starts their runtime, which is timed as importing, and
+            returns the function that makes the call ready.
+        libraries: the distributions whose versions to state.
+
+    The first call, with what it compiles, is the first batch; an epoch has as many calls as the
+    scale has elements. Results are looked at after the first call and after the last one.
+    """
+
+    def run(scale: Scale) -> Measurement:
+        before = time.perf_counter()
+        build = prepare(scale)
+        ready = time.perf_counter()
+        calls = build()
+        first = _seconds(calls, 1)
+        problems = [calls.problem()]
+        rest = _seconds(calls, scale.elements - 1)
+        later = [_seconds(calls, scale.elements) for _ in range(scale.later_epochs)]
+        problems.append(calls.problem())
+        return Measurement(
+            elements=scale.elements,
+            import_s=ready - before,
+            first_batch_s=first,
+            first_epoch_s=first + rest,
+            later_epochs_s=tuple(later),
+            evidence={"problems": [problem for problem in problems if problem]},
+            versions=versions(("numpy", *libraries)),
+        )
+
+    return run
+
+
+def check_calls(scale: Scale, measurements: Any) -> dict[str, str]:
+    """The check that every contender's results were right."""
+    found = {name: "; ".join(m.evidence["problems"]) for name, m in measurements.items()}
+    return {name: problem for name, problem in found.items() if problem}
+
+
+def _seconds(calls: Calls, times: int) -> float:
+    elapsed = 0.0
+    for _ in range(times):
+        calls.prepare()
+        began = time.perf_counter()
+        calls.call()
+        elapsed += time.perf_counter() - began
+    return elapsed

@@ -1,10 +1,11 @@
-"""A description of the machine that names neither host nor paths."""
+"""The machine: a description without its name or paths, and limiting a benchmark's processors."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -45,3 +46,22 @@ def _processor() -> str:
 
 def _memory_gib() -> int:
     return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
+
+
+def available_processors() -> int:
+    """How many processors a benchmark may be confined to; 0 where the system cannot confine."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+
+
+@contextlib.contextmanager
+def confined(cores: int | None) -> Iterator[None]:
+    """Keeps this process, and those it starts, to so many processors; ``None`` to all there are."""
+    if cores is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(before)[:cores])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.harness.floors import OURS, judge
+from benchmarks.harness.floors import OURS, Spread, judge, ratio, speeds, spread
 from benchmarks.harness.measurement import Measurement
-from benchmarks.harness.ratios import Spread, ratio, speeds, spread
 from benchmarks.harness.schedule import Rounds
 from benchmarks.harness.workload import Scale, Workload
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.harness.calls import Calls, check_calls, measured_calls
 from benchmarks.harness.floors import Floor
+from benchmarks.harness.loops import Calls, check_calls, measured_calls
 from benchmarks.harness.ranks import in_ranks, tf_config, torch_ranks
 from benchmarks.harness.workload import Contender, Scale, Workload
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.harness.fits import Task
-from benchmarks.harness.training import seed_weights
+from benchmarks.harness.training import Task, seed_weights
 
 SHAPE = (28, 28, 1)
 CLASSES = 10

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.harness.fits import one_device_contenders
 from benchmarks.harness.floors import Floor
-from benchmarks.harness.training import check_training
+from benchmarks.harness.training import check_training, one_device_contenders
 from benchmarks.harness.workload import Scale, Workload
 from benchmarks.workloads.convnet import CONVNET, FALLS_TO, TOLERANCE
 

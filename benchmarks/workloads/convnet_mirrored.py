@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 
-from benchmarks.harness.fits import from_arrays, from_dataset
 from benchmarks.harness.floors import Floor
-from benchmarks.harness.training import Prepared, check_training, measured
+from benchmarks.harness.training import (
+    Prepared,
+    check_training,
+    from_arrays,
+    from_dataset,
+    measured,
+)
 from benchmarks.harness.workload import Contender, Scale, Workload
 from benchmarks.workloads.convnet import CONVNET, FALLS_TO, TOLERANCE
 

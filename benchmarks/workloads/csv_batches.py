@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.epochs import Batch, Build, Epochs
 from benchmarks.harness.floors import Floor
 from benchmarks.harness.measurement import Measurement
-from benchmarks.harness.pipelines import measured_by
+from benchmarks.harness.pipelines import Batch, Build, Epochs, measured_by
 from benchmarks.harness.workload import Contender, Problems, Scale, Workload
 from benchmarks.workloads import csv_peers
 from benchmarks.workloads.csv_files import NAMES, columns, csv_file

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.epochs import Batch, Build, Epochs
-from benchmarks.harness.pipelines import Run
+from benchmarks.harness.pipelines import Batch, Build, Epochs, Run
 from benchmarks.harness.workload import Contender, Scale
 from benchmarks.workloads import index_batches
 from benchmarks.workloads.csv_files import NAMES, csv_file

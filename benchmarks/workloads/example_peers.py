@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.epochs import Batch, Build
-from benchmarks.harness.pipelines import Run
+from benchmarks.harness.pipelines import Batch, Build, Run
 from benchmarks.harness.workload import Contender, Scale
 from benchmarks.workloads.example_files import FLOAT_NAMES, INTEGER_NAMES, example_file
 from benchmarks.workloads.grain_epochs import each_epoch

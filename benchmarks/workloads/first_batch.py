@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.epochs import Batch, Epochs, measure_pipeline
 from benchmarks.harness.floors import Floor
 from benchmarks.harness.measurement import Measurement
+from benchmarks.harness.pipelines import Batch, Epochs, measure_pipeline
 from benchmarks.harness.workload import Contender, Problems, Scale, Workload
 from benchmarks.workloads import map_batch
 from benchmarks.workloads.images import LAST_BIT, Images, Prepare, make_images

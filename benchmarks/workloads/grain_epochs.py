@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from benchmarks.harness.epochs import Batch, Build, Epochs
+from benchmarks.harness.pipelines import Batch, Build, Epochs
 
 
 def in_memory(dataset: Any) -> Any:

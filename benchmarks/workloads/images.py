@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness.digest import image_evidence
-from benchmarks.harness.epochs import Build, measure_pipeline
 from benchmarks.harness.measurement import Measurement
+from benchmarks.harness.pipelines import Build, measure_pipeline
 from benchmarks.harness.workload import Problems, Scale
 
 Images = tuple[NDArray[np.float32], NDArray[np.int64]]

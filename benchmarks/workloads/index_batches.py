@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.epochs import Batch, Build, Epochs
+from benchmarks.harness.pipelines import Batch, Build, Epochs
 from benchmarks.harness.workload import Scale
 from benchmarks.workloads.images import Images
 

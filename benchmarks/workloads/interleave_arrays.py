@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.epochs import Batch, Build, Epochs
 from benchmarks.harness.floors import Floor
+from benchmarks.harness.pipelines import Batch, Build, Epochs
 from benchmarks.harness.workload import Contender, Scale, Workload
 from benchmarks.workloads.exact_batches import same_as
 from benchmarks.workloads.range_filter import measured

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.epochs import Batch
 from benchmarks.harness.measurement import Measurement
+from benchmarks.harness.pipelines import Batch
 from benchmarks.workloads.record_files import framed
 
 FILES = 4

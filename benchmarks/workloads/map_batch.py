@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.epochs import Batch, Build, Epochs
 from benchmarks.harness.floors import Floor
+from benchmarks.harness.pipelines import Batch, Build, Epochs
 from benchmarks.harness.workload import Contender, Scale, Workload
 from benchmarks.workloads import index_batches
 from benchmarks.workloads.images import Images, ImageSource, check_images, measured

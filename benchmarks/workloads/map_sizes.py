@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.epochs import Batch, Build, Epochs
 from benchmarks.harness.floors import Floor
 from benchmarks.harness.measurement import Measurement
-from benchmarks.harness.pipelines import measured_by
+from benchmarks.harness.pipelines import Batch, Build, Epochs, measured_by
 from benchmarks.harness.workload import Contender, Problems, Scale, Workload
 
 Side = int | None

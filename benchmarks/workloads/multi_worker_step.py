@@ -6,11 +6,10 @@ import functools
 import os
 from collections.abc import Callable
 
-from benchmarks.harness.fits import from_dataset
 from benchmarks.harness.floors import Floor
 from benchmarks.harness.loops import Loop, measured_loop
 from benchmarks.harness.ranks import in_ranks, tf_config
-from benchmarks.harness.training import Prepared, check_training, measured
+from benchmarks.harness.training import Prepared, check_training, from_dataset, measured
 from benchmarks.harness.workload import Contender, Scale, Workload
 from benchmarks.workloads.convnet import CONVNET, FALLS_TO, TOLERANCE, convnet
 from benchmarks.workloads.tutorial_loop import tutorial_loop

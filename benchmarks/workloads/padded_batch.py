@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from benchmarks.harness.digest import shaped_batch_evidence
-from benchmarks.harness.epochs import Batch, Build, Epochs
 from benchmarks.harness.floors import Floor
-from benchmarks.harness.pipelines import measured_by
+from benchmarks.harness.pipelines import Batch, Build, Epochs, measured_by
 from benchmarks.harness.workload import Contender, Scale, Workload
 from benchmarks.workloads.exact_batches import same_as
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks.harness.epochs import Batch, Build, Epochs
-from benchmarks.harness.pipelines import Run
+from benchmarks.harness.pipelines import Batch, Build, Epochs, Run
 from benchmarks.harness.workload import Contender, Scale
 from benchmarks.workloads.parquet_files import (
     Columns,

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.digest import batch_evidence
-from benchmarks.harness.epochs import Batch, Build, Epochs
 from benchmarks.harness.floors import Floor
-from benchmarks.harness.pipelines import measured_by
+from benchmarks.harness.pipelines import Batch, Build, Epochs, measured_by
 from benchmarks.harness.workload import Contender, Scale, Workload
 from benchmarks.workloads.exact_batches import same_as
 

@@ -8,8 +8,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks.harness.epochs import Batch, Build, Epochs
-from benchmarks.harness.pipelines import Run
+from benchmarks.harness.pipelines import Batch, Build, Epochs, Run
 from benchmarks.harness.workload import Contender, Scale
 from benchmarks.workloads.record_files import record_file
 

@@ -7,10 +7,9 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from benchmarks.harness.epochs import Batch, Build, Epochs
 from benchmarks.harness.floors import Floor
 from benchmarks.harness.measurement import Measurement
-from benchmarks.harness.pipelines import measured_by
+from benchmarks.harness.pipelines import Batch, Build, Epochs, measured_by
 from benchmarks.harness.workload import Contender, Problems, Scale, Workload
 from benchmarks.workloads import record_peers
 from benchmarks.workloads.record_files import RECORD_BYTES, record_file, records

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.harness.fits import Task, one_device_contenders
 from benchmarks.harness.floors import Floor
-from benchmarks.harness.training import check_training, seed_weights
+from benchmarks.harness.training import Task, check_training, one_device_contenders, seed_weights
 from benchmarks.harness.workload import Scale, Workload
 
 SHAPE = (224, 224, 3)

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.epochs import Batch, Build, Epochs, measure_pipeline
 from benchmarks.harness.floors import Floor
 from benchmarks.harness.measurement import Measurement
+from benchmarks.harness.pipelines import Batch, Build, Epochs, measure_pipeline
 from benchmarks.harness.workload import Contender, Problems, Scale, Workload
 
 SOURCES = 8

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.epochs import Batch, Build, Epochs
-from benchmarks.harness.pipelines import Run
+from benchmarks.harness.pipelines import Batch, Build, Epochs, Run
 from benchmarks.harness.workload import Contender, Scale
 from benchmarks.workloads.grain_epochs import each_epoch, in_memory
 from benchmarks.workloads.text_files import (

@@ -45,7 +45,9 @@ def test_wrong_work_makes_the_exit_code(tmp_path, capsys, monkeypatch, make):
 
 
 def test_a_missing_package_is_stated_and_harmless(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(cli, "choose", lambda pythons, modules: (None, "numpy not installed"))
+    monkeypatch.setattr(
+        cli, "choose_interpreter", lambda pythons, modules: (None, "numpy not installed")
+    )
     assert run_numpy(tmp_path) == 0
     assert "skipping numpy: numpy not installed" in capsys.readouterr().out
 
@@ -57,7 +59,7 @@ def test_peers_prefer_another_interpreter_and_ours_stays_here(tmp_path, monkeypa
         asked[modules] = list(pythons)
         return None, "not now"
 
-    monkeypatch.setattr(cli, "choose", choose)
+    monkeypatch.setattr(cli, "choose_interpreter", choose)
     cli.main(["range_filter", "--quick", "--peer-python", "/peer", "--out", str(tmp_path)])
     assert asked[("tensorflow",)] == ["/peer", sys.executable]
     assert asked[("drumline", "jax")] == [sys.executable]

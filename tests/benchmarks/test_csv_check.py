@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.harness import epochs
+from benchmarks.harness import pipelines
 from benchmarks.harness.workload import Scale
 from benchmarks.workloads.csv_batches import WORKLOAD, drumline, measured, pyarrow_by_hand
 from benchmarks.workloads.csv_files import NAMES, columns
@@ -11,7 +11,7 @@ SCALE = Scale(elements=200, batch_size=64, later_epochs=1)
 
 @pytest.fixture(autouse=True)
 def short_runs(monkeypatch):
-    monkeypatch.setattr(epochs, "ENOUGH_S", 0.0)
+    monkeypatch.setattr(pipelines, "ENOUGH_S", 0.0)
 
 
 def problem(batches):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from benchmarks.harness import epochs
-from benchmarks.harness.epochs import Epochs
+from benchmarks.harness import pipelines
+from benchmarks.harness.pipelines import Epochs
 from benchmarks.harness.workload import Scale
 from benchmarks.workloads import map_batch, shuffle_batch
 from benchmarks.workloads.images import make_images, measured
@@ -14,7 +14,7 @@ SCALE = Scale(elements=1_000, batch_size=64, later_epochs=1)
 
 @pytest.fixture(autouse=True)
 def short_runs(monkeypatch):
-    monkeypatch.setattr(epochs, "ENOUGH_S", 0.0)
+    monkeypatch.setattr(pipelines, "ENOUGH_S", 0.0)
 
 
 def problem(order_of_epoch, change=lambda pixels, labels: (pixels, labels), size=64):

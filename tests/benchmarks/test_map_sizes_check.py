@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.harness import epochs
+from benchmarks.harness import pipelines
 from benchmarks.harness.pipelines import measured_by
 from benchmarks.harness.workload import Scale
 from benchmarks.workloads import map_sizes
@@ -14,7 +14,7 @@ SIDES = [18, 37, None]
 
 @pytest.fixture(autouse=True)
 def short_runs(monkeypatch):
-    monkeypatch.setattr(epochs, "ENOUGH_S", 0.0)
+    monkeypatch.setattr(pipelines, "ENOUGH_S", 0.0)
 
 
 def problem(side, batches):

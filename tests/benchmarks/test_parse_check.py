@@ -4,7 +4,7 @@ import itertools
 import numpy as np
 import pytest
 
-from benchmarks.harness import epochs
+from benchmarks.harness import pipelines
 from benchmarks.harness.workload import Scale
 from benchmarks.workloads.example_files import columns
 from benchmarks.workloads.parse_examples import (
@@ -20,7 +20,7 @@ SCALE = Scale(elements=300, batch_size=128, later_epochs=1)
 
 @pytest.fixture(autouse=True)
 def short_runs(monkeypatch):
-    monkeypatch.setattr(epochs, "ENOUGH_S", 0.0)
+    monkeypatch.setattr(pipelines, "ENOUGH_S", 0.0)
 
 
 def problem(prepare, in_three=True, shuffled=False):

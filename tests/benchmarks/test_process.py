@@ -3,7 +3,13 @@ import time
 
 import pytest
 
-from benchmarks.harness.process import Failure, run_child, run_command
+from benchmarks.harness.process import (
+    Failure,
+    choose_interpreter,
+    missing_modules,
+    run_child,
+    run_command,
+)
 from benchmarks.workloads import WORKLOADS
 
 
@@ -71,3 +77,30 @@ def test_numpy_does_the_work_of_the_input_workloads_in_a_process(workload):
     described = WORKLOADS[workload]
     assert run.outcome.elements == described.quick.elements
     assert described.check(described.quick, {"numpy": run.outcome}) == {}
+
+
+@pytest.fixture(autouse=True)
+def fresh_probes():
+    missing_modules.cache_clear()
+
+
+def test_the_first_interpreter_that_has_everything_is_chosen():
+    assert choose_interpreter([sys.executable, "/no/such/python"], ("json", "numpy")) == (
+        sys.executable,
+        "",
+    )
+
+
+def test_what_is_missing_is_named():
+    python, reason = choose_interpreter([sys.executable], ("json", "no_such_module_here"))
+    assert python is None
+    assert reason == "no_such_module_here not installed"
+
+
+def test_a_contender_without_requirements_runs_anywhere():
+    assert choose_interpreter([sys.executable], ()) == (sys.executable, "")
+
+
+def test_an_interpreter_that_does_not_run_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="does not work as a Python interpreter"):
+        choose_interpreter([str(tmp_path / "python")], ("json",))

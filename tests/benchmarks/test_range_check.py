@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.harness import epochs
+from benchmarks.harness import pipelines
 from benchmarks.harness.workload import Scale
 from benchmarks.workloads.range_filter import WORKLOAD, expected, measured, numpy_by_hand
 
@@ -10,7 +10,7 @@ SCALE = Scale(elements=40_000, batch_size=256, later_epochs=1)
 
 @pytest.fixture(autouse=True)
 def short_runs(monkeypatch):
-    monkeypatch.setattr(epochs, "ENOUGH_S", 0.0)
+    monkeypatch.setattr(pipelines, "ENOUGH_S", 0.0)
 
 
 def problem(batches):

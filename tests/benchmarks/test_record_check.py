@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarks.harness import epochs
+from benchmarks.harness import pipelines
 from benchmarks.harness.workload import Scale
 from benchmarks.workloads.record_files import record_file, records
 from benchmarks.workloads.record_reading import (
@@ -17,7 +17,7 @@ SCALE = Scale(elements=300, batch_size=1, later_epochs=1)
 
 @pytest.fixture(autouse=True)
 def short_runs(monkeypatch):
-    monkeypatch.setattr(epochs, "ENOUGH_S", 0.0)
+    monkeypatch.setattr(pipelines, "ENOUGH_S", 0.0)
 
 
 def problem(prepare, compression=""):

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from benchmarks.harness import calls as calls_module
-from benchmarks.harness.calls import Calls, check_calls, measured_calls
+from benchmarks.harness import loops as calls_module
+from benchmarks.harness.loops import Calls, check_calls, measured_calls
 from benchmarks.harness.workload import Scale
 from benchmarks.workloads import launch
 from benchmarks.workloads.all_reduce import arrays_of, problem_with

@@ -1,7 +1,7 @@
 import pytest
 
-from benchmarks.harness import epochs
-from benchmarks.harness.epochs import Epochs, measure_pipeline
+from benchmarks.harness import pipelines
+from benchmarks.harness.pipelines import Epochs, measure_pipeline
 
 
 class Counted:
@@ -26,7 +26,7 @@ def measure(pipeline, later_epochs=2):
 
 
 def test_evidence_comes_from_epochs_of_its_own(monkeypatch):
-    monkeypatch.setattr(epochs, "ENOUGH_S", 0.0)
+    monkeypatch.setattr(pipelines, "ENOUGH_S", 0.0)
     pipeline = Counted()
     measurement = measure(pipeline)
     assert len(measurement.later_epochs_s) == 2
@@ -36,11 +36,11 @@ def test_evidence_comes_from_epochs_of_its_own(monkeypatch):
 
 
 def test_short_epochs_are_repeated_up_to_a_limit():
-    assert len(measure(Counted()).later_epochs_s) == epochs.AT_MOST_EPOCHS
+    assert len(measure(Counted()).later_epochs_s) == pipelines.AT_MOST_EPOCHS
 
 
 def test_a_slow_pipeline_is_observed_in_its_one_later_epoch(monkeypatch):
-    monkeypatch.setattr(epochs, "AT_MOST_S", -1.0)
+    monkeypatch.setattr(pipelines, "AT_MOST_S", -1.0)
     pipeline = Counted()
     measurement = measure(pipeline, later_epochs=3)
     assert pipeline.started == 2
@@ -49,7 +49,7 @@ def test_a_slow_pipeline_is_observed_in_its_one_later_epoch(monkeypatch):
 
 
 def test_differing_batch_counts_show(monkeypatch):
-    monkeypatch.setattr(epochs, "ENOUGH_S", 0.0)
+    monkeypatch.setattr(pipelines, "ENOUGH_S", 0.0)
     lengths = iter([3, 3, 2, 3, 3])
     pipeline = Epochs(lambda: iter("abc"[: next(lengths)]))
     assert measure(pipeline).evidence["batches"] == [2, 3]
@@ -58,8 +58,8 @@ def test_differing_batch_counts_show(monkeypatch):
 def test_time_is_taken_apart(monkeypatch):
     clock = iter(range(100))
     tick = clock.__next__
-    monkeypatch.setattr(epochs, "AT_MOST_S", 100.0)
-    monkeypatch.setattr(epochs.time, "perf_counter", lambda: float(tick()))
+    monkeypatch.setattr(pipelines, "AT_MOST_S", 100.0)
+    monkeypatch.setattr(pipelines.time, "perf_counter", lambda: float(tick()))
 
     def prepare():
         for _ in range(10):
