@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import drumline as dl
+from drumline.config import devices as config_devices
 from drumline.distribute import get_replica_context
 from tests.distribute.step.loops import mirrored
 
@@ -49,7 +50,7 @@ def test_writes_in_a_step(
     eager: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(dl.config, "_eager", eager)
+    monkeypatch.setattr(config_devices, "_eager", eager)
     seen, copies, outside = TABLE[synchronization, aggregation, method]
     strategy = mirrored(2)
     with strategy.scope():

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import drumline as dl
+from drumline.config import devices as config_devices
 from drumline.data import Dataset, TensorSpec
 from drumline.distribute.values import PerReplicaSpec
 
@@ -105,7 +106,7 @@ def test_numbers_do_not_compile_anew() -> None:
 def test_calls_that_do_not_fit(
     args: Any, kwargs: Any, message: str, eager: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dl.config, "_eager", eager)
+    monkeypatch.setattr(config_devices, "_eager", eager)
 
     @dl.function(input_signature=[TensorSpec([None])])
     def f(x: Any, y: float = 2.0) -> Any:

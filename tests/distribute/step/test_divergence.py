@@ -12,6 +12,7 @@ import pytest
 from jax._src import dispatch
 
 import drumline as dl
+from drumline.config import devices as config_devices
 from drumline.distribute import (
     HierarchicalCopyAllReduce,
     MirroredStrategy,
@@ -43,7 +44,7 @@ def default() -> Loop:
 def test_one_replicas_overflow_skips_the_update_of_all(
     eager: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dl.config, "_eager", eager)
+    monkeypatch.setattr(config_devices, "_eager", eager)
     strategy = mirrored(2)
     with strategy.scope():
         v = keras.Variable(np.float32([1, 2]))
@@ -70,7 +71,7 @@ def test_one_replicas_overflow_skips_the_update_of_all(
 
 @pytest.mark.parametrize("kind", ["compiled", "eager", "uneven"])
 def test_update_with_values_that_differ(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dl.config, "_eager", kind == "eager")
+    monkeypatch.setattr(config_devices, "_eager", kind == "eager")
     strategy = mirrored(2)
     with strategy.scope():
         v = dl.Variable(0.0, name="shared")
