@@ -12,9 +12,9 @@ import pytest
 import drumline as dl
 
 MODULES = (
+    "drumline.config.report",
+    "drumline.config.settings",
     "drumline.data.dataset",
-    "drumline.distribute.strategies",
-    "drumline.distribute.strategies",
     "drumline.distribute.strategies",
     "drumline.distribute.parameter_server.strategy",
     "drumline.distribute.strategy",

@@ -1,8 +1,7 @@
 """Settings of this process, and its devices as ``tf.config`` names them.
 
-Settings are made before what they concern is used, by a call here or by the environment
-([variables](environment.md)). `report` lists what drumline has changed in Keras, in JAX and in the
-process.
+Settings are made before what they concern is used, by a call here or by an environment variable.
+`report` lists what drumline has changed in Keras, in JAX and in the process.
 """
 
 from drumline.config.devices import (
