@@ -236,7 +236,7 @@ impl ShuffleIndices {
         .map(|rows| rows.into_pyarray(py))
     }
 
-    /// Go on as `next(k)` does, without the indices; returns how many were skipped.
+    /// Advance as `next(k)` does, without the indices; returns how many were skipped.
     fn skip(&self, py: Python<'_>, k: i64) -> PyResult<u64> {
         let k = at_least("k", k, 0)?;
         self.with(py, |shuffle| shuffle.emit(k, |_| ()))

@@ -11,7 +11,7 @@ thread_local! {
     static COUNTS: RefCell<Option<File>> = RefCell::new(File::open(PATH).ok());
 }
 
-/// Nanoseconds that this thread could have run but waited; 0 where nobody counts them.
+/// Nanoseconds that this thread could have run but waited; 0 where the system counts none.
 pub fn run_delay() -> u64 {
     let mut text = [0; 80];
     COUNTS.with_borrow(|file| {

@@ -34,7 +34,7 @@ impl Gather {
     ///
     /// # Safety
     /// `src` holds `rows * width` readable bytes, `idx` `count` readable, aligned integers and `out`
-    /// `count * width` writable bytes that overlap neither. Nobody else writes `out` meanwhile.
+    /// `count * width` writable bytes that overlap neither. No other thread writes `out` meanwhile.
     pub unsafe fn run(&self) -> Result<(), BadIndex> {
         for position in 0..self.count {
             self.row(position)?;

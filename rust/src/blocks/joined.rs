@@ -1,6 +1,6 @@
 //! Strings as one run of bytes.
 
-/// All strings one after the other, and where each begins; the last ends at the end.
+/// All strings concatenated, and where each begins; the last ends at the end.
 pub fn joined(strings: &[&[u8]]) -> (Vec<u8>, Vec<i64>) {
     let mut edges = Vec::with_capacity(strings.len() + 1);
     let mut values = Vec::with_capacity(strings.iter().map(|string| string.len()).sum());

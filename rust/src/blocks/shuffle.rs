@@ -3,7 +3,7 @@
 use crate::blocks::rng::Rng;
 use std::collections::TryReserveError;
 
-/// Why a shuffle cannot go on.
+/// Why a shuffle cannot continue.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ShuffleError {
     /// The buffer's slots do not fit in memory.

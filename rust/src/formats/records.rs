@@ -1,7 +1,7 @@
 //! Records of files: bytes in, whole records out, whatever the bytes are.
 //!
 //! Nothing here trusts a length: memory grows with the bytes that have come, and a record that is
-//! damaged or cut off is a failure that says where it stands.
+//! damaged or cut off is a failure that says its place.
 
 pub mod checksum;
 pub mod defect;

@@ -41,7 +41,7 @@ fn repeated(constants: &[f32], channels: usize) -> Option<Vec<f32>> {
     Some(constants.iter().copied().cycle().take(length).collect())
 }
 
-/// Takes the steps one after the other on whole pixels.
+/// Takes the steps in order on whole pixels.
 pub fn apply(steps: &[Step], values: &mut [f32]) {
     let Some(length) = steps.first().map(Step::constants) else {
         return;

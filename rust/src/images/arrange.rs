@@ -98,7 +98,7 @@ fn inside(start: i64, step: usize, limit: usize) -> Option<usize> {
     (at < limit).then_some(at)
 }
 
-/// Where a window of one dimension first meets the image, and for how long.
+/// Where a window of one dimension first overlaps the image, and for how long.
 fn overlap(start: i64, size: usize, limit: usize) -> (usize, usize) {
     let before = start.min(0).unsigned_abs() as usize;
     let first = start.max(0) as usize;

@@ -6,7 +6,7 @@ use gif::{ColorOutput, DecodeOptions, Decoder, DecodingError, Frame, MemoryLimit
 use std::io::Cursor;
 use std::num::NonZeroU64;
 
-/// Frames of colors, one after the other.
+/// Frames of colors, in order.
 pub struct Animation {
     pub frames: usize,
     pub height: usize,

@@ -7,7 +7,7 @@ pub fn has_avx2() -> bool {
     std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("bmi2")
 }
 
-/// A function whose plain loops are compiled anew for AVX2, which is used where there is it.
+/// A function whose plain loops are compiled again for AVX2, which is used where there is it.
 ///
 /// The arithmetic is the same: rustc neither reorders nor fuses floating-point operations.
 macro_rules! vectorized {

@@ -1,4 +1,4 @@
-//! `Items`: an iterator over what another one has at hand, which asks for more when that ends.
+//! `Items`: an iterator over what another one has buffered, which asks for more when that ends.
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;

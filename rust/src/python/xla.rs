@@ -27,7 +27,7 @@ pub fn want_results_at(places: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
     for place in &places {
         let place =
             crate::python::contiguous::<u8, Ix1>(place, "places", "list of 1-dimensional uint8")?;
-        // Nobody else may write it now; that nobody does later is for the caller to see to.
+        // No other code may write it now; that none does later is for the caller to see to.
         place
             .try_readwrite()
             .map_err(|error| crate::python::borrow_error("a place", error))?;

@@ -1,6 +1,6 @@
 //! Regular expressions with the syntax of RE2, which TensorFlow uses.
 //!
-//! The `regex` crate has RE2's semantics and nearly its syntax; what differs is written anew: classes
+//! The `regex` crate has RE2's semantics and nearly its syntax; what differs is rewritten: classes
 //! such as `\d` and word boundaries know ASCII only, `[` and `&&` in a class stand for themselves,
 //! `\C` is a byte, `\Q...\E` text that means itself.
 

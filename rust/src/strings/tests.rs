@@ -175,8 +175,8 @@ fn repetitions_have_the_limits_of_re2() {
         ("a**", again),
         ("a{2}*", again),
     ] {
-        let told = Pattern::new(bad).err().unwrap_or_default();
-        assert!(told.contains(message), "{bad}: {told}");
+        let error = Pattern::new(bad).err().unwrap_or_default();
+        assert!(error.contains(message), "{bad}: {error}");
     }
     for good in [
         "a{1000}",

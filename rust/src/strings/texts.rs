@@ -1,4 +1,4 @@
-//! Strings one after the other in one piece of memory.
+//! Strings concatenated in one piece of memory.
 
 /// Strings that were made, to be handed on together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Text in the encodings of Unicode; characters of UTF-8 as far as their first bytes tell, which are
+//! Text in the encodings of Unicode; characters of UTF-8 by their first bytes alone, which are
 //! not checked then.
 
 /// How characters are written as bytes.

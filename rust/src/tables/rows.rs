@@ -59,7 +59,7 @@ impl DistinctRows {
     ///
     /// # Safety
     /// `table` holds `rows() * width` readable bytes, and `out` as many rows as `range`, writable;
-    /// they do not overlap, and nobody else writes them meanwhile. `range` lies in `0..count()`.
+    /// they do not overlap, and no other thread writes them meanwhile. `range` lies in `0..count()`.
     pub unsafe fn gather(&self, table: *const u8, width: usize, out: *mut u8, range: Range<usize>) {
         let (table, out) = (Address(table as usize), Address(out as usize));
         self.each(width, range, |row, position| {
@@ -114,7 +114,7 @@ impl Address {
     }
 }
 
-/// Positions of rows in a table, all within it; one may be there twice.
+/// Positions of rows in a table, all within it; duplicates are allowed.
 pub fn checked(ids: impl Iterator<Item = i64>, rows: usize) -> Result<Vec<usize>, BadRow> {
     let mut positions = Vec::with_capacity(ids.size_hint().0);
     for (position, value) in ids.enumerate() {
@@ -159,7 +159,7 @@ fn first_repeated(
 }
 
 /// The numbers that rows were given: an open hash table, cheaper than std's as its keys are
-/// integers that nobody chose to collide on purpose with gain. The rows themselves are kept by
+/// integers that an attacker gains nothing by choosing to collide. The rows themselves are kept by
 /// whoever numbers them, so that the table is small.
 struct RowSet {
     slots: Vec<u32>,

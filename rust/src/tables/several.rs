@@ -11,7 +11,7 @@ use std::ops::Range;
 const PARALLEL_BYTES: usize = 4 << 20;
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Rows of a table that are to be copied to `out`, one after the other.
+/// Rows of a table that are to be copied to `out`, in order.
 pub struct Reading<'a> {
     pub table: *const u8,
     /// Bytes of a row.
@@ -51,7 +51,7 @@ unsafe impl Sync for WholeUpdate {}
 ///
 /// # Safety
 /// Each table has the rows, and its `out` room for them; no `out` overlaps anything else, and
-/// nobody writes a table meanwhile.
+/// no thread writes a table meanwhile.
 pub unsafe fn read_rows(readings: &[Reading<'_>]) {
     let sizes = readings.iter().map(|each| (each.rows.len(), each.width));
     in_chunks(sizes.collect(), |number, range| {
@@ -65,7 +65,7 @@ pub unsafe fn read_rows(readings: &[Reading<'_>]) {
 ///
 /// # Safety
 /// Each has the arrays that `rule` needs, with all the rows that `rows` was checked against and a
-/// row of `gradient` for each that it names. No two arrays overlap but gradients, and nobody else
+/// row of `gradient` for each that it names. No two arrays overlap but gradients, and no other thread
 /// uses them meanwhile.
 pub unsafe fn update_rows(rule: &UpdateRule, updates: &[Update<'_>], rate: f32) {
     let sizes = updates

@@ -6,8 +6,8 @@ pub trait Elementwise<const SLOTS: usize>: Sync {
     fn apply(&self, value: f32, slots: [f32; SLOTS], gradient: f32) -> (f32, [f32; SLOTS]);
 }
 
-/// What is changed: rows of `width` elements of the arrays. The gradient has a row for each, one
-/// after the other.
+/// What is changed: rows of `width` elements of the arrays. The gradient has a row for each, in
+/// order.
 pub struct Work<'a> {
     /// The value and its slots.
     pub arrays: &'a [*mut f32],
@@ -26,8 +26,8 @@ const MOST_LINES: usize = 4;
 /// Changes each element by `step`.
 ///
 /// # Safety
-/// There are `1 + SLOTS` arrays. Each is aligned and has all the rows, no two overlap, and nobody
-/// else uses them meanwhile. No row is named twice. `gradient` has a row for each and overlaps none.
+/// There are `1 + SLOTS` arrays. Each is aligned and has all the rows, no two overlap, and no other
+/// thread uses them meanwhile. No row is named twice. `gradient` has a row for each and overlaps none.
 pub unsafe fn each<const SLOTS: usize, S: Elementwise<SLOTS>>(work: &Work, step: &S) {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
@@ -84,7 +84,7 @@ pub fn prefetch(array: *const u8, start: usize, width: usize) {
     let _ = (array, start, width);
 }
 
-/// Changes `count` elements that lie one after the other.
+/// Changes `count` elements that are contiguous.
 #[inline(always)]
 unsafe fn change<const SLOTS: usize, S: Elementwise<SLOTS>>(
     value: *mut f32,

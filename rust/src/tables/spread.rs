@@ -34,7 +34,7 @@ impl Blocks {
     ///
     /// # Safety
     /// The blocks are readable, `out` holds a writable row for each place and overlaps none of
-    /// them, and nobody writes them meanwhile.
+    /// them, and no thread writes them meanwhile.
     pub unsafe fn spread(
         &self,
         places: &[i64],
@@ -55,7 +55,7 @@ impl Blocks {
     ///
     /// # Safety
     /// The blocks hold aligned, writable rows of `width` values, `values` as many readable ones for
-    /// each place; they do not overlap, and nobody else writes them meanwhile.
+    /// each place; they do not overlap, and no other thread writes them meanwhile.
     pub unsafe fn sum<T: Value>(
         &self,
         values: *const T,

@@ -87,7 +87,7 @@ impl Reader {
         &self.layout
     }
 
-    /// Up to `limit` records: as many as are at hand, at least one; none at the end.
+    /// Up to `limit` records: as many as are buffered, at least one; none at the end.
     pub fn next(&mut self, limit: usize) -> Rows {
         let mut rows = Rows {
             columns: with_room(&self.layout, limit.min(self.before)),
@@ -135,7 +135,7 @@ impl Reader {
         count > 0
     }
 
-    /// Reads at least as much as is at hand, so that a long record is not looked through for each
+    /// Reads at least as much as is buffered, so that a long record is not looked through for each
     /// few bytes that come.
     fn read_further(&mut self) -> Result<(), Cause> {
         let held = self.window.known().len();

@@ -7,7 +7,7 @@ use super::wire;
 use super::wire::{Content, Cursor};
 
 /// The lists of a feature that count: a later one of another kind takes the place of those before,
-/// one of the same kind goes on.
+/// one of the same kind continues it.
 struct Lists<'a> {
     kind: Kind,
     first: Cursor<'a>,

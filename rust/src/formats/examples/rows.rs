@@ -10,7 +10,7 @@ use super::schema::{Feature, Form};
 use super::target::Target;
 use super::wire::{Content, Cursor};
 
-/// Parses records one after the other.
+/// Parses records in order.
 pub struct Rows<'a, 's, 'o> {
     parts: Vec<(u64, Locator<'a, 's>)>,
     columns: Vec<Column<'a>>,

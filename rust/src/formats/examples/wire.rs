@@ -47,7 +47,7 @@ impl<'a> Cursor<'a> {
         self.at >= self.bytes.len()
     }
 
-    /// Goes on `count` bytes, which `rest` has.
+    /// Advances by `count` bytes, which `rest` has.
     #[inline(always)]
     pub fn pass(&mut self, count: usize) {
         self.at += count;

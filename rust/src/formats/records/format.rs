@@ -35,7 +35,7 @@ pub enum Found {
     End,
 }
 
-/// The bytes of a file from some place on, as far as they are known.
+/// The bytes of a file from some place on, up to where they are known.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     pub bytes: &'a [u8],

@@ -1,4 +1,4 @@
-//! Decompression that notices when a file is cut off or goes on after its end.
+//! Decompression that notices when a file is cut off or continues after its end.
 
 use super::Compression;
 use flate2::{Decompress, FlushDecompress, Status};

@@ -52,7 +52,7 @@ impl Reader {
         self.format.content(&self.window.seen()[place.clone()])
     }
 
-    /// The memory in which the last `next`'s records stay as they are, and where there places begin.
+    /// The memory in which the last `next`'s records stay as they are, and where their places begin.
     pub fn shared(&self) -> (Arc<Vec<u8>>, usize) {
         self.window.shared()
     }
@@ -62,7 +62,7 @@ impl Reader {
         self.window.room()
     }
 
-    /// Up to `limit` records: those at hand, and more while they have fewer than `nbytes` bytes; at
+    /// Up to `limit` records: those buffered, and more while they have fewer than `nbytes` bytes; at
     /// least one; none at the end.
     pub fn next(&mut self, limit: usize, nbytes: usize) -> Records {
         self.window.forget();

@@ -1,4 +1,4 @@
-//! The bytes of a file that are at hand.
+//! The bytes of a file that are buffered.
 
 use super::defect::{Cause, Defect, MOST_BYTES};
 use std::io::{self, Read};
@@ -42,12 +42,12 @@ impl Window {
         self.offset
     }
 
-    /// Whether the file ends with what is at hand.
+    /// Whether the file ends with what is buffered.
     pub fn ended(&self) -> bool {
         self.ended
     }
 
-    /// What is at hand.
+    /// What is buffered.
     pub fn known(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
@@ -102,15 +102,15 @@ impl Window {
         self.make_room(size).map_err(Cause::Io)?;
         let end = self.kept + held;
         (self.start, self.end) = (self.kept, end);
-        // The buffer is nobody else's after `make_room`.
+        // No other owner has the buffer after `make_room`.
         let bytes = Arc::make_mut(&mut self.bytes);
         self.end += read(&mut self.input, &mut bytes[end..]).map_err(Cause::Io)?;
         self.ended = self.end == end;
         Ok(())
     }
 
-    /// Moves what is kept and held to the start of a buffer of at least `size` bytes that nobody
-    /// else sees.
+    /// Moves what is kept and held to the start of a buffer of at least `size` bytes that has
+    /// no other owner.
     fn make_room(&mut self, size: usize) -> io::Result<()> {
         let held = self.start - self.kept..self.end;
         if let Some(bytes) = Arc::get_mut(&mut self.bytes) {

@@ -1,4 +1,4 @@
-//! The members of an archive, one after the other.
+//! The members of an archive, in order.
 
 use super::defect::{Cause, Defect};
 use super::header::{self, Kind, BLOCK};

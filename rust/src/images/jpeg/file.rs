@@ -1,4 +1,4 @@
-//! A file of which scans are read, one after the other, into samples.
+//! A file of which scans are read, in order, into samples.
 
 use super::super::defect::{Defect, Kind};
 use super::super::image::Window;

@@ -7,7 +7,7 @@ use super::huffman::Table;
 /// What a file has said so far.
 pub struct Headers<'a> {
     pub bytes: &'a [u8],
-    /// Where reading goes on.
+    /// Where reading continues.
     pub at: usize,
     pub frame: Option<Frame>,
     /// Quantization tables, in zigzag order.

@@ -187,7 +187,7 @@ fn to_four<L: Lanes>(block: &Block, factors: &Block, samples: &mut [u8], stride:
     const FIRST: i32 = BITS - PASS + 1;
     const SECOND: i32 = BITS + PASS + 3 + 1;
     let [a, b, c, d] = four::<L, FIRST>(loaded::<L>(block, factors), half(FIRST));
-    let turned = L::turned([a, b, c, d, a, b, c, d]); // Half of which nobody looks at.
+    let turned = L::turned([a, b, c, d, a, b, c, d]); // Half of which is not used.
     let columns = four::<L, SECOND>(turned, half(SECOND) + (MIDDLE << SECOND));
     let start = room(4, 4, samples, stride);
     for (i, row) in L::rows_of_four(columns)[..4].iter().enumerate() {

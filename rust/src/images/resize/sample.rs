@@ -23,7 +23,7 @@ values!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 /// Writes the resized image of rows of `width` x `channels` values.
 ///
 /// `spans` are those down and along; `line` is memory for one row, of any length. A row of the result is
-/// finished by a function while it is at hand.
+/// finished by a function while it is in the cache.
 pub fn resize<T: Value>(
     source: &mut impl Source<T>,
     channels: usize,

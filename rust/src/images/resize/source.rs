@@ -4,7 +4,7 @@ use super::sample::Value;
 
 /// Rows of an image, of `stride` values each.
 pub trait Source<T: Value> {
-    /// `count` rows from `start` on, one after the other.
+    /// `count` rows from `start` on, in order.
     fn rows(&mut self, start: usize, count: usize) -> &[T];
 }
 

@@ -1,6 +1,6 @@
 //! Sums treat denormal numbers as zeros, as XLA's own do, whatever thread computes them.
 
-/// While it lives, the thread flushes denormal numbers to zero.
+/// Until it is dropped, the thread flushes denormal numbers to zero.
 pub struct Flushed(u64);
 
 impl Flushed {

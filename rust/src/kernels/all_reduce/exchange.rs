@@ -40,7 +40,7 @@ impl Exchange {
             return Err(format!("two sums at a time on channel {channel}"));
         }
         Ok(Self {
-            before: segment.line(channel, rank).told.get(),
+            before: segment.line(channel, rank).filled.get(),
             segment,
             channel,
             rank,
@@ -51,7 +51,7 @@ impl Exchange {
         })
     }
 
-    /// Goes on until the sums are there, which is true, or until another rank has let this one wait
+    /// Continues until the sums are there, which is true, or until another rank has let this one wait
     /// for `patience`.
     pub fn go_on(&mut self, patience: Duration) -> Result<bool, String> {
         let result = self.advance(patience);
@@ -70,8 +70,8 @@ impl Exchange {
                 self.fill(self.filled);
                 self.filled += 1;
             } else if self.filled > self.added {
-                let told = self.count(self.added).wrapping_add(1);
-                if !self.wait_for_all(|line| &line.told, told, patience)? {
+                let filled = self.count(self.added).wrapping_add(1);
+                if !self.wait_for_all(|line| &line.filled, filled, patience)? {
                     return Ok(false);
                 }
                 self.add_up(self.added)?;
@@ -92,7 +92,7 @@ impl Exchange {
         start..(start + bytes).min(self.operands.bytes())
     }
 
-    /// How many pieces were told of before this one.
+    /// How many pieces were announced before this one.
     fn count(&self, piece: usize) -> u32 {
         self.before.wrapping_add(piece as u32)
     }
@@ -121,7 +121,7 @@ impl Exchange {
             // SAFETY: as above; the range is no longer than a slot.
             unsafe { bytes.add(offset).copy_from(part.input, part.bytes) };
         });
-        self.own().told.set(self.count(piece).wrapping_add(1));
+        self.own().filled.set(self.count(piece).wrapping_add(1));
     }
 
     fn own(&self) -> &Line {
@@ -193,7 +193,7 @@ impl Exchange {
             .map(|rank| self.segment.slot(self.channel, rank, self.count(piece)))
             .collect();
         for (rank, (description, _)) in slots.iter().enumerate() {
-            // SAFETY: the rank has told of it, and fills the slot again when this one has read it.
+            // SAFETY: the rank has announced it, and fills the slot again when this one has read it.
             let theirs = unsafe { description.cast::<[u64; 4]>().read() };
             if theirs != self.description(piece) {
                 return Err(self.out_of_step(rank, theirs));

@@ -9,15 +9,15 @@ const SPINS: usize = 300;
 
 /// What one rank counts, and the others wait for.
 ///
-/// - `told`: the pieces that lie in its slots.
+/// - `filled`: the pieces that lie in its slots.
 /// - `read`: the pieces that it has read from the slots of all.
 #[repr(C, align(64))]
 pub struct Line {
-    pub told: Count,
+    pub filled: Count,
     pub read: Count,
 }
 
-/// A number that grows, and begins anew after 2^32, and how many sleep until it does.
+/// A number that grows, and begins again after 2^32, and how many sleep until it does.
 #[repr(C)]
 pub struct Count {
     number: AtomicU32,

@@ -36,7 +36,7 @@ impl Kind {
     ///
     /// # Safety
     /// At each address there are `bytes` bytes of such numbers, aligned to their size. `out` is one
-    /// of the sources or overlaps none; nobody writes to any of them meanwhile.
+    /// of the sources or overlaps none; no thread writes to any of them meanwhile.
     pub unsafe fn sum(&self, out: *mut u8, sources: &[*const u8], bytes: usize) {
         (self.sum)(out, sources, bytes / self.bytes);
     }

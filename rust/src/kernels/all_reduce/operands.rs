@@ -25,7 +25,7 @@ unsafe impl Send for Operands {}
 impl Operands {
     /// # Safety
     /// The arrays are of that kind, aligned, and can be read and written as long as the result
-    /// lives; nobody else writes them meanwhile.
+    /// lives; no other thread writes them meanwhile.
     pub unsafe fn new(kind: Kind, arrays: Vec<Array>) -> Self {
         let mut starts = Vec::with_capacity(arrays.len());
         let mut bytes = 0;

@@ -160,8 +160,8 @@ fn ranks_that_bring_different_arrays_are_refused() {
         let threads = [0, 1].map(|number| scope.spawn(move || rank(number)));
         threads.map(|thread| thread.join().unwrap()).to_vec()
     });
-    let told = |error: &&String| error.contains("the same steps in the same order");
-    assert!(errors.iter().any(|error| told(&error)), "{errors:?}");
+    let explained = |error: &&String| error.contains("the same steps in the same order");
+    assert!(errors.iter().any(|error| explained(&error)), "{errors:?}");
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub(super) struct Destination {
     pub pixel: usize,
 }
 
-// SAFETY: nobody writes to what is read, but for disjoint parts of `packed` before it is read.
+// SAFETY: no thread writes to what is read, but for disjoint parts of `packed` before it is read.
 unsafe impl Sync for Operands {}
 // SAFETY: items write disjoint parts of `out`.
 unsafe impl Sync for Forward {}

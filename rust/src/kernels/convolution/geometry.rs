@@ -1,4 +1,4 @@
-//! The shape of a convolution, and which of its rows meet.
+//! The shape of a convolution, and which of its rows are multiplied.
 
 use std::ops::Range;
 

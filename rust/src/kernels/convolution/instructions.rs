@@ -66,11 +66,11 @@ impl Instructions {
 
 /// A computation in independent items, which threads may take in any order.
 pub(super) trait Work: Sync {
-    /// Computes one item. Implementations are `#[inline(always)]`, to be compiled anew for each
+    /// Computes one item. Implementations are `#[inline(always)]`, to be compiled again for each
     /// instruction set.
     ///
     /// # Safety
-    /// The item is one of the computation, nobody else computes it, and the processor has the
+    /// The item is one of the computation, no other thread computes it, and the processor has the
     /// instructions of `V`.
     unsafe fn item<V: Lanes>(&self, item: usize);
 }

@@ -30,7 +30,7 @@ pub struct WeightGradient {
     pub out: *mut f32,
 }
 
-// SAFETY: items write disjoint parts of `sums` and `out`, and read memory that nobody writes.
+// SAFETY: items write disjoint parts of `sums` and `out`, and read memory that no thread writes.
 unsafe impl Sync for WeightGradient {}
 
 impl WeightGradient {

@@ -23,7 +23,7 @@ struct Store {
     /// Freed buffers, the oldest first.
     kept: Vec<Kept>,
     /// The addresses of those in use that came from here. What else is freed may have come from a
-    /// function that is not routed, and would fill the store with buffers nobody asks it for.
+    /// function that is not routed, and would fill the store with buffers that are never requested.
     used: BTreeSet<usize>,
 }
 
@@ -90,7 +90,7 @@ pub unsafe fn add(buffer: *mut c_void, size: usize) {
 /// Takes over a buffer that is being freed, if it is one of those; says whether it did.
 ///
 /// # Safety
-/// `buffer` is null or a live allocation of this process's allocator, which nobody uses any more.
+/// `buffer` is null or a live allocation of this process's allocator, which is not used any more.
 pub unsafe fn keep(buffer: *mut c_void) -> bool {
     if buffer.is_null() {
         return false;

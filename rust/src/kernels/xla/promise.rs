@@ -1,4 +1,4 @@
-//! Results that XLA gets later, while its threads go on.
+//! Results that XLA gets later, while its threads continue.
 
 use super::c_api::{
     self, Api, Error, ErrorCreate, Future, FutureCreate, FutureSetAvailable, FutureSetError,

@@ -100,7 +100,7 @@ impl ExampleParser {
     }
 }
 
-/// An array that nobody else writes meanwhile, for a feature whose count is fixed.
+/// An array that no other code writes meanwhile, for a feature whose count is fixed.
 enum Borrowed<'py> {
     Float(PyReadwriteArray1<'py, f32>, usize),
     Int64(PyReadwriteArray1<'py, i64>, usize),

@@ -47,7 +47,7 @@ impl RecordReader {
     /// Up to `limit` further records, and what went wrong after them.
     fn next(&self, py: Python<'_>, limit: usize) -> PyResult<(Column, Option<Told>)> {
         py.detach(|| {
-            // Nobody waits for the lock with the GIL, so that it can be taken under the lock.
+            // No thread waits for the lock with the GIL, so that it can be taken under the lock.
             let mut reader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let records = reader.next(limit, 0);
             Python::attach(|py| {

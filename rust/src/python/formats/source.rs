@@ -72,7 +72,7 @@ impl Read for PythonSource {
 }
 
 fn duplicate(descriptor: i32) -> PyResult<File> {
-    // SAFETY: the call takes any number, and what it returns is open and nobody else's.
+    // SAFETY: the call takes any number, and what it returns is open and has no other owner.
     unsafe {
         match libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 0) {
             -1 => Err(io::Error::last_os_error().into()),

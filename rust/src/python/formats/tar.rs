@@ -59,7 +59,7 @@ impl TarReader {
         nbytes: usize,
     ) -> PyResult<(Vec<Column>, Option<Told>)> {
         py.detach(|| {
-            // Nobody waits for the lock with the GIL, so that it can be taken under the lock.
+            // No thread waits for the lock with the GIL, so that it can be taken under the lock.
             let mut samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let (mut found, mut failure, mut held) = (Vec::new(), None, 0);
             while found.len() < limit && held < nbytes {

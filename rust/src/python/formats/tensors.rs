@@ -74,7 +74,7 @@ pub fn tensor_dims(message: &[u8], number: u64) -> PyResult<Vec<i64>> {
         .map_err(|defect| PyValueError::new_err(defect.to_string()))
 }
 
-/// Messages of tensors of numbers: `dims` of each, and the bytes of all, one after the other.
+/// Messages of tensors of numbers: `dims` of each, and the bytes of all, concatenated.
 #[pyfunction]
 pub fn serialize_numbers<'py>(
     values: &Bound<'py, PyArray1<u8>>,

@@ -26,12 +26,12 @@ pub fn decode_pngs(
 ) -> PyResult<Arrays> {
     let limits = limits_of(limits);
     let decode = |row: usize| png::decode(&contents[row], channels, wide, &limits);
-    let (images, told) = until_failure(rows(py, contents.len(), decode));
+    let (images, failure) = until_failure(rows(py, contents.len(), decode));
     let arrays = images.into_iter().map(|image| match image {
         png::Pixels::Bytes(image) => array_of(py, image),
         png::Pixels::Words(image) => array_of(py, image),
     });
-    Ok((arrays.collect::<PyResult<_>>()?, told))
+    Ok((arrays.collect::<PyResult<_>>()?, failure))
 }
 
 /// Decode BMP files.
@@ -44,9 +44,9 @@ pub fn decode_bmps(
 ) -> PyResult<Arrays> {
     let limits = limits_of(limits);
     let decode = |row: usize| bmp::decode(&contents[row], channels, &limits);
-    let (images, told) = until_failure(rows(py, contents.len(), decode));
+    let (images, failure) = until_failure(rows(py, contents.len(), decode));
     let arrays = images.into_iter().map(|image| array_of(py, image));
-    Ok((arrays.collect::<PyResult<_>>()?, told))
+    Ok((arrays.collect::<PyResult<_>>()?, failure))
 }
 
 /// Decode GIF files: all frames, or the first alone as an image without a dimension for frames.
@@ -59,7 +59,7 @@ pub fn decode_gifs(
 ) -> PyResult<Arrays> {
     let limits = limits_of(limits);
     let decode = |row: usize| gif::decode(&contents[row], first_only, &limits);
-    let (animations, told) = until_failure(rows(py, contents.len(), decode));
+    let (animations, failure) = until_failure(rows(py, contents.len(), decode));
     let arrays = animations.into_iter().map(|found| {
         let (height, width, channels, data) = (found.height, found.width, 3, found.data);
         if first_only {
@@ -77,7 +77,7 @@ pub fn decode_gifs(
         let array = array.map_err(|error| PyValueError::new_err(error.to_string()))?;
         Ok(array.into_pyarray(py).as_untyped().clone().unbind())
     });
-    Ok((arrays.collect::<PyResult<_>>()?, told))
+    Ok((arrays.collect::<PyResult<_>>()?, failure))
 }
 
 /// Encode images as JPEG files.
@@ -127,14 +127,14 @@ fn encoded(
         return Err(PyValueError::new_err(message));
     }
     let sources = &images.rows;
-    let (files, told) = until_failure(rows(py, sources.len(), |row| {
+    let (files, failure) = until_failure(rows(py, sources.len(), |row| {
         let image = &sources[row];
         // SAFETY: `images` holds them.
         let pixels = unsafe { image.bytes() };
         encode(row, pixels, (image.height, image.width, image.channels))
     }));
     let files = files.iter().map(|file| PyBytes::new(py, file).unbind());
-    Ok((files.collect(), told))
+    Ok((files.collect(), failure))
 }
 
 fn array_of<T: Element>(py: Python<'_>, image: Image<T>) -> PyResult<Py<PyUntypedArray>> {

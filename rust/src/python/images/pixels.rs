@@ -23,7 +23,7 @@ impl Pixels {
     /// The values, if they are of type `T`.
     ///
     /// # Safety
-    /// The `Images` that it is of are there, and nobody writes to them.
+    /// The `Images` that it is of are there, and no thread writes to them.
     pub unsafe fn values<T>(&self) -> &[T] {
         let count = self.height * self.width * self.channels;
         std::slice::from_raw_parts(self.start.cast(), count)

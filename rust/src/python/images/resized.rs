@@ -238,8 +238,8 @@ impl Out<'_, '_> {
             })
             .collect()
         });
-        let (good, told) = until_failure(results);
-        Ok((good.len(), told))
+        let (good, failure) = until_failure(results);
+        Ok((good.len(), failure))
     }
 }
 
@@ -278,6 +278,6 @@ pub fn resize_nearest(
         })
         .collect()
     });
-    let (good, told) = until_failure(results);
-    Ok((good.len(), told))
+    let (good, failure) = until_failure(results);
+    Ok((good.len(), failure))
 }

@@ -6,7 +6,7 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 
-/// All strings one after the other, and where each begins.
+/// All strings concatenated, and where each begins.
 #[pyfunction]
 #[allow(clippy::type_complexity)]
 pub fn joined_bytes<'py>(

@@ -24,7 +24,7 @@ pub struct PooledWeightGradient {
     pub out: *mut f32,
 }
 
-// SAFETY: items write disjoint parts of `sums` and `out`, and read memory that nobody writes.
+// SAFETY: items write disjoint parts of `sums` and `out`, and read memory that no thread writes.
 unsafe impl Sync for PooledWeightGradient {}
 
 /// Features that are added and written by one thread at a time.
