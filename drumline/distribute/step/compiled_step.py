@@ -123,30 +123,37 @@ def _has_ended(array: jax.Array) -> bool:
 
 
 class NumberedPrograms:
-    """``program(written, read, arrays)``, compiled.
+    """A program over the replicas, compiled: of a step for `Strategy.run`, or of Keras's trainer.
+
+    The first argument is what the program writes; by itself it gives its buffers away.
 
     Args:
-        program: traced once for each set of channels that its sums take, see `Numbered`.
+        program: traced once for each set of channels that its sums take, see `ChannelRange`.
+        shardings: ``in_shardings`` and ``out_shardings`` of `jax.jit`, for what does not come
+            placed.
     """
 
-    def __init__(self, program: Callable[..., Any]) -> None:
+    def __init__(self, program: Callable[..., Any], **shardings: Any) -> None:
         self._program = program
-        self._alone = jax.jit(ChannelRange(program, ChannelAllocator()), donate_argnums=0)
+        self._shardings = shardings
+        self._alone = jax.jit(
+            ChannelRange(program, ChannelAllocator()), donate_argnums=0, **shardings
+        )
         self._inside: dict[ChannelAllocator | None, tuple[ChannelRange, Callable[..., Any]]] = {}
 
-    def alone(self, written: Any, read: Any, arrays: Any) -> Any:
-        """Run it by itself; the buffers of `written` are given away."""
-        return self._alone(written, read, arrays)
+    def alone(self, *arguments: Any) -> Any:
+        """Run it by itself; the buffers of the first argument are given away."""
+        return self._alone(*arguments)
 
-    def inside(self, written: Any, read: Any, arrays: Any) -> Any:
+    def inside(self, *arguments: Any) -> Any:
         """Run it as part of the program that is being traced."""
         channels = channels_here()
         first = channels.first if channels is not None else None
         if first not in self._inside:
             numbered = ChannelRange(self._program, first)
-            self._inside[first] = numbered, jax.jit(numbered)
+            self._inside[first] = numbered, jax.jit(numbered, **self._shardings)
         numbered, compiled = self._inside[first]
-        outputs = compiled(written, read, arrays)
+        outputs = compiled(*arguments)
         if channels is not None:
             channels.first = channels.first.after(numbered.end)
         return outputs

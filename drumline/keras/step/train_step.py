@@ -19,12 +19,9 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from drumline.distribute import Strategy
-from drumline.distribute.collectives.collective_channels import (
-    ChannelAllocator,
-    ChannelRange,
-    allocate_channels,
-)
+from drumline.distribute.collectives.collective_channels import allocate_channels
 from drumline.distribute.replica import merge_written
+from drumline.distribute.step.compiled_step import NumberedPrograms
 from drumline.distribute.strategy import REPLICA_AXIS
 from drumline.keras.internals import overrides
 from drumline.keras.step.batch_sharding import splits_evenly
@@ -117,8 +114,7 @@ class TrainStep:
         self._strategy = strategy
         self._uneven = UnevenReporter(strategy.num_replicas_in_sync)
         self._whole = GlobalBatchStep(model.train_step, strategy)
-        self._per_replica = self._compile(ChannelAllocator())
-        self._per_replica_inside = self._compile(None)
+        self._per_replica = self._programs()
         self._must_see_whole = overrides(
             model, "train_step", "compute_loss_and_updates", "_update_metrics_variables"
         ) or any(overwrites(variable) for variable in model.trainable_variables)
@@ -132,8 +128,8 @@ class TrainStep:
         if self._must_see_whole:
             return self._whole(state, batch)
         try:
-            alone = not is_staged(current_trace())
-            step = self._per_replica if alone else self._per_replica_inside
+            inside = is_staged(current_trace())
+            step = self._per_replica.inside if inside else self._per_replica.alone
             logs, state, differs = step(state, batch)
         except NeedsGlobalBatch as reason:
             _log.info("%s: %s", self._model.name, reason)
@@ -143,7 +139,7 @@ class TrainStep:
             self._require_agreement(state, differs)
         return logs, state
 
-    def _compile(self, first: ChannelAllocator | None) -> Any:
+    def _programs(self) -> NumberedPrograms:
         whole, cut = PartitionSpec(), PartitionSpec(REPLICA_AXIS)
         placed = self._strategy._arrays.program_sharding
 
@@ -158,9 +154,8 @@ class TrainStep:
             )
             return body(state, batch)
 
-        return jax.jit(
-            ChannelRange(train_step, first),
-            donate_argnums=0,
+        return NumberedPrograms(
+            train_step,
             in_shardings=(placed, self._strategy.batch_sharding),
             out_shardings=placed,
         )

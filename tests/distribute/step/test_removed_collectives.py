@@ -12,7 +12,6 @@ import pytest
 
 import drumline as dl
 from drumline.distribute.step.compiled_step import NumberedPrograms
-from drumline.keras.step.train_step import TrainStep
 from tests.distribute.step.loops import mirrored
 
 _COLLECTIVE = re.compile(r"= .*\b(all-reduce|all-gather|collective-permute|all-to-all)(-start)?\(")
@@ -27,18 +26,13 @@ def collectives(text: str) -> int:
 def counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The collectives of each program that `run` or `fit` runs, in order."""
     found: list[int] = []
-    alone, fitted = NumberedPrograms.alone, TrainStep.__call__
+    alone = NumberedPrograms.alone
 
     def counted(self: Any, *arguments: Any) -> Any:
         found.append(collectives(self._alone.lower(*arguments).compile().as_text()))
         return alone(self, *arguments)
 
-    def counted_fit(self: Any, *arguments: Any) -> Any:
-        found.append(collectives(self._per_replica.lower(*arguments).compile().as_text()))
-        return fitted(self, *arguments)
-
     monkeypatch.setattr(NumberedPrograms, "alone", counted)
-    monkeypatch.setattr(TrainStep, "__call__", counted_fit)
     return found
 
 
