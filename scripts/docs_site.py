@@ -23,12 +23,19 @@ LANGUAGES = {".py": "python", ".rs": "rust", ".toml": "toml", ".json": "json", "
 IMAGES = {".png", ".svg"}
 
 PUBLIC = """
-    audio data data.experimental data.random datasets distribute distribute.cluster_resolver
+    audio config data data.experimental data.random datasets distribute distribute.cluster_resolver
     distribute.coordinator errors image io keras keras.callbacks keras.layers strings train video
 """
 """The modules below ``drumline`` whose names the reference must have."""
-UNLISTED = {"AUTOTUNE", "GLOBAL", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "install"}
-"""Constants, and what is called at import."""
+UNLISTED = {
+    "AUTOTUNE",
+    "GLOBAL",
+    "INFINITE_CARDINALITY",
+    "UNKNOWN_CARDINALITY",
+    "install",
+    "service",
+}
+"""Constants, what is called at import, and a module of another folder."""
 ALIASES = {"drumline.distribute.function": "drumline.function.function"}
 """Names that the reference has by another module."""
 
