@@ -270,7 +270,8 @@ class Workers(Generic[T]):
         self._width = width
         self._running = 0
         self._pending: deque[tuple[Promise[T], Callable[[], T]]] = deque()
-        self._lock = threading.Lock()
+        # Reentrant, since garbage collected meanwhile may be the stage whose finalizer closes this.
+        self._lock = threading.RLock()
         self._refusal: Callable[[], BaseException] | None = None
         told_to_leave(self)
 
@@ -353,10 +354,10 @@ class Workers(Generic[T]):
         self._stop(the_end)
 
     def _stop(self, reason: Callable[[], BaseException]) -> None:
+        none: deque[tuple[Promise[T], Callable[[], T]]] = deque()
         with self._lock:
             self._refusal = reason
-            pending = list(self._pending)
-            self._pending.clear()
+            pending, self._pending = self._pending, none
         for promise, _ in pending:
             promise.fail(reason())
 

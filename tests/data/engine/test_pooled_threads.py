@@ -80,3 +80,19 @@ def test_workers_that_leave_end_what_runs_and_whoever_waits():
     assert first.result() == (None, True)
     workers.close()
     threads.join()
+
+
+@pytest.mark.parametrize("end", [Workers.leave, Workers.close])
+def test_workers_may_be_closed_by_what_is_freed_as_they_end(end):
+    class Stage:
+        def __del__(self):
+            workers.close()
+
+    workers = Workers(PooledThreads(1, "some"), 0)
+    workers.submit(lambda: None)
+    # Freed under the lock, as garbage may be.
+    workers._refusal = Stage()
+    ended = threading.Thread(target=end, args=(workers,), daemon=True)
+    ended.start()
+    ended.join(10)
+    assert not ended.is_alive()
