@@ -121,8 +121,8 @@ def figures(results: Sequence[Mapping[str, Any]], root: str) -> str:
     """
     claims = "".join(f"- {_wrapped(sentence)}\n" for sentence in sentences(results))
     note = _wrapped(
-        f"Medians of later epochs on {_machines(results)}, 2 cores, with XLA's large buffers reused, "
-        "which is off by default; [all results, the slower ones "
+        f"Medians of later epochs on {_machines(results)}, 2 cores, with XLA's large buffers "
+        "reused, which is off by default; [all results, the slower ones "
         f"included]({root}docs/benchmarks.md).",
         indent="",
     )

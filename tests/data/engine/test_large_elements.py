@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drumline import config
 from drumline._memory import address_of
 from drumline.data import AUTOTUNE, Dataset, Options
 from drumline.data.elements import precision
@@ -107,7 +108,12 @@ def test_results_are_written_where_batches_have_them(monkeypatch):
         return values, failed
 
     monkeypatch.setattr(compiled._Program, "_run", noted)
-    list(ds.batch(32))
+    before = config.reuses_large_buffers()
+    config.set_large_buffer_reuse(True)
+    try:
+        list(ds.batch(32))
+    finally:
+        config.set_large_buffer_reuse(before)
     assert found and all(map(all, found))
     assert function.block_length <= 64
 
