@@ -14,7 +14,7 @@ from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.elements.structure import flatten
 from drumline.data.native.apply import apply
 from drumline.data.native.operation import Column, NativeOperation, Rows
-from drumline.data.plan.arguments import count_of
+from drumline.data.plan.node import count_of
 
 _MOST = 1 << 28
 """The most numbers that one file is decoded to: a GiB."""

@@ -82,7 +82,8 @@ from drumline.data.operations.reading import constructors
 from drumline.data.operations.reading.huggingface import huggingface, is_huggingface
 from drumline.data.operations.reading.sources import Counter, Random
 from drumline.data.options import Options
-from drumline.data.plan.arguments import (
+from drumline.data.plan.node import (
+    Node,
     check_deterministic,
     check_rows,
     count_of,
@@ -90,7 +91,6 @@ from drumline.data.plan.arguments import (
     seed_of,
     shuffle_buffer,
 )
-from drumline.data.plan.node import Node
 from drumline.data.rewrite.fingerprint import fingerprint_of
 from drumline.data.runtime.meter import Observation
 from drumline.data.storage.files.remote import as_paths, matching

@@ -14,7 +14,7 @@ from drumline.data._dataset.files import files_plan, first_path
 from drumline.data.dataset import Dataset
 from drumline.data.elements.spec import AUTOTUNE
 from drumline.data.operations.reading.files import ArrayRecordFiles
-from drumline.data.plan.arguments import count_of
+from drumline.data.plan.node import count_of
 from drumline.data.storage.files.array_records import ArrayRecords
 from drumline.data.storage.files.csv import CsvColumn, CsvFiles, CsvFormat, csv_columns, csv_records
 from drumline.data.storage.files.records import CHUNK, FileFormat, checked_compression

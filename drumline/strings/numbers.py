@@ -31,7 +31,7 @@ from drumline.data.native.strings import (
     shown,
     with_dtype,
 )
-from drumline.data.plan.arguments import count_of
+from drumline.data.plan.node import count_of
 
 NUMBERS = ("float32", "float64", "int32", "int64", "uint32", "uint64")
 FILLS = (b"", b" ", b"0", b"-", b"+", b"#")

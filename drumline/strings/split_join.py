@@ -26,7 +26,7 @@ from drumline.data.native.strings import (
     require_strings,
     shape_of,
 )
-from drumline.data.plan.arguments import count_of
+from drumline.data.plan.node import count_of
 from drumline.strings.documents import runs
 
 

@@ -15,7 +15,7 @@ from drumline.data.elements.spec import ElementSpec, TensorSpec, as_array
 from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.native.apply import apply, is_symbol
 from drumline.data.native.operation import Column, NativeOperation, Rows
-from drumline.data.plan.arguments import count_of
+from drumline.data.plan.node import count_of
 
 
 def strided(length: int, num_steps: int, stride: int, fraction: float) -> np.ndarray:

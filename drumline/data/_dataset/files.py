@@ -14,8 +14,7 @@ from drumline.data.operations.reading import constructors
 from drumline.data.operations.reading.files import Files
 from drumline.data.operations.reading.tables import table_format
 from drumline.data.options import Options
-from drumline.data.plan.arguments import count_of
-from drumline.data.plan.node import Node
+from drumline.data.plan.node import Node, count_of
 from drumline.data.storage.files.records import BYTES, Format
 from drumline.data.storage.files.remote import as_paths
 from drumline.data.storage.files.tables import first_schema

@@ -26,8 +26,7 @@ from drumline.data.operations.nested.dataset_function import (
 from drumline.data.operations.nested.groups import GroupByWindow
 from drumline.data.operations.nested.windows import held_rows
 from drumline.data.operations.reading.sources import Generator, SlicesWithDatasets
-from drumline.data.plan.arguments import count_of
-from drumline.data.plan.node import Node
+from drumline.data.plan.node import Node, count_of
 
 _INT64 = range(-(2**63), 2**63)
 

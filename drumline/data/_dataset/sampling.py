@@ -16,8 +16,7 @@ from drumline.data.operations.choose import Choose, OriginalShare, Sample, Thin,
 from drumline.data.operations.map import Map
 from drumline.data.operations.ordering.order import Take
 from drumline.data.options import Options
-from drumline.data.plan.arguments import seed_of
-from drumline.data.plan.node import Node
+from drumline.data.plan.node import Node, seed_of
 
 
 def sample(

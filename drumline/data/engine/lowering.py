@@ -90,11 +90,13 @@ from drumline.data.operations.numbering import (
 )
 from drumline.data.operations.ordering.order import (
     GlobalShuffle,
+    ParallelWalkStage,
     Repeat,
     Shard,
     Shuffle,
     Skip,
     Take,
+    WalkStage,
     index_global_shuffle,
     index_shard,
     index_skip,
@@ -107,7 +109,6 @@ from drumline.data.operations.ordering.order import (
     lower_skip,
     lower_take,
 )
-from drumline.data.operations.ordering.walk import ParallelWalkStage, WalkStage
 from drumline.data.operations.packing import Pack, lower_pack
 from drumline.data.operations.prefetch import (
     Prefetch,
@@ -146,9 +147,8 @@ from drumline.data.operations.reading.sources import (
     lower_stored_parts,
 )
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.dense import DenseStage, may_be_ragged, may_vary
 from drumline.data.runtime.indexed import Indexed, Sequential
-from drumline.data.runtime.stage import MAX_ELEMENTS, Stage
+from drumline.data.runtime.stage import MAX_ELEMENTS, DenseStage, Stage, may_be_ragged, may_vary
 from drumline.data.storage.saved import index_snapshot, lower_snapshot
 from drumline.data.workers.remote.distribute import elsewhere, here, piece, remote, shards
 from drumline.data.workers.remote.nodes import Distribute, Elsewhere, Piece, Remote, Shards

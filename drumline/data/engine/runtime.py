@@ -14,16 +14,17 @@ from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.python_function import PythonFunction
 from drumline.data.operations.map import Map
 from drumline.data.operations.nested.nesting import Interleave
-from drumline.data.operations.prefetch import Prefetch
+from drumline.data.operations.prefetch import AutomaticRoom, Prefetch
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
-from drumline.data.runtime.buffering import LARGEST_NBYTES, AutomaticRoom, Reading
 from drumline.data.runtime.meter import Observation
 from drumline.data.runtime.stage import Stage
 from drumline.data.runtime.threads import (
+    LARGEST_NBYTES,
     MOST_THREADS,
     MOST_WORKERS,
     PooledThreads,
+    Reading,
     Workers,
     available_cores,
 )

@@ -16,7 +16,6 @@ from drumline.data.elements import precision
 from drumline.data.elements.spec import ElementSpec, TensorSpec, as_array, is_array_literal
 from drumline.data.elements.structure import Structure, flatten
 from drumline.data.functions import programs
-from drumline.data.functions.as_python import integer_division_raises, keras_writes_held
 from drumline.data.functions.programs import (
     Computed,
     Constant,
@@ -29,7 +28,11 @@ from drumline.data.functions.programs import (
     extracted,
     native_calls,
 )
-from drumline.data.functions.user_function import UserFunction
+from drumline.data.functions.user_function import (
+    UserFunction,
+    integer_division_raises,
+    keras_writes_held,
+)
 from drumline.data.native.operation import NativeOperation
 from drumline.data.native.symbol import (
     Call,

@@ -16,7 +16,7 @@ from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.functions.build import BuiltFunction
 from drumline.data.functions.call import BlockFunction, Gathering, Vectorized
 from drumline.data.functions.compiled import CompiledFunction
-from drumline.data.operations.ordering.walk import ParallelWalkStage, WalkStage
+from drumline.data.operations.ordering.order import ParallelWalkStage, WalkStage
 from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.runtime.indexed import Index, Indexed
 from drumline.data.runtime.stage import (

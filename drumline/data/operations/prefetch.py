@@ -6,7 +6,7 @@ import dataclasses
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,10 +19,9 @@ from drumline.data.elements.ragged import objects
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.operations.batch import Batch
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.buffering import AutomaticRoom, Reading
 from drumline.data.runtime.indexed import Indexed
 from drumline.data.runtime.stage import TARGET_BYTES, Ramp, Stage, StartsEarly, State
-from drumline.data.runtime.threads import the_end, told_to_leave, wait_for, waited_for
+from drumline.data.runtime.threads import Reading, the_end, told_to_leave, wait_for, waited_for
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering
@@ -415,3 +414,42 @@ def _largest_nbytes(node: Node) -> int | None:
     sizes = [leaf.nbytes for leaf in node.spec.leaves]
     known = [size for size in sizes if size is not None]
     return sum(known) if len(known) == len(sizes) else None
+
+
+MOST_ELEMENTS = 1 << 16
+
+
+@dataclasses.dataclass
+class AutomaticRoom:
+    """The number of elements of a buffer whose size was left to drumline.
+
+    A buffer that was full and is then found empty meets bursts larger than itself: it doubles, as
+    in tf.data. One that is never full has a slow producer, which more room does not help.
+
+    Attributes:
+        most_nbytes: what the buffer may hold.
+        said: hears of each change.
+    """
+
+    most_nbytes: float
+    said: Callable[[str], None]
+    _was_full: bool = False
+
+    def next(self, room: int, held: int, row_nbytes: float) -> int:
+        """The number from now on.
+
+        Args:
+            room: the present one.
+            held: how many elements there are as one is asked for.
+            row_nbytes: of an element, about.
+        """
+        if held >= room:
+            self._was_full = True
+        if held > 0 or not self._was_full:
+            return room
+        self._was_full = False
+        affordable = int(self.most_nbytes // max(1.0, row_nbytes))
+        wider = max(room, min(2 * room, affordable, MOST_ELEMENTS))
+        if wider != room:
+            self.said(f"prefetch: {room} -> {wider} elements ahead")
+        return wider

@@ -2,7 +2,8 @@
 
 Python waits for the threads that are not daemons, calls what ``atexit`` knows, and takes the
 interpreter down. All threads of datasets are daemons, so that a thread of the user's that Python
-waits for finds them at work, and are ended here.
+waits for finds them at work, and are ended here. `Reading` bounds how many datasets that threads
+read ahead are read at the same time.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from drumline._changes import in_forked_child, note
 from drumline._forks import tell_in_child
+from drumline.data.elements.block import Block
+from drumline.data.runtime.meter import Meter
 
 T = TypeVar("T")
 
@@ -455,3 +458,89 @@ def available_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+LARGEST_NBYTES = 4 << 20
+"""What is read ahead of one dataset at most."""
+
+
+class Reading:
+    """Lets at most ``width`` of the threads that share it read at once.
+
+    Args:
+        width: how many may.
+        automatic: whether the width is left to drumline.
+        most: what width it may choose.
+        nbytes: how much each thread may read ahead.
+    """
+
+    def __init__(
+        self, width: int, automatic: bool = False, most: int = 1, nbytes: int = LARGEST_NBYTES
+    ):
+        self.automatic = automatic
+        self.most = most
+        self.meter: Callable[[], Meter | None] = _unmeasured
+        self.nbytes = nbytes
+        self._width = width
+        self._busy = 0
+        self._threads = 0
+        self._closed = False
+        self._changed = threading.Condition()
+        told_to_leave(self)
+
+    @property
+    def width(self) -> int:
+        """How many may read at once; may be set at any time."""
+        return self._width
+
+    @width.setter
+    def width(self, width: int) -> None:
+        with self._changed:
+            self._width = width
+            self._changed.notify_all()
+
+    def describe(self) -> str:
+        """How many may read, for ``explain()``."""
+        return f"{self._width} read at once{' (AUTOTUNE: at present)' if self.automatic else ''}"
+
+    def admit(self) -> bool:
+        """Whether one more thread may be started; it says when it ``ends``."""
+        with self._changed:
+            admitted = self._threads < MOST_THREADS
+            self._threads += admitted
+        return admitted
+
+    def ends(self) -> None:
+        """Hears that an admitted thread has nothing more to read."""
+        with self._changed:
+            self._threads -= 1
+
+    def read(self, pull: Callable[[int], Block | None], limit: int) -> Block | None:
+        """``pull(limit)`` when it may; ``None`` once this is closed."""
+        with self._changed:
+            while self._busy >= self._width and not self._closed:
+                self._changed.wait()
+            if self._closed:
+                return None
+            self._busy += 1
+        try:
+            meter = self.meter()
+            return pull(limit) if meter is None else meter.task(pull, limit)
+        finally:
+            with self._changed:
+                self._busy -= 1
+                self._changed.notify()
+
+    def close(self) -> None:
+        """Lets nobody read any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def leave(self) -> None:
+        """``close``, as the program ends."""
+        self.close()
+
+
+def _unmeasured() -> None:
+    return None

@@ -17,7 +17,7 @@ from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.native.apply import apply
 from drumline.data.native.flat import flat
 from drumline.data.native.operation import Column, NativeOperation, Rows, run_native
-from drumline.data.plan.arguments import count_of
+from drumline.data.plan.node import count_of
 from drumline.datasets.folders.images import FORMATS, channels_of
 from drumline.datasets.folders.labelled_files import LabelledFiles, Request
 from drumline.image.columns import get_limits

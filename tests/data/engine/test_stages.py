@@ -6,8 +6,8 @@ import pytest
 from drumline._memory import BufferPool
 from drumline.data import Dataset, TensorSpec
 from drumline.data.elements.block import Block
+from drumline.data.operations.ordering.order import WalkStage
 from drumline.data.operations.ordering.shuffle_buffer import ShuffleStage
-from drumline.data.operations.ordering.walk import WalkStage
 from drumline.data.operations.prefetch import PrefetchStage
 from drumline.data.operations.reading.sources import Integers
 from drumline.data.runtime.indexed import Sequential

@@ -16,7 +16,7 @@ from drumline.data import AUTOTUNE, Dataset, Options
 from drumline.data.elements.block import Block
 from drumline.data.operations.batch import BatchStage
 from drumline.data.operations.map import ParallelMapStage
-from drumline.data.operations.ordering.walk import WalkStage
+from drumline.data.operations.ordering.order import WalkStage
 from drumline.data.operations.reading.sources import Integers
 from drumline.data.runtime.indexed import Sequential
 from drumline.data.runtime.threads import Workers

@@ -13,7 +13,7 @@ import pytest
 from drumline.data import Dataset, Options, TensorSpec
 from drumline.data.elements import columns as copying
 from drumline.data.engine.epochs import Epochs
-from drumline.data.operations.ordering.walk import ParallelWalkStage
+from drumline.data.operations.ordering.order import ParallelWalkStage
 from drumline.data.operations.prefetch import SLACK
 
 

@@ -23,10 +23,9 @@ from drumline.data.engine.tuning import (
     default_budget,
     placed,
 )
-from drumline.data.operations.prefetch import PrefetchStage
+from drumline.data.operations.prefetch import AutomaticRoom, PrefetchStage
 from drumline.data.operations.reading.sources import GeneratorStage
 from drumline.data.runtime import meter as meter
-from drumline.data.runtime.buffering import AutomaticRoom
 from drumline.data.runtime.meter import Observation
 from drumline.data.runtime.stage import Stage
 from drumline.data.runtime.threads import available_cores

@@ -16,10 +16,9 @@ from drumline.data.elements.spec import AUTOTUNE, UNKNOWN, ElementSpec
 from drumline.data.operations.nested.dataset_function import DatasetFunction
 from drumline.data.operations.nested.openings import Opened, Openings, joined_runs, opener
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.buffering import Reading
 from drumline.data.runtime.meter import Meter
 from drumline.data.runtime.stage import Stage, State
-from drumline.data.runtime.threads import MOST_THREADS
+from drumline.data.runtime.threads import MOST_THREADS, Reading
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering

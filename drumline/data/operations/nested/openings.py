@@ -23,14 +23,13 @@ from drumline.data.operations.batch import Batch
 from drumline.data.operations.cache import Cache, ReplayStage
 from drumline.data.operations.filter import Predicate
 from drumline.data.operations.map import Mapped
-from drumline.data.operations.ordering.order import Shard, resolve_shard_hints
-from drumline.data.operations.ordering.walk import WalkStage
+from drumline.data.operations.ordering.order import Shard, WalkStage, resolve_shard_hints
 from drumline.data.operations.prefetch import PrefetchStage
 from drumline.data.operations.reading.sources import Slices
 from drumline.data.plan.node import Node
-from drumline.data.runtime.buffering import Reading
 from drumline.data.runtime.indexed import Indexed
 from drumline.data.runtime.stage import TARGET_BYTES, Carry, Stage, StartsEarly, State
+from drumline.data.runtime.threads import Reading
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering

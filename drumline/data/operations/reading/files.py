@@ -22,9 +22,8 @@ from drumline.data.operations.ordering.order import Skip, Take
 from drumline.data.operations.prefetch import Prefetch
 from drumline.data.operations.reading.tables import TableFormat, TableStage, tables_nbytes
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.dense import ragged_rows
 from drumline.data.runtime.indexed import Index, Indexed
-from drumline.data.runtime.stage import Stage, State
+from drumline.data.runtime.stage import Stage, State, ragged_rows
 from drumline.data.runtime.threads import MOST_THREADS
 from drumline.data.storage.files.array_records import ArrayRecords
 from drumline.data.storage.files.csv import CsvFormat

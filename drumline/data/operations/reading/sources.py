@@ -28,9 +28,8 @@ from drumline.data.elements.spec import INFINITE, UNKNOWN, DatasetSpec, ElementS
 from drumline.data.elements.structure import LEAF_STRUCTURE, StructureError
 from drumline.data.functions.user_function import place_of
 from drumline.data.plan.node import Node, Pass, Specified, Trail
-from drumline.data.runtime.dense import ragged_rows
 from drumline.data.runtime.indexed import Index, Indexed
-from drumline.data.runtime.stage import Stage, State
+from drumline.data.runtime.stage import Stage, State, ragged_rows
 from drumline.data.storage.store.directory import StoredElements, read_directory
 
 if TYPE_CHECKING:

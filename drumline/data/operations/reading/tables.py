@@ -17,8 +17,7 @@ from drumline.data.elements.errors import DataLossError, at_element
 from drumline.data.elements.rows import stack
 from drumline.data.elements.spec import ElementSpec
 from drumline.data.operations.reading import constructors
-from drumline.data.runtime.dense import ragged_rows
-from drumline.data.runtime.stage import Stage, State
+from drumline.data.runtime.stage import Stage, State, ragged_rows
 from drumline.data.storage.files.tables import (
     COLUMN_BYTES,
     PIECE_BYTES,
