@@ -315,8 +315,9 @@ class ValueKeys:
     Args:
         immutable: types whose objects never change, and are compared by identity.
         shared: the ids of functions and cells that are not defined with each function.
-        lift: called with what is not shared. If it returns something else than None, that is
-            put into the list that `key` was given, and `LIFTED` into the key in its place.
+        lift: called with what is neither shared nor a function. If it returns something else than
+            None, that is put into the list that `key` was given, and `LIFTED` into the key in its
+            place.
     """
 
     def __init__(
@@ -345,6 +346,11 @@ class ValueKeys:
     def _key(self, value: Any, depth: int, fresh: bool, lifted: list[Any]) -> Hashable:
         if depth > DEEPEST:
             raise Incomparable
+        if isinstance(value, FunctionType):
+            if in_libraries(value):
+                return _Same(value)
+            read = read_values(value, fresh, self._shared)
+            return (value.__code__, *[self._key(v, depth + 1, own, lifted) for v, own in read])
         if fresh and (found := self._lift(value)) is not None:
             lifted.append(found)
             return LIFTED
@@ -354,11 +360,6 @@ class ValueKeys:
             return (type(value), repr(value))
         if isinstance(value, np.ndarray | np.generic):
             return self._key_of_array(value)
-        if isinstance(value, FunctionType):
-            if in_libraries(value):
-                return _Same(value)
-            read = read_values(value, fresh, self._shared)
-            return (value.__code__, *[self._key(v, depth + 1, own, lifted) for v, own in read])
         if isinstance(value, ModuleType | type | np.dtype) or in_libraries(value):
             return _Same(value)
         if isinstance(value, self._immutable):

@@ -58,4 +58,6 @@ def jax_is_loaded() -> bool:
 
 def is_jax_array(value: object) -> bool:
     """Whether a value is a ``jax.Array``, without importing JAX to find out."""
-    return jax_is_loaded() and isinstance(value, jax.Array)
+    loaded = sys.modules.get("jax")
+    # While JAX is being imported, it has no arrays yet.
+    return loaded is not None and isinstance(value, getattr(loaded, "Array", ()))
