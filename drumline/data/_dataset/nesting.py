@@ -45,7 +45,9 @@ def build_dataset_function(
     made = dataset_function(
         function, operation, first, lambda: first_elements(plan, 2)[1:], plan.spec
     )
-    return dataclasses.replace(made, eager=made.eager and not _has_generators(plan))
+    return dataclasses.replace(
+        made, allows_readahead=made.allows_readahead and not _has_generators(plan)
+    )
 
 
 def group(

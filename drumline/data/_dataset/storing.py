@@ -38,7 +38,7 @@ from drumline.data.storage.saved import (
 )
 from drumline.data.storage.store.columns import checked_compression, spec_to_json
 from drumline.data.storage.store.directory import is_empty, is_stored
-from drumline.data.workers.remote.packing import Packed, packed
+from drumline.data.workers.remote.packing import PickledObject, packed
 
 Path = str | bytes | os.PathLike[str]
 
@@ -168,7 +168,7 @@ def reduced(
     return _restored, (make, packed((plan, options), plan, _REFUSAL), epoch)
 
 
-def _restored(make: Callable[..., Any], sent: Packed, epoch: int) -> Any:
+def _restored(make: Callable[..., Any], sent: PickledObject, epoch: int) -> Any:
     plan, options = pickle.loads(sent.content, buffers=sent.buffers)
     dataset = make(plan, options)
     dataset._next_epoch = epoch

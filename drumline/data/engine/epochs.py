@@ -120,7 +120,7 @@ def _one_after_the_other(node: Node) -> bool:
     return isinstance(node, FlatMap) and _reads_files(node)
 
 
-class Form(TypedDict):
+class EpochConfig(TypedDict):
     """What the stages of an epoch depend on beside the plan; part of an iterator's state.
 
     Attributes:
@@ -169,7 +169,7 @@ class Epochs:
         made.optimized = made._rewritten(made._rules)
         return made
 
-    def start(self, epoch: int, form: Form | None) -> tuple[Stage, Form]:
+    def start(self, epoch: int, form: EpochConfig | None) -> tuple[Stage, EpochConfig]:
         """The stage of an epoch, and its form.
 
         Args:
@@ -182,7 +182,7 @@ class Epochs:
         self.runtime.connect()
         return stage, form
 
-    def lowered(self, epoch: int, form: Form | None) -> tuple[Stage, Form]:
+    def lowered(self, epoch: int, form: EpochConfig | None) -> tuple[Stage, EpochConfig]:
         """As ``start``, to be looked at: not connected to the workers of a ``distribute``."""
         rules = self._rules if form is None else form["rules"]
         plan = self.optimized if rules == self._rules else self._rewritten(rules)

@@ -16,7 +16,7 @@ from drumline._memory import epoch_ended
 from drumline.data.elements.block import Block, splitter
 from drumline.data.elements.errors import IteratorStateError, raised_for_good
 from drumline.data.engine.epochs import Epochs
-from drumline.data.runtime.stage import Ramp, Stage, State
+from drumline.data.runtime.stage import BatchSizeController, Stage, State
 
 _VERSION = 4
 _KEYS = {"version", "plan", "seeds", "epoch", "form", "at", "used", "digest"}
@@ -24,7 +24,7 @@ _KEYS = {"version", "plan", "seeds", "epoch", "form", "at", "used", "digest"}
 IteratorState = dict[str, Any]
 
 
-def sealed(
+def checked_state(
     plan: list[str], seeds: list[int], epoch: int, form: Any, at: Any, used: int
 ) -> IteratorState:
     """A state with a digest of all of it, which any change to it shows.
@@ -49,7 +49,7 @@ def sealed(
     return {**state, "digest": _digest(state)}
 
 
-def check_sealed(state: Any, plan: list[str]) -> None:
+def check_state(state: Any, plan: list[str]) -> None:
     """Rejects what is no whole state of a plan.
 
     Raises:
@@ -140,7 +140,7 @@ class DatasetIterator(Items, Generic[T]):
     def _begin(self, epoch: int, form: Any) -> None:
         self._epoch = epoch
         self._stage, self._form = self._epochs.start(epoch, form)
-        self._ramp = Ramp(self._spec.row_nbytes())
+        self._block_size = BatchSizeController(self._spec.row_nbytes())
         self._at_hand = iter(())
         self._count = 0
         self._error: Exception | None = None
@@ -203,10 +203,14 @@ class DatasetIterator(Items, Generic[T]):
             self._count += 1
             raise error
         while not self._ended:
-            limit = self._ramp.start(self._stage.granule) if self._stage.eager else 1
+            limit = (
+                self._block_size.start(self._stage.preferred_block_size)
+                if self._stage.allows_readahead
+                else 1
+            )
             self._before, self._count = self._stage.state(), 0
             block = self._stage.next(limit)
-            self._ramp.stop()
+            self._block_size.stop()
             if block is None:
                 self._ended = True
                 self._before = self._stage.state()
@@ -235,7 +239,7 @@ class DatasetIterator(Items, Generic[T]):
         Pass it to ``restore`` of an iterator over an equal dataset, in this process or another.
         Seeds that the dataset's operations were not given are part of it.
         """
-        return sealed(self._epochs.operations, **(self._torn or self._position()))
+        return checked_state(self._epochs.operations, **(self._torn or self._position()))
 
     def _position(self) -> State:
         used = self._count - operator.length_hint(self._at_hand) if self._count else 0
@@ -256,7 +260,7 @@ class DatasetIterator(Items, Generic[T]):
             IteratorStateError: the state is damaged, or of another plan or version of drumline.
             Exception: what reading the input again raised. The iterator stays where it was.
         """
-        check_sealed(state, self._epochs.operations)
+        check_state(state, self._epochs.operations)
         before = self._torn or self._position()
         try:
             self._move(state)
@@ -276,7 +280,7 @@ class DatasetIterator(Items, Generic[T]):
         self._stage.advance(state["used"])
         self._before = self._stage.state()
 
-    def blocks(self, granule: int) -> Iterator[Block]:
+    def blocks(self, preferred_block_size: int) -> Iterator[Block]:
         """The rest of the elements in blocks, for who needs no single ones.
 
         Args:
@@ -287,10 +291,14 @@ class DatasetIterator(Items, Generic[T]):
             Exception: what making an element raised, after the block before it.
         """
         while True:
-            wanted = max(granule, self._stage.granule)
-            limit = self._ramp.start(wanted) if self._stage.eager else granule
+            wanted = max(preferred_block_size, self._stage.preferred_block_size)
+            limit = (
+                self._block_size.start(wanted)
+                if self._stage.allows_readahead
+                else preferred_block_size
+            )
             block = self._stage.next(limit)
-            self._ramp.stop()
+            self._block_size.stop()
             if block is None:
                 epoch_ended()
                 return

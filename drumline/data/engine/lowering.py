@@ -95,8 +95,8 @@ from drumline.data.operations.ordering.order import (
     Shard,
     Shuffle,
     Skip,
+    SourceStage,
     Take,
-    WalkStage,
     index_global_shuffle,
     index_shard,
     index_skip,
@@ -147,14 +147,14 @@ from drumline.data.operations.reading.sources import (
     lower_stored_parts,
 )
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.indexed import Indexed, Sequential
+from drumline.data.runtime.indexed import RandomAccessSource, Sequential
 from drumline.data.runtime.stage import MAX_ELEMENTS, DenseStage, Stage, may_be_ragged, may_vary
 from drumline.data.storage.saved import index_snapshot, lower_snapshot
 from drumline.data.workers.remote.distribute import elsewhere, here, piece, remote, shards
 from drumline.data.workers.remote.nodes import Distribute, Elsewhere, Piece, Remote, Shards
 
 AsStage = Callable[["Lowering", Any, Trail, Pass], Stage]
-AsIndexed = Callable[["Lowering", Any, Trail, Pass], Indexed | None]
+AsIndexed = Callable[["Lowering", Any, Trail, Pass], RandomAccessSource | None]
 
 
 class Lowered(NamedTuple):
@@ -287,7 +287,7 @@ class Lowering:
         may_stay = (ragged or not may_be_ragged(stage)) and (varying or not may_vary(stage))
         return stage if may_stay else DenseStage(stage)
 
-    def indexed(self, node: Node, trail: Trail, run: Pass) -> Indexed | None:
+    def indexed(self, node: Node, trail: Trail, run: Pass) -> RandomAccessSource | None:
         """A node's elements by position, ``None`` if they come in one order only."""
         lowered = LOWERINGS[type(node)]
         found = None
@@ -303,11 +303,13 @@ class Lowering:
         inner._streams = True
         return inner
 
-    def indexed_input(self, node: Node, trail: Trail, run: Pass) -> Indexed | None:
+    def indexed_input(self, node: Node, trail: Trail, run: Pass) -> RandomAccessSource | None:
         """The only input's elements by position."""
         return self.indexed(node.input, (*trail, 0), run)
 
-    def indexed_inputs(self, node: Node, trail: Trail, run: Pass) -> list[Indexed] | None:
+    def indexed_inputs(
+        self, node: Node, trail: Trail, run: Pass
+    ) -> list[RandomAccessSource] | None:
         """All inputs' elements by position, if all have them."""
         parts = []
         for which, item in enumerate(node.inputs):
@@ -317,7 +319,7 @@ class Lowering:
             parts.append(part)
         return parts
 
-    def shared(self, walk: WalkStage, node: Node) -> Stage:
+    def shared(self, walk: SourceStage, node: Node) -> Stage:
         """The walk on as many threads as the maps below ``node`` were given."""
         asked = [n.workers or 1 for n in node.walk() if isinstance(n, Map)]
         wanted = AUTOTUNE if AUTOTUNE in asked else max(asked, default=1)
@@ -337,7 +339,7 @@ class Lowering:
         inner = Lowering(plan, filled, self.runtime.unobserved())
         return inner._allowing(ragged, inner._stage(plan, (), run))
 
-    def indexed_inside(self, plan: Node, run: Pass) -> Indexed | None:
+    def indexed_inside(self, plan: Node, run: Pass) -> RandomAccessSource | None:
         """The same dataset's elements by position."""
         return Lowering(plan, set(), self.runtime.unobserved()).indexed(plan, (), run)
 
@@ -355,7 +357,7 @@ class Lowering:
         indexed = self.indexed(node, trail, run)
         if indexed is not None:
             order = Sequential(indexed.length)
-            walk = WalkStage(indexed, order, row_nbytes=node.spec.row_nbytes())
+            walk = SourceStage(indexed, order, row_nbytes=node.spec.row_nbytes())
             stage = self.shared(walk, node)
         else:
             make = LOWERINGS[type(node)].stage

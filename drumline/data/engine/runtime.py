@@ -9,7 +9,7 @@ from typing import Any
 from drumline._forks import finalize
 from drumline._memory import BufferPool
 from drumline.data.elements.spec import AUTOTUNE
-from drumline.data.engine.tuning import Budget, Found, Operation, Tuner, default_budget
+from drumline.data.engine.tuning import Budget, Operation, TunedWidth, Tuner, default_budget
 from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.python_function import PythonFunction
 from drumline.data.operations.map import Map
@@ -24,12 +24,12 @@ from drumline.data.runtime.threads import (
     MOST_THREADS,
     MOST_WORKERS,
     PooledThreads,
-    Reading,
+    ReadLimiter,
     Workers,
     available_cores,
 )
 from drumline.data.workers.processes.process_function import ProcessFunction, ProcessWorkers
-from drumline.data.workers.remote.cluster import Service, Session
+from drumline.data.workers.remote.cluster import RemoteSession, Service
 
 _THREADS = "drumline-map"
 
@@ -54,8 +54,8 @@ class Runtime:
         self.observation = observation
         self.pool = BufferPool(threads=self.options.threading.max_intra_op_parallelism or None)
         self.decisions: list[str] = []
-        self._found: dict[Operation, Found] = {}
-        self._sessions: dict[Service, Session] = {}
+        self._found: dict[Operation, TunedWidth] = {}
+        self._sessions: dict[Service, RemoteSession] = {}
         self._process_functions: dict[PythonFunction, ProcessFunction] = {}
         size = self.options.threading.private_threadpool_size
         self._private = PooledThreads(size, _THREADS) if size else None
@@ -120,10 +120,10 @@ class Runtime:
         inner.observation = None
         return inner
 
-    def session(self, service: Service) -> Session:
+    def session(self, service: Service) -> RemoteSession:
         """The workers of a service, which are kept for later epochs; not connected to yet."""
         if service not in self._sessions:
-            self._sessions[service] = Session(service)
+            self._sessions[service] = RemoteSession(service)
         return self._sessions[service]
 
     def connect(self) -> None:
@@ -148,7 +148,7 @@ class Runtime:
         most = MOST_WORKERS if automatic else width
         return Workers(PooledThreads(most, _THREADS), width, automatic)
 
-    def reading(self, node: Interleave) -> Reading | None:
+    def reading(self, node: Interleave) -> ReadLimiter | None:
         """How many of an interleave's datasets may be read at once; ``None`` for no threads.
 
         A number that is found begins at all that are open: reads wait more than they compute.
@@ -156,11 +156,11 @@ class Runtime:
         if not node.workers:
             return None
         if node.workers != AUTOTUNE:
-            return Reading(min(node.workers, MOST_THREADS))
+            return ReadLimiter(min(node.workers, MOST_THREADS))
         most = min(MOST_WORKERS, 2 * node.cycle_length)
         opened = 2 * min(MOST_THREADS, node.cycle_length)
         nbytes = min(LARGEST_NBYTES, self.nbytes // 2 // opened)
-        return Reading(min(most, node.cycle_length), self.tuned, most, nbytes)
+        return ReadLimiter(min(most, node.cycle_length), self.tuned, most, nbytes)
 
     def processes(self, node: Map) -> tuple[BlockFunction, Workers[Any]] | None:
         """The map's function as worker processes run it, and these.

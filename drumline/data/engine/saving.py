@@ -18,11 +18,11 @@ from drumline.data.elements.block import Block
 from drumline.data.elements.errors import IteratorStateError
 from drumline.data.elements.spec import ElementSpec
 from drumline.data.engine.epochs import Epochs
-from drumline.data.engine.iterator import check_sealed, sealed
+from drumline.data.engine.iterator import check_state, checked_state
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
 from drumline.data.rewrite.fingerprint import fingerprint_of
-from drumline.data.runtime.stage import Ramp, Stage, State
+from drumline.data.runtime.stage import BatchSizeController, Stage, State
 from drumline.data.storage.saved import ShardsWriter, elements_writer
 from drumline.data.storage.store.columns import spec_to_json
 from drumline.data.storage.store.directory import (
@@ -67,11 +67,11 @@ def blocks_of(
     Raises:
         Exception: what making an element raised, after the elements before it.
     """
-    ramp = Ramp(spec.row_nbytes())
+    block_size = BatchSizeController(spec.row_nbytes())
     while True:
-        limit = ramp.start(stage.granule) if stage.eager else 1
+        limit = block_size.start(stage.preferred_block_size) if stage.allows_readahead else 1
         block = stage.next(min(limit, room() or limit))
-        ramp.stop()
+        block_size.stop()
         if block is None:
             return
         yield block
@@ -301,7 +301,7 @@ class ResumableSave:
         try:
             if any(content.get(key) != value for key, value in self._identity.items()):
                 raise IteratorStateError("the dataset or the path is another")
-            check_sealed(content["iterator"], self._epochs.operations)
+            check_state(content["iterator"], self._epochs.operations)
         except IteratorStateError as error:
             raise ValueError(
                 f"save: the checkpoint {str(path)!r} is of another save ({error}). Give another "
@@ -334,7 +334,9 @@ class ResumableSave:
             {
                 **self._identity,
                 "directory": self._directory.path.name,
-                "iterator": sealed(self._epochs.operations, self._epochs.seeds, 0, form, at, 0),
+                "iterator": checked_state(
+                    self._epochs.operations, self._epochs.seeds, 0, form, at, 0
+                ),
                 "written": written,
             }
         )

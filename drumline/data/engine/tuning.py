@@ -21,7 +21,7 @@ _SPARE = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Station:
+class StageCost:
     """Something that works at the same time as the rest, and what an element costs it.
 
     All is per element that leaves the pipeline, so that a station before a batch of 64 has the
@@ -56,13 +56,13 @@ class Budget:
     strict: bool = False
 
 
-def rate(stations: Sequence[Station], widths: Sequence[int], cores: float) -> float:
+def rate(stations: Sequence[StageCost], widths: Sequence[int], cores: float) -> float:
     """Elements a second that the pipeline gives with so many workers at each station."""
     slowest = min(_capacity(s, width) for s, width in zip(stations, widths, strict=True))
     return min(slowest, _at_most(stations, cores))
 
 
-def affordable(stations: Sequence[Station], widths: Sequence[int], budget: Budget) -> bool:
+def affordable(stations: Sequence[StageCost], widths: Sequence[int], budget: Budget) -> bool:
     """Whether so many workers keep to the budget."""
     held = sum(s.nbytes * width for s, width in zip(stations, widths, strict=True))
     if held > budget.nbytes:
@@ -71,7 +71,7 @@ def affordable(stations: Sequence[Station], widths: Sequence[int], budget: Budge
     return not budget.strict or busy <= budget.cores * (1 + _CLOSE)
 
 
-def widths_for(stations: Sequence[Station], budget: Budget) -> list[int]:
+def widths_for(stations: Sequence[StageCost], budget: Budget) -> list[int]:
     """The fewest workers with which the pipeline gives as much as the budget allows.
 
     The slowest station gets another worker until it cannot have one, until the processors are
@@ -94,7 +94,7 @@ def widths_for(stations: Sequence[Station], budget: Budget) -> list[int]:
     return _trimmed(stations, widths, budget)
 
 
-def with_spare(stations: Sequence[Station], fewest: Sequence[int], budget: Budget) -> list[int]:
+def with_spare(stations: Sequence[StageCost], fewest: Sequence[int], budget: Budget) -> list[int]:
     """As many that it is rare for all workers of a station to wait while it has work.
 
     What they wait for (a disk, a server) does not take equally long each time. ``r`` of them are
@@ -116,7 +116,7 @@ def with_spare(stations: Sequence[Station], fewest: Sequence[int], budget: Budge
     return widths
 
 
-def _trimmed(stations: Sequence[Station], widths: list[int], budget: Budget) -> list[int]:
+def _trimmed(stations: Sequence[StageCost], widths: list[int], budget: Budget) -> list[int]:
     reached = rate(stations, widths, budget.cores) * (1 - _CLOSE)
     fewest = [
         next(n for n in range(1, width + 1) if n == width or _capacity(station, n) >= reached)
@@ -125,11 +125,11 @@ def _trimmed(stations: Sequence[Station], widths: list[int], budget: Budget) -> 
     return fewest
 
 
-def _capacity(station: Station, width: int) -> float:
+def _capacity(station: StageCost, width: int) -> float:
     return width / station.work if station.work > 0 else float("inf")
 
 
-def _at_most(stations: Sequence[Station], cores: float) -> float:
+def _at_most(stations: Sequence[StageCost], cores: float) -> float:
     cpu = sum(station.cpu for station in stations)
     return cores / cpu if cpu > 0 else float("inf")
 
@@ -142,7 +142,7 @@ _PATIENCE = 10
 
 
 @dataclasses.dataclass(frozen=True)
-class Sample:
+class StageSample:
     """What a station did in one window.
 
     Attributes:
@@ -224,7 +224,7 @@ class Controller:
         self._tried: tuple[float, Mapping[Hashable, int]] | None = None
 
     def decide(
-        self, samples: Sequence[Sample], elements: float, seconds: float
+        self, samples: Sequence[StageSample], elements: float, seconds: float
     ) -> dict[Hashable, int]:
         """The widths of stations that may change.
 
@@ -261,11 +261,11 @@ class Controller:
         """What was seen of a station and still holds."""
         return self._histories[key].cap if key in self._histories else None
 
-    def _note(self, sample: Sample, elements: float) -> bool:
+    def _note(self, sample: StageSample, elements: float) -> bool:
         history = self._histories.setdefault(sample.key, _History())
         return history.add(sample.work / elements, sample.cpu / elements, sample.width)
 
-    def _next(self, sample: Sample, fewest: int, enough: int, over: bool) -> int:
+    def _next(self, sample: StageSample, fewest: int, enough: int, over: bool) -> int:
         """How many workers a station gets of which the model says so.
 
         They become more only if they are fewer than the fewest: what more threads wait for one
@@ -279,7 +279,7 @@ class Controller:
             return enough
         return sample.width if needed is None or needed > 0.8 * sample.width else needed
 
-    def _undone(self, samples: Sequence[Sample], rate: float) -> dict[Hashable, int]:
+    def _undone(self, samples: Sequence[StageSample], rate: float) -> dict[Hashable, int]:
         """Back to what it was before the last try, if that gave nothing."""
         if self._tried is None:
             return {}
@@ -292,12 +292,12 @@ class Controller:
             self._histories[key].cap = Cap(width)
         return back
 
-    def _station(self, sample: Sample) -> Station:
+    def _station(self, sample: StageSample) -> StageCost:
         history = self._histories[sample.key]
         if sample.most <= 1:
-            return Station(history.work / sample.width, history.cpu)
+            return StageCost(history.work / sample.width, history.cpu)
         most = sample.most if history.cap is None else min(sample.most, history.cap.width)
-        return Station(history.work, history.cpu, sample.nbytes, most)
+        return StageCost(history.work, history.cpu, sample.nbytes, most)
 
 
 def _differs(now: float, before: float) -> bool:
@@ -343,7 +343,7 @@ Operation = tuple[tuple[int, ...], str]
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class TunedWidth:
     """What was found for an operation.
 
     Attributes:
@@ -370,7 +370,7 @@ class Tuner:
         budget: Budget,
         clock: Clock,
         decisions: list[str],
-        found: dict[Operation, Found],
+        found: dict[Operation, TunedWidth],
     ):
         self._controller = Controller(budget)
         self._clock = clock
@@ -432,7 +432,7 @@ class Tuner:
             if width != pool.width:
                 self._say(item.stage, f"{pool.width} -> {width} workers")
                 pool.width = width
-            self._found[_operation(meter)] = Found(width, self._controller.cap(id(meter)))
+            self._found[_operation(meter)] = TunedWidth(width, self._controller.cap(id(meter)))
 
     def _say(self, stage: Stage, change: str) -> None:
         assert stage.meter is not None
@@ -448,7 +448,7 @@ def _operation(meter: Meter) -> Operation:
 
 def _threads(
     stages: Sequence[Placed], changes: Sequence[Counts], seconds: float
-) -> Iterator[Sample]:
+) -> Iterator[StageSample]:
     """A sample for the consumer's thread and for that of each prefetch."""
     pairs = list(zip(stages, changes, strict=True))
     for section, group in itertools.groupby(
@@ -460,10 +460,10 @@ def _threads(
         if section == 0:
             worked = max(0.0, seconds - waited)
         cpu = min(worked, sum(c.outer_cpu_seconds for _, c in inside))
-        yield Sample(("thread", section), worked, cpu)
+        yield StageSample(("thread", section), worked, cpu)
 
 
-def _workers(stages: Sequence[Placed], changes: Sequence[Counts]) -> Iterator[Sample]:
+def _workers(stages: Sequence[Placed], changes: Sequence[Counts]) -> Iterator[StageSample]:
     """A sample for each stage with workers."""
     for item, change in zip(stages, changes, strict=True):
         stage = item.stage
@@ -473,7 +473,7 @@ def _workers(stages: Sequence[Placed], changes: Sequence[Counts]) -> Iterator[Sa
         cpu = change.work_cpu_seconds if stage.workers_may_wait else work
         nbytes = 2 * change.nbytes // max(1, change.tasks)
         most = stage.pool.most if stage.pool is not None and stage.pool.automatic else 1
-        yield Sample(id(stage.meter), work, cpu, stage.workers, most, nbytes)
+        yield StageSample(id(stage.meter), work, cpu, stage.workers, most, nbytes)
 
 
 _SHARE = 4

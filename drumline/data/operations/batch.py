@@ -26,7 +26,7 @@ from drumline.data.elements.ragged import (
 from drumline.data.elements.rows import single, stack
 from drumline.data.elements.spec import INFINITE, UNKNOWN, ElementSpec, TensorSpec, is_known
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.indexed import Index, Indexed
+from drumline.data.runtime.indexed import Index, RandomAccessSource
 from drumline.data.runtime.stage import CountingStage, Described, ServingStage, Stage, State
 
 if TYPE_CHECKING:
@@ -84,21 +84,25 @@ class Unbatch(Node):
         return inner if not is_known(inner) and rows else UNKNOWN
 
 
-def locate_batch(lowering: Lowering, node: Batch, trail: Trail, run: Pass) -> Indexed | None:
+def locate_batch(
+    lowering: Lowering, node: Batch, trail: Trail, run: Pass
+) -> RandomAccessSource | None:
     inner = lowering.indexed_input(node, trail, run)
     return None if inner is None else BatchedRows(inner, node.size, node.drop_remainder, node.spec)
 
 
-class BatchedRows(Indexed):
+class BatchedRows(RandomAccessSource):
     """Runs of another's elements, stacked; the last may be shorter."""
 
-    def __init__(self, inner: Indexed, size: int, drop_remainder: bool, spec: ElementSpec):
+    def __init__(
+        self, inner: RandomAccessSource, size: int, drop_remainder: bool, spec: ElementSpec
+    ):
         self.inner = inner
         self.size = size
         self._spec = spec
         whole, rest = divmod(inner.length, size)
         self.length = whole + (rest > 0 and not drop_remainder)
-        self.granule = max(1, inner.granule // size)
+        self.preferred_block_size = max(1, inner.preferred_block_size // size)
 
     def rows(self, index: Index) -> Block:
         """As promised, of equal lengths: the shorter one comes by itself."""
@@ -239,7 +243,7 @@ class StackStage(CountingStage):
         parts: list[Block] = []
         rows = 0
         while rows < self.size:
-            part = self._carry.peek(self._ask(self.size - rows))
+            part = self._pushback.peek(self._ask(self.size - rows))
             if part is None:
                 break
             usable = min(part.n, self.size - rows)
@@ -254,8 +258,12 @@ class StackStage(CountingStage):
         return self._made(parts, rows)
 
     def _ask(self, rows: int) -> int:
-        granule = self.source.granule
-        return -(-rows // granule) * granule if self.eager else rows
+        preferred_block_size = self.source.preferred_block_size
+        return (
+            -(-rows // preferred_block_size) * preferred_block_size
+            if self.allows_readahead
+            else rows
+        )
 
     def _failed(self, error: Exception | None) -> Block:
         return Block(stack([], self.spec), 0, error)
@@ -300,7 +308,7 @@ class BatchStage(CountingStage):
         parts: list[Block] = []
         rows = 0
         while rows < self.size:
-            part = self._carry.peek(self._ask(limit * self.size - rows))
+            part = self._pushback.peek(self._ask(limit * self.size - rows))
             if part is None:
                 return self._remainder(parts, rows)
             if parts and part.n and not parts[-1].same_shapes(part):
@@ -315,8 +323,12 @@ class BatchStage(CountingStage):
 
     def _ask(self, rows: int) -> int:
         """Whole granules where reading ahead cannot be noticed: a padded block costs the same."""
-        granule = self.source.granule
-        return -(-rows // granule) * granule if self.eager else rows
+        preferred_block_size = self.source.preferred_block_size
+        return (
+            -(-rows // preferred_block_size) * preferred_block_size
+            if self.allows_readahead
+            else rows
+        )
 
     def _usable(self, part: Block, rows: int, limit: int) -> int:
         """How many positions of ``part`` to use: whole batches if it starts one, else the rest."""
@@ -333,7 +345,7 @@ class BatchStage(CountingStage):
         """
         error: Exception | None = self._shape_error(before, part)
         while rows < self.size:
-            more = self._carry.peek(self._ask(self.size - rows))
+            more = self._pushback.peek(self._ask(self.size - rows))
             if more is None:
                 return None if self.drop_remainder else self._failed(part, error)
             usable = self._usable(more, rows, 1)
@@ -387,8 +399,8 @@ class BatchStage(CountingStage):
             f"batch have {expected}; pad or crop them in a map before the batch"
         )
 
-    def expect(self, positions: int) -> None:
-        self.source.expect(positions * self.size)
+    def limit_demand(self, positions: int) -> None:
+        self.source.limit_demand(positions * self.size)
 
     def describe(self) -> str:
         dropped = ", remainder dropped" if self.drop_remainder else ""
@@ -522,7 +534,7 @@ class Flattened(CountingStage):
         self._rows = 1
 
     def next(self, limit: int) -> Block | None:
-        block = self._carry.peek(max(1, limit // self._rows))
+        block = self._pushback.peek(max(1, limit // self._rows))
         if block is None:
             return None
         if self.ragged:
@@ -597,7 +609,7 @@ def lower_batch(lowering: Lowering, node: Batch, trail: Trail, run: Pass) -> Sta
 def _gather(lowering: Lowering, source: Stage, size: int) -> None:
     """Has a map make whole batches, if it can at no cost, so that they are not copied."""
     if lowering.runtime.options.experimental_optimization.applies("map_and_batch_fusion"):
-        source.gathered(size)
+        source.hint_batch_size(size)
 
 
 def lower_unbatch(lowering: Lowering, node: Unbatch, trail: Trail, run: Pass) -> Stage:

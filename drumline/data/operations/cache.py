@@ -14,7 +14,7 @@ from drumline.data.elements.spec import ElementSpec
 from drumline.data.operations.nested.dataset_function import DatasetFunction
 from drumline.data.operations.reading.sources import Columns, PartsStage
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.indexed import Concatenated, Indexed
+from drumline.data.runtime.indexed import Concatenated, RandomAccessSource
 from drumline.data.runtime.stage import Stage, State
 
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ class FillStage(Stage):
 
     def __init__(self, source: Stage, store: CacheStore):
         self.source = source
-        self.eager = source.eager
-        self.granule = source.granule
+        self.allows_readahead = source.allows_readahead
+        self.preferred_block_size = source.preferred_block_size
         self._store = store
         self._recorder: Recorder | None = None
         self._nbytes = 0
@@ -246,12 +246,16 @@ class Snapshot(Cache):
         return not self.sharded and self.reader is None
 
 
-def locate_cache(lowering: Lowering, node: Cache, trail: Trail, run: Pass) -> Indexed | None:
+def locate_cache(
+    lowering: Lowering, node: Cache, trail: Trail, run: Pass
+) -> RandomAccessSource | None:
     """What the cache holds, or else what it will be filled with."""
     blocks = node.store.blocks if node.store in lowering.filled else None
     if not blocks:
         return lowering.indexed_input(node, trail, (0,))
-    parts: list[Indexed] = [Columns(block.columns, block.n, lowering.pool) for block in blocks]
+    parts: list[RandomAccessSource] = [
+        Columns(block.columns, block.n, lowering.pool) for block in blocks
+    ]
     while len(parts) > 1:
         pairs = zip(parts[::2], parts[1::2], strict=False)
         rest = parts[-1:] if len(parts) % 2 else []
@@ -259,7 +263,9 @@ def locate_cache(lowering: Lowering, node: Cache, trail: Trail, run: Pass) -> In
     return parts[0]
 
 
-def index_cache(lowering: Lowering, node: Cache, trail: Trail, run: Pass) -> Indexed | None:
+def index_cache(
+    lowering: Lowering, node: Cache, trail: Trail, run: Pass
+) -> RandomAccessSource | None:
     blocks = node.store.blocks if node.store in lowering.filled else None
     if blocks is None or len(blocks) != 1:
         return None

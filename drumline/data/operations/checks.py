@@ -19,7 +19,7 @@ from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.recurrence import BuiltRecurrence, Recurrence
 from drumline.data.operations.map import own_input
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.indexed import Indexed
+from drumline.data.runtime.indexed import RandomAccessSource
 from drumline.data.runtime.stage import MAX_ELEMENTS, CountingStage, Stage, State
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class AssertCardinality(Node):
 
 def locate_assert_cardinality(
     lowering: Lowering, node: AssertCardinality, trail: Trail, run: Pass
-) -> Indexed | None:
+) -> RandomAccessSource | None:
     inner = lowering.indexed_input(node, trail, run)
     if inner is not None and inner.length != node.expected:
         number = "infinitely many" if node.expected == INFINITE else node.expected
@@ -143,8 +143,8 @@ class IgnoreErrorsStage(Stage):
         self.source = source
         self.count = count
         self.log_warning = log_warning
-        self.eager = source.eager
-        self.granule = source.granule
+        self.allows_readahead = source.allows_readahead
+        self.preferred_block_size = source.preferred_block_size
 
     def next(self, limit: int) -> Block | None:
         while (block := self.source.next(limit)) is not None:
@@ -178,8 +178,8 @@ class AssertCardinalityStage(Stage):
         self.source = source
         self.expected = expected
         self.spec = spec
-        self.eager = source.eager
-        self.granule = source.granule
+        self.allows_readahead = source.allows_readahead
+        self.preferred_block_size = source.preferred_block_size
         self._position = 0
         self._ended = False
 
@@ -221,14 +221,16 @@ class TakeWhileStage(CountingStage):
     def __init__(self, source: Stage, function: BlockFunction):
         super().__init__(source)
         self.function = function
-        self.granule = max(source.granule, function.block_length)
+        self.preferred_block_size = max(source.preferred_block_size, function.block_length)
         self._ended = False
 
     def next(self, limit: int) -> Block | None:
         if self._ended:
             return None
-        limit = self.function.limit(min(limit, self.granule) if self.granule > 1 else limit)
-        block = self._carry.peek(limit)
+        limit = self.function.limit(
+            min(limit, self.preferred_block_size) if self.preferred_block_size > 1 else limit
+        )
+        block = self._pushback.peek(limit)
         if block is None:
             return None
         start = self._position
@@ -261,8 +263,8 @@ class UniqueStage(Stage):
 
     def __init__(self, source: Stage):
         self.source = source
-        self.eager = source.eager
-        self.granule = source.granule
+        self.allows_readahead = source.allows_readahead
+        self.preferred_block_size = source.preferred_block_size
         self._seen: set[Hashable] = set()
         self._position = 0
 
@@ -327,11 +329,13 @@ class ScanStage(CountingStage):
     def __init__(self, source: Stage, function: Recurrence):
         super().__init__(source)
         self.function = function
-        self.granule = max(source.granule, function.block_length)
+        self.preferred_block_size = max(source.preferred_block_size, function.block_length)
 
     def next(self, limit: int) -> Block | None:
-        limit = self.function.limit(min(limit, self.granule) if self.granule > 1 else limit)
-        block = self._carry.peek(limit)
+        limit = self.function.limit(
+            min(limit, self.preferred_block_size) if self.preferred_block_size > 1 else limit
+        )
+        block = self._pushback.peek(limit)
         if block is None:
             return None
         start = self._position

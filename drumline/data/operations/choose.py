@@ -17,7 +17,7 @@ from drumline.data.elements.seeds import uniform
 from drumline.data.elements.spec import INFINITE, UNKNOWN, ElementSpec, TensorSpec
 from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.plan.node import Node, Pass, Specified, Trail
-from drumline.data.runtime.stage import Carry, CountingStage, ServingStage, Stage, State
+from drumline.data.runtime.stage import CountingStage, PushbackBuffer, ServingStage, Stage, State
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering
@@ -140,7 +140,7 @@ Numbers = tuple[np.ndarray, Exception | None]
 class Choices:
     """A sequence of datasets' numbers that can be resumed at any point."""
 
-    eager = True
+    allows_readahead = True
 
     def peek(self, limit: int) -> Numbers | None:
         """Up to ``limit`` of the next numbers; ``None`` at the end."""
@@ -196,27 +196,27 @@ class Read(Choices):
     """Elements of a stage."""
 
     def __init__(self, source: Stage):
-        self.eager = source.eager
+        self.allows_readahead = source.allows_readahead
         self._source = source
-        self._carry = Carry(source)
+        self._pushback = PushbackBuffer(source)
         self._read = 0
 
     def peek(self, limit: int) -> Numbers | None:
-        block = self._carry.peek(limit)
+        block = self._pushback.peek(limit)
         if block is None:
             return None
         return block.columns[0][: block.n], block.error
 
     def commit(self, count: int) -> None:
-        self._carry.commit(count)
+        self._pushback.commit(count)
         self._read += count
 
     def state(self) -> State:
-        return {"read": self._read, "input": self._carry.state()}
+        return {"read": self._read, "input": self._pushback.state()}
 
     def restore(self, state: State) -> None:
         self._read = state["read"]
-        self._carry.restore(state["input"])
+        self._pushback.restore(state["input"])
 
     def inputs(self) -> Sequence[Stage]:
         return [self._source]
@@ -284,9 +284,11 @@ class ChooseStage(Stage):
         operation: str,
     ):
         self.sources = list(sources)
-        self.eager = choices.eager and all(source.eager for source in sources)
+        self.allows_readahead = choices.allows_readahead and all(
+            source.allows_readahead for source in sources
+        )
         self._choices = choices
-        self._carries = [Carry(source) for source in sources]
+        self._pushbacks = [PushbackBuffer(source) for source in sources]
         self._live = np.ones(len(sources), bool)
         self._stop_on_empty = stop_on_empty
         self._spec = spec
@@ -296,7 +298,7 @@ class ChooseStage(Stage):
 
     def next(self, limit: int) -> Block | None:
         while self._live.any():
-            drawn = self._choices.peek(limit if self.eager else 1)
+            drawn = self._choices.peek(limit if self.allows_readahead else 1)
             if drawn is None:
                 return None
             stop = self._valid(*drawn)
@@ -354,11 +356,11 @@ class ChooseStage(Stage):
         return blocks
 
     def _peek(self, which: int, count: int) -> Block | None:
-        carry, source = self._carries[which], self.sources[which]
-        if self.eager and not carry.events:
+        pushback, source = self._pushbacks[which], self.sources[which]
+        if self.allows_readahead and not pushback.events:
             # A function compiled for many rows costs the same for few.
-            carry.peek(-(-count // source.granule) * source.granule)
-        return carry.peek(count)
+            pushback.peek(-(-count // source.preferred_block_size) * source.preferred_block_size)
+        return pushback.peek(count)
 
     def _note_end(self, which: int, place: int, stop: _Stop) -> None:
         if not self._stop_on_empty:
@@ -410,9 +412,9 @@ class ChooseStage(Stage):
         return Block(columns, total, stop.error)
 
     def _commit(self, places: Sequence[np.ndarray], stop: _Stop) -> None:
-        for which, (carry, draws) in enumerate(zip(self._carries, places, strict=True)):
+        for which, (pushback, draws) in enumerate(zip(self._pushbacks, places, strict=True)):
             if self._live[which]:
-                carry.commit(int(np.searchsorted(draws, stop.place)) + (which == stop.failing))
+                pushback.commit(int(np.searchsorted(draws, stop.place)) + (which == stop.failing))
         used = stop.place + (stop.error is not None)
         self._choices.commit(used)
         self._draws += used
@@ -421,14 +423,14 @@ class ChooseStage(Stage):
         return {
             "draws": self._draws,
             "choices": self._choices.state(),
-            "inputs": [carry.state() for carry in self._carries],
+            "inputs": [pushback.state() for pushback in self._pushbacks],
         }
 
     def restore(self, state: State) -> None:
         self._draws = state["draws"]
         self._choices.restore(state["choices"])
-        for carry, saved in zip(self._carries, state["inputs"], strict=True):
-            carry.restore(saved)
+        for pushback, saved in zip(self._pushbacks, state["inputs"], strict=True):
+            pushback.restore(saved)
 
     def inputs(self) -> Sequence[Stage]:
         return [*self._choices.inputs(), *self.sources]
@@ -480,12 +482,12 @@ class ByClassStage(CountingStage):
 
     def __init__(self, source: Stage, shares: Shares):
         super().__init__(source)
-        self.granule = source.granule
+        self.preferred_block_size = source.preferred_block_size
         self._shares = shares
 
     def _peek(self, limit: int) -> tuple[Block, np.ndarray] | None:
         """A block and its classes; one that is not among the known ends it with an error."""
-        block = self._carry.peek(limit)
+        block = self._pushback.peek(limit)
         if block is None:
             return None
         classes = block.columns[0][: block.n]

@@ -10,8 +10,8 @@ from drumline.data.elements.block import Block
 from drumline.data.elements.spec import INFINITE, UNKNOWN, ElementSpec, is_known, merge_leaf
 from drumline.data.elements.structure import LEAF_STRUCTURE, Structure
 from drumline.data.plan.node import Node, Pass, Specified, Trail
-from drumline.data.runtime.indexed import Concatenated, Indexed, Zipped
-from drumline.data.runtime.stage import Carry, Stage, State
+from drumline.data.runtime.indexed import Concatenated, RandomAccessSource, Zipped
+from drumline.data.runtime.stage import PushbackBuffer, Stage, State
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering
@@ -92,30 +92,30 @@ class ZipStage(Stage):
 
     def __init__(self, sources: Sequence[Stage]):
         self.sources = list(sources)
-        self.eager = all(source.eager for source in sources)
-        self._carries = [Carry(source) for source in sources]
+        self.allows_readahead = all(source.allows_readahead for source in sources)
+        self._pushbacks = [PushbackBuffer(source) for source in sources]
 
     def next(self, limit: int) -> Block | None:
         parts: list[Block] = []
-        for carry in self._carries:
-            part = carry.peek(limit)
+        for pushback in self._pushbacks:
+            part = pushback.peek(limit)
             if part is None:
                 return None
             parts.append(part)
             limit = min(limit, part.events)
-        for carry in self._carries:
-            carry.commit(limit)
+        for pushback in self._pushbacks:
+            pushback.commit(limit)
         parts = [part.slice(0, limit) for part in parts]
         shortest = min(parts, key=lambda part: part.n)
         columns = [column[: shortest.n] for part in parts for column in part.columns]
         return Block(columns, shortest.n, shortest.error)
 
     def state(self) -> State:
-        return {"inputs": [carry.state() for carry in self._carries]}
+        return {"inputs": [pushback.state() for pushback in self._pushbacks]}
 
     def restore(self, state: State) -> None:
-        for carry, saved in zip(self._carries, state["inputs"], strict=True):
-            carry.restore(saved)
+        for pushback, saved in zip(self._pushbacks, state["inputs"], strict=True):
+            pushback.restore(saved)
 
     def inputs(self) -> Sequence[Stage]:
         return self.sources
@@ -129,8 +129,8 @@ class ConcatenateStage(Stage):
 
     def __init__(self, sources: Sequence[Stage]):
         self.sources = list(sources)
-        self.eager = all(source.eager for source in sources)
-        self.granule = max(source.granule for source in sources)
+        self.allows_readahead = all(source.allows_readahead for source in sources)
+        self.preferred_block_size = max(source.preferred_block_size for source in sources)
         self._current = 0
 
     def next(self, limit: int) -> Block | None:
@@ -156,14 +156,14 @@ class ConcatenateStage(Stage):
         return "concatenate"
 
 
-def index_zip(lowering: Lowering, node: Zip, trail: Trail, run: Pass) -> Indexed | None:
+def index_zip(lowering: Lowering, node: Zip, trail: Trail, run: Pass) -> RandomAccessSource | None:
     parts = lowering.indexed_inputs(node, trail, run)
     return None if parts is None else Zipped(parts)
 
 
 def index_concatenate(
     lowering: Lowering, node: Concatenate, trail: Trail, run: Pass
-) -> Indexed | None:
+) -> RandomAccessSource | None:
     parts = lowering.indexed_inputs(node, trail, run)
     return None if parts is None else Concatenated(*parts)
 

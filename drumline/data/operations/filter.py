@@ -36,11 +36,15 @@ class Predicate(CountingStage):
         super().__init__(source)
         self.function = function
         self._pool = pool
-        self.granule = max(source.granule, function.block_length)
+        self.preferred_block_size = max(source.preferred_block_size, function.block_length)
 
     def next(self, limit: int) -> Block | None:
-        wanted = self.granule if self.eager and self.granule > 1 else limit
-        block = self._carry.peek(self.function.limit(wanted))
+        wanted = (
+            self.preferred_block_size
+            if self.allows_readahead and self.preferred_block_size > 1
+            else limit
+        )
+        block = self._pushback.peek(self.function.limit(wanted))
         if block is None:
             return None
         start = self._position

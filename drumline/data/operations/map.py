@@ -16,9 +16,9 @@ from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.functions.build import BuiltFunction
 from drumline.data.functions.call import BlockFunction, Gathering, Vectorized
 from drumline.data.functions.compiled import CompiledFunction
-from drumline.data.operations.ordering.order import ParallelWalkStage, WalkStage
+from drumline.data.operations.ordering.order import ParallelWalkStage, SourceStage
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.indexed import Index, Indexed
+from drumline.data.runtime.indexed import Index, RandomAccessSource
 from drumline.data.runtime.stage import (
     MAX_ELEMENTS,
     TARGET_BYTES,
@@ -64,16 +64,18 @@ class Map(Node):
         return self.label
 
 
-class Mapped(Indexed):
+class Mapped(RandomAccessSource):
     """A function applied to each element, block by block."""
 
-    def __init__(self, inner: Indexed, function: BlockFunction):
+    def __init__(self, inner: RandomAccessSource, function: BlockFunction):
         self.inner = inner
         self.function = function
         self.ragged = function.ragged
         self.varying = function.varying
         self.length = inner.length
-        self.granule = function.limit(max(inner.granule, function.block_length))
+        self.preferred_block_size = function.limit(
+            max(inner.preferred_block_size, function.block_length)
+        )
 
     def rows(self, index: Index) -> Block:
         block = self.inner.rows(index[: self.function.limit(len(index))])
@@ -126,13 +128,13 @@ class MapStage(CountingStage):
         self.varying = function.varying
 
     @property
-    def granule(self) -> int:  # type: ignore[override]
-        return max(self.source.granule, self.function.block_length)
+    def preferred_block_size(self) -> int:  # type: ignore[override]
+        return max(self.source.preferred_block_size, self.function.block_length)
 
     def next(self, limit: int) -> Block | None:
-        most = max(self.granule, self._at_once)
-        limit = self.function.limit(min(limit, most) if self.granule > 1 else limit)
-        block = self._carry.peek(limit)
+        most = max(self.preferred_block_size, self._at_once)
+        limit = self.function.limit(min(limit, most) if self.preferred_block_size > 1 else limit)
+        block = self._pushback.peek(limit)
         if block is None:
             return None
         start = self._position
@@ -140,12 +142,12 @@ class MapStage(CountingStage):
         self._use(out.events)
         return out
 
-    def gathered(self, size: int) -> None:
+    def hint_batch_size(self, size: int) -> None:
         if self._gathering is not None:
             self._at_once = self._gathering.at_once(size)
 
-    def expect(self, positions: int) -> None:
-        self.source.expect(positions)
+    def limit_demand(self, positions: int) -> None:
+        self.source.limit_demand(positions)
 
     def describe(self) -> str:
         return f"map {self.function.describe()}{_IN_TURN if self._processes else ''}"
@@ -185,7 +187,7 @@ class ParallelMapStage(Stage):
     """Applies a function block by block, on workers, and delivers the results in order.
 
     It reads its input ahead of what was asked, for each worker some blocks, each of which Python
-    functions are done with in milliseconds, but never past what ``expect`` says will be needed.
+    functions are done with in milliseconds, but never past what ``limit_demand`` says will be needed.
 
     Args:
         source: its input.
@@ -225,7 +227,7 @@ class ParallelMapStage(Stage):
         self._each = each
         self._sized = self._always_sized = sized
         self.workers_may_wait = may_wait
-        self.eager = source.eager
+        self.allows_readahead = source.allows_readahead
         self._ahead: deque[_Task] = deque()
         self._current: Block | None = None
         self._rest: tuple[State, int, Block] | None = None
@@ -235,11 +237,11 @@ class ParallelMapStage(Stage):
         self._position = 0
         self._end: int | None = None
         self._row_nbytes = row_nbytes
-        self._task_nbytes = self.granule * row_nbytes
+        self._task_nbytes = self.preferred_block_size * row_nbytes
         # What few elements cost is known to a function; not what they take.
-        self._most_rows = max(self.granule, TARGET_BYTES // row_nbytes)
+        self._most_rows = max(self.preferred_block_size, TARGET_BYTES // row_nbytes)
         self._ended = False
-        self._gathered = 1
+        self._batch_hint = 1
         self._finalizer = finalize(self, pool.close)
         self._finalizer.atexit = False
 
@@ -247,15 +249,15 @@ class ParallelMapStage(Stage):
         """Hears, before it is asked for anything, that its input begins at this position."""
         self._position = self._taken = position
 
-    def gathered(self, size: int) -> None:
-        self._gathered = size
+    def hint_batch_size(self, size: int) -> None:
+        self._batch_hint = size
         if self._gathering is not None:
-            at_once = max(self.granule, self._gathering.at_once(size))
+            at_once = max(self.preferred_block_size, self._gathering.at_once(size))
             self._task_nbytes = at_once * self._row_nbytes
 
     @property
-    def granule(self) -> int:  # type: ignore[override]
-        return max(self.source.granule, self.function.block_length)
+    def preferred_block_size(self) -> int:  # type: ignore[override]
+        return max(self.source.preferred_block_size, self.function.block_length)
 
     @property
     def workers(self) -> int:  # type: ignore[override]
@@ -318,7 +320,7 @@ class ParallelMapStage(Stage):
 
     def _cut(self) -> _Task | None:
         """The next task, from what is left of an input block or from a new one."""
-        wanted = self._at_once() if self.eager else 1
+        wanted = self._at_once() if self.allows_readahead else 1
         if self._rest is None:
             self._rest = self._pull(wanted)
         if self._rest is None:
@@ -335,13 +337,17 @@ class ParallelMapStage(Stage):
 
     def _at_once(self) -> int:
         if self._gathering is not None:
-            return self._gathering.at_once(self._gathered)
+            return self._gathering.at_once(self._batch_hint)
         return self.function.limit(min(MAX_ELEMENTS, self._most_rows))
 
     def _pull(self, wanted: int) -> tuple[State, int, Block] | None:
-        if self.eager and self.granule > 1:
+        if self.allows_readahead and self.preferred_block_size > 1:
             # Fewer would cost the same where the input is computed in blocks of one length.
-            wanted = self.granule if self._gathering is None else max(wanted, self.granule)
+            wanted = (
+                self.preferred_block_size
+                if self._gathering is None
+                else max(wanted, self.preferred_block_size)
+            )
         if self._end is not None:
             wanted = min(wanted, self._end - self._taken)
         if self._ended or wanted <= 0:
@@ -353,7 +359,7 @@ class ParallelMapStage(Stage):
 
     def _filled_up(self, block: Block, wanted: int) -> Block:
         """The block and what follows, where that saves copies of results and costs none of rows."""
-        if self._gathered == 1 or not (self._light and self.eager):
+        if self._batch_hint == 1 or not (self._light and self.allows_readahead):
             return block
         parts, rows = [block], block.n
         while parts[-1].error is None and rows < wanted:
@@ -378,9 +384,9 @@ class ParallelMapStage(Stage):
         else:
             self._ahead.append(task)
 
-    def expect(self, positions: int) -> None:
+    def limit_demand(self, positions: int) -> None:
         self._end = self._position + positions
-        self.source.expect(self._end - self._taken)
+        self.source.limit_demand(self._end - self._taken)
 
     def state(self) -> State:
         task = self._head if self._current is not None else next(iter(self._ahead), None)
@@ -423,7 +429,7 @@ class ParallelMapStage(Stage):
         return f"map {self.function.describe()}{self._whole_batches()}, {self.pool.describe()}"
 
     def _whole_batches(self) -> str:
-        size = self._gathered
+        size = self._batch_hint
         gathers = self._gathering is not None and size > 1
         return f", whole batches of {size}" if gathers and self._at_once() % size == 0 else ""
 
@@ -439,7 +445,7 @@ def _apply(function: BlockFunction, block: Block, start: int) -> Block:
 _LIGHT_NBYTES = 64
 
 
-def index_map(lowering: Lowering, node: Map, trail: Trail, run: Pass) -> Indexed | None:
+def index_map(lowering: Lowering, node: Map, trail: Trail, run: Pass) -> RandomAccessSource | None:
     if not node.function.reorderable:
         return None
     inner = lowering.indexed_input(node, trail, run)
@@ -450,8 +456,8 @@ def lower_map(lowering: Lowering, node: Map, trail: Trail, run: Pass) -> Stage:
     source = own_input(lowering, node, trail, run)
     function = _applied(lowering, node)
     row_nbytes = node.input.spec.row_nbytes() + node.spec.row_nbytes()
-    if node.function.reorderable and isinstance(source, WalkStage | ParallelWalkStage):
-        walk = source if isinstance(source, WalkStage) else source.walk
+    if node.function.reorderable and isinstance(source, SourceStage | ParallelWalkStage):
+        walk = source if isinstance(source, SourceStage) else source.walk
         source.close()
         return lowering.shared(walk.then(function, row_nbytes), node)
     memory = (row_nbytes, lowering.runtime.nbytes // 2)
@@ -462,7 +468,7 @@ def lower_map(lowering: Lowering, node: Map, trail: Trail, run: Pass) -> Stage:
         return ParallelMapStage(source, *processes, True, *memory, False, *ahead)
     # A function that is compiled is padded to whole blocks: where the input must not be read ahead,
     # there are none to share.
-    if node.workers in (None, 1) or not (node.function.is_python or source.eager):
+    if node.workers in (None, 1) or not (node.function.is_python or source.allows_readahead):
         return MapStage(source, function, lowering.runtime.left_in_turn(node))
     workers = lowering.runtime.workers(node.workers, node.unbounded)
     light = all(_is_light(leaf) for leaf in node.input.spec.leaves)

@@ -14,7 +14,7 @@ from drumline.data.elements.seeds import bits
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.elements.structure import LEAF_STRUCTURE, tuple_of
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.indexed import Enumerated, Index, Indexed
+from drumline.data.runtime.indexed import Enumerated, Index, RandomAccessSource
 from drumline.data.runtime.stage import Described, Stage, State
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ def keyed(block: Block, keys: tuple[int, int], positions: np.ndarray) -> Block:
     return Block([*block.columns, column], block.n, block.error)
 
 
-class Keyed(Indexed):
+class KeyedSource(RandomAccessSource):
     """Keys by position in the input."""
 
-    def __init__(self, inner: Indexed, keys: tuple[int, int]):
+    def __init__(self, inner: RandomAccessSource, keys: tuple[int, int]):
         self.inner = inner
         self.keys = keys
         self.length = inner.length
-        self.granule = inner.granule
+        self.preferred_block_size = inner.preferred_block_size
 
     def rows(self, index: Index) -> Block:
         return keyed(self.inner.rows(index), self.keys, np.asarray(index, np.int64))
@@ -56,8 +56,8 @@ class NumberingStage(Stage):
 
     def __init__(self, source: Stage):
         self.source = source
-        self.eager = source.eager
-        self.granule = source.granule
+        self.allows_readahead = source.allows_readahead
+        self.preferred_block_size = source.preferred_block_size
         self._position = 0
 
     def _beside(self, block: Block, positions: np.ndarray) -> Block:
@@ -71,8 +71,8 @@ class NumberingStage(Stage):
         self._position += block.events
         return self._beside(block, np.arange(start, start + block.n, dtype=np.int64))
 
-    def expect(self, positions: int) -> None:
-        self.source.expect(positions)
+    def limit_demand(self, positions: int) -> None:
+        self.source.limit_demand(positions)
 
     def state(self) -> State:
         return {"position": self._position, "input": self.source.state()}
@@ -150,7 +150,9 @@ class Enumerate(Node):
         return f"start={self.start}"
 
 
-def index_enumerate(lowering: Lowering, node: Enumerate, trail: Trail, run: Pass) -> Indexed | None:
+def index_enumerate(
+    lowering: Lowering, node: Enumerate, trail: Trail, run: Pass
+) -> RandomAccessSource | None:
     inner = lowering.indexed_input(node, trail, run)
     if inner is None:
         return None
@@ -163,9 +165,9 @@ def lower_enumerate(lowering: Lowering, node: Enumerate, trail: Trail, run: Pass
 
 def index_random_keys(
     lowering: Lowering, node: RandomKeys, trail: Trail, run: Pass
-) -> Indexed | None:
+) -> RandomAccessSource | None:
     inner = lowering.indexed_input(node, trail, run)
-    return None if inner is None else Keyed(inner, _keys(lowering, node, trail, run))
+    return None if inner is None else KeyedSource(inner, _keys(lowering, node, trail, run))
 
 
 def lower_random_keys(lowering: Lowering, node: RandomKeys, trail: Trail, run: Pass) -> Stage:

@@ -69,7 +69,7 @@ class PackStage(CountingStage):
         missing = self.node.lookahead
         error: Exception | None = None
         while missing > 0 and error is None:
-            part = self._carry.peek(missing)
+            part = self._pushback.peek(missing)
             if part is None:
                 break
             fitting = self._fitting(part)

@@ -19,9 +19,15 @@ from drumline.data.elements.ragged import objects
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.operations.batch import Batch
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.indexed import Indexed
-from drumline.data.runtime.stage import TARGET_BYTES, Ramp, Stage, StartsEarly, State
-from drumline.data.runtime.threads import Reading, the_end, told_to_leave, wait_for, waited_for
+from drumline.data.runtime.indexed import RandomAccessSource
+from drumline.data.runtime.stage import TARGET_BYTES, BatchSizeController, Stage, StartsEarly, State
+from drumline.data.runtime.threads import (
+    ReadLimiter,
+    interpreter_exiting,
+    join_at_exit,
+    stop_at_exit,
+    wait_for,
+)
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering
@@ -58,15 +64,15 @@ class PrefetchStage(StartsEarly):
         row_nbytes: int,
         automatic: AutomaticRoom | None = None,
         slack: bool = False,
-        reading: Reading | None = None,
+        reading: ReadLimiter | None = None,
         most_nbytes: int = UNBOUNDED,
         largest_nbytes: int | None = None,
     ):
         self.source = source
         self.size = size
         self._largest_nbytes = largest_nbytes
-        self.eager = source.eager
-        self.granule = source.granule
+        self.allows_readahead = source.allows_readahead
+        self.preferred_block_size = source.preferred_block_size
         first = AUTO_BYTES if automatic is None else min(AUTO_BYTES, automatic.most_nbytes)
         first = first if reading is None else min(first, reading.nbytes)
         room = size if size is not None else max(2, int(first // row_nbytes))
@@ -149,13 +155,13 @@ class _Producer:
         row_nbytes: int,
         slack: bool,
         automatic: AutomaticRoom | None,
-        reading: Reading | None,
+        reading: ReadLimiter | None,
         most_nbytes: int,
     ):
         self.position = source.state()
         self._source = source
         self.room = room
-        self._ramp = Ramp(row_nbytes)
+        self._block_size = BatchSizeController(row_nbytes)
         self._ready: deque[tuple[State, Block, int]] = deque()
         self.held = 0
         self.most_nbytes = most_nbytes
@@ -180,8 +186,8 @@ class _Producer:
             if self._thread is None and not self._stopping:
                 if self._reading is not None and not self._reading.admit():
                     return False
-                waited_for(self)
-                told_to_leave(self)
+                join_at_exit(self)
+                stop_at_exit(self)
                 if not self._stopping:
                     self._begin()
             return True
@@ -235,11 +241,11 @@ class _Producer:
             self._stopping = True
             self._changed.notify_all()
 
-    def leave(self) -> None:
+    def request_stop(self) -> None:
         """``stop``, as the program ends: nobody must take it for the end of the elements."""
         with self._changed:
             if not self._ended and self._failure is None:
-                self._failure = the_end()
+                self._failure = interpreter_exiting()
             self.stop()
 
     def close(self) -> None:
@@ -258,8 +264,10 @@ class _Producer:
     def _run(self) -> None:
         try:
             while (room := self._wait_for_room()) > 0:
-                block = self._read(min(room, self._ramp.start(self._source.granule)))
-                self._ramp.stop()
+                block = self._read(
+                    min(room, self._block_size.start(self._source.preferred_block_size))
+                )
+                self._block_size.stop()
                 after = self._source.state()
                 with self._changed:
                     if block is None:
@@ -297,7 +305,7 @@ class _Producer:
         if row_nbytes > self.row_nbytes:
             self.room = max(2, int(self.room * self.row_nbytes / row_nbytes))
             self.row_nbytes = row_nbytes
-            self._ramp.learn(row_nbytes)
+            self._block_size.learn(row_nbytes)
 
     def _is_full(self) -> bool:
         # One block is always made ahead, however little memory there may be.
@@ -321,7 +329,7 @@ class DeviceStage(Stage):
     def __init__(self, source: Stage, device: Any):
         self.source = source
         self.device = device
-        self.eager = source.eager
+        self.allows_readahead = source.allows_readahead
 
     def next(self, limit: int) -> Block | None:
         block = self.source.next(1)
@@ -386,7 +394,9 @@ class Prefetch(Node):
         return "AUTOTUNE" if self.size is None else str(self.size)
 
 
-def locate_prefetch(lowering: Lowering, node: Prefetch, trail: Trail, run: Pass) -> Indexed | None:
+def locate_prefetch(
+    lowering: Lowering, node: Prefetch, trail: Trail, run: Pass
+) -> RandomAccessSource | None:
     return lowering.indexed_input(node, trail, run)
 
 

@@ -24,7 +24,7 @@ def joined(first: Index, then: Index) -> Index:
     return np.concatenate([first, then])
 
 
-class Order:
+class IndexOrder:
     """A sequence of positions that can be resumed at any point."""
 
     position: int = 0
@@ -43,7 +43,7 @@ class Order:
         raise NotImplementedError
 
 
-class Sequential(Order):
+class Sequential(IndexOrder):
     """0, 1, 2, ..."""
 
     def __init__(self, length: int):
@@ -61,7 +61,7 @@ class Sequential(Order):
         return "in order"
 
 
-class Shuffled(Order):
+class Shuffled(IndexOrder):
     """The order of a shuffle buffer over 0, 1, 2, ...
 
     The state is the number of positions given out: replaying a million of them takes a few
@@ -88,7 +88,7 @@ class Shuffled(Order):
         return f"shuffled by index (buffer of {min(self.buffer_size, self.length)})"
 
 
-class Indexed(Described):
+class RandomAccessSource(Described):
     """Random access to ``length`` elements, by position.
 
     A chain of these (a source, then maps, ``enumerate``, ``zip``, ``take``, ...) has no state but
@@ -96,7 +96,7 @@ class Indexed(Described):
     """
 
     length: int = 0
-    granule: int = 1
+    preferred_block_size: int = 1
 
     def rows(self, index: Index) -> Block:
         """The elements at ``index``: all of them, or those before the first that failed.
@@ -109,7 +109,8 @@ class Indexed(Described):
     def limit(self, wanted: int) -> int:
         """How many elements to ask for at once when ``wanted`` are needed."""
         return min(
-            (p.limit(wanted) for p in self.parts() if isinstance(p, Indexed)), default=wanted
+            (p.limit(wanted) for p in self.parts() if isinstance(p, RandomAccessSource)),
+            default=wanted,
         )
 
     def parts(self) -> Sequence[Described]:
@@ -117,14 +118,14 @@ class Indexed(Described):
         return []
 
 
-class SlicedRows(Indexed):
+class SlicedRows(RandomAccessSource):
     """A run of another's positions: ``take`` and ``skip``."""
 
-    def __init__(self, inner: Indexed, start: int, length: int):
+    def __init__(self, inner: RandomAccessSource, start: int, length: int):
         self.inner = inner
         self.start = start
         self.length = length
-        self.granule = inner.granule
+        self.preferred_block_size = inner.preferred_block_size
 
     def rows(self, index: Index) -> Block:
         if isinstance(index, range):
@@ -138,15 +139,15 @@ class SlicedRows(Indexed):
         return f"positions {self.start} to {self.start + self.length}"
 
 
-class Strided(Indexed):
+class Strided(RandomAccessSource):
     """Every ``step``-th of another's positions: ``shard``."""
 
-    def __init__(self, inner: Indexed, start: int, step: int):
+    def __init__(self, inner: RandomAccessSource, start: int, step: int):
         self.inner = inner
         self.start = start
         self.step = step
         self.length = len(range(start, inner.length, step))
-        self.granule = inner.granule
+        self.preferred_block_size = inner.preferred_block_size
 
     def rows(self, index: Index) -> Block:
         positions = np.asarray(index, np.int64) * self.step + self.start
@@ -159,13 +160,13 @@ class Strided(Indexed):
         return f"every {self.step}th position from {self.start}"
 
 
-class Zipped(Indexed):
+class Zipped(RandomAccessSource):
     """Elements at the same position of several datasets side by side."""
 
-    def __init__(self, inner: Sequence[Indexed]):
+    def __init__(self, inner: Sequence[RandomAccessSource]):
         self.inner = list(inner)
         self.length = min((part.length for part in inner), default=0)
-        self.granule = max((part.granule for part in inner), default=1)
+        self.preferred_block_size = max((part.preferred_block_size for part in inner), default=1)
 
     def rows(self, index: Index) -> Block:
         parts = [part.rows(index) for part in self.inner]
@@ -180,14 +181,14 @@ class Zipped(Indexed):
         return "zip"
 
 
-class Enumerated(Indexed):
+class Enumerated(RandomAccessSource):
     """The position in front of each element."""
 
-    def __init__(self, inner: Indexed, start: int):
+    def __init__(self, inner: RandomAccessSource, start: int):
         self.inner = inner
         self.start = start
         self.length = inner.length
-        self.granule = inner.granule
+        self.preferred_block_size = inner.preferred_block_size
 
     def rows(self, index: Index) -> Block:
         block = self.inner.rows(index)
@@ -202,14 +203,14 @@ class Enumerated(Indexed):
         return f"enumerate from {self.start}"
 
 
-class Concatenated(Indexed):
+class Concatenated(RandomAccessSource):
     """One dataset after another."""
 
-    def __init__(self, first: Indexed, second: Indexed):
+    def __init__(self, first: RandomAccessSource, second: RandomAccessSource):
         self.first = first
         self.second = second
         self.length = first.length + second.length
-        self.granule = max(first.granule, second.granule)
+        self.preferred_block_size = max(first.preferred_block_size, second.preferred_block_size)
 
     def rows(self, index: Index) -> Block:
         edge = self.first.length
@@ -258,14 +259,14 @@ class Concatenated(Indexed):
         return "concatenate"
 
 
-class Permuted(Indexed):
+class Permuted(RandomAccessSource):
     """Another's elements in an order that is computed from ``key``, and takes no memory."""
 
-    def __init__(self, inner: Indexed, key: int):
+    def __init__(self, inner: RandomAccessSource, key: int):
         self.inner = inner
         self.key = key
         self.length = inner.length
-        self.granule = inner.granule
+        self.preferred_block_size = inner.preferred_block_size
 
     def rows(self, index: Index) -> Block:
         positions = np.asarray(index, np.int64)

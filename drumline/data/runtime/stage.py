@@ -39,13 +39,13 @@ class Stage(Described):
 
     A position of the stream is one element, or one error in an element's place. ``next`` covers at
     most ``limit`` positions and never reads more of its input than that requires, unless the stage
-    is ``eager`` (reading ahead has no visible effect).
+    is ``allows_readahead`` (reading ahead has no visible effect).
 
     Lifecycle, and who calls what:
 
     1. ``Lowering`` makes the stages of one epoch, inputs first, in the thread that begins the epoch
        (for a dataset inside another, in the one that pulls from the outer one). The stage above may
-       call ``gathered`` and ``expect``, which are hints, from its constructor.
+       call ``hint_batch_size`` and ``limit_demand``, which are hints, from its constructor.
     2. ``restore`` is called at most once, before the first ``next``; ``start``, where a stage
        ``StartsEarly``, after it.
     3. ``next``, ``advance`` and ``state`` are called by one thread at a time: the consumer's, or
@@ -58,10 +58,10 @@ class Stage(Described):
        Threads of a stage that is dropped without it are stopped by its finalizer.
     """
 
-    eager: bool = True
+    allows_readahead: bool = True
     """Whether elements may be computed before they are asked for: not so for a user's generator."""
 
-    granule: int = 1
+    preferred_block_size: int = 1
     """The number of elements that is cheapest to ask for at once (or a multiple of it)."""
 
     threaded: bool = False
@@ -99,13 +99,13 @@ class Stage(Described):
                 return
             count -= block.events
 
-    def expect(self, positions: int) -> None:
+    def limit_demand(self, positions: int) -> None:
         """Hears that no more than ``positions`` further ones will be asked for.
 
         Who makes elements of a user's ahead makes none past that.
         """
 
-    def gathered(self, size: int) -> None:
+    def hint_batch_size(self, size: int) -> None:
         """Hears that its elements are put together by ``size``: a hint."""
 
     def queue(self) -> tuple[int, int] | None:
@@ -144,7 +144,7 @@ class StartsEarly(Stage):
         raise NotImplementedError
 
 
-class Carry:
+class PushbackBuffer:
     """The unused rest of a block pulled from an input, and where that block began.
 
     A stage that pulls more than it can use at once keeps the rest here; the state it reports is
@@ -208,8 +208,8 @@ class CountingStage(Stage):
 
     def __init__(self, source: Stage):
         self.source = source
-        self.eager = source.eager
-        self._carry = Carry(source)
+        self.allows_readahead = source.allows_readahead
+        self._pushback = PushbackBuffer(source)
         self._position = 0
 
     def count_from(self, position: int) -> None:
@@ -218,15 +218,15 @@ class CountingStage(Stage):
 
     def _use(self, positions: int) -> None:
         """Marks the first ``positions`` of what the carry gave as used."""
-        self._carry.commit(positions)
+        self._pushback.commit(positions)
         self._position += positions
 
     def state(self) -> State:
-        return {"position": self._position, "input": self._carry.state()}
+        return {"position": self._position, "input": self._pushback.state()}
 
     def restore(self, state: State) -> None:
         self._position = state["position"]
-        self._carry.restore(state["input"])
+        self._pushback.restore(state["input"])
 
     def inputs(self) -> Sequence[Stage]:
         return [self.source]
@@ -241,20 +241,20 @@ class ServingStage(Stage):
 
     def __init__(self, source: Stage):
         self.source = source
-        self.eager = source.eager
-        self._carry = Carry(source)
+        self.allows_readahead = source.allows_readahead
+        self._pushback = PushbackBuffer(source)
 
     def next(self, limit: int) -> Block | None:
         while True:
-            block = self._carry.pull(limit)
+            block = self._pushback.pull(limit)
             if block is None or block.events:
                 return block
 
     def state(self) -> State:
-        return self._carry.state()
+        return self._pushback.state()
 
     def restore(self, state: State) -> None:
-        self._carry.restore(state)
+        self._pushback.restore(state)
 
     def inputs(self) -> Sequence[Stage]:
         return [self.source]
@@ -269,7 +269,7 @@ _FAST = 0.002
 _SLOW = 0.008
 
 
-class Ramp:
+class BatchSizeController:
     """Starts with one element, which so arrives at once, and doubles while blocks are quick.
 
     It decides only how elements travel together, never what they are.
@@ -284,11 +284,11 @@ class Ramp:
         """Asks for fewer elements at once, since they are larger than was known."""
         self._most = max(1, min(self._most, int(TARGET_BYTES // row_nbytes)))
 
-    def start(self, granule: int) -> int:
-        """Notes the time and returns the number of elements to ask a stage of ``granule`` for."""
+    def start(self, preferred_block_size: int) -> int:
+        """Notes the time and returns the number of elements to ask a stage of ``preferred_block_size`` for."""
         self._started = time.perf_counter()
-        limit = min(self._limit, max(self._most, granule))
-        return limit - limit % granule if limit > granule else limit
+        limit = min(self._limit, max(self._most, preferred_block_size))
+        return limit - limit % preferred_block_size if limit > preferred_block_size else limit
 
     def stop(self) -> None:
         """Adapts to how long the block took since ``start``."""
@@ -326,24 +326,24 @@ class DenseStage(Stage):
 
     def __init__(self, source: Stage):
         self.source = source
-        self.eager = source.eager
-        self.granule = source.granule
-        self._carry = Carry(source)
+        self.allows_readahead = source.allows_readahead
+        self.preferred_block_size = source.preferred_block_size
+        self._pushback = PushbackBuffer(source)
 
     def next(self, limit: int) -> Block | None:
-        block = self._carry.peek(limit)
+        block = self._pushback.peek(limit)
         if block is None:
             return None
         rows = _equal_rows(block)
         part = block.slice(0, block.events if rows == block.n else rows)
-        self._carry.commit(part.events)
+        self._pushback.commit(part.events)
         return Block([dense(column) for column in part.columns], part.n, part.error)
 
     def state(self) -> State:
-        return self._carry.state()
+        return self._pushback.state()
 
     def restore(self, state: State) -> None:
-        self._carry.restore(state)
+        self._pushback.restore(state)
 
     def inputs(self) -> Sequence[Stage]:
         return [self.source]

@@ -2,7 +2,7 @@
 
 Python waits for the threads that are not daemons, calls what ``atexit`` knows, and takes the
 interpreter down. All threads of datasets are daemons, so that a thread of the user's that Python
-waits for finds them at work, and are ended here. `Reading` bounds how many datasets that threads
+waits for finds them at work, and are ended here. `ReadLimiter` bounds how many datasets that threads
 read ahead are read at the same time.
 """
 
@@ -86,65 +86,65 @@ _SHORT_STEP_SECONDS = 0.002
 _NATIVE = ("drumline", "jax", "jaxlib", "numpy")
 
 
-class Leaves(Protocol):
+class Stoppable(Protocol):
     """What has threads begin something."""
 
-    def leave(self) -> None:
+    def request_stop(self) -> None:
         """Has them begin nothing more; never waits, and is called once, or once again."""
 
 
-class Joins(Protocol):
+class Joinable(Protocol):
     """What has threads."""
 
     def join(self) -> None:
         """Waits for them, as far as the end of the program must; after everything has left."""
 
 
-def told_to_leave(thing: Leaves) -> None:
+def stop_at_exit(thing: Stoppable) -> None:
     """Has ``thing`` leave at the end of the program, if it lives then: at once if this is it."""
-    _at_the_end()
-    _leaving[id(thing)] = thing
+    _register_exit()
+    _stoppables[id(thing)] = thing
     # In this order, as the end may come in between.
-    if _ends.is_set():
-        thing.leave()
+    if _exiting.is_set():
+        thing.request_stop()
 
 
-def waited_for(thing: Joins) -> None:
+def join_at_exit(thing: Joinable) -> None:
     """Has the end of the program wait for the threads of ``thing``, if it lives then."""
-    _at_the_end()
-    _joined[id(thing)] = thing
+    _register_exit()
+    _joinables[id(thing)] = thing
 
 
-def the_end() -> SystemExit:
+def interpreter_exiting() -> SystemExit:
     """What is raised instead of a further element; a thread that it ends says nothing of it."""
     return SystemExit("the program ends: its datasets make no further elements")
 
 
-_ends = threading.Event()
+_exiting = threading.Event()
 # Unlike a WeakSet, one of these may be read while other threads add to it.
-_leaving: weakref.WeakValueDictionary[int, Leaves] = weakref.WeakValueDictionary()
-_joined: weakref.WeakValueDictionary[int, Joins] = weakref.WeakValueDictionary()
+_stoppables: weakref.WeakValueDictionary[int, Stoppable] = weakref.WeakValueDictionary()
+_joinables: weakref.WeakValueDictionary[int, Joinable] = weakref.WeakValueDictionary()
 
 
 @functools.cache
-def _at_the_end() -> None:
+def _register_exit() -> None:
     # With the first thread: the later it is registered, the sooner it is called.
-    atexit.register(_leave)
+    atexit.register(_stop_all)
     note("process", "atexit: _leave", "it ends the threads of datasets", "no setting")
 
 
-def _leave() -> None:
-    _ends.set()
-    for leaves in _leaving.valuerefs():
-        if (thing := leaves()) is not None:
-            thing.leave()
-    for joins in _joined.valuerefs():
-        if (threads := joins()) is not None:
+def _stop_all() -> None:
+    _exiting.set()
+    for reference in _stoppables.valuerefs():
+        if (thing := reference()) is not None:
+            thing.request_stop()
+    for reference in _joinables.valuerefs():
+        if (threads := reference()) is not None:
             threads.join()
-    _let_out()
+    _wait_for_consumers()
 
 
-def _let_out() -> None:
+def _wait_for_consumers() -> None:
     """Waits until the user's threads are back that waited for an element.
 
     They too would be ended on the way; what is compiled and called them does not survive that.
@@ -158,8 +158,8 @@ def _let_out() -> None:
 
 def _forget() -> None:
     """The child of a fork has none of the threads; their locks may be locked forever."""
-    _leaving.clear()
-    _joined.clear()
+    _stoppables.clear()
+    _joinables.clear()
 
 
 in_forked_child(_forget, "a child has none of these threads, and their locks may be locked")
@@ -276,7 +276,7 @@ class Workers(Generic[T]):
         # Reentrant, since garbage collected meanwhile may be the stage whose finalizer closes this.
         self._lock = threading.RLock()
         self._refusal: Callable[[], BaseException] | None = None
-        told_to_leave(self)
+        stop_at_exit(self)
 
     @property
     def width(self) -> int:
@@ -352,9 +352,9 @@ class Workers(Generic[T]):
         if self._owned:
             self._threads.shutdown()
 
-    def leave(self) -> None:
+    def request_stop(self) -> None:
         """Starts nothing more, as the program ends."""
-        self._stop(the_end)
+        self._stop(interpreter_exiting)
 
     def _stop(self, reason: Callable[[], BaseException]) -> None:
         none: deque[tuple[Promise[T], Callable[[], T]]] = deque()
@@ -389,7 +389,7 @@ class PooledThreads:
         self._waiting = 0
         self._ended = False
         self._lock = threading.Lock()
-        waited_for(self)
+        join_at_exit(self)
         tell_in_child(self)
 
     def forked(self) -> None:
@@ -464,7 +464,7 @@ LARGEST_NBYTES = 4 << 20
 """What is read ahead of one dataset at most."""
 
 
-class Reading:
+class ReadLimiter:
     """Lets at most ``width`` of the threads that share it read at once.
 
     Args:
@@ -486,7 +486,7 @@ class Reading:
         self._threads = 0
         self._closed = False
         self._changed = threading.Condition()
-        told_to_leave(self)
+        stop_at_exit(self)
 
     @property
     def width(self) -> int:
@@ -537,7 +537,7 @@ class Reading:
             self._closed = True
             self._changed.notify_all()
 
-    def leave(self) -> None:
+    def request_stop(self) -> None:
         """``close``, as the program ends."""
         self.close()
 

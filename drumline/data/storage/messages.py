@@ -1,6 +1,6 @@
 """``Example`` and ``SequenceExample``, with the methods that protocol buffers give them.
 
-A ``Message`` is built from Python values, serialized by the Rust core, and parsed from bytes or
+A ``ProtobufMessage`` is built from Python values, serialized by the Rust core, and parsed from bytes or
 from protocol buffers' JSON; fields are read and set as in the generated classes of TensorFlow
 (``tf.train.Feature``, ``BytesList`` and so on).
 """
@@ -20,7 +20,7 @@ import numpy as np
 from drumline._core import list_message, list_values, message_field, message_fields
 
 
-class Message(abc.ABC):
+class ProtobufMessage(abc.ABC):
     """Bytes in protocol buffers' format, and back."""
 
     @abc.abstractmethod
@@ -80,7 +80,7 @@ class Message(abc.ABC):
         return "".join(f"{line}\n" for line in self._text())
 
 
-def checked(value: Any, kind: type[Message], where: str) -> Any:
+def checked(value: Any, kind: type[ProtobufMessage], where: str) -> Any:
     """``value``, which is a message of this kind.
 
     Raises:
@@ -96,7 +96,7 @@ def block(name: str, lines: list[str]) -> list[str]:
     return [f"{name} {{", *(f"  {line}" for line in lines), "}"]
 
 
-class ValueList(Message):
+class ValueList(ProtobufMessage):
     """A list of values of one kind."""
 
     kind: ClassVar[str]
@@ -255,7 +255,7 @@ _KINDS: dict[str, tuple[int, type[ValueList]]] = {
 _NAMES = {number: name for name, (number, _) in _KINDS.items()}
 
 
-class Feature(Message):
+class Feature(ProtobufMessage):
     """One list of values, or none, as ``tf.train.Feature``.
 
     A list that is not there can be filled all the same: ``feature.int64_list.value.append(3)``.
@@ -345,7 +345,7 @@ class Feature(Message):
         return [] if kind is None else block(kind, self._lists[kind]._text())
 
 
-_M = TypeVar("_M", bound=Message)
+_M = TypeVar("_M", bound=ProtobufMessage)
 
 
 class Entries(dict[str, _M], Generic[_M]):
@@ -398,7 +398,7 @@ def _entry(key: str, value: bytes) -> bytes:
     return message_field(1, key.encode()) + message_field(2, value)
 
 
-class Features(Message):
+class Features(ProtobufMessage):
     """Features by their names, as ``tf.train.Features``."""
 
     def __init__(self, feature: Mapping[str, Feature] | None = None):
@@ -424,7 +424,7 @@ class Features(Message):
         return self._feature.text("feature")
 
 
-class FeatureList(Message):
+class FeatureList(ProtobufMessage):
     """The features of frame after frame, as ``tf.train.FeatureList``."""
 
     def __init__(self, feature: Iterable[Feature] = ()):
@@ -451,7 +451,7 @@ class FeatureList(Message):
         return [line for item in self._feature for line in block("feature", item._text())]
 
 
-class FeatureLists(Message):
+class FeatureLists(ProtobufMessage):
     """Lists of features by their names, as ``tf.train.FeatureLists``."""
 
     def __init__(self, feature_list: Mapping[str, FeatureList] | None = None):
@@ -477,7 +477,7 @@ class FeatureLists(Message):
         return self._feature_list.text("feature_list")
 
 
-class Example(Message):
+class Example(ProtobufMessage):
     """A record of features, as ``tf.train.Example``; ``dl.io.parse_example`` reads many at once."""
 
     def __init__(self, features: Features | None = None):
@@ -509,7 +509,7 @@ class Example(Message):
         return block("features", self._features._text()) if self._fields(False) else []
 
 
-class SequenceExample(Message):
+class SequenceExample(ProtobufMessage):
     """Features of a whole and of each of its frames, as ``tf.train.SequenceExample``."""
 
     def __init__(self, context: Features | None = None, feature_lists: FeatureLists | None = None):
@@ -534,7 +534,7 @@ class SequenceExample(Message):
         """Features of the frames: ``sequence.feature_lists.feature_list["words"].feature[0]``."""
         return self._feature_lists
 
-    def _parts(self) -> list[tuple[int, str, Message]]:
+    def _parts(self) -> list[tuple[int, str, ProtobufMessage]]:
         return [(1, "context", self._context), (2, "feature_lists", self._feature_lists)]
 
     def _fields(self, deterministic: bool) -> list[tuple[int, bytes]]:

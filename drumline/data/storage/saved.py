@@ -23,7 +23,7 @@ from drumline.data.operations.nested.windows import held_rows
 from drumline.data.operations.reading.sources import Slices, Stored, StoredParts
 from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.rewrite.fingerprint import fingerprint_of
-from drumline.data.runtime.indexed import Indexed
+from drumline.data.runtime.indexed import RandomAccessSource
 from drumline.data.runtime.stage import Stage, State
 from drumline.data.storage.store.columns import spec_to_json
 from drumline.data.storage.store.directory import (
@@ -444,7 +444,9 @@ class SnapshotStage(FillStage):
         return "snapshot (writing: kept when this pass ends)"
 
 
-def index_snapshot(lowering: Lowering, node: Snapshot, trail: Trail, run: Pass) -> Indexed | None:
+def index_snapshot(
+    lowering: Lowering, node: Snapshot, trail: Trail, run: Pass
+) -> RandomAccessSource | None:
     plan = _stored(lowering, node, run)
     if plan is None:
         return None

@@ -71,7 +71,7 @@ def test_workers_that_leave_end_what_runs_and_whoever_waits():
     first = workers.submit(lambda: (running.set(), held.wait(10)))
     second = workers.submit(lambda: None)
     assert running.wait(10)
-    workers.leave()
+    workers.request_stop()
     with pytest.raises(SystemExit, match="the program ends"):
         second.result()
     with pytest.raises(SystemExit, match="the program ends"):
@@ -82,7 +82,7 @@ def test_workers_that_leave_end_what_runs_and_whoever_waits():
     threads.join()
 
 
-@pytest.mark.parametrize("end", [Workers.leave, Workers.close])
+@pytest.mark.parametrize("end", [Workers.request_stop, Workers.close])
 def test_workers_may_be_closed_by_what_is_freed_as_they_end(end):
     class Stage:
         def __del__(self):

@@ -6,16 +6,16 @@ import pytest
 from drumline._memory import BufferPool
 from drumline.data import Dataset, TensorSpec
 from drumline.data.elements.block import Block
-from drumline.data.operations.ordering.order import WalkStage
+from drumline.data.operations.ordering.order import SourceStage
 from drumline.data.operations.ordering.shuffle_buffer import ShuffleStage
 from drumline.data.operations.prefetch import PrefetchStage
 from drumline.data.operations.reading.sources import Integers
 from drumline.data.runtime.indexed import Sequential
-from drumline.data.runtime.stage import Ramp
+from drumline.data.runtime.stage import BatchSizeController
 
 
 def walk(n):
-    return WalkStage(Integers(0, 1, n, np.dtype(np.int64)), Sequential(n))
+    return SourceStage(Integers(0, 1, n, np.dtype(np.int64)), Sequential(n))
 
 
 def pulled(stage, limit):
@@ -85,7 +85,7 @@ def test_a_block_slices_its_error_as_its_last_position():
 
 
 def test_the_first_request_is_for_one_element():
-    assert Ramp(8).start(1) == 1
+    assert BatchSizeController(8).start(1) == 1
 
 
 def test_a_restored_batch_still_counts_its_elements():

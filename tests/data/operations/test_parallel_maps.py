@@ -16,7 +16,7 @@ from drumline.data import AUTOTUNE, Dataset, Options
 from drumline.data.elements.block import Block
 from drumline.data.operations.batch import BatchStage
 from drumline.data.operations.map import ParallelMapStage
-from drumline.data.operations.ordering.order import WalkStage
+from drumline.data.operations.ordering.order import SourceStage
 from drumline.data.operations.reading.sources import Integers
 from drumline.data.runtime.indexed import Sequential
 from drumline.data.runtime.threads import Workers
@@ -87,7 +87,7 @@ class FailsAtSevens:
 
 def test_what_follows_an_error_in_a_task_comes_next() -> None:
     with ThreadPoolExecutor(3) as threads:
-        walk = WalkStage(Integers(0, 1, 40, np.dtype(np.int64)), Sequential(40))
+        walk = SourceStage(Integers(0, 1, 40, np.dtype(np.int64)), Sequential(40))
         pool: Workers[Block] = Workers(threads, 3, owned=False)
         stage = ParallelMapStage(walk, FailsAtSevens(), pool, may_wait=True)
         found: list[Any] = []

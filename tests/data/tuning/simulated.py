@@ -8,7 +8,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from drumline.data.engine.tuning import Controller, Sample
+from drumline.data.engine.tuning import Controller, StageSample
 
 
 @dataclasses.dataclass
@@ -123,7 +123,7 @@ def tune(pipeline: Pipeline, controller: Controller, until: float, window: float
         while pipeline.delivered == delivered:
             pipeline.run(pipeline.now + window)
         samples = [
-            Sample(
+            StageSample(
                 i,
                 pipeline.busy[i] - busy[i],
                 pipeline.computed[i] - computed[i],

@@ -9,8 +9,8 @@ import pytest
 from drumline.data.engine.tuning import (
     Budget,
     Controller,
-    Sample,
-    Station,
+    StageCost,
+    StageSample,
     _History,
     rate,
     widths_for,
@@ -183,8 +183,8 @@ def test_no_more_workers_than_the_consumer_needs() -> None:
 
 def test_spare_workers_ask_for_no_spare_ones() -> None:
     def decided(width: int) -> object:
-        consumer = Sample("consumer", 1.0, 1.0)
-        reads = Sample("reads", 3.0, 0.1, width, most=64)
+        consumer = StageSample("consumer", 1.0, 1.0)
+        reads = StageSample("reads", 3.0, 0.1, width, most=64)
         return Controller(Budget(8)).decide([consumer, reads], 100, 1.0)["reads"]
 
     assert [decided(width) for width in (1, 2, 3, 5)] == [7, 7, 3, 5]
@@ -204,37 +204,37 @@ def test_what_an_element_costs_is_learned_from_the_best_window() -> None:
 
 
 def test_the_model_by_itself() -> None:
-    stations = [Station(4.0, 4.0, most=9), Station(1.0, 1.0, most=9), Station(0.5, 0.5)]
+    stations = [StageCost(4.0, 4.0, most=9), StageCost(1.0, 1.0, most=9), StageCost(0.5, 0.5)]
     assert widths_for(stations, Budget(11)) == [8, 2, 1]
     assert rate(stations, [8, 2, 1], 11) == 2.0
     assert widths_for(stations, Budget(5.5)) == [4, 1, 1]
     assert widths_for(stations, Budget(2.75, strict=True)) == [2, 1, 1]
     assert widths_for(stations, Budget(1)) == [1, 1, 1]
-    waiting = [Station(10.0, 0.1, nbytes=3, most=64), Station(1.0, 1.0)]
+    waiting = [StageCost(10.0, 0.1, nbytes=3, most=64), StageCost(1.0, 1.0)]
     assert widths_for(waiting, Budget(2)) == [10, 1]
     assert widths_for(waiting, Budget(2, nbytes=18)) == [6, 1]
-    assert widths_for([Station(0.0, 0.0, most=4)], Budget(2)) == [1]
+    assert widths_for([StageCost(0.0, 0.0, most=4)], Budget(2)) == [1]
 
 
 def test_a_worker_for_the_last_of_the_processors_is_not_worth_it() -> None:
-    consumer = Station(0.5, 0.5)
-    assert widths_for([Station(21.0, 20.0, most=64), consumer], Budget(2)) == [2, 1]
-    assert widths_for([Station(21.0, 20.0, most=64), consumer], Budget(16)) == [16, 1]
+    consumer = StageCost(0.5, 0.5)
+    assert widths_for([StageCost(21.0, 20.0, most=64), consumer], Budget(2)) == [2, 1]
+    assert widths_for([StageCost(21.0, 20.0, most=64), consumer], Budget(16)) == [16, 1]
     # With two, a quarter of the processors would stand idle.
-    assert widths_for([Station(21.0, 15.0, most=64), consumer], Budget(2)) == [3, 1]
+    assert widths_for([StageCost(21.0, 15.0, most=64), consumer], Budget(2)) == [3, 1]
 
 
 def test_spare_workers() -> None:
     stations = [
-        Station(10.0, 0.1, nbytes=3, most=64),
-        Station(1.0, 1.0),
-        Station(1.0, 0.4, most=2),
-        Station(1.0, 0.6, most=9),
+        StageCost(10.0, 0.1, nbytes=3, most=64),
+        StageCost(1.0, 1.0),
+        StageCost(1.0, 0.4, most=2),
+        StageCost(1.0, 0.6, most=9),
     ]
     fewest = [10, 1, 1, 1]
     assert with_spare(stations, fewest, Budget(9)) == [17, 1, 2, 1]
     assert with_spare(stations, fewest, Budget(9, nbytes=40)) == [13, 1, 2, 1]
     assert with_spare(stations, fewest, Budget(9, strict=True)) == [17, 1, 2, 1]
-    alone = [Station(10.0, 0.1, most=64)]
+    alone = [StageCost(10.0, 0.1, most=64)]
     assert with_spare(alone, [5], Budget(0.05, strict=True)) == [5]
-    assert with_spare([Station(0.0, 0.0, most=4)], [1], Budget(2)) == [1]
+    assert with_spare([StageCost(0.0, 0.0, most=4)], [1], Budget(2)) == [1]

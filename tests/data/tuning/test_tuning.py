@@ -15,8 +15,8 @@ from drumline.data.engine.epochs import Epochs
 from drumline.data.engine.tuning import (
     Budget,
     Cap,
-    Found,
     Operation,
+    TunedWidth,
     Tuner,
     _group,
     _machine,
@@ -42,7 +42,7 @@ class Running:
         self,
         dataset: Dataset,
         budget: Budget,
-        found: dict[Operation, Found] | None = None,
+        found: dict[Operation, TunedWidth] | None = None,
         sampled: bool = False,
     ):
         self.now = 0.0
@@ -102,25 +102,25 @@ def mapped() -> Dataset:
 
 
 def test_an_epoch_that_begins_with_workers_decides_once_they_have_settled() -> None:
-    run = Running(mapped(), Budget(8), {MAP: Found(2)})
+    run = Running(mapped(), Budget(8), {MAP: TunedWidth(2)})
     assert run.stages["map"].workers == 2
     for _ in range(2):
         run.window(**WAITING)
         assert run.decisions == []
     run.window(**WAITING)
     assert run.stages["map"].workers == 12
-    assert run.found[MAP] == Found(12)
+    assert run.found[MAP] == TunedWidth(12)
 
 
 def test_the_next_epoch_knows_what_did_not_help_nor_forgets_it_where_nothing_was_done() -> None:
-    run = Running(mapped(), Budget(8), {MAP: Found(2, Cap(2, 40))})
+    run = Running(mapped(), Budget(8), {MAP: TunedWidth(2, Cap(2, 40))})
     nothing = {**WAITING["map"], "work_seconds": 0.0, "work_cpu_seconds": 0.0, "tasks": 0}
     for _ in range(5):
         run.window(**WAITING)
     run.window(**{**WAITING, "map": nothing})
     run.window(**WAITING)
     assert run.stages["map"].workers == 2
-    assert run.found[MAP] == Found(2, Cap(2, 36))
+    assert run.found[MAP] == TunedWidth(2, Cap(2, 36))
     for _ in range(36):
         run.window(**WAITING)
     assert run.stages["map"].workers > 2
@@ -226,7 +226,7 @@ def test_the_next_epoch_begins_with_what_was_found() -> None:
         Dataset.range(10).map(python, num_parallel_calls=AUTOTUNE).map(python, num_parallel_calls=2)
     )
     runtime = dataset._ready().runtime
-    runtime._found.update({((0,), "map"): Found(5), ((), "map"): Found(7)})
+    runtime._found.update({((0,), "map"): TunedWidth(5), ((), "map"): TunedWidth(7)})
     stage = iter(dataset).stage
     assert [stage.workers, stage.source.workers] == [2, 5]
 

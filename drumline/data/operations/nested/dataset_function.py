@@ -41,7 +41,7 @@ class DatasetFunction:
     function: UserFunction
     spec: ElementSpec
     seed: int | None
-    eager: bool
+    allows_readahead: bool
     reads_files: bool
     batched: tuple[Batched, ...] | None = None
     given: tuple[TensorSpec, ...] = ()
@@ -137,13 +137,13 @@ def dataset_function(
             f"{user.where} returned a dataset of {plan.spec.tree()}, output_signature says "
             f"{made.tree()}"
         )
-    eager = not any(isinstance(node, Generator) for node in plan.walk())
+    allows_readahead = not any(isinstance(node, Generator) for node in plan.walk())
     reads_files = any(node.reads_files for node in plan.walk())
     batched = None if spec is None else batched_windows(user, spec, plan)
     if grouped is not None and (found := batched_group(user, grouped, plan)) is not None:
         batched = (found,)
     seed = draw_seed() if seeds.drawn else None
-    return DatasetFunction(user, made, seed, eager, reads_files, batched, given, wide)
+    return DatasetFunction(user, made, seed, allows_readahead, reads_files, batched, given, wide)
 
 
 def _narrows_integers(

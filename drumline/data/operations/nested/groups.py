@@ -21,7 +21,7 @@ from drumline.data.operations.nested.nesting import Nested
 from drumline.data.operations.nested.openings import Open, joined_runs, opener
 from drumline.data.operations.nested.windows import held_rows
 from drumline.data.plan.node import Pass, Trail
-from drumline.data.runtime.stage import Carry, Stage, State
+from drumline.data.runtime.stage import PushbackBuffer, Stage, State
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering
@@ -49,7 +49,7 @@ class Places:
 
 
 @dataclasses.dataclass(frozen=True)
-class Part(Places):
+class KeyRows(Places):
     """Rows of one key from one block.
 
     Attributes:
@@ -63,19 +63,19 @@ class Waiting:
     """Rows of each key that are too few yet."""
 
     def __init__(self) -> None:
-        self._parts: dict[int, list[Part]] = {}
+        self._parts: dict[int, list[KeyRows]] = {}
         self._counts: dict[int, int] = {}
 
     def count(self, key: int) -> int:
         """How many rows of a key wait."""
         return self._counts.get(key, 0)
 
-    def add(self, key: int, part: Part) -> None:
+    def add(self, key: int, part: KeyRows) -> None:
         """Lets further rows of a key wait."""
         self._parts.setdefault(key, []).append(part)
         self._counts[key] = self._counts.get(key, 0) + part.rows.n
 
-    def take(self, key: int) -> list[Part]:
+    def take(self, key: int) -> list[KeyRows]:
         """Removes a key's rows."""
         self._counts.pop(key, None)
         return self._parts.pop(key, [])
@@ -84,11 +84,11 @@ class Waiting:
         """The smallest key of which rows wait."""
         return min(self._parts, default=None)
 
-    def __iter__(self) -> Iterator[tuple[int, list[Part]]]:
+    def __iter__(self) -> Iterator[tuple[int, list[KeyRows]]]:
         return iter(self._parts.items())
 
 
-class Keyed:
+class KeyedBlock:
     """A block with the key of each row, used up row by row.
 
     Args:
@@ -122,14 +122,14 @@ class Keyed:
         """The next row that completes a window, and its key."""
         return self._full.pop() if self._full else None
 
-    def take(self, key: int, stop: int) -> list[Part]:
+    def take(self, key: int, stop: int) -> list[KeyRows]:
         """Removes the rows of a key before the row ``stop``."""
         places = self._places[key]
         count = int(places.searchsorted(stop))
         self._places[key] = places[count:]
         return [self._part(places[:count])] if count else []
 
-    def rest(self, stop: int) -> Iterator[tuple[int, Part]]:
+    def rest(self, stop: int) -> Iterator[tuple[int, KeyRows]]:
         """The rows before ``stop`` that are left, by key."""
         for key, places in self.left(stop):
             yield key, self._part(places.offsets)
@@ -141,14 +141,14 @@ class Keyed:
             if count:
                 yield key, Places(places[:count], self._source)
 
-    def _part(self, places: np.ndarray) -> Part:
+    def _part(self, places: np.ndarray) -> KeyRows:
         if len(places) == 1:
             # A copy: a view would keep the whole block alive.
             row = int(places[0])
             columns = [column[row : row + 1].copy() for column in self._rows.columns]
         else:
             columns = [column[places] for column in self._rows.columns]
-        return Part(places, self._source, Block(columns, len(places)))
+        return KeyRows(places, self._source, Block(columns, len(places)))
 
 
 def _places(keys: np.ndarray) -> dict[int, np.ndarray]:
@@ -174,7 +174,7 @@ class Selection:
 
     def __init__(self, wanted: Sequence[Any]):
         self._wanted = [np.array(places, np.int64) for places in wanted]
-        self.found: list[list[Part]] = [[] for _ in wanted]
+        self.found: list[list[KeyRows]] = [[] for _ in wanted]
 
     def look(self, block: Block, source: Source) -> None:
         """Keeps those rows of a block that are wanted."""
@@ -183,7 +183,7 @@ class Selection:
             if high > low:
                 offsets = places[low:high] - source.start
                 columns = [column[offsets] for column in block.columns]
-                parts.append(Part(offsets, source, Block(columns, len(offsets))))
+                parts.append(KeyRows(offsets, source, Block(columns, len(offsets))))
 
 
 _MOST_AT_ONCE = 1024
@@ -193,7 +193,12 @@ class _Window:
     """A window whose dataset is being read."""
 
     def __init__(
-        self, key: int, number: int, parts: list[Part], elements: Carry, caches: list[bool]
+        self,
+        key: int,
+        number: int,
+        parts: list[KeyRows],
+        elements: PushbackBuffer,
+        caches: list[bool],
     ):
         self.key = key
         self.number = number
@@ -212,10 +217,10 @@ class GroupStage(Stage):
     def __init__(self, source: Stage, node: GroupByWindow, open_: Open, run: Sequence[int]):
         self.source = source
         self.node = node
-        self.eager = source.eager and node.function.eager
+        self.allows_readahead = source.allows_readahead and node.function.allows_readahead
         self._open = open_
         self._run = tuple(run)
-        self._carry = Carry(source)
+        self._pushback = PushbackBuffer(source)
         batched = node.function.batched
         self._batched = None if batched is None else batched[0]
         if self._batched is not None:
@@ -223,7 +228,7 @@ class GroupStage(Stage):
             self._least = self._most if self._batched.drop_remainder else 1
         self._waiting = Waiting()
         self._sizes: dict[int, int] = {}
-        self._block: Keyed | None = None
+        self._block: KeyedBlock | None = None
         self._error: Exception | None = None
         self._stop = 0
         self._position = 0
@@ -284,7 +289,7 @@ class GroupStage(Stage):
                 raise error
 
     def _use(self, count: int) -> None:
-        self._carry.commit(count)
+        self._pushback.commit(count)
         self._position += count
         if self._block is not None:
             self._block.used += count
@@ -292,8 +297,8 @@ class GroupStage(Stage):
     def _read(self) -> bool:
         """Takes up the next block, with the key of each row; false at the end."""
         key = self.node.key.run
-        source = Source(self._position, self._carry.state())
-        block = self._carry.peek(key.limit(self._wanted()))
+        source = Source(self._position, self._pushback.state())
+        block = self._pushback.peek(key.limit(self._wanted()))
         if block is None:
             return False
         start = self._position
@@ -309,7 +314,7 @@ class GroupStage(Stage):
                 self._stop = row
                 keys = keys[: self._stop]
                 break
-        self._block = Keyed(block.slice(0, self._stop), keys, source, counts, self._sizes)
+        self._block = KeyedBlock(block.slice(0, self._stop), keys, source, counts, self._sizes)
         return True
 
     def _sized(self, key: int, position: int) -> bool:
@@ -322,29 +327,31 @@ class GroupStage(Stage):
         return True
 
     def _wanted(self) -> int:
-        if not self.eager:
+        if not self.allows_readahead:
             return 1
         self._want = min(2 * self._want, _MOST_AT_ONCE)
-        return max(self._want // 2, self.source.granule, self.node.key.run.block_length)
+        return max(
+            self._want // 2, self.source.preferred_block_size, self.node.key.run.block_length
+        )
 
-    def _start(self, key: int, parts: list[Part]) -> None:
+    def _start(self, key: int, parts: list[KeyRows]) -> None:
         number = self._windows
         self._windows += 1
         self._window = self._opened(key, number, parts, None)
 
     def _opened(
-        self, key: int, number: int, parts: list[Part], caches: list[bool] | None
+        self, key: int, number: int, parts: list[KeyRows], caches: list[bool] | None
     ) -> _Window:
         batch = self._batch(parts)
         if batch is not None:
-            return _Window(key, number, parts, Carry(ReplayStage([batch])), [])
+            return _Window(key, number, parts, PushbackBuffer(ReplayStage([batch])), [])
         rows = held_rows([part.rows for part in parts], self.node.input.spec)
         place = (*self._run, number)
         plan = self.node.function((np.int64(key), as_dataset(rows)), place)
         stage, served = self._open(plan, place, caches)
-        return _Window(key, number, parts, Carry(stage), served)
+        return _Window(key, number, parts, PushbackBuffer(stage), served)
 
-    def _batch(self, parts: list[Part]) -> Block | None:
+    def _batch(self, parts: list[KeyRows]) -> Block | None:
         """What the function makes of a window, if it is known to be one batch of it."""
         if self._batched is None:
             return None
@@ -370,7 +377,7 @@ class GroupStage(Stage):
         oldest = min(
             [part.source for parts in (*waiting.values(), opened) for part in parts],
             key=lambda source: source.start,
-            default=Source(self._position, self._carry.state()),
+            default=Source(self._position, self._pushback.state()),
         )
         return {
             "from": oldest.start,
@@ -390,15 +397,15 @@ class GroupStage(Stage):
         }
 
     def restore(self, state: State) -> None:
-        self._carry.restore(state["at"])
+        self._pushback.restore(state["at"])
         self._position, self._windows = state["from"], state["windows"]
         saved = state["window"]
         wanted = [places for _, places in state["waiting"]]
         wanted.append([] if saved is None else saved["rows"])
         selection = Selection([[p + state["from"] for p in places] for places in wanted])
         while self._position < state["to"]:
-            source = Source(self._position, self._carry.state())
-            block = self._carry.pull(min(_MOST_AT_ONCE, state["to"] - self._position))
+            source = Source(self._position, self._pushback.state())
+            block = self._pushback.pull(min(_MOST_AT_ONCE, state["to"] - self._position))
             if block is None:
                 raise ValueError(
                     f"the state was taken after element {state['to'] - 1} of the grouped dataset, "

@@ -14,11 +14,11 @@ from drumline.data.elements.block import Block
 from drumline.data.elements.rows import stack
 from drumline.data.elements.spec import AUTOTUNE, UNKNOWN, ElementSpec
 from drumline.data.operations.nested.dataset_function import DatasetFunction
-from drumline.data.operations.nested.openings import Opened, Openings, joined_runs, opener
+from drumline.data.operations.nested.openings import InnerDatasets, OpenDataset, joined_runs, opener
 from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.runtime.meter import Meter
 from drumline.data.runtime.stage import Stage, State
-from drumline.data.runtime.threads import MOST_THREADS, Reading
+from drumline.data.runtime.threads import MOST_THREADS, ReadLimiter
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering
@@ -92,18 +92,18 @@ class FlatMapStage(Stage):
 
     def __init__(
         self,
-        openings: Openings,
+        openings: InnerDatasets,
         spec: ElementSpec,
         label: str,
-        eager: bool,
+        allows_readahead: bool,
         ragged: bool = False,
     ):
         self.ragged = ragged
-        self.eager = eager and openings.source.eager
+        self.allows_readahead = allows_readahead and openings.source.allows_readahead
         self._openings = openings
         self._spec = spec
         self._label = label
-        self._inner: Opened | None = None
+        self._inner: OpenDataset | None = None
 
     def next(self, limit: int) -> Block | None:
         return joined_runs(self._peek, self._use, limit, self._spec, _PATIENCE)
@@ -116,7 +116,7 @@ class FlatMapStage(Stage):
         """What comes next, of as many datasets as are empty; an error if none can be opened."""
         while True:
             if self._inner is None:
-                if self.eager:
+                if self.allows_readahead:
                     self._openings.gather(limit)
                 opened = self._openings.next()
                 if opened is None:
@@ -287,21 +287,21 @@ class InterleaveStage(Stage):
 
     def __init__(
         self,
-        openings: Openings,
+        openings: InnerDatasets,
         cycle_length: int,
         block_length: int,
         spec: ElementSpec,
         label: str,
-        eager: bool,
+        allows_readahead: bool,
         pool: BufferPool,
     ):
-        self.eager = eager and openings.source.eager
+        self.allows_readahead = allows_readahead and openings.source.allows_readahead
         self._openings = openings
         self.pool = openings.reading
         if self.pool is not None:
             self.pool.meter = _meter_of(weakref.ref(self))
         # Further slots, up to the cycle's length, come into being as the cycle reaches them.
-        self._slots: list[Opened | None] = [None]
+        self._slots: list[OpenDataset | None] = [None]
         self._most_slots = cycle_length
         self._cycle = Cycle(1, block_length)
         self._spec = spec
@@ -331,7 +331,7 @@ class InterleaveStage(Stage):
         Slots that are empty as well are filled too, as far as no other can come before.
         """
         visits = limit // self._cycle.length
-        if self.eager:
+        if self.allows_readahead:
             self._openings.gather(limit)
         opened = self._openings.next()
         if isinstance(opened, Exception):
@@ -340,7 +340,7 @@ class InterleaveStage(Stage):
             first = self._cycle.slot
             self._slots[first] = opened
             for slot in range(first + 1, first + min(self._empty_after(first), visits - 1) + 1):
-                following = self._openings.next_opened() if self.eager else None
+                following = self._openings.next_opened() if self.allows_readahead else None
                 if following is None:
                     return None
                 self._slots[slot] = following
@@ -366,7 +366,9 @@ class InterleaveStage(Stage):
             self._slots.append(None)
             self._cycle.slots += 1
             datasets -= 1
-            opened = self._openings.next_opened() if self.eager and datasets > 0 else None
+            opened = (
+                self._openings.next_opened() if self.allows_readahead and datasets > 0 else None
+            )
             if opened is None:
                 return
             self._slots[-1] = opened
@@ -375,10 +377,10 @@ class InterleaveStage(Stage):
         return (
             len(self._slots) > 1
             and limit > max(_FEW, self._cycle.length)
-            and all(slot is None or slot.eager for slot in self._slots)
+            and all(slot is None or slot.allows_readahead for slot in self._slots)
         )
 
-    def _visit(self, slot: Opened, limit: int) -> Block | None:
+    def _visit(self, slot: OpenDataset, limit: int) -> Block | None:
         """What one visit takes; ``None`` if it finds the dataset at its end."""
         block = slot.peek(min(limit, self._cycle.length - self._cycle.used), limit)
         if block is None:
@@ -540,7 +542,7 @@ def _without(order: np.ndarray, position: int) -> np.ndarray:
 
 def lower_flat_map(lowering: Lowering, node: FlatMap, trail: Trail, run: Pass) -> Stage:
     openings = _openings(lowering, node, trail, run)
-    return FlatMapStage(openings, node.spec, _label(node), node.function.eager)
+    return FlatMapStage(openings, node.spec, _label(node), node.function.allows_readahead)
 
 
 def lower_interleave(lowering: Lowering, node: Interleave, trail: Trail, run: Pass) -> Stage:
@@ -551,7 +553,7 @@ def lower_interleave(lowering: Lowering, node: Interleave, trail: Trail, run: Pa
         node.block_length,
         node.spec,
         _label(node),
-        node.function.eager,
+        node.function.allows_readahead,
         lowering.pool,
     )
 
@@ -562,10 +564,12 @@ def _openings(
     trail: Trail,
     run: Pass,
     ahead: int = 0,
-    reading: Reading | None = None,
-) -> Openings:
+    reading: ReadLimiter | None = None,
+) -> InnerDatasets:
     source = lowering.input(node, trail, run)
-    return Openings(source, node.input.spec, node.function, opener(lowering), run, ahead, reading)
+    return InnerDatasets(
+        source, node.input.spec, node.function, opener(lowering), run, ahead, reading
+    )
 
 
 def _label(node: Nested) -> str:

@@ -23,13 +23,13 @@ from drumline.data.operations.batch import Batch
 from drumline.data.operations.cache import Cache, ReplayStage
 from drumline.data.operations.filter import Predicate
 from drumline.data.operations.map import Mapped
-from drumline.data.operations.ordering.order import Shard, WalkStage, resolve_shard_hints
+from drumline.data.operations.ordering.order import Shard, SourceStage, resolve_shard_hints
 from drumline.data.operations.prefetch import PrefetchStage
 from drumline.data.operations.reading.sources import Slices
 from drumline.data.plan.node import Node
-from drumline.data.runtime.indexed import Indexed
-from drumline.data.runtime.stage import TARGET_BYTES, Carry, Stage, StartsEarly, State
-from drumline.data.runtime.threads import Reading
+from drumline.data.runtime.indexed import RandomAccessSource
+from drumline.data.runtime.stage import TARGET_BYTES, PushbackBuffer, Stage, StartsEarly, State
+from drumline.data.runtime.threads import ReadLimiter
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering
@@ -74,10 +74,10 @@ def prepare(stages: Sequence[Stage]) -> None:
             predicate.prepared = verdict
 
 
-def _parts(stage: Stage) -> tuple[WalkStage | None, Predicate | None]:
+def _parts(stage: Stage) -> tuple[SourceStage | None, Predicate | None]:
     """The walk over the elements that a stage reads, and the predicate they are given to."""
     predicate: Predicate | None = None
-    while not isinstance(stage, WalkStage):
+    while not isinstance(stage, SourceStage):
         inputs = stage.inputs()
         if len(inputs) != 1:
             return None, None
@@ -86,11 +86,11 @@ def _parts(stage: Stage) -> tuple[WalkStage | None, Predicate | None]:
     return stage, predicate
 
 
-def _maps(walk: WalkStage) -> bool:
+def _maps(walk: SourceStage) -> bool:
     return bool(walk.functions) or isinstance(walk.indexed, Mapped)
 
 
-def _elements(walks: Sequence[WalkStage]) -> list[Block] | None:
+def _elements(walks: Sequence[SourceStage]) -> list[Block] | None:
     """All elements of each walk by position, if none of them is an error."""
     rows = _rows([walk.indexed for walk in walks])
     if len({len(walk.functions) for walk in walks}) > 1:
@@ -100,7 +100,7 @@ def _elements(walks: Sequence[WalkStage]) -> list[Block] | None:
     return rows
 
 
-def _rows(parts: Sequence[Indexed]) -> list[Block] | None:
+def _rows(parts: Sequence[RandomAccessSource]) -> list[Block] | None:
     mapped = [part for part in parts if type(part) is Mapped]
     if len(mapped) == len(parts):
         inner = _rows([part.inner for part in mapped])
@@ -147,7 +147,7 @@ _NBYTES_AHEAD = 1 << 20
 
 
 @dataclasses.dataclass(eq=False)
-class Opened:
+class OpenDataset:
     """A dataset that was opened.
 
     Attributes:
@@ -159,22 +159,22 @@ class Opened:
 
     number: int
     before: State
-    elements: Carry
+    elements: PushbackBuffer
     caches: list[bool]
 
     @property
-    def eager(self) -> bool:
+    def allows_readahead(self) -> bool:
         """Whether it may be read ahead."""
-        return self.elements.stage.eager
+        return self.elements.stage.allows_readahead
 
     def peek(self, limit: int, ahead: int) -> Block | None:
         """Up to ``limit`` positions; a new block is asked for ``ahead`` of them if it may be."""
-        if ahead > limit and self.eager and not self.elements.events:
+        if ahead > limit and self.allows_readahead and not self.elements.events:
             self.elements.peek(ahead)
         return self.elements.peek(limit)
 
 
-class Openings:
+class InnerDatasets:
     """Makes and opens the dataset of each outer element in turn.
 
     Args:
@@ -201,27 +201,27 @@ class Openings:
         open_: Open,
         run: Sequence[int],
         ahead: int | Callable[[], int] = 0,
-        reading: Reading | None = None,
+        reading: ReadLimiter | None = None,
         each_nbytes: int | None = 0,
     ):
         self._each_nbytes = each_nbytes
         self.source = source
         self.ended = False
-        self._carry = Carry(source)
+        self._pushback = PushbackBuffer(source)
         self._split = splitter(spec.structure)
         self._function = function
         self._open = open_
         self._run = tuple(run)
         self._ahead = ahead if callable(ahead) else lambda: ahead
         self.reading = reading
-        self._ready: deque[Opened | Exception] = deque()
+        self._ready: deque[OpenDataset | Exception] = deque()
         self._before: deque[tuple[int, State]] = deque()
         self._items: deque[Any] = deque()
         self._number = 0
         self._want = 1
         self._together = 1
 
-    def next(self) -> Opened | Exception | None:
+    def next(self) -> OpenDataset | Exception | None:
         """The next dataset, or the error in its place; ``None`` at the end."""
         self._prepare()
         if not self._ready:
@@ -229,14 +229,14 @@ class Openings:
         self._before.popleft()
         return self._ready.popleft()
 
-    def next_opened(self) -> Opened | None:
+    def next_opened(self) -> OpenDataset | None:
         """The next dataset; ``None`` where ``next`` gives an error or nothing."""
         self._prepare()
-        if not (self._ready and isinstance(self._ready[0], Opened)):
+        if not (self._ready and isinstance(self._ready[0], OpenDataset)):
             return None
         self._before.popleft()
         opened = self._ready.popleft()
-        assert isinstance(opened, Opened)
+        assert isinstance(opened, OpenDataset)
         return opened
 
     def gather(self, positions: int) -> None:
@@ -251,8 +251,8 @@ class Openings:
         short: list[Stage] = []
         while len(short) < _MOST_AT_ONCE and self._advance():
             item = self._ready[-1]
-            length = short_length(item.elements.stage) if isinstance(item, Opened) else None
-            if length is None or not isinstance(item, Opened):
+            length = short_length(item.elements.stage) if isinstance(item, OpenDataset) else None
+            if length is None or not isinstance(item, OpenDataset):
                 break
             short.append(item.elements.stage)
             positions -= length
@@ -269,7 +269,7 @@ class Openings:
         """Opens one more dataset before it is its turn; false at the end."""
         if self.ended:
             return False
-        before = (self._number, self._carry.state())
+        before = (self._number, self._pushback.state())
         item = self._next()
         if item is None:
             self.ended = True
@@ -283,8 +283,8 @@ class Openings:
         """Whether ``next`` has no more to give."""
         return self.ended and not self._ready
 
-    def _next(self) -> Opened | Exception | None:
-        number, before = self._number, self._carry.state()
+    def _next(self) -> OpenDataset | Exception | None:
+        number, before = self._number, self._pushback.state()
         item = self._element()
         if item is None or isinstance(item, Exception):
             return item
@@ -298,7 +298,7 @@ class Openings:
 
     def _opened(
         self, number: int, before: State, element: Any, caches: list[bool] | None
-    ) -> Opened:
+    ) -> OpenDataset:
         place = (*self._run, number)
         plan = self._function(element, place)
         stage, served = self._open(plan, place, caches)
@@ -307,12 +307,12 @@ class Openings:
             stage = PrefetchStage(
                 stage, _room(plan.spec, self.reading.nbytes), row_nbytes, reading=self.reading
             )
-        return Opened(number, before, Carry(stage), served)
+        return OpenDataset(number, before, PushbackBuffer(stage), served)
 
     def _element(self) -> tuple[Any] | Exception | None:
         """The next outer element, in a tuple to tell it from an error."""
         if not self._items:
-            block = self._carry.peek(self._wanted())
+            block = self._pushback.peek(self._wanted())
             if block is None:
                 return None
             for column in block.columns:
@@ -320,16 +320,16 @@ class Openings:
             self._items.extend((item,) for item in self._split(block.columns)[: block.n])
             if block.error is not None:
                 self._items.append(block.error)
-        self._carry.commit(1)
+        self._pushback.commit(1)
         self._number += 1
         item: tuple[Any] | Exception = self._items.popleft()
         return item
 
     def _wanted(self) -> int:
-        if not self.source.eager:
+        if not self.source.allows_readahead:
             return 1
         self._want = min(2 * self._want, _MOST_AT_ONCE)
-        return max(self._want // 2, self.source.granule)
+        return max(self._want // 2, self.source.preferred_block_size)
 
     def most_nbytes(self, slots: int, row_nbytes: int) -> int | None:
         """How many bytes so many open datasets of such elements hold, and those to follow."""
@@ -340,14 +340,14 @@ class Openings:
         each = planned + min(planned, max(TARGET_BYTES, row_nbytes))
         return (slots + self._ahead() + 1) * each
 
-    def held_nbytes(self, slots: Sequence[Opened | None]) -> int:
+    def held_nbytes(self, slots: Sequence[OpenDataset | None]) -> int:
         """How many bytes the datasets in the slots hold, and those to follow."""
-        opened = [item for item in (*slots, *self._ready) if isinstance(item, Opened)]
+        opened = [item for item in (*slots, *self._ready) if isinstance(item, OpenDataset)]
         return sum(item.elements.stage.held_nbytes() or 0 for item in opened)
 
-    def state(self, slots: Sequence[Opened | None]) -> State:
+    def state(self, slots: Sequence[OpenDataset | None]) -> State:
         """The position, with those of the datasets that are open."""
-        now = self._before[0] if self._before else (self._number, self._carry.state())
+        now = self._before[0] if self._before else (self._number, self._pushback.state())
         opened = [slot for slot in slots if slot is not None]
         oldest = min(((slot.number, slot.before) for slot in opened), default=now, key=_first)
         return {
@@ -357,14 +357,14 @@ class Openings:
             "open": [None if slot is None else _state_of(slot) for slot in slots],
         }
 
-    def restore(self, state: State) -> list[Opened | None]:
+    def restore(self, state: State) -> list[OpenDataset | None]:
         """Reads the outer dataset again from the oldest that is open; returns those open."""
-        self._carry.restore(state["at"])
+        self._pushback.restore(state["at"])
         self._number = state["from"]
         wanted = {saved["number"]: saved for saved in state["open"] if saved is not None}
-        found: dict[int, Opened] = {}
+        found: dict[int, OpenDataset] = {}
         while self._number < state["to"]:
-            number, before = self._number, self._carry.state()
+            number, before = self._number, self._pushback.state()
             item = self._element()
             if item is None:
                 raise ValueError(
@@ -382,7 +382,7 @@ class Openings:
         if self.reading is not None:
             self.reading.close()
         for item in self._ready:
-            if isinstance(item, Opened):
+            if isinstance(item, OpenDataset):
                 item.elements.stage.close()
         self.source.close()
 
@@ -398,7 +398,7 @@ def _first(pair: tuple[int, State]) -> int:
     return pair[0]
 
 
-def _state_of(slot: Opened) -> State:
+def _state_of(slot: OpenDataset) -> State:
     return {"number": slot.number, "caches": slot.caches, "elements": slot.elements.state()}
 
 

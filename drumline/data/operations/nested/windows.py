@@ -22,8 +22,8 @@ from drumline.data.operations.reading.sources import Slices
 from drumline.data.plan.node import Node, Pass, Specified, Trail
 from drumline.data.runtime.stage import (
     TARGET_BYTES,
-    Carry,
     CountingStage,
+    PushbackBuffer,
     ServingStage,
     Stage,
     State,
@@ -123,8 +123,8 @@ class WindowStage(Stage):
     def __init__(self, source: Stage, node: Window):
         self.source = source
         self.node = node
-        self.eager = source.eager
-        self._carry = Carry(source)
+        self.allows_readahead = source.allows_readahead
+        self._pushback = PushbackBuffer(source)
         self._row_nbytes = node.input.spec.row_nbytes()
         self._most = max(1, TARGET_BYTES // (node.shift * self._row_nbytes))
         self._specs = [ElementSpec(LEAF_STRUCTURE, (leaf,)) for leaf in node.input.spec.leaves]
@@ -169,8 +169,8 @@ class WindowStage(Stage):
     def _fill(self, wanted: int) -> None:
         """Reads until so many positions from the next window's beginning on are here."""
         while not self._ended and (self._skip or self._have < wanted):
-            before = self._carry.state()
-            block = self._carry.pull(self._skip or wanted - self._have)
+            before = self._pushback.state()
+            block = self._pushback.pull(self._skip or wanted - self._have)
             if block is None:
                 self._ended = True
             elif self._skip:
@@ -240,12 +240,12 @@ class WindowStage(Stage):
         self._skip += count
 
     def state(self) -> State:
-        at = self._held[0][0] if self._held else self._carry.state()
+        at = self._held[0][0] if self._held else self._pushback.state()
         return {"skip": self._skip, "input": at}
 
     def restore(self, state: State) -> None:
         self._skip = state["skip"]
-        self._carry.restore(state["input"])
+        self._pushback.restore(state["input"])
 
     def most_nbytes(self) -> int | None:
         static = all(leaf.nbytes is not None for leaf in self.node.input.spec.leaves)
@@ -400,7 +400,7 @@ class _Cut(CountingStage):
         self._at_rest = False
 
     def next(self, limit: int) -> Block | None:
-        block = self._carry.peek(max(1, limit // max(1, self._node.most)))
+        block = self._pushback.peek(max(1, limit // max(1, self._node.most)))
         if block is None:
             return None
         if not block.n:

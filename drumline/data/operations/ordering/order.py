@@ -1,6 +1,6 @@
 """Order of elements: ``take``, ``skip``, ``shard``, ``repeat``, ``shuffle``.
 
-`WalkStage` reads a dataset with random access in such an order, and `ParallelWalkStage` does so
+`SourceStage` reads a dataset with random access in such an order, and `ParallelWalkStage` does so
 with several threads.
 """
 
@@ -27,9 +27,9 @@ from drumline.data.operations.ordering.shuffle_buffer import EVERYTHING, Shuffle
 from drumline.data.plan.node import Node, Pass, Trail, bottom_up
 from drumline.data.runtime.indexed import (
     Index,
-    Indexed,
-    Order,
+    IndexOrder,
     Permuted,
+    RandomAccessSource,
     Shuffled,
     SlicedRows,
     Strided,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering
 
 
-class WalkStage(Stage):
+class SourceStage(Stage):
     """Elements at the positions an order gives, with functions applied to them on the way.
 
     Maps that follow directly are applied to the block while it is in the processor's cache.
@@ -64,8 +64,8 @@ class WalkStage(Stage):
 
     def __init__(
         self,
-        indexed: Indexed,
-        order: Order,
+        indexed: RandomAccessSource,
+        order: IndexOrder,
         functions: Sequence[BlockFunction] = (),
         row_nbytes: int = 1,
     ):
@@ -73,35 +73,39 @@ class WalkStage(Stage):
         self.order = order
         self.functions = list(functions)
         self._row_nbytes = row_nbytes
-        self.granule = indexed.granule
+        self.preferred_block_size = indexed.preferred_block_size
         for function in self.functions:
-            self.granule = function.limit(max(self.granule, function.block_length))
+            self.preferred_block_size = function.limit(
+                max(self.preferred_block_size, function.block_length)
+            )
             if function.ragged is not None:
                 self.ragged, self.varying = function.ragged, function.varying
-        self.at_once = self.granule
+        self.at_once = self.preferred_block_size
         self._again: Index = range(0)
 
-    def then(self, function: BlockFunction, row_nbytes: int) -> WalkStage:
+    def then(self, function: BlockFunction, row_nbytes: int) -> SourceStage:
         """The walk with one more function at its end, whose results take so many bytes."""
-        return WalkStage(self.indexed, self.order, [*self.functions, function], row_nbytes)
+        return SourceStage(self.indexed, self.order, [*self.functions, function], row_nbytes)
 
     @property
     def computes(self) -> bool:
         """Whether there is work worth sharing between threads."""
-        return self.granule > 1
+        return self.preferred_block_size > 1
 
     def next(self, limit: int) -> Block | None:
-        index, start = self.take(min(limit, self.at_once) if self.granule > 1 else limit)
+        index, start = self.take(
+            min(limit, self.at_once) if self.preferred_block_size > 1 else limit
+        )
         if not len(index):
             return None
         block = self.evaluate(index, start)
         self.put_back(index[block.events :])
         return block
 
-    def gathered(self, size: int) -> None:
-        if self.granule == 1:
+    def hint_batch_size(self, size: int) -> None:
+        if self.preferred_block_size == 1:
             return
-        rows = gathered_rows(size, self.granule, self._row_nbytes)
+        rows = gathered_rows(size, self.preferred_block_size, self._row_nbytes)
         whole = all(function.limit(rows) == rows for function in self.functions)
         if whole and self.indexed.limit(rows) == rows:
             self.at_once = rows
@@ -158,7 +162,7 @@ class ParallelWalkStage(Stage):
 
     def __init__(
         self,
-        walk: WalkStage,
+        walk: SourceStage,
         pool: Workers[Block],
         row_nbytes: int = 1,
         most_nbytes: int = UNBOUNDED,
@@ -166,9 +170,9 @@ class ParallelWalkStage(Stage):
         self.walk = walk
         self._most_nbytes = most_nbytes
         self.pool = pool
-        self.granule = walk.granule
+        self.preferred_block_size = walk.preferred_block_size
         self._row_nbytes = row_nbytes
-        self._block_nbytes = walk.granule * row_nbytes
+        self._block_nbytes = walk.preferred_block_size * row_nbytes
         self._ahead: deque[tuple[Index, int, Promise[Block]]] = deque()
         self._current: Block | None = None
         self._position = 0
@@ -181,8 +185,8 @@ class ParallelWalkStage(Stage):
     def workers(self) -> int:  # type: ignore[override]
         return self.pool.width
 
-    def gathered(self, size: int) -> None:
-        self.walk.gathered(size)
+    def hint_batch_size(self, size: int) -> None:
+        self.walk.hint_batch_size(size)
         self._block_nbytes = self.walk.at_once * self._row_nbytes
 
     def next(self, limit: int) -> Block | None:
@@ -268,12 +272,12 @@ ENDLESS = 1 << 62
 """Stands for the length of passes without end."""
 
 
-class Repeated(Indexed):
+class RepeatedSource(RandomAccessSource):
     """Another's elements, which are the same in every pass, ``count`` times; ``None`` for ever."""
 
-    def __init__(self, inner: Indexed, count: int | None):
+    def __init__(self, inner: RandomAccessSource, count: int | None):
         self.inner = inner
-        self.granule = inner.granule
+        self.preferred_block_size = inner.preferred_block_size
         passes = ENDLESS // max(1, inner.length) if count is None else count
         self.length = passes * inner.length
 
@@ -292,13 +296,13 @@ class Repeated(Indexed):
         return f"the same {self.inner.length} positions again and again"
 
 
-class Reordered(Indexed):
+class Reordered(RandomAccessSource):
     """Another's elements in the order of a shuffle buffer, found out as far as it is needed."""
 
-    def __init__(self, inner: Indexed, buffer_size: int, key: int):
+    def __init__(self, inner: RandomAccessSource, buffer_size: int, key: int):
         self.inner = inner
         self.length = inner.length
-        self.granule = inner.granule
+        self.preferred_block_size = inner.preferred_block_size
         self._indices = ShuffleIndices(key, buffer_size, inner.length)
         self._known = np.empty(0, np.int64)
 
@@ -317,7 +321,7 @@ class Reordered(Indexed):
         return "shuffled positions"
 
 
-class Passes(Indexed):
+class Passes(RandomAccessSource):
     """Pass after pass of one dataset, each with an order and random numbers of its own.
 
     Args:
@@ -325,11 +329,11 @@ class Passes(Indexed):
         count: of the passes; ``None`` for ever.
     """
 
-    def __init__(self, inner: Callable[[int], Indexed], count: int | None):
+    def __init__(self, inner: Callable[[int], RandomAccessSource], count: int | None):
         self._inner = inner
-        self._passes: dict[int, Indexed] = {0: inner(0)}
+        self._passes: dict[int, RandomAccessSource] = {0: inner(0)}
         self._each = self._passes[0].length
-        self.granule = self._passes[0].granule
+        self.preferred_block_size = self._passes[0].preferred_block_size
         self.length = (ENDLESS // max(1, self._each) if count is None else count) * self._each
 
     def rows(self, index: Index) -> Block:
@@ -341,7 +345,7 @@ class Passes(Indexed):
         others = np.flatnonzero(numbers != numbers[0])
         return self._pass(int(numbers[0])).rows(within[: others[0] if len(others) else None])
 
-    def _pass(self, number: int) -> Indexed:
+    def _pass(self, number: int) -> RandomAccessSource:
         if number not in self._passes:
             self._passes[number] = self._inner(number)
         return self._passes[number]
@@ -359,16 +363,16 @@ class TakeStage(Stage):
     def __init__(self, source: Stage, count: int):
         self.source = source
         self.count = count
-        self.eager = source.eager
+        self.allows_readahead = source.allows_readahead
         self._taken = 0
-        source.expect(count)
+        source.limit_demand(count)
 
     @property
-    def granule(self) -> int:  # type: ignore[override]
-        return min(self.source.granule, max(1, self.count - self._taken))
+    def preferred_block_size(self) -> int:  # type: ignore[override]
+        return min(self.source.preferred_block_size, max(1, self.count - self._taken))
 
-    def expect(self, positions: int) -> None:
-        self.source.expect(min(positions, self.count - self._taken))
+    def limit_demand(self, positions: int) -> None:
+        self.source.limit_demand(min(positions, self.count - self._taken))
 
     def next(self, limit: int) -> Block | None:
         limit = min(limit, self.count - self._taken)
@@ -397,8 +401,8 @@ class SkipStage(Stage):
     def __init__(self, source: Stage, count: int):
         self.source = source
         self.count = count
-        self.eager = source.eager
-        self.granule = source.granule
+        self.allows_readahead = source.allows_readahead
+        self.preferred_block_size = source.preferred_block_size
         self._skipped = False
 
     def next(self, limit: int) -> Block | None:
@@ -428,8 +432,8 @@ class ShardStage(Stage):
         self.source = source
         self.num_shards = num_shards
         self.index = index
-        self.eager = source.eager
-        self.granule = source.granule
+        self.allows_readahead = source.allows_readahead
+        self.preferred_block_size = source.preferred_block_size
         self._position = 0
 
     def next(self, limit: int) -> Block | None:
@@ -488,8 +492,8 @@ class RepeatStage(Stage):
         self._pass = 0
         self._source, self._caches = make(0, None)
         self._seen = False
-        self.eager = self._source.eager
-        self.granule = self._source.granule
+        self.allows_readahead = self._source.allows_readahead
+        self.preferred_block_size = self._source.preferred_block_size
 
     def next(self, limit: int) -> Block | None:
         while self.count is None or self._pass < self.count:
@@ -533,14 +537,18 @@ class RepeatStage(Stage):
         return "repeat" if self.count is None else f"repeat {self.count}"
 
 
-def index_take(lowering: Lowering, node: Take, trail: Trail, run: Pass) -> Indexed | None:
+def index_take(
+    lowering: Lowering, node: Take, trail: Trail, run: Pass
+) -> RandomAccessSource | None:
     inner = lowering.indexed_input(node, trail, run)
     if inner is None:
         return None
     return SlicedRows(inner, 0, min(node.count, inner.length))
 
 
-def index_skip(lowering: Lowering, node: Skip, trail: Trail, run: Pass) -> Indexed | None:
+def index_skip(
+    lowering: Lowering, node: Skip, trail: Trail, run: Pass
+) -> RandomAccessSource | None:
     inner = lowering.indexed_input(node, trail, run)
     if inner is None:
         return None
@@ -548,7 +556,9 @@ def index_skip(lowering: Lowering, node: Skip, trail: Trail, run: Pass) -> Index
     return SlicedRows(inner, start, inner.length - start)
 
 
-def index_shard(lowering: Lowering, node: Shard, trail: Trail, run: Pass) -> Indexed | None:
+def index_shard(
+    lowering: Lowering, node: Shard, trail: Trail, run: Pass
+) -> RandomAccessSource | None:
     inner = lowering.indexed_input(node, trail, run)
     if inner is None:
         return None
@@ -573,7 +583,7 @@ def lower_shuffle(lowering: Lowering, node: Shuffle, trail: Trail, run: Pass) ->
     size = buffered(node)
     if indexed is not None:
         order = Shuffled(indexed.length, size, key)
-        return WalkStage(indexed, order, row_nbytes=node.spec.row_nbytes())
+        return SourceStage(indexed, order, row_nbytes=node.spec.row_nbytes())
     source = lowering.input(node, trail, run, ragged=True)
     return ShuffleStage(source, size, key, node.spec, lowering.pool)
 
@@ -592,13 +602,15 @@ def shuffle_key(lowering: Lowering, node: Shuffle, trail: Trail, run: Pass) -> i
     return key
 
 
-def _shuffled_input(lowering: Lowering, node: Node, trail: Trail, run: Pass) -> Indexed | None:
+def _shuffled_input(
+    lowering: Lowering, node: Node, trail: Trail, run: Pass
+) -> RandomAccessSource | None:
     """A shuffle's input by position; also several passes over one whose passes are all the same."""
     drawing = Shuffle | RandomKeys
     if not isinstance(node, Repeat) or any(isinstance(n, drawing) for n in node.walk()):
         return lowering.indexed(node, trail, run)
     inner = lowering.indexed_input(node, trail, run)
-    return None if inner is None else Repeated(inner, node.count)
+    return None if inner is None else RepeatedSource(inner, node.count)
 
 
 def lower_repeat(lowering: Lowering, node: Repeat, trail: Trail, run: Pass) -> Stage:
@@ -725,18 +737,22 @@ class Shard(Node):
         return f"{self.num_shards}, index={self.index}"
 
 
-def locate_shuffle(lowering: Lowering, node: Shuffle, trail: Trail, run: Pass) -> Indexed | None:
+def locate_shuffle(
+    lowering: Lowering, node: Shuffle, trail: Trail, run: Pass
+) -> RandomAccessSource | None:
     inner = lowering.indexed_input(node, trail, run)
     if inner is None:
         return None
     return Reordered(inner, buffered(node), shuffle_key(lowering, node, trail, run))
 
 
-def locate_repeat(lowering: Lowering, node: Repeat, trail: Trail, run: Pass) -> Indexed | None:
+def locate_repeat(
+    lowering: Lowering, node: Repeat, trail: Trail, run: Pass
+) -> RandomAccessSource | None:
     if lowering.indexed_input(node, trail, (*run, 0)) is None:
         return None
 
-    def make(number: int) -> Indexed:
+    def make(number: int) -> RandomAccessSource:
         found = lowering.indexed_input(node, trail, (*run, number))
         assert found is not None
         return found
@@ -746,7 +762,7 @@ def locate_repeat(lowering: Lowering, node: Repeat, trail: Trail, run: Pass) -> 
 
 def index_global_shuffle(
     lowering: Lowering, node: GlobalShuffle, trail: Trail, run: Pass
-) -> Indexed | None:
+) -> RandomAccessSource | None:
     inner = lowering.by_position().indexed_input(node, trail, run)
     if inner is None:
         return None

@@ -222,10 +222,12 @@ class ShuffleStage(Stage):
     ):
         self.source = source
         self.buffer_size = buffer_size
-        self.eager = source.eager
+        self.allows_readahead = source.allows_readahead
         self._spec = spec
         self._indices = ShuffleIndices(key, buffer_size, None)
-        self._most = buffer_size + max(TARGET_BYTES // spec.row_nbytes(), source.granule)
+        self._most = buffer_size + max(
+            TARGET_BYTES // spec.row_nbytes(), source.preferred_block_size
+        )
         self._store = RowStore(spec, pool, self._most)
         self._arrived = 0
         self._ended = False
@@ -250,8 +252,8 @@ class ShuffleStage(Stage):
     def _fill(self, needed: int) -> None:
         while self._arrived < needed and not self._ended:
             missing = needed - self._arrived
-            granule = self.source.granule if self.eager else 1
-            block = self.source.next(-(-missing // granule) * granule)
+            preferred_block_size = self.source.preferred_block_size if self.allows_readahead else 1
+            block = self.source.next(-(-missing // preferred_block_size) * preferred_block_size)
             if block is None:
                 self._ended = True
                 self._indices.set_length(self._arrived)

@@ -17,12 +17,12 @@ from drumline.data.elements.spec import STRING, UNKNOWN, ElementSpec
 from drumline.data.operations.batch import Batch
 from drumline.data.operations.map import Map
 from drumline.data.operations.nested.nesting import FlatMapStage, InterleaveStage
-from drumline.data.operations.nested.openings import Openings, opener
+from drumline.data.operations.nested.openings import InnerDatasets, opener
 from drumline.data.operations.ordering.order import Skip, Take
 from drumline.data.operations.prefetch import Prefetch
 from drumline.data.operations.reading.tables import TableFormat, TableStage, tables_nbytes
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.indexed import Index, Indexed
+from drumline.data.runtime.indexed import Index, RandomAccessSource
 from drumline.data.runtime.stage import Stage, State, ragged_rows
 from drumline.data.runtime.threads import MOST_THREADS
 from drumline.data.storage.files.array_records import ArrayRecords
@@ -114,7 +114,7 @@ Failure = tuple[str, int, int, BaseException | None]
 """What is wrong, the byte and the element where it is, and the exception that reading raised."""
 
 
-class Reader(Protocol):
+class FileReader(Protocol):
     """What a file is read by."""
 
     def position(self) -> tuple[int, ...]:
@@ -141,7 +141,7 @@ class FileStage(Stage):
         self._place: tuple[int, ...] = (0,) * len(self.places)
         self._ended = False
 
-    def open(self, *place: int) -> tuple[Reader, Source]:
+    def open(self, *place: int) -> tuple[FileReader, Source]:
         """What reads the file from a place on, and the bytes it reads."""
         raise NotImplementedError
 
@@ -304,7 +304,7 @@ class TarStage(FileStage):
         return f"samples of {self.path} ({self.form})"
 
 
-class ArrayRecordRows(Indexed):
+class ArrayRecordRows(RandomAccessSource):
     """Reads the records of a block together; if that fails, one by one up to the damaged one."""
 
     def __init__(self, records: ArrayRecords):
@@ -367,7 +367,7 @@ def lower_files(lowering: Lowering, node: Files, trail: Trail, run: Pass) -> Sta
         held = tables_nbytes(node.form, _piece_nbytes(lowering.runtime, at_once))
         if _shares_columns(lowering.runtime):
             shared = ", columns decoded by Arrow's threads"
-    openings = Openings(
+    openings = InnerDatasets(
         source,
         node.input.spec,
         _plans(node.form, trail in lowering.packed, at_once),
@@ -384,7 +384,7 @@ def lower_files(lowering: Lowering, node: Files, trail: Trail, run: Pass) -> Sta
 
 def index_array_records(
     lowering: Lowering, node: ArrayRecordFiles, trail: Trail, run: Pass
-) -> Indexed:
+) -> RandomAccessSource:
     return ArrayRecordRows(node.records)
 
 

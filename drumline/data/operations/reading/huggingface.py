@@ -76,7 +76,7 @@ def _rows(dataset: Any, names: list[str], output_signature: Any, operation: str)
     if not images and output_signature is None and size <= _IN_MEMORY:
         whole = arrow[:] if length else dataset.features.arrow_schema.empty_table().select(names)
         return constructors.slices(_columns(whole, features, operation))
-    read = _Reader(features, operation)
+    read = _ArrowReader(features, operation)
     if output_signature is not None:
         element = constructors.signed(output_signature, operation)
     else:
@@ -97,7 +97,7 @@ def _stream(dataset: Any, output_signature: Any, operation: str) -> Node:
         return constructors.generator(_Python(dataset), output_signature)
     features = dict(dataset.features)
     _require_known(features, operation)
-    read = _Reader(features, operation)
+    read = _ArrowReader(features, operation)
     arrow = dataset.with_format("arrow")
     if output_signature is not None:
         element = constructors.signed(output_signature, operation)
@@ -108,7 +108,7 @@ def _stream(dataset: Any, output_signature: Any, operation: str) -> Node:
     return Generator((), element, _Stream(arrow, read, element), _kind(dataset))
 
 
-class _Reader:
+class _ArrowReader:
     """Makes columns of tables."""
 
     def __init__(self, features: Mapping[str, Any], operation: str):
@@ -159,7 +159,7 @@ class HuggingFaceRows(Sequence[Any]):
         length: how many rows there are.
     """
 
-    def __init__(self, arrow: Any, read: _Reader, element: ElementSpec, length: int):
+    def __init__(self, arrow: Any, read: _ArrowReader, element: ElementSpec, length: int):
         self._arrow = arrow
         self._read = read
         self._element = element
@@ -188,7 +188,7 @@ class HuggingFaceRows(Sequence[Any]):
 class _Stream:
     """Rows by iteration; each call begins again."""
 
-    def __init__(self, arrow: Any, read: _Reader, element: ElementSpec):
+    def __init__(self, arrow: Any, read: _ArrowReader, element: ElementSpec):
         self._arrow = arrow
         self._read = read
         self._element = element
@@ -222,7 +222,7 @@ class _Python:
 
 
 def _block(
-    read: _Reader, table: pa.Table, element: ElementSpec, numbers: list[int]
+    read: _ArrowReader, table: pa.Table, element: ElementSpec, numbers: list[int]
 ) -> tuple[list[Any], int, Exception | None]:
     """Rows of a table as columns, up to one of other shapes or one that fails."""
     leaves = element.structure.flatten(read.columns(table), arrays=True)

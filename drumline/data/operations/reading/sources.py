@@ -28,7 +28,7 @@ from drumline.data.elements.spec import INFINITE, UNKNOWN, DatasetSpec, ElementS
 from drumline.data.elements.structure import LEAF_STRUCTURE, StructureError
 from drumline.data.functions.user_function import place_of
 from drumline.data.plan.node import Node, Pass, Specified, Trail
-from drumline.data.runtime.indexed import Index, Indexed
+from drumline.data.runtime.indexed import Index, RandomAccessSource
 from drumline.data.runtime.stage import Stage, State, ragged_rows
 from drumline.data.storage.store.directory import StoredElements, read_directory
 
@@ -314,7 +314,7 @@ def lower_random(lowering: Lowering, node: Random, trail: Trail, run: Pass) -> S
     return RandomStage(key)
 
 
-class Columns(Indexed):
+class Columns(RandomAccessSource):
     """Rows of arrays in memory; contiguous rows are views, others are gathered."""
 
     def __init__(self, columns: Sequence[np.ndarray], length: int, pool: BufferPool):
@@ -365,7 +365,7 @@ class Gather:
         return out
 
 
-class Integers(Indexed):
+class Integers(RandomAccessSource):
     """``start + step * i`` as elements of a range."""
 
     def __init__(self, start: int, step: int, length: int, dtype: np.dtype):
@@ -410,7 +410,7 @@ def _read_only(column: Any) -> Any:
     return view
 
 
-class SequenceRows(Indexed):
+class SequenceRows(RandomAccessSource):
     """``sequence[i]``, checked against a spec; one thread at a time asks the sequence.
 
     A sequence with ``__getitems__`` (of torch's and Hugging Face's datasets) is asked for all
@@ -494,7 +494,7 @@ class GeneratorStage(Stage):
     Its state is the number of elements delivered: restoring runs the generator again up to there.
     """
 
-    eager = False
+    allows_readahead = False
 
     def __init__(
         self,
@@ -658,17 +658,17 @@ class StoredPartsStage(PartsStage):
         self._held = None
 
 
-def index_range(lowering: Lowering, node: Range, trail: Trail, run: Pass) -> Indexed:
+def index_range(lowering: Lowering, node: Range, trail: Trail, run: Pass) -> RandomAccessSource:
     return Integers(node.start, node.step, node.length, node.dtype)
 
 
-def index_slices(lowering: Lowering, node: Slices, trail: Trail, run: Pass) -> Indexed:
+def index_slices(lowering: Lowering, node: Slices, trail: Trail, run: Pass) -> RandomAccessSource:
     return Columns(node.columns, node.length, lowering.pool)
 
 
 def index_slices_with_datasets(
     lowering: Lowering, node: SlicesWithDatasets, trail: Trail, run: Pass
-) -> Indexed:
+) -> RandomAccessSource:
     datasets = np.empty(len(node.inputs), object)
     for i, plan in enumerate(node.inputs):
         datasets[i] = as_dataset(plan)
@@ -679,7 +679,7 @@ def index_slices_with_datasets(
     return Columns(columns, node.length, lowering.pool)
 
 
-def index_stored(lowering: Lowering, node: Stored, trail: Trail, run: Pass) -> Indexed:
+def index_stored(lowering: Lowering, node: Stored, trail: Trail, run: Pass) -> RandomAccessSource:
     return Columns(node.columns, node.length, lowering.pool)
 
 
@@ -687,7 +687,9 @@ def lower_stored_parts(lowering: Lowering, node: StoredParts, trail: Trail, run:
     return StoredPartsStage(node)
 
 
-def index_items(lowering: Lowering, node: SequenceItems, trail: Trail, run: Pass) -> Indexed:
+def index_items(
+    lowering: Lowering, node: SequenceItems, trail: Trail, run: Pass
+) -> RandomAccessSource:
     return SequenceRows(node.sequence, node.length, node.spec, node.label)
 
 

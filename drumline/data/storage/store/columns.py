@@ -368,7 +368,7 @@ def read_column(stem: Path, leaf: TensorSpec, length: int, compression: str | No
         ValueError: files are missing, damaged or do not go together.
     """
     varies = bool(leaf.shape) and leaf.shape[0] is None
-    read = _Arrays(stem, compression)
+    read = _ColumnFiles(stem, compression)
     lengths = read("lengths", np.dtype(np.int64), (length,)) if varies else None
     rows = length if lengths is None else int(lengths.sum())
     row = leaf.shape[1:] if varies else leaf.shape
@@ -386,7 +386,7 @@ def read_column(stem: Path, leaf: TensorSpec, length: int, compression: str | No
 
 
 @dataclasses.dataclass(frozen=True)
-class _Arrays:
+class _ColumnFiles:
     stem: Path
     compression: str | None
 
@@ -410,7 +410,7 @@ class _Arrays:
         return np.asarray(found)
 
 
-def _strings(read: _Arrays, count: int) -> StoredStrings:
+def _strings(read: _ColumnFiles, count: int) -> StoredStrings:
     sizes = np.asarray(read("sizes", np.dtype(np.int64), (count,)))
     values = read("values", np.dtype(np.uint8), (int(sizes.sum()),))
     return StoredStrings(values, sizes)

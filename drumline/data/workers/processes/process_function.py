@@ -17,7 +17,7 @@ from drumline.data.elements.errors import at_element
 from drumline.data.functions.call import Position
 from drumline.data.functions.python_function import PythonFunction
 from drumline.data.runtime.meter import charge_cpu
-from drumline.data.runtime.threads import DaemonThreads, Workers, told_to_leave
+from drumline.data.runtime.threads import DaemonThreads, Workers, stop_at_exit
 from drumline.data.workers.processes.worker_process import WorkerDied, WorkerProcess
 
 _DEEPEST = 4
@@ -162,7 +162,7 @@ class _Processes:
         self._all: list[WorkerProcess] = []
         self._stopped = False
         self._lock = threading.Lock()
-        told_to_leave(self)
+        stop_at_exit(self)
         tell_in_child(self)
 
     def forked(self) -> None:
@@ -211,7 +211,7 @@ class _Processes:
         for process in processes:
             process.stop()
 
-    def leave(self) -> None:
+    def request_stop(self) -> None:
         """``stop``, as the program ends."""
         self.stop()
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from drumline.data.elements.block import Block
 from drumline.data.functions.python_function import PythonFunction
-from drumline.data.workers.processes.worker_process import Channel, SharedBuffer, sendable
+from drumline.data.workers.processes.worker_process import ObjectChannel, SharedBuffer, sendable
 
 
 class _Noting(PythonFunction):
@@ -35,7 +35,7 @@ def main() -> None:
     """Serves until the other side closes the connection or ends."""
     connection, life, requests, replies = (int(argument) for argument in sys.argv[1:5])
     end_with_parent(life)
-    channel = Channel(socket.socket(fileno=connection))
+    channel = ObjectChannel(socket.socket(fileno=connection))
     try:
         _serve(channel, SharedBuffer(requests), SharedBuffer(replies))
     except EOFError:
@@ -55,7 +55,7 @@ def end_with_parent(life: int) -> None:
         os._exit(1)
 
 
-def _serve(channel: Channel, requests: SharedBuffer, replies: SharedBuffer) -> None:
+def _serve(channel: ObjectChannel, requests: SharedBuffer, replies: SharedBuffer) -> None:
     payload = channel.receive()
     try:
         arguments = pickle.loads(payload)

@@ -28,7 +28,7 @@ from drumline.data.elements.block import Block
 _LENGTH = struct.Struct("<Q")
 
 
-class Channel:
+class ObjectChannel:
     """Sends and receives Python objects over a connected socket."""
 
     def __init__(self, connection: socket.socket):
@@ -195,7 +195,7 @@ class WorkerProcess:
         )
         theirs.close()
         os.close(read)
-        self._channel = Channel(ours)
+        self._channel = ObjectChannel(ours)
         tell_in_child(self)
         self._load(payload)
 

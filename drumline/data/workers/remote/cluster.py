@@ -33,7 +33,7 @@ class Answer(Protocol):
         """
 
 
-class Worker(Protocol):
+class RemoteWorker(Protocol):
     """A ``PlanWorker`` somewhere, which does what it is asked in the order it was asked."""
 
     def ask(self, method: str, *arguments: Any) -> Answer:
@@ -49,11 +49,11 @@ class Cluster(Protocol):
     def width(self) -> int:
         """How many workers there should be."""
 
-    def start(self) -> Worker | None:
+    def start(self) -> RemoteWorker | None:
         """Another worker; ``None`` if there is no room for it at present."""
 
     def share(self, value: Any) -> Any:
-        """``value`` as an argument of ``Worker.ask`` that is sent to many workers."""
+        """``value`` as an argument of ``RemoteWorker.ask`` that is sent to many workers."""
 
     def stop(self) -> None:
         """Ends all workers; may be called again."""
@@ -74,7 +74,7 @@ class Service(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Split:
+class InputSplit:
     """A part of the elements, made by one worker from begin to end.
 
     Attributes:
@@ -91,7 +91,7 @@ class Split:
     rows: tuple[Block, ...] = ()
     shard: int | None = None
 
-    def after(self, count: int) -> Split:
+    def after(self, count: int) -> InputSplit:
         """Without its first ``count`` elements."""
         rows, drop = [], count
         for block in self.rows:
@@ -108,7 +108,7 @@ class Split:
 
 
 @dataclasses.dataclass(frozen=True)
-class Portion:
+class Chunk:
     """Consecutive elements of a split.
 
     Attributes:
@@ -176,7 +176,7 @@ DEATHS = 3
 """Of how many workers that do nothing else it takes to say that an element is to blame."""
 
 
-class Trouble:
+class PoisonSearch:
     """How many elements to ask for at once after a worker was lost.
 
     One at first, and twice as many after each answer: mostly it was not an element's fault. If the
@@ -230,7 +230,7 @@ _RETRY_SECONDS = 1.0
 _PATIENCE_SECONDS = 60.0
 
 
-class Task(Protocol):
+class SplitTask(Protocol):
     """A split that is being made, as the session knows it; called with the session's lock held."""
 
     def assigned(self, place: Place, alone: bool) -> None:
@@ -251,13 +251,13 @@ class Place:
         reserved: whether it takes no further ones.
     """
 
-    worker: Worker
-    tasks: list[Task] = dataclasses.field(default_factory=list)
+    worker: RemoteWorker
+    tasks: list[SplitTask] = dataclasses.field(default_factory=list)
     reserved: bool = False
     lost: bool = False
 
 
-class Session:
+class RemoteSession:
     """Hands tasks out to workers in the order in which they were entered, as workers are free.
 
     Workers that are lost are replaced as far as the cluster has room; their tasks go to others.
@@ -273,12 +273,12 @@ class Session:
         self._service = service
         self.width = 0
         self._places: list[Place] = []
-        self._waiting: deque[Task] = deque()
+        self._waiting: deque[SplitTask] = deque()
         self._numbers: dict[Hashable, int] = {}
         self._unshared: deque[Any] = deque()
         self._shared: list[Any] = []
         self._keys = itertools.count()
-        self._dropped: deque[Task] = deque()
+        self._dropped: deque[SplitTask] = deque()
         self.lock = threading.RLock()
         self._grown_at = -_RETRY_SECONDS
 
@@ -317,14 +317,14 @@ class Session:
             for place in self._places:
                 place.worker.ask("learn", number, content)
 
-    def enter(self, task: Task) -> None:
+    def enter(self, task: SplitTask) -> None:
         """Has a task done when it is its turn."""
         with self.lock:
             self._sweep()
             self._waiting.append(task)
             self._assign()
 
-    def leave(self, task: Task, place: Place | None) -> None:
+    def leave(self, task: SplitTask, place: Place | None) -> None:
         """Hears that a task is done or given up."""
         with self.lock:
             if task in self._waiting:
@@ -334,7 +334,7 @@ class Session:
                 place.reserved = False
             self._assign()
 
-    def hurry(self, task: Task, alone: bool) -> None:
+    def hurry(self, task: SplitTask, alone: bool) -> None:
         """Has a task begun now, as somebody waits for it; ``alone`` on its worker if possible.
 
         Raises:
@@ -372,11 +372,11 @@ class Session:
                 place.reserved = False
                 self._assign()
 
-    def drop(self, task: Task) -> None:
+    def drop(self, task: SplitTask) -> None:
         """Hears, perhaps while garbage is collected, that nobody wants a task any more."""
         self._dropped.append(task)
 
-    def lost(self, place: Place, found_by: Task) -> None:
+    def lost(self, place: Place, found_by: SplitTask) -> None:
         """Hears that a worker is gone; ``found_by`` is going to ask for another by itself."""
         with self.lock:
             if place.lost:
@@ -405,7 +405,7 @@ class Session:
                 return
             self._give(min(free, key=lambda place: len(place.tasks)), self._waiting.popleft())
 
-    def _give(self, place: Place, task: Task) -> None:
+    def _give(self, place: Place, task: SplitTask) -> None:
         self._share()
         alone = not place.tasks
         place.tasks.append(task)

@@ -15,24 +15,24 @@ from drumline.data.elements.rows import single, stack
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
 from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.operations.nested.nesting import FlatMapStage, InterleaveStage
-from drumline.data.operations.nested.openings import Openings, opener
+from drumline.data.operations.nested.openings import InnerDatasets, opener
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.indexed import Indexed, SlicedRows
-from drumline.data.runtime.stage import Carry, Stage, StartsEarly, State
+from drumline.data.runtime.indexed import RandomAccessSource, SlicedRows
+from drumline.data.runtime.stage import PushbackBuffer, Stage, StartsEarly, State
 from drumline.data.workers.remote.cluster import (
     MOST,
     Answer,
+    Chunk,
+    InputSplit,
     Place,
-    Portion,
-    Session,
-    Split,
-    Trouble,
+    PoisonSearch,
+    RemoteSession,
     WorkerLost,
 )
 from drumline.data.workers.remote.nodes import Distribute, Elsewhere, Piece, Remote, Shards
 from drumline.data.workers.remote.packing import (
-    Packed,
-    Part,
+    PickledObject,
+    RemotePlan,
     for_workers,
     options_for_workers,
     packed,
@@ -66,9 +66,9 @@ class RemoteRun:
 
     def __init__(
         self,
-        session: Session,
+        session: RemoteSession,
         part: int,
-        split: Split,
+        split: InputSplit,
         run: Pass,
         spec: ElementSpec,
         credit: int,
@@ -89,7 +89,7 @@ class RemoteRun:
         self._place: Place | None = None
         self._alone = False
         self._answers: deque[Answer] = deque()
-        self._trouble = Trouble()
+        self._trouble = PoisonSearch()
 
     def assigned(self, place: Place, alone: bool) -> None:
         self._place, self._alone = place, alone
@@ -108,7 +108,7 @@ class RemoteRun:
         while len(self._answers) < credit:
             self._answers.append(self._place.worker.ask("pull", self._key, limit or MOST))
 
-    def receive(self) -> Portion:
+    def receive(self) -> Chunk:
         """The next portion: waits for it.
 
         Raises:
@@ -132,7 +132,7 @@ class RemoteRun:
                     self._take(portion)
                     return portion
 
-    def _take(self, portion: Portion) -> None:
+    def _take(self, portion: Chunk) -> None:
         self.at, self.skip = None if self._exact else portion.after, 0
         self.arrived += sum(block.events for block in portion.blocks)
         self._trouble.arrived(self.arrived)
@@ -144,7 +144,7 @@ class RemoteRun:
         else:
             self._ask()
 
-    def _lost(self, place: Place | None, how: str) -> Portion | None:
+    def _lost(self, place: Place | None, how: str) -> Chunk | None:
         """Notes that the worker is gone; an error in the place of the element it died of."""
         with self._session.lock:
             if place is None or self._place is not place:
@@ -163,7 +163,7 @@ class RemoteRun:
                 self.skip = 1
             self._trouble.forget()
             self.arrived += 1
-            return Portion([Block(stack([], self._spec), 0, error)], self.at, False, 0.0)
+            return Chunk([Block(stack([], self._spec), 0, error)], self.at, False, 0.0)
 
     def _leave(self) -> None:
         self._session.leave(self, self._place)
@@ -220,14 +220,14 @@ class SplitStage(Stage):
 
     def next(self, limit: int) -> Block | None:
         made = self._made(self._next_size)
-        if isinstance(made, Split):
+        if isinstance(made, InputSplit):
             self._number += 1
             # The state says how long the next split is, so it must not change after it was taken.
             self._next_size = self.size.now
             return Block([single(made)[None]], 1)
         return made
 
-    def _made(self, size: int) -> Split | Block | None:
+    def _made(self, size: int) -> InputSplit | Block | None:
         """The next split, an error in its place, or ``None`` at the end."""
         raise NotImplementedError
 
@@ -253,11 +253,11 @@ class SpanStage(SplitStage):
         self._length = length
         self._start = 0
 
-    def _made(self, size: int) -> Split | None:
+    def _made(self, size: int) -> InputSplit | None:
         if self._start >= self._length:
             return None
         start, self._start = self._start, min(self._length, self._start + size)
-        return Split(self._number, start, self._start)
+        return InputSplit(self._number, start, self._start)
 
     def _position(self) -> State:
         return {"start": self._start}
@@ -279,35 +279,35 @@ class RowsStage(SplitStage):
     def __init__(self, source: Stage, size: SplitSize):
         super().__init__(size)
         self.source = source
-        self._carry = Carry(source)
+        self._pushback = PushbackBuffer(source)
         self._start = 0
 
-    def _made(self, size: int) -> Split | Block | None:
+    def _made(self, size: int) -> InputSplit | Block | None:
         blocks: list[Block] = []
         rows = 0
         while rows < size:
-            block = self._carry.peek(size - rows)
+            block = self._pushback.peek(size - rows)
             if block is None:
                 break
             if block.n:
-                self._carry.commit(block.n)
+                self._pushback.commit(block.n)
                 blocks.append(Block(block.columns, block.n))
                 rows += block.n
             if block.error is not None:
                 if blocks:
                     break
-                self._carry.commit(1)
+                self._pushback.commit(1)
                 self._start += 1
                 return Block([np.empty(0, object)], 0, block.error)
         start, self._start = self._start, self._start + rows
-        return Split(self._number, start, self._start, tuple(blocks)) if blocks else None
+        return InputSplit(self._number, start, self._start, tuple(blocks)) if blocks else None
 
     def _position(self) -> State:
-        return {"start": self._start, "input": self._carry.state()}
+        return {"start": self._start, "input": self._pushback.state()}
 
     def _seek(self, state: State) -> None:
         self._start = state["start"]
-        self._carry.restore(state["input"])
+        self._pushback.restore(state["input"])
 
     def inputs(self) -> Sequence[Stage]:
         return [self.source]
@@ -323,8 +323,8 @@ class ShardsStage(SplitStage):
         super().__init__(SplitSize(1, fixed=1))
         self._shards = shards
 
-    def _made(self, size: int) -> Split | None:
-        return Split(self._number, shard=self._number) if self._number < self._shards else None
+    def _made(self, size: int) -> InputSplit | None:
+        return InputSplit(self._number, shard=self._number) if self._number < self._shards else None
 
     def _position(self) -> State:
         return {}
@@ -350,7 +350,7 @@ class RemoteStage(StartsEarly):
     ragged = False
 
     def __init__(
-        self, session: Session, run: RemoteRun, label: str, size: SplitSize, elements: int
+        self, session: RemoteSession, run: RemoteRun, label: str, size: SplitSize, elements: int
     ):
         self._session = session
         self._remote = run
@@ -418,7 +418,7 @@ _FEW, _MANY = 2, 32
 """How many portions of a split are asked for ahead; many of a file's, which may have any size."""
 
 
-def piece(lowering: Lowering, node: Piece, trail: Trail, run: Pass) -> Indexed | None:
+def piece(lowering: Lowering, node: Piece, trail: Trail, run: Pass) -> RandomAccessSource | None:
     inner = lowering.indexed_input(node, trail, run)
     if inner is None or node.stop is None:
         return None
@@ -463,7 +463,7 @@ class _Made:
     def __init__(
         self,
         lowering: Lowering,
-        session: Session,
+        session: RemoteSession,
         node: Remote | Shards,
         trail: Trail,
         run: Pass,
@@ -476,7 +476,7 @@ class _Made:
         self._number = session.part(node, lambda: _packed(lowering, node, trail))
 
     def __call__(self, split: Any, place: Sequence[int]) -> Node:
-        assert isinstance(split, Split)
+        assert isinstance(split, InputSplit)
         spec = self.node.spec
         run = RemoteRun(
             self.session, self._number, split, self.run, spec, self._credit, self._exact
@@ -489,7 +489,7 @@ class _Made:
 
 def _stage(made: _Made, source: SplitStage, cycle_length: int, block_length: int) -> Stage:
     start: Callable[..., Any] = opener(made.lowering)
-    openings = Openings(source, _SPLITS, made, start, made.run, lambda: 2 * made.session.width)
+    openings = InnerDatasets(source, _SPLITS, made, start, made.run, lambda: 2 * made.session.width)
     spec, label = made.node.spec, "splits made by workers"
     if cycle_length == 1:
         return FlatMapStage(openings, spec, label, True)
@@ -503,15 +503,15 @@ def _piece(node: Node, trail: Trail) -> tuple[Piece, Trail]:
     return node, trail
 
 
-def _packed(lowering: Lowering, node: Node, trail: Trail) -> Packed:
+def _packed(lowering: Lowering, node: Node, trail: Trail) -> PickledObject:
     options = options_for_workers(lowering.runtime.options)
     if isinstance(node, Shards):
         plan = for_workers(node.shared)
-        return packed(Part(plan, {}, options, node.policy, node.shards), plan)
+        return packed(RemotePlan(plan, {}, options, node.policy, node.shards), plan)
     plan, below = for_workers(node.input), (*trail, 0)
     occurrences = {
         where[len(below) :]: count
         for where, count in lowering.occurrences.items()
         if where[: len(below)] == below
     }
-    return packed(Part(plan, occurrences, options), plan)
+    return packed(RemotePlan(plan, occurrences, options), plan)

@@ -31,7 +31,7 @@ from drumline.data.runtime.stage import Stage
 from drumline.data.runtime.statistics import Statistics
 from drumline.data.storage.saved import FileStore, SnapshotStore
 from drumline.data.workers.processes.process_function import culprits
-from drumline.data.workers.remote.cluster import ShardingPolicy, Split
+from drumline.data.workers.remote.cluster import InputSplit, ShardingPolicy
 from drumline.data.workers.remote.nodes import Piece
 
 _REFUSAL = (
@@ -41,7 +41,7 @@ _REFUSAL = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Packed:
+class PickledObject:
     """A pickled object.
 
     Attributes:
@@ -55,7 +55,7 @@ class Packed:
     wide: bool
 
 
-def packed(part: Any, plan: Node, refusal: str = _REFUSAL) -> Packed:
+def packed(part: Any, plan: Node, refusal: str = _REFUSAL) -> PickledObject:
     """``part``, which holds ``plan``, for ``unpacked`` in another process.
 
     Args:
@@ -70,10 +70,10 @@ def packed(part: Any, plan: Node, refusal: str = _REFUSAL) -> Packed:
         content, buffers = _dumps(part)
     except Exception as error:
         raise TypeError(refusal.format(what=_blamed(plan), why=error)) from error
-    return Packed(content, buffers, bool(jax.config.read("jax_enable_x64")))
+    return PickledObject(content, buffers, bool(jax.config.read("jax_enable_x64")))
 
 
-def unpacked(sent: Packed) -> Any:
+def unpacked(sent: PickledObject) -> Any:
     """What was packed.
 
     Raises:
@@ -161,7 +161,7 @@ def _sendable(value: Any) -> bool:
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class RemotePlan:
     """A part of a plan that workers run.
 
     Attributes:
@@ -178,7 +178,7 @@ class Part:
     policy: ShardingPolicy = ShardingPolicy.DYNAMIC
     shards: int = 0
 
-    def of(self, split: Split) -> Node:
+    def of(self, split: InputSplit) -> Node:
         """The plan of a split."""
         if split.shard is not None:
             return push_shard(_shard_of(self.plan, self.policy, self.shards, split.shard))

@@ -8,10 +8,10 @@ from drumline.data.elements.block import Block, estimated_nbytes
 from drumline.data.engine.lowering import Lowering
 from drumline.data.engine.runtime import Runtime
 from drumline.data.plan.node import Pass
-from drumline.data.runtime.stage import Ramp, Stage, State
+from drumline.data.runtime.stage import BatchSizeController, Stage, State
 from drumline.data.workers.processes.worker_process import sendable
-from drumline.data.workers.remote.cluster import Portion, Split
-from drumline.data.workers.remote.packing import Packed, Part, count_from, unpacked
+from drumline.data.workers.remote.cluster import Chunk, InputSplit
+from drumline.data.workers.remote.packing import PickledObject, RemotePlan, count_from, unpacked
 
 PORTION_BYTES = 1 << 20
 _PATIENCE = 0.1
@@ -25,19 +25,19 @@ class PlanWorker:
     """
 
     def __init__(self) -> None:
-        self._parts: dict[int, tuple[Part, Runtime] | Exception] = {}
-        self._open: dict[int, tuple[Stage, Ramp] | Exception] = {}
+        self._parts: dict[int, tuple[RemotePlan, Runtime] | Exception] = {}
+        self._open: dict[int, tuple[Stage, BatchSizeController] | Exception] = {}
 
-    def learn(self, part: int, packed: Packed) -> None:
+    def learn(self, part: int, packed: PickledObject) -> None:
         """Gets a part of a plan."""
         try:
-            found: Part = unpacked(packed)
+            found: RemotePlan = unpacked(packed)
             self._parts[part] = (found, Runtime(found.options))
         except Exception as error:
             self._parts[part] = _unloadable(error)
 
     def open(
-        self, key: int, part: int, split: Split, run: Pass, state: State | None, skip: int
+        self, key: int, part: int, split: InputSplit, run: Pass, state: State | None, skip: int
     ) -> None:
         """Begins a split, at ``state``, and passes over ``skip`` positions there."""
         try:
@@ -46,8 +46,8 @@ class PlanWorker:
             self._open[key] = error
 
     def _started(
-        self, number: int, split: Split, run: Pass, state: State | None, skip: int
-    ) -> tuple[Stage, Ramp]:
+        self, number: int, split: InputSplit, run: Pass, state: State | None, skip: int
+    ) -> tuple[Stage, BatchSizeController]:
         learned = self._parts[number]
         if isinstance(learned, Exception):
             raise learned
@@ -63,9 +63,9 @@ class PlanWorker:
             count_from(stage, split.start)
         if skip:
             stage.advance(skip)
-        return stage, Ramp(plan.spec.row_nbytes())
+        return stage, BatchSizeController(plan.spec.row_nbytes())
 
-    def pull(self, key: int, limit: int) -> Portion:
+    def pull(self, key: int, limit: int) -> Chunk:
         """The next elements, at least one and at most ``limit``.
 
         Raises:
@@ -73,17 +73,19 @@ class PlanWorker:
         """
         opened = self._open.get(key)
         if opened is None:
-            return Portion([], None, True, 0.0)
+            return Chunk([], None, True, 0.0)
         if isinstance(opened, Exception):
             raise sendable(opened)
-        stage, ramp = opened
+        stage, block_size = opened
         started = time.perf_counter()
         blocks: list[Block] = []
         nbytes = events = 0
         ended = False
         while events < limit and nbytes < PORTION_BYTES:
-            block = stage.next(min(limit - events, max(1, ramp.start(stage.granule))))
-            ramp.stop()
+            block = stage.next(
+                min(limit - events, max(1, block_size.start(stage.preferred_block_size)))
+            )
+            block_size.stop()
             if block is None:
                 ended = True
                 break
@@ -96,7 +98,7 @@ class PlanWorker:
         after = None if ended else stage.state()
         if ended:
             self.close(key)
-        return Portion(blocks, after, ended, time.perf_counter() - started)
+        return Chunk(blocks, after, ended, time.perf_counter() - started)
 
     def close(self, key: int) -> None:
         """Forgets a split; one that has ended was forgotten already."""
