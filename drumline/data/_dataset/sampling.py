@@ -12,7 +12,7 @@ from drumline.data._base import BaseDataset, as_dataset, merged_options
 from drumline.data.elements.spec import ElementSpec, TensorSpec, merged_element
 from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.operations.choose import Choose, OriginalShare, Sample, Thin, ratios
+from drumline.data.operations.choose import Choose, OriginalShare, SampleFromDatasets, Thin, ratios
 from drumline.data.operations.map import Map
 from drumline.data.operations.ordering.order import Take
 from drumline.data.options import Options
@@ -38,7 +38,7 @@ def sample(
             return inputs[chosen[0]], options
         inputs, given = [inputs[i] for i in chosen], tuple(given[i] for i in chosen)
     drawn = seed_of(seed, "sample_from_datasets")
-    return Sample(tuple(inputs), element, stop, given, drawn, again), options
+    return SampleFromDatasets(tuple(inputs), element, stop, given, drawn, again), options
 
 
 def choose(datasets: Sequence[Any], choice_dataset: Any, stop: bool) -> tuple[Node, Options | None]:
@@ -77,7 +77,7 @@ def resample(
         if share in (0.0, 1.0):
             return thinned if share == 0.0 else original
         weights = (share, 1.0 - share)
-    return Sample(inputs, original.spec, True, weights, drawn, False)
+    return SampleFromDatasets(inputs, original.spec, True, weights, drawn, False)
 
 
 def _with_class(plan: Node, class_func: Callable[..., Any]) -> Node:

@@ -284,7 +284,7 @@ class DatasetIterator(Items, Generic[T]):
         """The rest of the elements in blocks, for who needs no single ones.
 
         Args:
-            granule: how many elements it takes at once at the least cost; no more are read ahead of
+            preferred_block_size: how many elements it takes at once at the least cost; no more are read ahead of
                 the one that fails.
 
         Raises:

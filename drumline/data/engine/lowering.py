@@ -46,7 +46,7 @@ from drumline.data.operations.checks import (
 from drumline.data.operations.choose import (
     Choose,
     OriginalShare,
-    Sample,
+    SampleFromDatasets,
     Thin,
     lower_choose,
     lower_original_share,
@@ -71,7 +71,7 @@ from drumline.data.operations.nested.nesting import (
     lower_interleave,
 )
 from drumline.data.operations.nested.windows import (
-    Rows,
+    BufferedElements,
     StackedWindows,
     Window,
     WindowPieces,
@@ -186,7 +186,7 @@ LOWERINGS: dict[type[Node], Lowered] = {
     Scan: Lowered(stage=lower_scan),
     Counter: Lowered(stage=lower_counter),
     Random: Lowered(stage=lower_random),
-    Sample: Lowered(stage=lower_sample),
+    SampleFromDatasets: Lowered(stage=lower_sample),
     Choose: Lowered(stage=lower_choose),
     Thin: Lowered(stage=lower_thin),
     OriginalShare: Lowered(stage=lower_original_share),
@@ -205,7 +205,7 @@ LOWERINGS: dict[type[Node], Lowered] = {
     Filter: Lowered(stage=lower_filter),
     Cache: Lowered(indexed=index_cache, stage=lower_cache, located=locate_cache),
     Prefetch: Lowered(stage=lower_prefetch, located=locate_prefetch),
-    Rows: Lowered(stage=lower_rows),
+    BufferedElements: Lowered(stage=lower_rows),
     Window: Lowered(stage=lower_window),
     StackedWindows: Lowered(stage=lower_stacked_windows),
     WindowPieces: Lowered(stage=lower_window_pieces),

@@ -46,7 +46,7 @@ class Drawn(Specified):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Sample(Drawn):
+class SampleFromDatasets(Drawn):
     """Draws by chance.
 
     Attributes:
@@ -59,6 +59,7 @@ class Sample(Drawn):
     seed: int
     rerandomize: bool
     name: ClassVar[str] = "sample_from_datasets"
+    digest_name: ClassVar[str | None] = "Sample"
 
     @property
     def datasets(self) -> tuple[Node, ...]:
@@ -568,7 +569,7 @@ _DRAWING = 0x53414D504C45
 """Tells the draws of these operations from shuffles of the same seed."""
 
 
-def lower_sample(lowering: Lowering, node: Sample, trail: Trail, run: Pass) -> Stage:
+def lower_sample(lowering: Lowering, node: SampleFromDatasets, trail: Trail, run: Pass) -> Stage:
     key = _key(node.seed, run if node.rerandomize else ())
     stages = [lowering.input(node, trail, run, i) for i in range(len(node.inputs))]
     choices: Choices

@@ -186,8 +186,8 @@ class _Task:
 class ParallelMapStage(Stage):
     """Applies a function block by block, on workers, and delivers the results in order.
 
-    It reads its input ahead of what was asked, for each worker some blocks, each of which Python
-    functions are done with in milliseconds, but never past what ``limit_demand`` says will be needed.
+    The input is read ahead, some blocks for each worker, each of which takes a Python function some
+    milliseconds, but never beyond the demand that ``limit_demand`` has set.
 
     Args:
         source: its input.

@@ -24,6 +24,8 @@ class Node:
     title: str | None = dataclasses.field(default=None, kw_only=True)
 
     name: ClassVar[str] = ""
+    digest_name: ClassVar[str | None] = None
+    """Stands in fingerprints for the name of the class, where that was changed."""
     is_last: ClassVar[bool] = False
     """Whether no operation may follow."""
     reads_files: ClassVar[bool] = False

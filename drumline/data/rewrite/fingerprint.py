@@ -61,7 +61,9 @@ def _node(value: Node, into: Digest) -> None:
         return
 
     def add() -> None:
-        into.write("operation", f"{type(value).__name__} {value.spec}".encode())
+        # A new name of the class must not lose the snapshots on disk.
+        name = value.digest_name or type(value).__name__
+        into.write("operation", f"{name} {value.spec}".encode())
         for field in dataclasses.fields(value):
             if field.name not in _WITHOUT_EFFECT and not _left_out(value, field.name):
                 with into.within(f"{field.name} of {value.name}({value.arguments()})"):

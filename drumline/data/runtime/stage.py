@@ -285,7 +285,11 @@ class BatchSizeController:
         self._most = max(1, min(self._most, int(TARGET_BYTES // row_nbytes)))
 
     def start(self, preferred_block_size: int) -> int:
-        """Notes the time and returns the number of elements to ask a stage of ``preferred_block_size`` for."""
+        """Note the time, and return how many elements to request from the stage.
+
+        Args:
+            preferred_block_size: that of the stage.
+        """
         self._started = time.perf_counter()
         limit = min(self._limit, max(self._most, preferred_block_size))
         return limit - limit % preferred_block_size if limit > preferred_block_size else limit

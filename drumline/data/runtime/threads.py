@@ -2,8 +2,8 @@
 
 Python waits for the threads that are not daemons, calls what ``atexit`` knows, and takes the
 interpreter down. All threads of datasets are daemons, so that a thread of the user's that Python
-waits for finds them at work, and are ended here. `ReadLimiter` bounds how many datasets that threads
-read ahead are read at the same time.
+waits for finds them at work, and are ended here. `ReadLimiter` bounds how many datasets are read at
+once by the threads that read ahead.
 """
 
 from __future__ import annotations
@@ -87,36 +87,42 @@ _NATIVE = ("drumline", "jax", "jaxlib", "numpy")
 
 
 class Stoppable(Protocol):
-    """What has threads begin something."""
+    """What starts tasks on threads."""
 
     def request_stop(self) -> None:
-        """Has them begin nothing more; never waits, and is called once, or once again."""
+        """Stop starting tasks. Never blocks; idempotent."""
 
 
 class Joinable(Protocol):
-    """What has threads."""
+    """What owns threads."""
 
     def join(self) -> None:
-        """Waits for them, as far as the end of the program must; after everything has left."""
+        """Wait for the threads, for at most as long as an exit of the interpreter requires.
+
+        Called after ``request_stop`` of everything that is registered.
+        """
 
 
 def stop_at_exit(thing: Stoppable) -> None:
-    """Has ``thing`` leave at the end of the program, if it lives then: at once if this is it."""
+    """Register ``thing`` to be stopped at interpreter exit, at once if that has begun.
+
+    Only a weak reference is held.
+    """
     _register_exit()
     _stoppables[id(thing)] = thing
-    # In this order, as the end may come in between.
+    # In this order, as the exit may begin in between.
     if _exiting.is_set():
         thing.request_stop()
 
 
 def join_at_exit(thing: Joinable) -> None:
-    """Has the end of the program wait for the threads of ``thing``, if it lives then."""
+    """Register ``thing``, by a weak reference, to be joined at interpreter exit."""
     _register_exit()
     _joinables[id(thing)] = thing
 
 
 def interpreter_exiting() -> SystemExit:
-    """What is raised instead of a further element; a thread that it ends says nothing of it."""
+    """Return what is raised instead of a further element; threads end on it without a message."""
     return SystemExit("the program ends: its datasets make no further elements")
 
 
@@ -130,24 +136,25 @@ _joinables: weakref.WeakValueDictionary[int, Joinable] = weakref.WeakValueDictio
 def _register_exit() -> None:
     # With the first thread: the later it is registered, the sooner it is called.
     atexit.register(_stop_all)
-    note("process", "atexit: _leave", "it ends the threads of datasets", "no setting")
+    note("process", "atexit: _stop_all", "it ends the threads of datasets", "no setting")
 
 
 def _stop_all() -> None:
     _exiting.set()
-    for reference in _stoppables.valuerefs():
-        if (thing := reference()) is not None:
+    for stoppable in _stoppables.valuerefs():
+        if (thing := stoppable()) is not None:
             thing.request_stop()
-    for reference in _joinables.valuerefs():
-        if (threads := reference()) is not None:
+    for joinable in _joinables.valuerefs():
+        if (threads := joinable()) is not None:
             threads.join()
     _wait_for_consumers()
 
 
 def _wait_for_consumers() -> None:
-    """Waits until the user's threads are back that waited for an element.
+    """Wait until the user's threads that waited for an element have returned.
 
-    They too would be ended on the way; what is compiled and called them does not survive that.
+    The interpreter would end them while they return, which compiled code that called them does
+    not survive.
     """
     deadline = time.monotonic() + GRACE_SECONDS
     for thread in threading.enumerate():
@@ -157,7 +164,7 @@ def _wait_for_consumers() -> None:
 
 
 def _forget() -> None:
-    """The child of a fork has none of the threads; their locks may be locked forever."""
+    """Drop what was registered: the child of a fork has none of the threads, only their locks."""
     _stoppables.clear()
     _joinables.clear()
 

@@ -1,8 +1,8 @@
 """``Example`` and ``SequenceExample``, with the methods that protocol buffers give them.
 
-A ``ProtobufMessage`` is built from Python values, serialized by the Rust core, and parsed from bytes or
-from protocol buffers' JSON; fields are read and set as in the generated classes of TensorFlow
-(``tf.train.Feature``, ``BytesList`` and so on).
+A ``ProtobufMessage`` is built from Python values, serialized by the Rust core, and parsed from
+bytes or from protocol buffers' JSON; fields are read and set as in the generated classes of
+TensorFlow (``tf.train.Feature``, ``BytesList`` and so on).
 """
 
 from __future__ import annotations

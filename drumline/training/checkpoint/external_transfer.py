@@ -26,7 +26,7 @@ from drumline.training.checkpoint.external_storage import (
     store_of,
 )
 from drumline.training.checkpoint.file_format import file_of
-from drumline.training.checkpoint.snapshot import Found, Snapshot
+from drumline.training.checkpoint.snapshot import CheckpointContents, Found
 from drumline.training.keras_internals import Variable, trained_variables
 
 SUFFIX = ".servers"
@@ -62,7 +62,9 @@ def remove_unfinished(prefix: str) -> None:
             remove_others(path, None)
 
 
-def write_with_external(path: str, snapshot: Snapshot, found: Found, keeper: ExternalStore) -> None:
+def write_with_external(
+    path: str, snapshot: CheckpointContents, found: Found, keeper: ExternalStore
+) -> None:
     """Have `keeper` save what it keeps, then write `snapshot` to ``path``.
 
     Raises:
@@ -85,7 +87,7 @@ def write_with_external(path: str, snapshot: Snapshot, found: Found, keeper: Ext
     remove_others(path, directory)
 
 
-def _is_valid(path: str, snapshot: Snapshot) -> bool:
+def _is_valid(path: str, snapshot: CheckpointContents) -> bool:
     """Whether the file of `snapshot` was written, whatever went wrong afterwards."""
     try:
         return file_format.read(path).kept == snapshot.kept

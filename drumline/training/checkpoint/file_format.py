@@ -22,7 +22,7 @@ from drumline import _safetensors
 from drumline._local_path import local_path
 from drumline._safetensors import SUFFIX, ArrayLayout
 from drumline.training.checkpoint.external_storage import ExternalValues
-from drumline.training.checkpoint.snapshot import Snapshot
+from drumline.training.checkpoint.snapshot import CheckpointContents
 
 _UNFINISHED = ".unfinished"
 
@@ -31,7 +31,7 @@ class DamagedCheckpointError(ValueError):
     """A file that should hold a checkpoint does not, or not all of it."""
 
 
-def write(path: str | os.PathLike[str], snapshot: Snapshot) -> None:
+def write(path: str | os.PathLike[str], snapshot: CheckpointContents) -> None:
     """Write `snapshot` to ``path + SUFFIX``; an older file there is replaced at once.
 
     Raises:
@@ -83,7 +83,7 @@ def saved_token(path: str | os.PathLike[str]) -> str | None:
     return token
 
 
-def read(path: str | os.PathLike[str]) -> Snapshot:
+def read(path: str | os.PathLike[str]) -> CheckpointContents:
     """Read what `write` has written.
 
     Raises:
@@ -101,7 +101,9 @@ def read(path: str | os.PathLike[str]) -> Snapshot:
     except (ValueError, KeyError) as error:
         raise _damaged(file, str(error)) from error
     kept = metadata.get("kept")
-    return Snapshot(saved.arrays, **rest, kept=None if kept is None else ExternalValues(**kept))
+    return CheckpointContents(
+        saved.arrays, **rest, kept=None if kept is None else ExternalValues(**kept)
+    )
 
 
 def file_of(path: str | os.PathLike[str]) -> Path:
@@ -160,7 +162,7 @@ def _lock(file: IO[bytes], how: int) -> bool:
     return True
 
 
-def _metadata(snapshot: Snapshot) -> dict[str, Any]:
+def _metadata(snapshot: CheckpointContents) -> dict[str, Any]:
     arrays = snapshot.arrays
     return {
         "crc32": {name: _safetensors.checksum(array) for name, array in arrays.items()},

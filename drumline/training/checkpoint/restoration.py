@@ -17,7 +17,7 @@ from drumline.data.elements.precision import in_64_bits
 from drumline.training.checkpoint.external_storage import store_of
 from drumline.training.checkpoint.external_transfer import ExternalStoreReader
 from drumline.training.checkpoint.snapshot import (
-    Snapshot,
+    CheckpointContents,
     TrackableChildren,
     is_built_optimizer,
     keeps_copies,
@@ -88,7 +88,7 @@ class Restoration:
         missing: variables and iterators that exist, but have no value in the checkpoint.
     """
 
-    def __init__(self, name: str, snapshot: Snapshot) -> None:
+    def __init__(self, name: str, snapshot: CheckpointContents) -> None:
         self._name = name
         self._snapshot = snapshot
         self._values = ExternalStoreReader(name, snapshot.kept)
@@ -145,7 +145,7 @@ class Restoration:
 class _Plan:
     """What is to be done with the objects as they are now."""
 
-    def __init__(self, snapshot: Snapshot, name: str) -> None:
+    def __init__(self, snapshot: CheckpointContents, name: str) -> None:
         self._snapshot = snapshot
         self._name = name
         self._seen: set[int] = set()

@@ -94,7 +94,7 @@ def _held(value: Any, kind: type) -> dict[str, Any]:
 
 
 @dataclass
-class Snapshot:
+class CheckpointContents:
     """What a checkpoint holds, in memory.
 
     Attributes:
@@ -159,7 +159,9 @@ def find(objects: dict[str, Any]) -> Found:
     return found
 
 
-def take_snapshot(found: Found, save_counter: int, keeper: ExternalStore | None = None) -> Snapshot:
+def take_snapshot(
+    found: Found, save_counter: int, keeper: ExternalStore | None = None
+) -> CheckpointContents:
     """Copy the values that were found to the host, but for those that `keeper` keeps."""
     arrays = {
         path: _host_value(variable)
@@ -167,7 +169,7 @@ def take_snapshot(found: Found, save_counter: int, keeper: ExternalStore | None 
         if keeper is None or store_of(variable) is not keeper or not keeper.holds(variable)
     }
     states = {path: value.state() for path, value in found.positions.items()}
-    return Snapshot(arrays, states, found.aliases, save_counter)
+    return CheckpointContents(arrays, states, found.aliases, save_counter)
 
 
 def _add(found: Found, seen: dict[int, str], value: Any, path: str) -> None:

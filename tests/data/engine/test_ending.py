@@ -78,11 +78,11 @@ ENDING = """
         def __init__(self):
             self.lock = threading.Lock()
 
-        def leave(self):
+        def request_stop(self):
             self.lock.acquire()
 
     locked = Locked()
-    leaving.told_to_leave(locked)
+    leaving.stop_at_exit(locked)
     locked.lock.acquire()
     warnings.simplefilter("ignore")
     if os.fork() == 0:

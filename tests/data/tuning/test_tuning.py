@@ -203,8 +203,8 @@ def test_reading_ahead_keeps_to_the_budget_of_memory() -> None:
             2,
             num_parallel_calls=AUTOTUNE,
         )
-        openings = iter(dataset.with_options(tuning(**values))).stage._openings
-        return openings.next().elements.stage.room
+        inner_datasets = iter(dataset.with_options(tuning(**values))).stage._inner_datasets
+        return inner_datasets.next().elements.stage.room
 
     assert room() == (1 << 20) // (4 << 13)
     assert room(ram_budget=8 * (4 << 13) * 4) == 4

@@ -17,7 +17,7 @@ import pytest
 import drumline as dl
 from drumline.training.checkpoint import file_format
 from drumline.training.checkpoint.file_format import DamagedCheckpointError
-from drumline.training.checkpoint.snapshot import Snapshot
+from drumline.training.checkpoint.snapshot import CheckpointContents
 
 
 def saved(tmp_path: Path) -> tuple[dl.Variable, str]:
@@ -43,7 +43,9 @@ def test_the_bytes_on_disk_stay_as_they_are(
     arrays = {"a/b": np.arange(3, dtype=np.float32), "s": np.array(True)}
     with monkeypatch.context() as patch:
         patch.setattr(file_format.secrets, "token_hex", lambda count: "0" * (2 * count))
-        file_format.write(tmp_path / "old", Snapshot(arrays, {"k": {"x": 1}}, {"al": "a/b"}, 7))
+        file_format.write(
+            tmp_path / "old", CheckpointContents(arrays, {"k": {"x": 1}}, {"al": "a/b"}, 7)
+        )
     assert (tmp_path / "old.safetensors").read_bytes() == (
         b'`\x01\x00\x00\x00\x00\x00\x00{"__metadata__": {"drumline": "{\\"crc32\\": {'
         b'\\"a/b\\": 818461808, \\"s\\": 2768625435}, \\"states\\": {\\"k\\": {\\"x\\": 1}}, '

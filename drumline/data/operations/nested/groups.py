@@ -17,8 +17,8 @@ from drumline.data.functions.build import BuiltFunction
 from drumline.data.functions.shape_key import ShapeFunction
 from drumline.data.operations.cache import ReplayStage
 from drumline.data.operations.nested.dataset_function import WindowSize
+from drumline.data.operations.nested.inner_datasets import Open, joined_runs, opener
 from drumline.data.operations.nested.nesting import Nested
-from drumline.data.operations.nested.openings import Open, joined_runs, opener
 from drumline.data.operations.nested.windows import held_rows
 from drumline.data.plan.node import Pass, Trail
 from drumline.data.runtime.stage import PushbackBuffer, Stage, State

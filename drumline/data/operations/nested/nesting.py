@@ -14,7 +14,12 @@ from drumline.data.elements.block import Block
 from drumline.data.elements.rows import stack
 from drumline.data.elements.spec import AUTOTUNE, UNKNOWN, ElementSpec
 from drumline.data.operations.nested.dataset_function import DatasetFunction
-from drumline.data.operations.nested.openings import InnerDatasets, OpenDataset, joined_runs, opener
+from drumline.data.operations.nested.inner_datasets import (
+    InnerDatasets,
+    OpenDataset,
+    joined_runs,
+    opener,
+)
 from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.runtime.meter import Meter
 from drumline.data.runtime.stage import Stage, State
@@ -92,15 +97,15 @@ class FlatMapStage(Stage):
 
     def __init__(
         self,
-        openings: InnerDatasets,
+        inner_datasets: InnerDatasets,
         spec: ElementSpec,
         label: str,
         allows_readahead: bool,
         ragged: bool = False,
     ):
         self.ragged = ragged
-        self.allows_readahead = allows_readahead and openings.source.allows_readahead
-        self._openings = openings
+        self.allows_readahead = allows_readahead and inner_datasets.source.allows_readahead
+        self._inner_datasets = inner_datasets
         self._spec = spec
         self._label = label
         self._inner: OpenDataset | None = None
@@ -117,8 +122,8 @@ class FlatMapStage(Stage):
         while True:
             if self._inner is None:
                 if self.allows_readahead:
-                    self._openings.gather(limit)
-                opened = self._openings.next()
+                    self._inner_datasets.gather(limit)
+                opened = self._inner_datasets.next()
                 if opened is None:
                     return None
                 if isinstance(opened, Exception):
@@ -131,19 +136,19 @@ class FlatMapStage(Stage):
             self._inner = None
 
     def state(self) -> State:
-        return self._openings.state([self._inner])
+        return self._inner_datasets.state([self._inner])
 
     def restore(self, state: State) -> None:
-        (self._inner,) = self._openings.restore(state)
+        (self._inner,) = self._inner_datasets.restore(state)
 
     def most_nbytes(self) -> int | None:
-        return self._openings.most_nbytes(1, self._spec.row_nbytes())
+        return self._inner_datasets.most_nbytes(1, self._spec.row_nbytes())
 
     def held_nbytes(self) -> int:
-        return self._openings.held_nbytes([self._inner])
+        return self._inner_datasets.held_nbytes([self._inner])
 
     def inputs(self) -> Sequence[Stage]:
-        return [self._openings.source]
+        return [self._inner_datasets.source]
 
     def describe(self) -> str:
         return f"elements of {self._label}"
@@ -151,7 +156,7 @@ class FlatMapStage(Stage):
     def close(self) -> None:
         if self._inner is not None:
             self._inner.elements.stage.close()
-        self._openings.close()
+        self._inner_datasets.close()
 
 
 @dataclasses.dataclass
@@ -287,7 +292,7 @@ class InterleaveStage(Stage):
 
     def __init__(
         self,
-        openings: InnerDatasets,
+        inner_datasets: InnerDatasets,
         cycle_length: int,
         block_length: int,
         spec: ElementSpec,
@@ -295,9 +300,9 @@ class InterleaveStage(Stage):
         allows_readahead: bool,
         pool: BufferPool,
     ):
-        self.allows_readahead = allows_readahead and openings.source.allows_readahead
-        self._openings = openings
-        self.pool = openings.reading
+        self.allows_readahead = allows_readahead and inner_datasets.source.allows_readahead
+        self._inner_datasets = inner_datasets
+        self.pool = inner_datasets.reading
         if self.pool is not None:
             self.pool.meter = _meter_of(weakref.ref(self))
         # Further slots, up to the cycle's length, come into being as the cycle reaches them.
@@ -332,15 +337,15 @@ class InterleaveStage(Stage):
         """
         visits = limit // self._cycle.length
         if self.allows_readahead:
-            self._openings.gather(limit)
-        opened = self._openings.next()
+            self._inner_datasets.gather(limit)
+        opened = self._inner_datasets.next()
         if isinstance(opened, Exception):
             return opened
         if opened is not None:
             first = self._cycle.slot
             self._slots[first] = opened
             for slot in range(first + 1, first + min(self._empty_after(first), visits - 1) + 1):
-                following = self._openings.next_opened() if self.allows_readahead else None
+                following = self._inner_datasets.next_opened() if self.allows_readahead else None
                 if following is None:
                     return None
                 self._slots[slot] = following
@@ -367,7 +372,9 @@ class InterleaveStage(Stage):
             self._cycle.slots += 1
             datasets -= 1
             opened = (
-                self._openings.next_opened() if self.allows_readahead and datasets > 0 else None
+                self._inner_datasets.next_opened()
+                if self.allows_readahead and datasets > 0
+                else None
             )
             if opened is None:
                 return
@@ -408,7 +415,7 @@ class InterleaveStage(Stage):
         failing = any(block is not None and block.error is not None for block in blocks)
         if failing:
             limit = self._until_error(blocks, known, limit)
-        schedule = self._cycle.schedule(known, limit, not self._openings.exhausted, failing)
+        schedule = self._cycle.schedule(known, limit, not self._inner_datasets.exhausted, failing)
         block = self._taken(blocks, schedule)
         self._apply(schedule)
         return block if block.events else None
@@ -428,7 +435,7 @@ class InterleaveStage(Stage):
         fine, failing = 0, limit
         while failing - fine > 1:
             middle = (fine + failing) // 2
-            taken = self._cycle.schedule(known, middle, not self._openings.exhausted).taken
+            taken = self._cycle.schedule(known, middle, not self._inner_datasets.exhausted).taken
             failed = sum(
                 block is not None and block.error is not None and count == block.events
                 for block, count in zip(blocks, taken, strict=True)
@@ -494,22 +501,22 @@ class InterleaveStage(Stage):
         return {
             "slot": self._cycle.slot,
             "used": self._cycle.used,
-            "datasets": self._openings.state(self._slots),
+            "datasets": self._inner_datasets.state(self._slots),
         }
 
     def restore(self, state: State) -> None:
-        self._slots = self._openings.restore(state["datasets"])
+        self._slots = self._inner_datasets.restore(state["datasets"])
         self._cycle.slots = len(self._slots)
         self._cycle.slot, self._cycle.used = state["slot"], state["used"]
 
     def most_nbytes(self) -> int | None:
-        return self._openings.most_nbytes(self._most_slots, self._spec.row_nbytes())
+        return self._inner_datasets.most_nbytes(self._most_slots, self._spec.row_nbytes())
 
     def held_nbytes(self) -> int:
-        return self._openings.held_nbytes(self._slots)
+        return self._inner_datasets.held_nbytes(self._slots)
 
     def inputs(self) -> Sequence[Stage]:
-        return [self._openings.source]
+        return [self._inner_datasets.source]
 
     def describe(self) -> str:
         return (
@@ -521,7 +528,7 @@ class InterleaveStage(Stage):
         for slot in self._slots:
             if slot is not None:
                 slot.elements.stage.close()
-        self._openings.close()
+        self._inner_datasets.close()
 
 
 def _meter_of(held: weakref.ref[InterleaveStage]) -> Callable[[], Meter | None]:
@@ -541,14 +548,14 @@ def _without(order: np.ndarray, position: int) -> np.ndarray:
 
 
 def lower_flat_map(lowering: Lowering, node: FlatMap, trail: Trail, run: Pass) -> Stage:
-    openings = _openings(lowering, node, trail, run)
-    return FlatMapStage(openings, node.spec, _label(node), node.function.allows_readahead)
+    inner_datasets = _inner_datasets(lowering, node, trail, run)
+    return FlatMapStage(inner_datasets, node.spec, _label(node), node.function.allows_readahead)
 
 
 def lower_interleave(lowering: Lowering, node: Interleave, trail: Trail, run: Pass) -> Stage:
     ahead = min(node.cycle_length if node.workers == AUTOTUNE else node.workers, MOST_THREADS)
     return InterleaveStage(
-        _openings(lowering, node, trail, run, ahead, lowering.runtime.reading(node)),
+        _inner_datasets(lowering, node, trail, run, ahead, lowering.runtime.reading(node)),
         node.cycle_length,
         node.block_length,
         node.spec,
@@ -558,7 +565,7 @@ def lower_interleave(lowering: Lowering, node: Interleave, trail: Trail, run: Pa
     )
 
 
-def _openings(
+def _inner_datasets(
     lowering: Lowering,
     node: Nested,
     trail: Trail,

@@ -34,11 +34,12 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Rows(Specified):
-    """Elements at hand whose shapes differ: the content of a window."""
+class BufferedElements(Specified):
+    """Buffered elements whose shapes differ: the content of a window."""
 
     blocks: tuple[Block, ...]
     name: ClassVar[str] = "rows"
+    digest_name: ClassVar[str | None] = "Rows"
 
     @property
     def cardinality(self) -> int:
@@ -98,7 +99,7 @@ def held_rows(blocks: Sequence[Block], element: ElementSpec) -> Node:
     if all(_differ_in_length_alone(parts) for parts in leaves):
         count = sum(block.n for block in blocks)
         return Slices((), element, tuple(_joined(parts) for parts in leaves), count)
-    return Rows((), element, tuple(blocks))
+    return BufferedElements((), element, tuple(blocks))
 
 
 def _differ_in_length_alone(parts: Sequence[Any]) -> bool:
@@ -454,7 +455,7 @@ def _rows(column: np.ndarray, pieces: int, size: int | None) -> np.ndarray:
     return column.reshape(len(column) * pieces, *shape)
 
 
-def lower_rows(lowering: Lowering, node: Rows, trail: Trail, run: Pass) -> Stage:
+def lower_rows(lowering: Lowering, node: BufferedElements, trail: Trail, run: Pass) -> Stage:
     return ReplayStage(node.blocks)
 
 

@@ -16,8 +16,8 @@ from drumline.data.elements.errors import CsvError, DataLossError, at_element
 from drumline.data.elements.spec import STRING, UNKNOWN, ElementSpec
 from drumline.data.operations.batch import Batch
 from drumline.data.operations.map import Map
+from drumline.data.operations.nested.inner_datasets import InnerDatasets, opener
 from drumline.data.operations.nested.nesting import FlatMapStage, InterleaveStage
-from drumline.data.operations.nested.openings import InnerDatasets, opener
 from drumline.data.operations.ordering.order import Skip, Take
 from drumline.data.operations.prefetch import Prefetch
 from drumline.data.operations.reading.tables import TableFormat, TableStage, tables_nbytes
@@ -367,7 +367,7 @@ def lower_files(lowering: Lowering, node: Files, trail: Trail, run: Pass) -> Sta
         held = tables_nbytes(node.form, _piece_nbytes(lowering.runtime, at_once))
         if _shares_columns(lowering.runtime):
             shared = ", columns decoded by Arrow's threads"
-    openings = InnerDatasets(
+    inner_datasets = InnerDatasets(
         source,
         node.input.spec,
         _plans(node.form, trail in lowering.packed, at_once),
@@ -378,8 +378,8 @@ def lower_files(lowering: Lowering, node: Files, trail: Trail, run: Pass) -> Sta
     )
     label = f"{node.form.kind} files{shared}"
     if at_once == 1:
-        return FlatMapStage(openings, node.spec, label, True, ragged_rows(node.spec))
-    return InterleaveStage(openings, at_once, 1, node.spec, label, True, lowering.pool)
+        return FlatMapStage(inner_datasets, node.spec, label, True, ragged_rows(node.spec))
+    return InterleaveStage(inner_datasets, at_once, 1, node.spec, label, True, lowering.pool)
 
 
 def index_array_records(

@@ -14,8 +14,8 @@ from drumline.data.elements.errors import WorkerDiedError
 from drumline.data.elements.rows import single, stack
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
 from drumline.data.elements.structure import LEAF_STRUCTURE
+from drumline.data.operations.nested.inner_datasets import InnerDatasets, opener
 from drumline.data.operations.nested.nesting import FlatMapStage, InterleaveStage
-from drumline.data.operations.nested.openings import InnerDatasets, opener
 from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.runtime.indexed import RandomAccessSource, SlicedRows
 from drumline.data.runtime.stage import PushbackBuffer, Stage, StartsEarly, State
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 
 class RemoteRun:
-    """Asks a worker for one portion of a split after the other, some of them ahead.
+    """Asks a worker for one chunk of a split after the other, some of them ahead.
 
-    If the worker is lost, another one goes on where the last portion that arrived ends.
+    If the worker is lost, another one goes on where the last chunk that arrived ends.
 
     Args:
         session: gives it a worker.
@@ -53,12 +53,12 @@ class RemoteRun:
         split: of that part's elements.
         run: the epoch, and the pass of each ``repeat``.
         spec: of the elements.
-        credit: how many portions are asked for ahead.
+        credit: how many chunks are asked for ahead.
         exact: whether each element is made of one of the input's: then it is known which ones are
             left, and those after an element can be made without it.
 
     Attributes:
-        at: the split's state after the last portion; ``None`` at its start, or if it is exact.
+        at: the split's state after the last chunk; ``None`` at its start, or if it is exact.
         skip: how many positions come after it that were given up.
         arrived: how many positions have arrived.
         ended: whether all have.
@@ -109,7 +109,7 @@ class RemoteRun:
             self._answers.append(self._place.worker.ask("pull", self._key, limit or MOST))
 
     def receive(self) -> Chunk:
-        """The next portion: waits for it.
+        """The next chunk: waits for it.
 
         Raises:
             WorkerDiedError: workers die of an element, and also when it is passed over.
@@ -121,7 +121,7 @@ class RemoteRun:
                     self._session.hurry(self, self._trouble.limit is not None)
                 place, answer = self._place, self._answers.popleft()
             try:
-                portion = answer.result()
+                chunk = answer.result()
             except WorkerLost as lost:
                 given_up = self._lost(place, str(lost))
                 if given_up is not None:
@@ -129,16 +129,16 @@ class RemoteRun:
                 continue
             with self._session.lock:
                 if self._place is place:
-                    self._take(portion)
-                    return portion
+                    self._take(chunk)
+                    return chunk
 
-    def _take(self, portion: Chunk) -> None:
-        self.at, self.skip = None if self._exact else portion.after, 0
-        self.arrived += sum(block.events for block in portion.blocks)
+    def _take(self, chunk: Chunk) -> None:
+        self.at, self.skip = None if self._exact else chunk.after, 0
+        self.arrived += sum(block.events for block in chunk.blocks)
         self._trouble.arrived(self.arrived)
         if self._trouble.limit is None:
             self._session.settled(self._place)
-        if portion.ended:
+        if chunk.ended:
             self.ended = True
             self._leave()
         else:
@@ -337,11 +337,11 @@ class ShardsStage(SplitStage):
 
 
 class RemoteStage(StartsEarly):
-    """Serves the portions of a split.
+    """Serves the chunks of a split.
 
     Args:
         session: hands out the work.
-        run: receives the portions.
+        run: receives the chunks.
         label: the split, for ``explain()``.
         size: hears how long a split of ``elements`` took.
         elements: of the input.
@@ -385,11 +385,11 @@ class RemoteStage(StartsEarly):
     def _receive(self) -> None:
         self._entered = True
         before = self._now()
-        portion = self._remote.receive()
+        chunk = self._remote.receive()
         self._before, self._used = before, 0
-        self._blocks.extend(portion.blocks)
-        self._seconds += portion.seconds
-        if portion.ended:
+        self._blocks.extend(chunk.blocks)
+        self._seconds += chunk.seconds
+        if chunk.ended:
             self._size.took(self._elements, self._seconds)
 
     def _now(self) -> State:
@@ -415,7 +415,7 @@ class RemoteStage(StartsEarly):
 
 _SPLITS = ElementSpec(LEAF_STRUCTURE, (TensorSpec((), STRING),))
 _FEW, _MANY = 2, 32
-"""How many portions of a split are asked for ahead; many of a file's, which may have any size."""
+"""How many chunks of a split are asked for ahead; many of a file's, which may have any size."""
 
 
 def piece(lowering: Lowering, node: Piece, trail: Trail, run: Pass) -> RandomAccessSource | None:
@@ -489,12 +489,14 @@ class _Made:
 
 def _stage(made: _Made, source: SplitStage, cycle_length: int, block_length: int) -> Stage:
     start: Callable[..., Any] = opener(made.lowering)
-    openings = InnerDatasets(source, _SPLITS, made, start, made.run, lambda: 2 * made.session.width)
+    inner_datasets = InnerDatasets(
+        source, _SPLITS, made, start, made.run, lambda: 2 * made.session.width
+    )
     spec, label = made.node.spec, "splits made by workers"
     if cycle_length == 1:
-        return FlatMapStage(openings, spec, label, True)
+        return FlatMapStage(inner_datasets, spec, label, True)
     pool = made.lowering.pool
-    return InterleaveStage(openings, cycle_length, block_length, spec, label, True, pool)
+    return InterleaveStage(inner_datasets, cycle_length, block_length, spec, label, True, pool)
 
 
 def _piece(node: Node, trail: Trail) -> tuple[Piece, Trail]:

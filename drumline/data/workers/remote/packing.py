@@ -21,7 +21,7 @@ from drumline.data.operations.checks import ErrorCount
 from drumline.data.operations.filter import Predicate
 from drumline.data.operations.map import Map, MapStage, ParallelMapStage
 from drumline.data.operations.nested.dataset_function import DatasetFunction
-from drumline.data.operations.nested.windows import Rows
+from drumline.data.operations.nested.windows import BufferedElements
 from drumline.data.operations.ordering.order import Shard, resolve_shard_hints
 from drumline.data.options import Options
 from drumline.data.plan.node import Node, Trail, bottom_up
@@ -188,7 +188,7 @@ class RemotePlan:
                 return node
             if node.by_position:
                 return dataclasses.replace(node, start=split.start, stop=split.stop)
-            return Rows((), node.spec, split.rows)
+            return BufferedElements((), node.spec, split.rows)
 
         return bottom_up(self.plan, filled)
 
@@ -198,7 +198,7 @@ def for_workers(plan: Node) -> Node:
 
     def changed(node: Node) -> Node:
         if isinstance(node, Piece) and not node.by_position:
-            return node.with_inputs(Rows((), node.spec, ()))
+            return node.with_inputs(BufferedElements((), node.spec, ()))
         if isinstance(node, Map) and node.function.reorderable:
             return dataclasses.replace(node, workers=None)
         return node

@@ -1,4 +1,4 @@
-"""What a worker does: makes the elements of splits, a portion at a time."""
+"""What a worker does: makes the elements of splits, a chunk at a time."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _PATIENCE = 0.1
 class PlanWorker:
     """Runs splits of parts of plans; called by one thread.
 
-    Splits are opened, asked for portions and closed by a key of the caller's. What goes wrong when
-    one is opened is raised when a portion is asked for.
+    Splits are opened, asked for chunks and closed by a key of the caller's. What goes wrong when
+    one is opened is raised when a chunk is asked for.
     """
 
     def __init__(self) -> None:
