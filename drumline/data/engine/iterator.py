@@ -281,11 +281,11 @@ class DatasetIterator(Items, Generic[T]):
         self._before = self._stage.state()
 
     def blocks(self, preferred_block_size: int) -> Iterator[Block]:
-        """The rest of the elements in blocks, for who needs no single ones.
+        """Yield the rest of the elements in blocks.
 
         Args:
-            preferred_block_size: how many elements it takes at once at the least cost; no more are read ahead of
-                the one that fails.
+            preferred_block_size: the number of elements that is cheapest to request at once; no
+                more are read ahead of one that fails.
 
         Raises:
             Exception: what making an element raised, after the block before it.
