@@ -55,8 +55,14 @@ class Digest:
         """Where the value that is being added comes from."""
         return ", ".join(reversed(self._trail)) or "the dataset"
 
-    def compound(self, value: Any, add: Callable[[], None]) -> None:
-        """Adds the digest of a value whose parts ``add`` adds, which is made once for each."""
+    def compound(self, value: Any, add: Callable[[], None], name: str | None = None) -> None:
+        """Add the digest of a value whose parts ``add`` adds, which is computed once for each.
+
+        Args:
+            value: the value.
+            add: adds its parts to this digest.
+            name: of its class; ``None``: the one that it has.
+        """
         if id(value) in self._inside:
             depth = len(self._inside) - self._inside.index(id(value))
             self.write("itself", str(depth).encode())
@@ -71,7 +77,7 @@ class Digest:
                 found, self._hash = self._hash.digest(), outer
             # Held on to, so that no other value takes its place in memory.
             self._known[id(value)] = (value, found)
-        self.write(type(value).__qualname__, self._known[id(value)][1])
+        self.write(name or type(value).__qualname__, self._known[id(value)][1])
 
     def unordered(self, parts: list[Any]) -> None:
         """Adds values in an order that depends on nothing but them."""

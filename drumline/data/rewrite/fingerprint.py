@@ -60,9 +60,10 @@ def _node(value: Node, into: Digest) -> None:
         put(value.input, into)
         return
 
+    # A new name of the class must not lose the snapshots on disk.
+    name = value.digest_name or type(value).__name__
+
     def add() -> None:
-        # A new name of the class must not lose the snapshots on disk.
-        name = value.digest_name or type(value).__name__
         into.write("operation", f"{name} {value.spec}".encode())
         for field in dataclasses.fields(value):
             if field.name not in _WITHOUT_EFFECT and not _left_out(value, field.name):
@@ -70,7 +71,7 @@ def _node(value: Node, into: Digest) -> None:
                     _field(value, field.name, into)
         put(value.inputs, into)
 
-    into.compound(value, add)
+    into.compound(value, add, name)
 
 
 def _left_out(node: Node, name: str) -> bool:

@@ -202,6 +202,10 @@ PIPELINES = {
     "filter": lambda: Dataset.range(9).filter(lambda x: int(x) % 2 == 0).shuffle(4, seed=1),
     "nested": lambda: Dataset.range(3).flat_map(lambda n: Dataset.range(n).repeat(2)),
     "zip": lambda: Dataset.zip(Dataset.range(3), Dataset.range(3).skip(1)).take(2),
+    # Of a class that has another name now.
+    "sampled": lambda: Dataset.sample_from_datasets(
+        [Dataset.range(5), Dataset.range(7)], [0.3, 0.7], seed=3
+    ),
 }
 
 # By CPython 3.11, whose bytecode they hold.
@@ -251,6 +255,7 @@ RECORDED_PIPELINES = {
     "filter": "1145011cd2a3c7c7",
     "nested": "d8afec6ca6b1104d",
     "zip": "59cce3ca7ee1fe4e",
+    "sampled": "835219f3d3a54fb7",
 }
 
 same_bytecode = pytest.mark.skipif(
