@@ -13,7 +13,7 @@ from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.elements.structure import flatten
 from drumline.data.native.apply import apply
-from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.native.operation import Column, NativeOperation, OperationResult
 from drumline.data.plan.node import count_of
 
 _MOST = 1 << 28
@@ -33,7 +33,7 @@ class DecodeWav(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Decode(NativeOperation):
+class DecodeWavFile(NativeOperation):
     """Contents of files to samples and rates; -1 leaves a number to the file."""
 
     desired_channels: int
@@ -60,12 +60,12 @@ class Decode(NativeOperation):
         leaves, structure = flatten(specs)
         return ElementSpec(structure, tuple(leaves))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         """Decode files sequentially."""
         samples, channels = self.shape
         audio, rates, told = decode_wavs(list(np.asarray(columns[0])), channels, samples, _MOST)
         error = None if told is None else ValueError(f"{self.name}: {told}")
-        return Rows((self._column(audio), np.array(rates, np.int32)), error)
+        return OperationResult((self._column(audio), np.array(rates, np.int32)), error)
 
     def _column(self, audio: list[np.ndarray]) -> Column:
         samples, channels = self.shape
@@ -101,5 +101,5 @@ def decode_wav(
     """
     channels = count_of(desired_channels, "decode_wav", "desired_channels", least=-1)
     samples = count_of(desired_samples, "decode_wav", "desired_samples", least=-1)
-    result: DecodeWav = apply(Decode(channels, samples), contents)
+    result: DecodeWav = apply(DecodeWavFile(channels, samples), contents)
     return result

@@ -12,7 +12,7 @@ from typing import Any
 from drumline.cpu_kernels import jax_internals, kernels, pooled_layer
 from drumline.cpu_kernels.convolution_call import Program
 from drumline.cpu_kernels.pooled_layer import FULL_REGISTER
-from drumline.cpu_kernels.pooled_pattern import Backward, Match, Reading, described, find
+from drumline.cpu_kernels.pooled_pattern import Backward, Match, ProgramIndex, described, find
 
 
 def rewrite(traced: Any, program: Program) -> Any:
@@ -22,7 +22,7 @@ def rewrite(traced: Any, program: Program) -> Any:
     if not any(equation.primitive.name == "reduce_window_max" for equation in traced.eqns):
         return traced
     alive = jax_internals.without_dead_code(traced)
-    reading = Reading(alive)
+    reading = ProgramIndex(alive)
     matches = find(reading)
     if not matches:
         return traced
@@ -37,7 +37,7 @@ def rewrite(traced: Any, program: Program) -> Any:
     return jax_internals.with_equations(alive, equations)
 
 
-def _replacements(reading: Reading, match: Match) -> dict[int, list[Any]]:
+def _replacements(reading: ProgramIndex, match: Match) -> dict[int, list[Any]]:
     """The equations that take the place of others, by the number of the latter."""
     winners = jax_internals.new_variable(match.layer.pooled, "uint8")
     replaced: dict[int, list[Any]] = {number: [] for number in match.removed}
@@ -47,7 +47,7 @@ def _replacements(reading: Reading, match: Match) -> dict[int, list[Any]]:
     return replaced
 
 
-def _forward(reading: Reading, match: Match, winners: Any) -> list[Any]:
+def _forward(reading: ProgramIndex, match: Match, winners: Any) -> list[Any]:
     like = reading.equations[match.relu]
     equations, bias = [], match.bias
     if bias is None:
@@ -64,7 +64,7 @@ def _forward(reading: Reading, match: Match, winners: Any) -> list[Any]:
 
 
 def _gradients(
-    reading: Reading, match: Match, backward: Backward, winners: Any
+    reading: ProgramIndex, match: Match, backward: Backward, winners: Any
 ) -> dict[int, list[Any]]:
     """Replaces what uses the gradient of the outputs; for anything unknown it is written out."""
     gradient = reading.output(backward.masking)
@@ -104,7 +104,7 @@ def _is_bias_gradient(equation: Any) -> bool:
     return 3 in left and all(sizes[axis] == 1 for axis in left - {3})
 
 
-def _is_weight_gradient(reading: Reading, number: int, match: Match, gradient: Any) -> bool:
+def _is_weight_gradient(reading: ProgramIndex, number: int, match: Match, gradient: Any) -> bool:
     """Whether this is the gradient of the layer's weights, as JAX derives it."""
     call = _convolution(reading, number, [match.images, gradient])
     layer = match.layer
@@ -121,7 +121,7 @@ def _is_weight_gradient(reading: Reading, number: int, match: Match, gradient: A
     )
 
 
-def _is_input_gradient(reading: Reading, number: int, match: Match, gradient: Any) -> bool:
+def _is_input_gradient(reading: ProgramIndex, number: int, match: Match, gradient: Any) -> bool:
     """Whether this is the gradient of the layer's images, as JAX derives it, at stride 1."""
     layer = match.layer
     inputs = reading.inputs(number)
@@ -147,7 +147,7 @@ def _is_input_gradient(reading: Reading, number: int, match: Match, gradient: An
     )
 
 
-def _convolution(reading: Reading, number: int, operands: list[Any]) -> Any:
+def _convolution(reading: ProgramIndex, number: int, operands: list[Any]) -> Any:
     """The convolution that this equation is, if it is one of `operands`."""
     equation = reading.equations[number]
     if equation.primitive.name != "conv_general_dilated":

@@ -14,7 +14,7 @@ from drumline.cpu_kernels.pooled_layer import MOST_OUTPUTS, PooledLayer
 _NESTED = ("jit", "pjit", "custom_jvp_call")
 
 
-class Reading:
+class ProgramIndex:
     """A program, read once. Copies of a value are taken for the value itself."""
 
     def __init__(self, program: Any) -> None:
@@ -138,7 +138,7 @@ class Match:
     backward: list[Backward] = field(default_factory=list)
 
 
-def find(reading: Reading) -> list[Match]:
+def find(reading: ProgramIndex) -> list[Match]:
     """All layers of which nothing as large as the convolution's output is used elsewhere."""
     found = []
     for number, equation in enumerate(reading.equations):
@@ -149,7 +149,7 @@ def find(reading: Reading) -> list[Match]:
     return found
 
 
-def _layer(reading: Reading, pooling: int) -> Match | None:
+def _layer(reading: ProgramIndex, pooling: int) -> Match | None:
     """The layer that ends in the equation `pooling`, its gradients aside."""
     windows = _windows(**reading.equations[pooling].params)
     relu = reading.relu(reading.inputs(pooling)[0])
@@ -196,7 +196,7 @@ def _windows(
     return height, width
 
 
-def _bias(reading: Reading, addition: int) -> tuple[Any, Any]:
+def _bias(reading: ProgramIndex, addition: int) -> tuple[Any, Any]:
     """Of the operands of an addition, the convolution's output and the bias by channel."""
     first, second = reading.inputs(addition)
     if reading.definition(first, "conv_general_dilated") is None:
@@ -237,7 +237,7 @@ def described(equation: Any) -> ConvolutionCall | None:
     return describe(*avals, **params)
 
 
-def _complete(reading: Reading, match: Match) -> bool:
+def _complete(reading: ProgramIndex, match: Match) -> bool:
     """Finds the gradients, and tells whether nothing else uses what will not be there any more."""
     output = reading.output(match.relu)
     biased = match.biased
@@ -262,13 +262,15 @@ def _complete(reading: Reading, match: Match) -> bool:
     return True
 
 
-def _is_mask(reading: Reading, number: int, value: Any) -> bool:
+def _is_mask(reading: ProgramIndex, number: int, value: Any) -> bool:
     inputs = reading.inputs(number)
     is_greater = reading.equations[number].primitive.name == "gt"
     return is_greater and inputs[0] is value and reading.is_zero(inputs[1])
 
 
-def _backward(reading: Reading, scatter: int, match: Match, masks: set[Any]) -> Backward | None:
+def _backward(
+    reading: ProgramIndex, scatter: int, match: Match, masks: set[Any]
+) -> Backward | None:
     equation = reading.equations[scatter]
     if equation.primitive.name != "select_and_scatter_add":
         return None

@@ -52,11 +52,11 @@ def parse_idx(source: BinaryIO | bytes, name: str = "IDX data") -> np.ndarray:
     raw.seek(-len(magic), io.SEEK_CUR)
     if magic == _GZIP_MAGIC:
         with gzip.GzipFile(fileobj=raw) as unpacked:
-            return _Reader(unpacked, name, "of the unpacked data").array()
-    return _Reader(raw, name, "").array()
+            return _IdxReader(unpacked, name, "of the unpacked data").array()
+    return _IdxReader(raw, name, "").array()
 
 
-class _Reader:
+class _IdxReader:
     """Reads forward, knowing the offset that an error should name."""
 
     def __init__(self, stream: BinaryIO | gzip.GzipFile, name: str, where: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from drumline._memory import BufferPool
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.elements.structure import LEAF_STRUCTURE
-from drumline.data.native.operation import Column, Rows
+from drumline.data.native.operation import Column, OperationResult
 from drumline.data.runtime.threads import available_cores
 
 Told = tuple[str, str] | None
@@ -30,9 +30,9 @@ def empty(n: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return _pool.empty((n, *shape), np.dtype(dtype))
 
 
-def rows(column: Column, told: Told, name: str) -> Rows:
+def rows(column: Column, told: Told, name: str) -> OperationResult:
     """A column, and the failure of the row after it."""
-    return Rows((column,), error(told, name))
+    return OperationResult((column,), error(told, name))
 
 
 def error(told: Told, name: str) -> Exception | None:

@@ -18,7 +18,7 @@ from drumline._core import (
 )
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
 from drumline.data.native.apply import apply
-from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.native.operation import Column, NativeOperation, OperationResult
 from drumline.image import columns as col
 from drumline.image.columns import Limits, get_limits
 
@@ -44,7 +44,7 @@ class DecodeFile(NativeOperation):
             return col.one((None, None, None, 3), np.uint8)
         return col.one((None, None, self.channels or None), self.dtype)
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         """Decodes files on all cores."""
         contents, sizes = col.contents_of(columns[0]), self.limits.sizes
         if self.kind == "png":
@@ -76,7 +76,7 @@ class DecodeImage(NativeOperation):
         col.require_bytes(arguments[0], self.name)
         return col.one((None, None, self.channels or None), self.dtype)
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         """Decodes runs of files of one kind on all cores."""
         images: list[np.ndarray] = []
         contents = col.contents_of(columns[0])
@@ -89,7 +89,7 @@ class DecodeImage(NativeOperation):
             images += [_converted(image, self.dtype) for image in made]
             if told is not None:
                 return col.rows(images, told, self.name)
-        return Rows((images,))
+        return OperationResult((images,))
 
     def _decode(self, kind: str, contents: list[bytes]) -> tuple[list[np.ndarray], col.Told]:
         sizes = self.limits.sizes
@@ -238,7 +238,7 @@ class EncodeJpeg(NativeOperation):
             raise ValueError(f"{self.name}: an image must have {known} channels, got {channels}")
         return col.one((), STRING)
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         """Encodes images on all cores."""
         qualities = [self.quality] * n
         if len(columns) == 2:
@@ -271,7 +271,7 @@ class EncodePng(NativeOperation):
         _require_pixels(arguments[0], (np.uint8, np.uint16), self.name)
         return col.one((), STRING)
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         """Encodes images on all cores."""
         images = col.contiguous(columns[0])
         files, told = encode_pngs(images, images[0].dtype == np.uint16, self.compression)

@@ -15,7 +15,7 @@ from drumline.data import random
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.native.apply import apply, is_symbol
-from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.native.operation import Column, NativeOperation, OperationResult
 from drumline.data.native.symbol import ValueNeedsPython
 from drumline.image import columns as col
 
@@ -52,7 +52,7 @@ class Arrange(NativeOperation):
         spec = col.image_spec(arguments[0], self.name)
         return col.one((self.height, self.width, spec.shape[2]), spec.dtype)
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         """Copies pixels on all cores."""
         images = col.contiguous(columns[0])
         placements = np.array(columns[1], np.int64).reshape(n, 5)
@@ -62,13 +62,13 @@ class Arrange(NativeOperation):
         good = self._first_bad(shapes[:, :2], placements[:, :2], placements[:, 2:4])
         made = self._arranged(images[:good], placements[:good], images[0])
         if good == n:
-            return Rows((made,))
+            return OperationResult((made,))
         (top, left, height, width, _), shape = placements[good], shapes[good]
         what = (
             f"{self.name}: the window of {height} x {width} pixels at ({top}, {left}) does not "
             f"fit an image of {shape[0]} x {shape[1]}"
         )
-        return Rows((made,), ValueError(what))
+        return OperationResult((made,), ValueError(what))
 
     def _arranged(self, images: Any, placements: np.ndarray, like: np.ndarray) -> Column:
         found = arrange_images(images, placements.tolist())
@@ -131,9 +131,11 @@ class ShapeOf(NativeOperation):
         col.image_spec(arguments[0], self.name)
         return col.one((3,), np.int32)
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         """Looks at shapes."""
-        return Rows((np.array([image.shape for image in columns[0]], np.int32).reshape(n, 3),))
+        return OperationResult(
+            (np.array([image.shape for image in columns[0]], np.int32).reshape(n, 3),)
+        )
 
 
 def crop_to_bounding_box(

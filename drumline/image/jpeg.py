@@ -18,7 +18,7 @@ from drumline.data.native.operation import (
     Arithmetic,
     Column,
     NativeOperation,
-    Rows,
+    OperationResult,
     described,
     rounded,
 )
@@ -52,7 +52,7 @@ class DecodeJpeg(NativeOperation):
             require_window(arguments[1], self.name)
         return col.one((None, None, self.channels or None), np.uint8)
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         """Decodes files on all cores."""
         windows = col.whole_numbers(columns[1], 4) if self.cropped else None
         images, told = decode_jpegs(
@@ -84,7 +84,7 @@ class ExtractJpegShape(NativeOperation):
         col.require_bytes(arguments[0], self.name)
         return col.one((3,), self.output_type)
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         """Reads the headers of files."""
         shapes, told = jpeg_shapes(col.contents_of(columns[0]))
         return col.rows(shapes.astype(self.output_type), told, self.name)
@@ -240,7 +240,7 @@ class DecodeResized(NativeOperation):
             raise TypeError(f"{self.name}: flip must be a bool, got {arguments[-1]}")
         return col.one((self.height, self.width, self.channels), np.float32)
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         """Decodes files on all cores."""
         out = col.empty(n, (self.height, self.width, self.channels), np.float32)
         made, told = decode_resized(

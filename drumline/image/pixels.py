@@ -17,7 +17,7 @@ from drumline._lazy import jax, jnp
 from drumline.data import random
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.native.apply import apply, is_symbol
-from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.native.operation import Column, NativeOperation, OperationResult
 from drumline.image import columns as col
 from drumline.image.files import EncodeJpeg
 from drumline.image.jpeg import decode_jpeg
@@ -52,7 +52,7 @@ class Pointwise(NativeOperation):
         channels = made.shape[2] if spec.shape[2] or made.shape != sample.shape else None
         return col.one((*spec.shape[:2], channels), made.dtype)
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         """One image after the other."""
         made = []
         for row in range(n):
@@ -62,8 +62,8 @@ class Pointwise(NativeOperation):
                 image = np.asarray(columns[0][row])
                 made.append(np.asarray(self.function(image, **dict(self.options), **numbers)))
             except ValueError as error:
-                return Rows((made,), error)
-        return Rows((made,))
+                return OperationResult((made,), error)
+        return OperationResult((made,))
 
 
 def pointwise(function: Function) -> Function:

@@ -17,7 +17,7 @@ from drumline.data.native.operation import (
     Arithmetic,
     Column,
     NativeOperation,
-    Rows,
+    OperationResult,
     described,
     rounded,
 )
@@ -78,7 +78,7 @@ class Resize(NativeOperation):
             return None
         return joined(before, self.height, self.width, self.method, self.antialias)
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         """Resizes images on all cores."""
         if self.mixed:
             return self._one_by_one(columns[0])
@@ -94,15 +94,15 @@ class Resize(NativeOperation):
             made, told = resize_images(images, self.method, self.antialias, arithmetic, out)
         return col.rows(out[:made], told, self.name)
 
-    def _one_by_one(self, images: Column) -> Rows:
+    def _one_by_one(self, images: Column) -> OperationResult:
         alike = dataclasses.replace(self, mixed=False)
         made: list[np.ndarray] = []
         for image in images:
             rows = alike.run([image[None]], 1)
             if rows.error is not None:
-                return Rows((made,), rows.error)
+                return OperationResult((made,), rows.error)
             made.append(np.asarray(rows.columns[0])[0])
-        return Rows((made,))
+        return OperationResult((made,))
 
 
 _NUMBERS = tuple(map(np.dtype, ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8")))
@@ -285,11 +285,11 @@ class ResizeWithPad(NativeOperation):
         dtype = images.dtype if self.method == "nearest" else np.float32
         return col.one((*images.shape[:-3], self.height, self.width, images.shape[-1]), dtype)
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         """Resizes image by image."""
         rows = [self._padded(np.asarray(row)) for row in columns[0]]
         same = len({row.shape for row in rows}) == 1
-        return Rows((np.stack(rows) if same else rows,))
+        return OperationResult((np.stack(rows) if same else rows,))
 
     def _padded(self, image: np.ndarray) -> np.ndarray:
         height, width = image.shape[-3:-1]

@@ -22,7 +22,7 @@ from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, as_dtyp
 from drumline.data.elements.structure import LEAF_STRUCTURE, flatten
 from drumline.data.native.apply import apply, is_symbol
 from drumline.data.native.flat import flat
-from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.native.operation import Column, NativeOperation, OperationResult
 from drumline.data.native.strings import failure, require_strings, with_dtype
 from drumline.data.native.symbol import ValueNeedsPython
 from drumline.data.storage.files.csv import CsvRecords, csv_columns, csv_records
@@ -125,14 +125,14 @@ class ParseTensor(NativeOperation):
             raise TypeError(f"parse_tensor takes one serialized tensor (bytes), not {message}")
         return ElementSpec(LEAF_STRUCTURE, (TensorSpec(self.shape, self.dtype),))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         number = _NUMBERS[self.dtype]
         wanted = [-1 if dim is None else dim for dim in self.shape]
         messages = np.ascontiguousarray(columns[0])
         values, dims, rows, failure = parse_tensors(messages, number, wanted)
         values = values if self.dtype == "object" else values.view(as_dtype(self.dtype))
         column = self._column(values, dims.reshape(rows, len(wanted)), rows)
-        return Rows([column], None if failure is None else _damaged(failure, number))
+        return OperationResult([column], None if failure is None else _damaged(failure, number))
 
     def _column(self, values: np.ndarray, dims: np.ndarray, rows: int) -> Column:
         if None not in self.shape:
@@ -160,14 +160,16 @@ class SerializeTensor(NativeOperation):
         _number_of(tensor.dtype, "serialize_tensor")
         return ElementSpec(LEAF_STRUCTURE, (TensorSpec((), STRING),))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         (tensors,) = columns
         values, dims = _joined(tensors)
         if values.dtype == STRING:
-            return Rows([serialize_strings(np.ascontiguousarray(values).reshape(-1), dims)])
+            return OperationResult(
+                [serialize_strings(np.ascontiguousarray(values).reshape(-1), dims)]
+            )
         number = _NUMBERS[values.dtype.name]
         content = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-        return Rows([serialize_numbers(content, number, dims)])
+        return OperationResult([serialize_numbers(content, number, dims)])
 
 
 def _joined(tensors: Column) -> tuple[np.ndarray, list[list[int]]]:
@@ -250,10 +252,10 @@ class DecodeRaw(NativeOperation):
     def _count(self) -> int | None:
         return None if self.fixed_length is None else self.fixed_length // self._dtype.itemsize
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         (strings,) = columns
         if self._count is not None:
-            return Rows([self._fixed(strings, self._count)])
+            return OperationResult([self._fixed(strings, self._count)])
         if isinstance(strings, np.ndarray) and strings.ndim == 1:
             return self._scalars(strings)
         return self._arrays(strings)
@@ -270,16 +272,16 @@ class DecodeRaw(NativeOperation):
         values = padded_bytes(flat, count * self._dtype.itemsize)
         return self._numbers(values).reshape(*strings.shape, count)
 
-    def _scalars(self, strings: np.ndarray) -> Rows:
+    def _scalars(self, strings: np.ndarray) -> OperationResult:
         values, edges = joined_bytes(np.ascontiguousarray(strings))
         size = self._dtype.itemsize
         bad = np.flatnonzero(np.diff(edges) % size)
         rows = int(bad[0]) if len(bad) else len(strings)
         numbers = self._numbers(values[: edges[rows]])
         error = self._uneven(len(strings[rows])) if len(bad) else None
-        return Rows([RaggedArray(numbers, edges[: rows + 1] // size)], error)
+        return OperationResult([RaggedArray(numbers, edges[: rows + 1] // size)], error)
 
-    def _arrays(self, strings: Column) -> Rows:
+    def _arrays(self, strings: Column) -> OperationResult:
         """Rows that are arrays of strings, all of one length in each."""
         made: list[np.ndarray] = []
         for row in strings:
@@ -292,11 +294,11 @@ class DecodeRaw(NativeOperation):
                     f"decode_raw: strings of an array must be of equal lengths, item {other} has "
                     f"{lengths[other]} bytes and item 0 has {length}; give fixed_length"
                 )
-                return Rows([made], error)
+                return OperationResult([made], error)
             if length % self._dtype.itemsize:
-                return Rows([made], self._uneven(length))
+                return OperationResult([made], self._uneven(length))
             made.append(self._numbers(values).reshape(*row.shape, length // self._dtype.itemsize))
-        return Rows([made])
+        return OperationResult([made])
 
     def _uneven(self, length: int) -> ValueError:
         size = self._dtype.itemsize
@@ -332,17 +334,19 @@ class DecodeCsv(NativeOperation):
         leaves = (with_dtype(strings, column.spec.dtype) for column in self.records.columns)
         return ElementSpec(structure, tuple(leaves))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         given = flat(columns[0])
         values, wrong = self.records.layout.decode(given.values)
         if wrong is None:
-            return Rows([given.put(column) for column in values])
+            return OperationResult([given.put(column) for column in values])
         record, reason, column = wrong
         before = given.head(given.row_of(record))
         kept = len(before.values)
         where = "" if column is None else f"column {column + 1}: "
         made = [before.put(part[:kept]) for part in values]
-        return Rows(made, failure(self.name, f"{where}{reason}: {_shown(given.values[record])}"))
+        return OperationResult(
+            made, failure(self.name, f"{where}{reason}: {_shown(given.values[record])}")
+        )
 
 
 def _shown(record: bytes) -> str:
@@ -401,7 +405,7 @@ class DecodeJsonExample(NativeOperation):
             raise ValueError(f"decode_json_example: takes arrays of a fixed shape, not {texts}")
         return ElementSpec(LEAF_STRUCTURE, (texts,))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         (texts,) = columns
         if isinstance(texts, RaggedArray):
             flat, ends = np.asarray(texts.values), texts.row_splits
@@ -419,8 +423,8 @@ class DecodeJsonExample(NativeOperation):
                 break
         kept = decoded[: int(ends[rows])]
         if isinstance(texts, RaggedArray):
-            return Rows([RaggedArray(kept, ends[: rows + 1])], error)
-        return Rows([kept.reshape(rows, *flat.shape[1:])], error)
+            return OperationResult([RaggedArray(kept, ends[: rows + 1])], error)
+        return OperationResult([kept.reshape(rows, *flat.shape[1:])], error)
 
 
 def decode_json_example(json_examples: Any, name: str | None = None) -> Any:

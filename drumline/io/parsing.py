@@ -15,7 +15,7 @@ from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.elements.structure import LEAF_STRUCTURE, Structure
 from drumline.data.native.apply import apply
-from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.native.operation import Column, NativeOperation, OperationResult
 from drumline.io.feature_columns import BadRecord, FeatureColumn, of_batches, of_records
 from drumline.io.feature_requests import (
     Failed,
@@ -92,7 +92,7 @@ class ParseExample(NativeOperation):
             return dicts[0]
         return Structure("tuple", tuple, (), tuple(dicts))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         serialized, *names = columns
         records: Any
         records, ends, size = (
@@ -109,8 +109,10 @@ class ParseExample(NativeOperation):
         good = n if failed is None else int(np.searchsorted(ends, failed.row, "right")) - 1
         results = self._results(values, ends[: good + 1], size)
         if failed is None:
-            return Rows(results)
-        return Rows(results, self._error(failed, good, failed.row - int(ends[good]), names))
+            return OperationResult(results)
+        return OperationResult(
+            results, self._error(failed, good, failed.row - int(ends[good]), names)
+        )
 
     @functools.cached_property
     def _wanted(self) -> Parts:

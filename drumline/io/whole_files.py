@@ -16,7 +16,7 @@ from drumline._local_path import has_scheme
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
 from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.native.apply import apply
-from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.native.operation import Column, NativeOperation, OperationResult
 from drumline.data.storage.files.remote import file_system
 
 _AT_ONCE = 16
@@ -51,24 +51,24 @@ class ReadFile(NativeOperation):
             raise TypeError(f"read_file takes the name of one file, not {path}")
         return ElementSpec(LEAF_STRUCTURE, (TensorSpec((), STRING),))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         paths = np.ascontiguousarray(columns[0])
         if any(b"://" in path for path in paths):
             return _any_files(paths.tolist())
         return _local_files(paths)
 
 
-def _local_files(paths: np.ndarray) -> Rows:
+def _local_files(paths: np.ndarray) -> OperationResult:
     contents, failure = read_files(paths)
     if failure is None:
-        return Rows([contents])
+        return OperationResult([contents])
     number, message = failure
     path = paths[len(contents)].decode(errors="surrogateescape")
     error = OSError(message) if number is None else OSError(number, message, path)
-    return Rows([contents], error)
+    return OperationResult([contents], error)
 
 
-def _any_files(paths: Sequence[bytes]) -> Rows:
+def _any_files(paths: Sequence[bytes]) -> OperationResult:
     found: list[bytes] = []
     error: Exception | None = None
     for content in _threads().map(_content, paths):
@@ -78,7 +78,7 @@ def _any_files(paths: Sequence[bytes]) -> Rows:
         found.append(content)
     contents = np.empty(len(found), STRING)
     contents[:] = found
-    return Rows([contents], error)
+    return OperationResult([contents], error)
 
 
 def _content(path: bytes) -> bytes | Exception:

@@ -14,7 +14,7 @@ from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
 from drumline.data.native import strings as string_chain
 from drumline.data.native.apply import apply
 from drumline.data.native.flat import Flat, flat
-from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.native.operation import Column, NativeOperation, OperationResult
 from drumline.data.native.strings import (
     Bad,
     Elementwise,
@@ -80,7 +80,7 @@ class Substr(NativeOperation):
             )
         return np.broadcast_shapes(_known(strings), _known(start))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         strings, start, length = columns
         if not isinstance(start, np.ndarray) or not isinstance(length, np.ndarray):
             raise TypeError(f"{self.name}: pos and len vary in shape")
@@ -93,18 +93,18 @@ class Substr(NativeOperation):
             places = [column.reshape(-1) for column in aligned[1:]]
         return self._cut(given, *(place.astype(np.int64) for place in places))
 
-    def _cut(self, given: Flat, start: np.ndarray, length: np.ndarray) -> Rows:
+    def _cut(self, given: Flat, start: np.ndarray, length: np.ndarray) -> OperationResult:
         negative = np.flatnonzero(length < 0)
         good = int(negative[0]) if len(negative) else len(length)
         made, bad = substrings(given.values[:good], start[:good], length[:good], self.unit)
         if bad is None and not len(negative):
-            return Rows([given.put(made)])
+            return OperationResult([given.put(made)])
         if bad is None:
             bad, reason = good, f"len must be at least 0, got {length[good]}"
         else:
             reason = f"pos {start[bad]} is out of range for the string {shown(given.values[bad])}"
         before = given.head(given.row_of(bad))
-        return Rows([before.put(made[: len(before.values)])], failure(self.name, reason))
+        return OperationResult([before.put(made[: len(before.values)])], failure(self.name, reason))
 
 
 def length(input: Any, unit: str = "BYTE", name: str | None = None) -> Any:

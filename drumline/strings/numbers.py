@@ -20,7 +20,7 @@ from drumline._core import (
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, as_dtype
 from drumline.data.native.apply import apply
 from drumline.data.native.flat import flat
-from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.native.operation import Column, NativeOperation, OperationResult
 from drumline.data.native.strings import (
     Bad,
     Elementwise,
@@ -81,9 +81,9 @@ class AsString(NativeOperation):
             )
         return one(with_dtype(numbers, STRING))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         given = flat(columns[0])
-        return Rows([given.put(self._written(given.values))])
+        return OperationResult([given.put(self._written(given.values))])
 
     def _written(self, values: np.ndarray) -> np.ndarray:
         kind = values.dtype.kind

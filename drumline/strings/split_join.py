@@ -15,7 +15,7 @@ from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
 from drumline.data.native.apply import apply
 from drumline.data.native.flat import flat, holds_ragged
-from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.native.operation import Column, NativeOperation, OperationResult
 from drumline.data.native.strings import (
     Link,
     Substring,
@@ -59,7 +59,7 @@ class Join(NativeOperation):
             raise ValueError(f"{self.name}: shapes must be equal, or scalars; got {sorted(known)}")
         return one(made)
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         parts = [flat(column) for column in columns]
         whole = next((part for part in parts if not part.scalar), parts[0])
         sizes = whole.sizes()
@@ -75,9 +75,11 @@ class Join(NativeOperation):
         ]
         made = whole.head(rows).put(join_strings(values, self.separator))
         if rows == n:
-            return Rows([made])
+            return OperationResult([made])
         found = " and ".join(str(int(part.sizes()[rows])) for part in parts)
-        return Rows([made], failure(self.name, f"arrays of {found} strings do not go together"))
+        return OperationResult(
+            [made], failure(self.name, f"arrays of {found} strings do not go together")
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,15 +121,17 @@ class ReduceJoin(NativeOperation):
             )
         return one(TensorSpec((), STRING) if len(order) == rank else TensorSpec((None,), STRING))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         (column,) = columns
         given = flat(column)
         if isinstance(column, np.ndarray) and not holds_ragged(column):
-            return Rows([self._dense(column)])
+            return OperationResult([self._dense(column)])
         if self.axes is None:
-            return Rows([join_rows(given.values, given.edges(), self.separator)])
+            return OperationResult([join_rows(given.values, given.edges(), self.separator)])
         documents = runs(column)
-        return Rows([documents.put(join_rows(given.values, documents.splits, self.separator))])
+        return OperationResult(
+            [documents.put(join_rows(given.values, documents.splits, self.separator))]
+        )
 
     def _dense(self, column: np.ndarray) -> np.ndarray:
         shape = column.shape[1:]
@@ -186,7 +190,7 @@ def reduce_join(
 
 
 @dataclasses.dataclass(frozen=True)
-class Split(Link):
+class SplitStrings(Link):
     """Parts of each string."""
 
     separator: bytes
@@ -205,9 +209,11 @@ class Split(Link):
         require_strings(self.name, strings)
         return one(expanded(strings, STRING))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         given = flat(columns[0])
-        return Rows([given.expand(*split_strings(given.values, self.separator, self.most))])
+        return OperationResult(
+            [given.expand(*split_strings(given.values, self.separator, self.most))]
+        )
 
 
 def split(
@@ -228,7 +234,7 @@ def split(
         TypeError: ``input`` holds no strings.
     """
     separator = b"" if sep is None else as_text(sep, "strings.split", "sep")
-    return apply(Split(separator, operator.index(maxsplit)), input)
+    return apply(SplitStrings(separator, operator.index(maxsplit)), input)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -259,7 +265,7 @@ class Ngrams(NativeOperation):
             raise ValueError(f"{self.name}: of arrays only one dimension may vary, got {strings}")
         return one(TensorSpec((*strings.shape[:-1], None), STRING))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         (column,) = columns
         documents = runs(column)
         given = documents.given
@@ -275,7 +281,7 @@ class Ngrams(NativeOperation):
             skipped,
         )
         ragged = isinstance(column, np.ndarray) and holds_ragged(column)
-        return Rows([documents.put_rows(RaggedArray(values, splits), not ragged)])
+        return OperationResult([documents.put_rows(RaggedArray(values, splits), not ragged)])
 
 
 def ngrams(

@@ -17,7 +17,7 @@ from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
 from drumline.data.elements.structure import flatten
 from drumline.data.native.apply import apply
 from drumline.data.native.flat import flat
-from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.native.operation import Column, NativeOperation, OperationResult
 from drumline.data.native.strings import Bad, Elementwise, expanded, failure, one, require_strings
 from drumline.strings.documents import runs
 
@@ -49,7 +49,7 @@ class Policy:
 
 
 @dataclasses.dataclass(frozen=True)
-class Decode(NativeOperation):
+class DecodeUnicode(NativeOperation):
     """The characters of each string: their numbers, or strings of one."""
 
     encoding: str
@@ -71,7 +71,7 @@ class Decode(NativeOperation):
         _, structure = flatten((0, 0))
         return ElementSpec(structure, (characters, expanded(strings, np.int64)))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         given = flat(columns[0])
         read = decode_column if self.numbers else split_column
         (values, offsets, splits), bad = read(given.values, self.encoding, self.policy.given)
@@ -84,7 +84,7 @@ class Decode(NativeOperation):
         made: list[Column] = [given.expand(values, splits)]
         if self.offsets:
             made.append(given.expand(offsets, splits))
-        return Rows(made, error)
+        return OperationResult(made, error)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,17 +127,19 @@ class Encode(NativeOperation):
         varies = isinstance(numbers, RaggedTensorSpec) or None in numbers.shape
         return one(TensorSpec([None] * len(outer) if varies else outer, STRING))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         (column,) = columns
         documents = runs(column)
         values = documents.given.values
         made, bad = encode_column(values, documents.splits, self.encoding, self.policy.given)
         if bad is None:
-            return Rows([documents.put(made)])
+            return OperationResult([documents.put(made)])
         row = documents.given.row_of(int(documents.splits[bad]))
         before = runs(column[:row])
         reason = "a number is no character of Unicode"
-        return Rows([before.put(made[: len(before.splits) - 1])], failure(self.name, reason))
+        return OperationResult(
+            [before.put(made[: len(before.splits) - 1])], failure(self.name, reason)
+        )
 
 
 def _damaged(byte: int, encoding: str) -> str:
@@ -187,7 +189,7 @@ def unicode_decode(
     name = "strings.unicode_decode"
     encoding = _encoding(name, "input_encoding", input_encoding, READ)
     policy = _policy(name, errors, replacement_char, replace_control_characters)
-    return apply(Decode(encoding, policy, True, False), input)
+    return apply(DecodeUnicode(encoding, policy, True, False), input)
 
 
 def unicode_decode_with_offsets(
@@ -209,7 +211,7 @@ def unicode_decode_with_offsets(
     name = "strings.unicode_decode_with_offsets"
     encoding = _encoding(name, "input_encoding", input_encoding, READ)
     policy = _policy(name, errors, replacement_char, replace_control_characters)
-    return apply(Decode(encoding, policy, True, True), input)
+    return apply(DecodeUnicode(encoding, policy, True, True), input)
 
 
 def unicode_split(
@@ -230,7 +232,7 @@ def unicode_split(
     name = "strings.unicode_split"
     encoding = _encoding(name, "input_encoding", input_encoding, WRITTEN)
     policy = _policy(name, errors, replacement_char, False)
-    return apply(Decode(encoding, policy, False, False), input)
+    return apply(DecodeUnicode(encoding, policy, False, False), input)
 
 
 def unicode_transcode(

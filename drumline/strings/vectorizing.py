@@ -14,7 +14,7 @@ from drumline._core import TextTokenizer, TokenCounts
 from drumline.data.dataset import Dataset
 from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec, splits_of
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, as_array
-from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.native.operation import Column, NativeOperation, OperationResult
 from drumline.data.native.strings import Bad, Elementwise, Vocabulary, one, require_strings
 from drumline.strings.documents import Documents, runs, texts
 
@@ -131,16 +131,16 @@ class Vectorize(NativeOperation):
             return one(RaggedTensorSpec(shape, np.int64, len(outer)))
         return one(TensorSpec((*outer, self.length), np.int64))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         documents = self.tokens.documents(columns[0])
         given = (documents.given.values, documents.splits, self.vocabulary.table, _NUMBERING)
         tokenizer = self.tokens.tokenizer
         if self.length is not None and not self.ragged:
-            return Rows([documents.put(tokenizer.padded(*given, self.length))])
+            return OperationResult([documents.put(tokenizer.padded(*given, self.length))])
         rows = RaggedArray(*tokenizer.numbers(*given))
         if self.length is not None:
             rows = _cut(rows, self.length)
-        return Rows([documents.put_rows(rows, not self.ragged)])
+        return OperationResult([documents.put_rows(rows, not self.ragged)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Count(NativeOperation):
         dtype = np.int64 if self.weights is None else np.float32
         return one(TensorSpec((*outer, self.depth), dtype))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         documents = self.tokens.documents(columns[0])
         counts = self.tokens.tokenizer.counted(
             documents.given.values,
@@ -181,8 +181,8 @@ class Count(NativeOperation):
         )
         if self.weights is not None:
             weights = np.frombuffer(self.weights, np.float32)
-            return Rows([documents.put(counts.astype(np.float32) * weights)])
-        return Rows([documents.put(counts)])
+            return OperationResult([documents.put(counts.astype(np.float32) * weights)])
+        return OperationResult([documents.put(counts)])
 
 
 def _cut(rows: RaggedArray, length: int) -> RaggedArray:

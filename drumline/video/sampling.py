@@ -14,7 +14,7 @@ from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.spec import ElementSpec, TensorSpec, as_array
 from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.native.apply import apply, is_symbol
-from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.native.operation import Column, NativeOperation, OperationResult
 from drumline.data.plan.node import count_of
 
 
@@ -48,7 +48,7 @@ def first_place(length: int, num_steps: int, stride: int, fraction: Any, numbers
 
 
 @dataclasses.dataclass(frozen=True)
-class Sample(NativeOperation):
+class SampleFrames(NativeOperation):
     """Sequences, and the place of their first frame, to frames.
 
     Attributes:
@@ -75,7 +75,7 @@ class Sample(NativeOperation):
         frames = TensorSpec((taken, *sequence.shape[1:]), sequence.dtype)
         return ElementSpec(LEAF_STRUCTURE, (frames,))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         """Copies the frames of each sequence."""
         found: list[np.ndarray] = []
         error: Exception | None = None
@@ -87,7 +87,7 @@ class Sample(NativeOperation):
             found.append(np.asarray(sequence)[self.places(len(sequence), float(fraction))])
         column = columns[0]
         taken = found if isinstance(column, list) else self._joined(column, found)
-        return Rows((taken,), error)
+        return OperationResult((taken,), error)
 
     def _joined(self, column: np.ndarray | RaggedArray, found: list[np.ndarray]) -> np.ndarray:
         """Frames of one shape, which does not depend on there being any."""
@@ -123,7 +123,7 @@ def sample_sequence(
     Raises:
         ValueError: a number is out of range, or the sequence has no frames.
     """
-    operation = Sample(
+    operation = SampleFrames(
         0,
         count_of(num_steps, "sample_sequence", "num_steps", least=1),
         count_of(stride, "sample_sequence", "stride", least=1),
@@ -152,7 +152,7 @@ def sample_linspace_sequence(
         ValueError: a number is out of range, or the sequence has no frames.
     """
     name = "sample_linspace_sequence"
-    operation = Sample(
+    operation = SampleFrames(
         count_of(num_windows, name, "num_windows", least=1),
         count_of(num_steps, name, "num_steps", least=1),
         count_of(stride, name, "stride", least=1),
@@ -160,7 +160,7 @@ def sample_linspace_sequence(
     return _sampled(operation, sequence, np.float32(0))
 
 
-def _sampled(operation: Sample, sequence: Any, fraction: Any) -> Any:
+def _sampled(operation: SampleFrames, sequence: Any, fraction: Any) -> Any:
     if is_symbol(sequence):
         return apply(operation, sequence, fraction)
     if isinstance(sequence, jax.Array):
@@ -169,7 +169,7 @@ def _sampled(operation: Sample, sequence: Any, fraction: Any) -> Any:
     return apply(operation, array, fraction)
 
 
-def _sampled_by_jax(operation: Sample, sequence: jax.Array, fraction: Any) -> jax.Array:
+def _sampled_by_jax(operation: SampleFrames, sequence: jax.Array, fraction: Any) -> jax.Array:
     operation.results(TensorSpec(sequence.shape, sequence.dtype))
     length = sequence.shape[0]
     if not length:

@@ -10,7 +10,7 @@ import pytest
 
 import drumline as dl
 from drumline.data.elements.spec import TensorSpec
-from drumline.data.native.operation import Rows
+from drumline.data.native.operation import OperationResult
 from drumline.io import (
     FixedLenFeature,
     FixedLenSequenceFeature,
@@ -261,7 +261,7 @@ def test_arguments_are_checked() -> None:
         parse_example([FULL, FULL], features, example_names=["only"])
 
 
-def run(operation: ParseExample, column: Any) -> Rows:
+def run(operation: ParseExample, column: Any) -> OperationResult:
     return operation.run([column], len(column))
 
 

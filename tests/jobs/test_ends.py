@@ -17,7 +17,7 @@ import pytest
 from drumline.jobs.launch.coordination import SingleHost
 from drumline.jobs.launch.job import Attempt
 from drumline.jobs.launch.loop import Loop
-from drumline.jobs.launch.options import Options
+from drumline.jobs.launch.options import LaunchOptions
 from drumline.jobs.launch.process import Child
 from drumline.jobs.launch.tasks import Layout
 from drumline.jobs.launch.view import View
@@ -89,7 +89,7 @@ def test_one_key_pressed_that_arrives_twice_does_not_kill(tmp_path: Path) -> Non
     )
     loop = SimpleNamespace(signals=[signal.SIGINT, signal.SIGINT, signal.SIGTERM])
     view = SimpleNamespace(note=lambda text: None)
-    options = Options(("true",), Layout(1), tmp_path)
+    options = LaunchOptions(("true",), Layout(1), tmp_path)
     attempt = Attempt(
         *([cast(Child, child)], options, cast(Loop, loop), cast(View, view), SingleHost()),
         failures=tmp_path,

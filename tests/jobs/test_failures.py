@@ -13,7 +13,7 @@ import pytest
 from drumline.failure_record import FailureRecord, Kind
 from drumline.jobs.launch import failure_cause
 from drumline.jobs.launch.process import Child
-from drumline.jobs.launch.tasks import Task
+from drumline.jobs.launch.tasks import LaunchedTask
 from tests.jobs.launching import Launcher, alive
 
 
@@ -86,7 +86,7 @@ sys.exit(1)
 def child(task: str, returncode: int | None, ended: float, log: Path, **more: object) -> Child:
     kind, index = task.split(":")
     failed = bool(returncode) and not more.get("asked_to_stop", False)
-    found = {"task": Task(kind, int(index)), "returncode": returncode, "ended_at": ended}
+    found = {"task": LaunchedTask(kind, int(index)), "returncode": returncode, "ended_at": ended}
     found |= {"log": log, "failed": failed, "seen_stopped": False, **more}
     return cast(Child, SimpleNamespace(**found))
 

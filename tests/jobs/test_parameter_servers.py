@@ -8,7 +8,7 @@ import pytest
 
 from drumline.jobs.launch.environment import cluster_token
 from drumline.jobs.launch.errors import LaunchError
-from drumline.jobs.launch.options import Options
+from drumline.jobs.launch.options import LaunchOptions
 from drumline.jobs.launch.tasks import Layout
 from tests.jobs.launching import Launcher
 
@@ -105,8 +105,8 @@ else:
     assert "Failed" not in done.stdout
 
 
-def options(ps: int, nodes: int, token: str | None) -> Options:
-    return Options(("true",), Layout(1, ps, True, nodes=nodes), Path(), token=token)
+def options(ps: int, nodes: int, token: str | None) -> LaunchOptions:
+    return LaunchOptions(("true",), Layout(1, ps, True, nodes=nodes), Path(), token=token)
 
 
 def test_the_token_of_a_cluster() -> None:

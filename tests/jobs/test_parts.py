@@ -13,7 +13,7 @@ from drumline.jobs.launch.errors import LaunchError
 from drumline.jobs.launch.logs import LogTail, last_lines, printable
 from drumline.jobs.launch.options import _python_script
 from drumline.jobs.launch.rendezvous.join import split_address
-from drumline.jobs.launch.tasks import Layout, Task, joined, offered
+from drumline.jobs.launch.tasks import LaunchedTask, Layout, joined, offered
 from drumline.jobs.launch.view import clock
 
 
@@ -100,7 +100,7 @@ def test_a_log_cannot_steer_the_terminal(line: str, seen: str) -> None:
 
 
 def test_each_worker_gets_gpus_of_its_own() -> None:
-    tasks = [Task("chief", 0), Task("worker", 0), Task("ps", 0)]
+    tasks = [LaunchedTask("chief", 0), LaunchedTask("worker", 0), LaunchedTask("ps", 0)]
     env = {"CUDA_VISIBLE_DEVICES": "3,GPU-ab,5,6,7"}
     name = "CUDA_VISIBLE_DEVICES"
     assert gpu_shares(tasks, 2, env) == {

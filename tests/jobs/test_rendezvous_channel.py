@@ -15,7 +15,7 @@ from drumline._rendezvous import ChannelError
 from drumline.jobs.launch.coordination import Report, Verdict
 from drumline.jobs.launch.errors import LaunchError
 from drumline.jobs.launch.loop import Loop
-from drumline.jobs.launch.rendezvous.channel import Channel
+from drumline.jobs.launch.rendezvous.channel import LauncherChannel
 from drumline.jobs.launch.rendezvous.leader import Leader
 from drumline.jobs.launch.rendezvous.member import Member, _introduce
 from drumline.jobs.launch.rendezvous.messages import (
@@ -31,18 +31,18 @@ from drumline.jobs.launch.rendezvous.messages import (
 
 
 @contextlib.contextmanager
-def channels(*tokens: str | None) -> Iterator[tuple[Channel, Channel]]:
+def channels(*tokens: str | None) -> Iterator[tuple[LauncherChannel, LauncherChannel]]:
     """The two ends of a connection, host 0's first, which have not read each other's greeting."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         connecting = socket.create_connection(listener.getsockname())
         accepted, _ = listener.accept()
-    leader = Channel(accepted, tokens[0], is_leader=True)
-    member = Channel(connecting, tokens[1], is_leader=False)
+    leader = LauncherChannel(accepted, tokens[0], is_leader=True)
+    member = LauncherChannel(connecting, tokens[1], is_leader=False)
     with contextlib.closing(leader), contextlib.closing(member):
         yield leader, member
 
 
-def received(channel: Channel, count: int) -> list[Message]:
+def received(channel: LauncherChannel, count: int) -> list[Message]:
     """The next `count` messages; none of a greeting."""
     messages: list[Message] = []
     with selectors.DefaultSelector() as selector:
@@ -106,7 +106,7 @@ FAILED = "host 0: worker:0 failed"
 INTERRUPTED = "The launcher of host 0 was interrupted."
 
 
-def wait_for_its_end(channel: Channel) -> None:
+def wait_for_its_end(channel: LauncherChannel) -> None:
     """Wait until the other side's end has arrived, whatever of it is still unread."""
     poll = select.poll()
     poll.register(channel.fileno(), select.POLLHUP | select.POLLERR)
@@ -157,8 +157,8 @@ def test_who_cannot_greet_host_0_hears_why_it_was_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, Loop() as loop:
         connecting = socket.create_connection(listener.getsockname())
         accepted, _ = listener.accept()
-        leader = Channel(accepted, None, is_leader=True)
-        member = Channel(connecting, None, is_leader=False)
+        leader = LauncherChannel(accepted, None, is_leader=True)
+        member = LauncherChannel(connecting, None, is_leader=False)
         assert select.select([leader], [], [], 60)[0]
         leader.send(Refusal(reason="it came too late"))
         leader.close()

@@ -16,7 +16,7 @@ from drumline.data.elements.ragged import has_ragged
 from drumline.data.elements.spec import ElementSpec, has_datasets
 from drumline.data.elements.structure import Structure
 from drumline.data.functions.call import BlockFunction
-from drumline.data.functions.closures import Closure, Reuse, reuse_in_force
+from drumline.data.functions.closures import FlattenedClosure, Reuse, reuse_in_force
 from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.lifted import LiftedFunction, LiftedValues, with_values
 from drumline.data.functions.python_function import PythonFunction, spec_from_example
@@ -102,7 +102,7 @@ def build(
     closure = None if reuse is None else reuse.closure(function)
     if reuse is None or closure is None:
         return _probed(user, source, examples, may_draw)
-    return _Nested(reuse, user, source, examples, may_draw, closure).built()
+    return _RedefinedFunction(reuse, user, source, examples, may_draw, closure).built()
 
 
 _Lifted = tuple[BuiltFunction, LiftedValues]
@@ -110,7 +110,7 @@ _Lifted = tuple[BuiltFunction, LiftedValues]
 
 
 @dataclasses.dataclass(frozen=True)
-class _Nested:
+class _RedefinedFunction:
     """A function that another function of the user's may define again for each element.
 
     What it computes does not depend on which of them came first: whether a value is an argument of
@@ -122,7 +122,7 @@ class _Nested:
     source: ElementSpec
     examples: _Examples
     may_draw: bool
-    closure: Closure
+    closure: FlattenedClosure
 
     def built(self) -> BuiltFunction:
         """The function, with as many of the values it reads as arguments as can be."""

@@ -41,7 +41,7 @@ class BlockFunction(Protocol):
 
 
 @runtime_checkable
-class Gathering(Protocol):
+class SupportsBatchHint(Protocol):
     """A ``BlockFunction`` that may take other numbers of rows at the same cost."""
 
     def at_once(self, size: int) -> int:

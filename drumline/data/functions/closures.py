@@ -62,7 +62,7 @@ class Value:
 
 
 @dataclasses.dataclass(frozen=True)
-class Closure:
+class FlattenedClosure:
     """A function taken apart.
 
     Attributes:
@@ -93,7 +93,7 @@ class Closure:
         return function
 
 
-class Closures:
+class ClosureFlattener:
     """Takes apart the functions that one function of a user's defines.
 
     Args:
@@ -105,7 +105,7 @@ class Closures:
         self._outer = shared_by(outer)
         self._keys = ValueKeys((jax.Array,), self._outer, _value)
 
-    def taken_apart(self, function: Callable[..., Any]) -> Closure:
+    def taken_apart(self, function: Callable[..., Any]) -> FlattenedClosure:
         """The parts of a function.
 
         Raises:
@@ -115,7 +115,7 @@ class Closures:
         skeleton = self._keys.key(function, values)
         if len(values) > _MOST_VALUES:
             raise Incomparable
-        return Closure(function, skeleton, tuple(values), self._outer)
+        return FlattenedClosure(function, skeleton, tuple(values), self._outer)
 
 
 def _value(value: Any) -> Value | None:
@@ -192,7 +192,7 @@ class Reuse:
 
     def __init__(self, outer: Callable[..., Any]) -> None:
         self._outer = outer
-        self._closures: Closures | None = None
+        self._closures: ClosureFlattener | None = None
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
@@ -206,10 +206,10 @@ class Reuse:
             self._kept.popitem(last=False)
         return made
 
-    def closure(self, function: Callable[..., Any]) -> Closure | None:
+    def closure(self, function: Callable[..., Any]) -> FlattenedClosure | None:
         """All that a function reads, taken apart; ``None`` if it cannot be compared."""
         if self._closures is None:
-            self._closures = Closures(self._outer)
+            self._closures = ClosureFlattener(self._outer)
         try:
             return self._closures.taken_apart(function)
         except Incomparable:

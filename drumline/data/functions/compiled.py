@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
@@ -43,6 +42,7 @@ from drumline.data.functions.programs import (
 )
 from drumline.data.functions.trace import Trace
 from drumline.data.functions.user_function import UserFunction
+from drumline.data.plan.digest import text_in_digests
 
 _DIVISIONS = ("remainder", "floor_divide", "fmod", "mod")
 _IMAGES = "/drumline/image/"
@@ -202,8 +202,6 @@ def _user_line(eqn: jex.JaxprEqn) -> str:
 _HOST = "callback"
 """The parameter of JAX's callbacks that holds the function they call."""
 
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-
 
 def content(trace: Trace) -> tuple[Any, ...]:
     """A digest of programs, and what no text of a program shows.
@@ -226,12 +224,12 @@ def _programs_text(trace: Trace) -> str:
         else:
             found.update(repr(route).encode())
     for step in trace.natives:
-        found.update(_ADDRESS.sub("", repr(step)).encode())
+        found.update(text_in_digests(repr(step)))
     for program in (trace.narrow, trace.wide):
         if program is None:
             found.update(b"none")
             continue
-        found.update(_ADDRESS.sub("", str(program.jaxpr)).encode())
+        found.update(text_in_digests(str(program.jaxpr)))
         for constant in [*program.consts, *inner_consts(program.jaxpr)]:
             _add(found, plain_array(constant))
     return found.hexdigest()

@@ -14,7 +14,7 @@ from drumline.data.elements.columns import concatenated
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.elements.structure import LEAF_STRUCTURE, tuple_of
 from drumline.data.functions.call import BlockFunction, OneByOne, Position
-from drumline.data.functions.closures import Closure
+from drumline.data.functions.closures import FlattenedClosure
 from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.segmented import SegmentedFunction
 
@@ -34,7 +34,7 @@ class LiftedValues:
         first: how many leaves come before them.
     """
 
-    closure: Closure
+    closure: FlattenedClosure
     numbers: tuple[int, ...]
     narrow: bool
     first: int
@@ -56,7 +56,7 @@ class LiftedValues:
         found = (self.closure.values[number].spec for number in self.numbers)
         return tuple(TensorSpec(leaf.shape, self._dtype(leaf.dtype)) for leaf in found)
 
-    def arrays(self, closure: Closure) -> tuple[np.ndarray, ...]:
+    def arrays(self, closure: FlattenedClosure) -> tuple[np.ndarray, ...]:
         """The values of an equal function's closure, as they are now.
 
         The user may fill an array again for the next outer element, before these are used.

@@ -25,7 +25,7 @@ from drumline.data.functions.programs import Constant
 from drumline.data.functions.segments import CompiledPart, NativeCall, Origin, cut, fused
 from drumline.data.functions.trace import NotTraceable, Trace, trace
 from drumline.data.functions.user_function import UserFunction
-from drumline.data.native.operation import Repeated, run_native
+from drumline.data.native.operation import BroadcastValue, run_native
 
 LONGEST = 256
 """Rows of strings, which may be whole files."""
@@ -63,7 +63,7 @@ class SegmentedFunction:
         self.block_length = _block_length(trace)
         self._parts = [_ready(function, part, self.block_length) for part in segments.parts]
         self._repeated = {
-            id(origin): Repeated(origin.value)
+            id(origin): BroadcastValue(origin.value)
             for part in self._parts
             for origin in part.takes
             if isinstance(origin, Constant)

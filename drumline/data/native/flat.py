@@ -112,7 +112,7 @@ class _Ragged(Flat):
         return np.full(math.prod(self._values.shape[:-1]), self._values.shape[-1], np.int64)
 
 
-class _Arrays(Flat):
+class _FlatArrays(Flat):
     """Rows that are arrays of any shapes."""
 
     def __init__(self, column: Sequence[np.ndarray]):
@@ -124,7 +124,7 @@ class _Arrays(Flat):
         return np.array([row.size for row in self._rows], np.int64)
 
     def head(self, rows: int) -> Flat:
-        return _Arrays(self._rows[:rows])
+        return _FlatArrays(self._rows[:rows])
 
     def put(self, values: np.ndarray) -> Column:
         edges = self.edges().tolist()
@@ -141,7 +141,7 @@ class _Arrays(Flat):
         return np.concatenate(runs).astype(np.int64) if runs else np.empty(0, np.int64)
 
 
-class _Nested(Flat):
+class _FlatNested(Flat):
     """Rows that are ragged arrays."""
 
     def __init__(self, column: Sequence[RaggedArray]):
@@ -153,7 +153,7 @@ class _Nested(Flat):
         return np.array([row.flat_values.size for row in self._rows], np.int64)
 
     def head(self, rows: int) -> Flat:
-        return _Nested(self._rows[:rows])
+        return _FlatNested(self._rows[:rows])
 
     def put(self, values: np.ndarray) -> Column:
         edges = self.edges().tolist()
@@ -173,8 +173,8 @@ def flat(column: Column) -> Flat:
     if isinstance(column, RaggedArray):
         return _Ragged(column)
     if not isinstance(column, np.ndarray):
-        return _Arrays(column)
-    return _Nested(list(column)) if holds_ragged(column) else _Dense(column)
+        return _FlatArrays(column)
+    return _FlatNested(list(column)) if holds_ragged(column) else _Dense(column)
 
 
 def holds_ragged(column: np.ndarray) -> bool:

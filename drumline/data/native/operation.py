@@ -72,7 +72,7 @@ n rows if only the first dimension varies, a list of n arrays if others vary (im
 
 
 @dataclasses.dataclass(frozen=True)
-class Rows:
+class OperationResult:
     """Results of an operation.
 
     Attributes:
@@ -123,7 +123,7 @@ class NativeOperation(abc.ABC):
         return None
 
     @abc.abstractmethod
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         """The results for ``n`` rows of arguments. Bad rows are never raised."""
 
 
@@ -164,7 +164,7 @@ def misfit(column: Column, spec: TensorSpec) -> str | None:
     return None if fits else f"a column of {type(column).__name__} does not hold {spec}"
 
 
-class Repeated:
+class BroadcastValue:
     """A value as a column of any length."""
 
     def __init__(self, value: np.ndarray):
@@ -199,7 +199,9 @@ def run_native(
     return made, len(rows.columns[0]), rows.error
 
 
-def _check(operation: NativeOperation, rows: Rows, results: Sequence[TensorSpec], n: int) -> None:
+def _check(
+    operation: NativeOperation, rows: OperationResult, results: Sequence[TensorSpec], n: int
+) -> None:
     lengths = {len(column) for column in rows.columns}
     if len(rows.columns) != len(results) or len(lengths) != 1:
         raise TypeError(

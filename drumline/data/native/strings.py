@@ -17,7 +17,7 @@ from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec, splits_
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
 from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.native.flat import flat, holds_ragged
-from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.native.operation import Column, NativeOperation, OperationResult
 
 Change = str | tuple[StringPattern, bytes, bool]
 """As ``StringChain`` takes it."""
@@ -92,7 +92,7 @@ class Chain(Link):
             results = step.results(*results.leaves)
         return results
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         given = flat(columns[0])
         chain = _chain(self.changes, self.cut)
         values: np.ndarray
@@ -100,7 +100,9 @@ class Chain(Link):
             values, splits = chain.parts(given.values)
         else:
             values, splits = chain.numbers(given.values, *self.numbering)
-        return Rows([given.put(values) if self.cut is None else given.expand(values, splits)])
+        return OperationResult(
+            [given.put(values) if self.cut is None else given.expand(values, splits)]
+        )
 
 
 @functools.lru_cache(64)
@@ -183,15 +185,15 @@ class Elementwise(NativeOperation):
         require_strings(self.name, strings)
         return one(with_dtype(strings, self.dtype))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         given = flat(columns[0])
         made, bad = self.compute(given.values)
         if bad is None:
-            return Rows([given.put(made)])
+            return OperationResult([given.put(made)])
         place, reason = bad
         row = given.row_of(place)
         before = given.head(row)
-        return Rows([before.put(made[: len(before.values)])], failure(self.name, reason))
+        return OperationResult([before.put(made[: len(before.values)])], failure(self.name, reason))
 
 
 def failure(name: str, reason: str) -> ValueError:
@@ -235,15 +237,15 @@ class Equal(NativeOperation):
         found = f"{shape_of(x)} and {shape_of(y)}"
         return failure(self.name, f"arrays of shapes {found} do not go together")
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         x, y = columns
         if _is_array(x) and _is_array(y):
             rank = max(np.ndim(x), np.ndim(y))
             same = np.asarray(_raised(x, rank) == _raised(y, rank), np.bool_)
-            return Rows([~same if self.negated else same])
+            return OperationResult([~same if self.negated else same])
         return self._varying(columns if not _is_array(x) else columns[::-1], n)
 
-    def _varying(self, columns: Sequence[Column], n: int) -> Rows:
+    def _varying(self, columns: Sequence[Column], n: int) -> OperationResult:
         """Of rows of different lengths, and others of the same lengths or one string each."""
         whole, other = (flat(column) for column in columns)
         if whole.scalar:
@@ -257,8 +259,10 @@ class Equal(NativeOperation):
         same = np.asarray(whole.values == values, np.bool_)
         made = whole.put(~same if self.negated else same)
         if rows == n:
-            return Rows([made])
-        return Rows([made], failure(self.name, "arrays of different lengths are compared"))
+            return OperationResult([made])
+        return OperationResult(
+            [made], failure(self.name, "arrays of different lengths are compared")
+        )
 
 
 def _is_array(column: Column) -> bool:
@@ -293,18 +297,18 @@ class Index(NativeOperation):
             return one(TensorSpec(sample[_numpy_key(self.parts)].shape, strings.dtype))
         return one(TensorSpec((None,) if isinstance(self.parts[0], tuple) else (), strings.dtype))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         (column,) = columns
         if not isinstance(column, RaggedArray):
             key = (slice(None), *_numpy_key(self.parts))
-            return Rows([np.ascontiguousarray(np.asarray(column)[key])])
+            return OperationResult([np.ascontiguousarray(np.asarray(column)[key])])
         (part,) = self.parts
         if isinstance(part, tuple):
-            return Rows([_cut(column, slice(*part))])
+            return OperationResult([_cut(column, slice(*part))])
         assert isinstance(part, int)
         return self._one(column, part, n)
 
-    def _one(self, column: RaggedArray, place: int, n: int) -> Rows:
+    def _one(self, column: RaggedArray, place: int, n: int) -> OperationResult:
         lengths = column.row_lengths()
         missing = np.flatnonzero(lengths < (place + 1 if place >= 0 else -place))
         rows = int(missing[0]) if len(missing) else n
@@ -312,9 +316,9 @@ class Index(NativeOperation):
         places = (edges[:-1] if place >= 0 else edges[1:])[:rows] + place
         made = column.values[places]
         if rows == n:
-            return Rows([made])
+            return OperationResult([made])
         found = f"{self.name}: there is no such place among {lengths[rows]} strings"
-        return Rows([made], IndexError(found))
+        return OperationResult([made], IndexError(found))
 
 
 def _cut(column: RaggedArray, key: slice) -> RaggedArray:

@@ -23,7 +23,7 @@ from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec
 from drumline.data.elements.rows import single, spec_of_leaf
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, as_array
 from drumline.data.elements.structure import LEAF_STRUCTURE
-from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.native.operation import Column, NativeOperation, OperationResult
 from drumline.data.native.strings import Equal, Index, static_parts
 
 
@@ -286,7 +286,7 @@ class Reshape(NativeOperation):
             raise ValueError(f"cannot reshape {values} into shape {self.shape}")
         return ElementSpec(LEAF_STRUCTURE, (TensorSpec(self.shape, values.dtype),))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         (column,) = columns
         size = math.prod(self.shape)
         found = _sizes(column, n)
@@ -306,7 +306,7 @@ class Reshape(NativeOperation):
             parts = [np.asarray(row).reshape(self.shape) for row in column[:rows]]
             dtype = np.asarray(column[0]).dtype if len(column) else None
             values = np.stack(parts) if parts else np.empty((0, *self.shape), dtype)
-        return Rows([np.ascontiguousarray(values).reshape(rows, *self.shape)], error)
+        return OperationResult([np.ascontiguousarray(values).reshape(rows, *self.shape)], error)
 
 
 def _sizes(column: Column, n: int) -> np.ndarray:

@@ -75,7 +75,7 @@ class StageProfile:
 
 
 @dataclasses.dataclass(frozen=True)
-class Station:
+class ProfiledWorker:
     """What works at the same time as the rest: a thread with its stages, or a stage's workers.
 
     Attributes:
@@ -116,7 +116,7 @@ class Profile:
     delivered: int
     first_element_seconds: float
     stages: Sequence[StageProfile]
-    stations: Sequence[Station]
+    stations: Sequence[ProfiledWorker]
     bottleneck: StageProfile
     conclusive: bool
     decisions: Sequence[str]

@@ -7,7 +7,7 @@ from typing import Any
 
 from drumline.data.engine.iterator import DatasetIterator
 from drumline.data.engine.tuning import Placed, placed
-from drumline.data.observe.profile import Profile, StageProfile, Station
+from drumline.data.observe.profile import Profile, ProfiledWorker, StageProfile
 from drumline.data.runtime.meter import Counts, Meter, Observation
 from drumline.data.runtime.stage import Stage
 
@@ -36,7 +36,7 @@ def run_profile(
         before, measured, span = {}, found, ended - started
     else:
         measured, span = found - 1, ended - first
-    report = _Report(stages, before, span)
+    report = _ProfileReport(stages, before, span)
     iterator.close()
     return Profile(
         elements=measured,
@@ -75,11 +75,11 @@ def _worked_meanwhile(found: Sequence[Placed], before: dict[int, Counts]) -> boo
     return min(most.values(), default=1.0) > 0.5
 
 
-class _Report:
+class _ProfileReport:
     def __init__(self, found: Sequence[Placed], before: dict[int, Counts], span: float):
         self._span = max(span, 1e-9)
         self._counts = [_since(item.stage, before) for item in found]
-        self.stations: list[Station] = []
+        self.stations: list[ProfiledWorker] = []
         self._of: list[int] = [0] * len(found)
         sections = sorted({item.section for item in found})
         for section in sections:
@@ -97,7 +97,7 @@ class _Report:
             worked = max(0.0, self._span - waited)
             self._consumer = max(0.0, self._span - sum(self._counts[i].seconds for i in inside))
         name = "the consumer's thread" if section == 0 else f"prefetch thread {section}"
-        self.stations.append(Station(name, worked, 1, min(1.0, worked / self._span)))
+        self.stations.append(ProfiledWorker(name, worked, 1, min(1.0, worked / self._span)))
 
     def _add_workers(self, found: Sequence[Placed]) -> None:
         for i, item in enumerate(found):
@@ -105,7 +105,7 @@ class _Report:
                 busy, workers = self._counts[i].work_seconds, item.stage.workers
                 self._of[i] = len(self.stations)
                 share = min(1.0, busy / self._span / workers)
-                self.stations.append(Station(f"{workers} workers", busy, workers, share))
+                self.stations.append(ProfiledWorker(f"{workers} workers", busy, workers, share))
 
     def _iterator(self) -> StageProfile:
         how = "elements taken from blocks, and the consumer's own time"

@@ -14,7 +14,7 @@ from drumline.data.elements.block import UNBOUNDED, Block, estimated_nbytes
 from drumline.data.elements.columns import concatenated
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.functions.build import BuiltFunction
-from drumline.data.functions.call import BlockFunction, Gathering, Vectorized
+from drumline.data.functions.call import BlockFunction, SupportsBatchHint, Vectorized
 from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.operations.ordering.order import ParallelWalkStage, SourceStage
 from drumline.data.plan.node import Node, Pass, Trail
@@ -121,7 +121,7 @@ class MapStage(CountingStage):
     def __init__(self, source: Stage, function: BlockFunction, processes: bool = False):
         super().__init__(source)
         self._processes = processes
-        self._gathering = function if isinstance(function, Gathering) else None
+        self._gathering = function if isinstance(function, SupportsBatchHint) else None
         self._at_once = 0
         self.function = function
         self.ragged = function.ragged
@@ -217,7 +217,7 @@ class ParallelMapStage(Stage):
     ):
         self.source = source
         # Asked once: what a protocol is takes long to find out.
-        self._gathering = function if isinstance(function, Gathering) else None
+        self._gathering = function if isinstance(function, SupportsBatchHint) else None
         self._light = light and self._gathering is not None
         self.function = function
         self.ragged = function.ragged

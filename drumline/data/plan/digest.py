@@ -6,6 +6,7 @@ import contextlib
 import enum
 import functools
 import hashlib
+import re
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,11 +16,116 @@ import numpy as np
 from drumline._function_identity import components, digested_code, digested_parts, is_library
 from drumline._lazy import is_jax_array
 
+_NAMES_IN_DIGESTS = {
+    "drumline.data.elements.structure.Structure": "drumline.data.structure.Structure",
+    "drumline.data.storage.files.records.Format": "drumline.data.files.file_format.Format",
+    "drumline.data.storage.files.csv.CsvColumn": "drumline.data.files.csv_columns.CsvColumn",
+    "drumline.data.storage.files.csv.CsvRecords": "drumline.data.files.csv_format.CsvRecords",
+    "drumline.image.pixels.adjust_brightness": "drumline.image.adjusting.adjust_brightness",
+    "drumline.image.pixels.adjust_contrast": "drumline.image.adjusting.adjust_contrast",
+    "drumline.image.pixels.adjust_gamma": "drumline.image.adjusting.adjust_gamma",
+    "drumline.image.pixels.adjust_hue": "drumline.image.adjusting.adjust_hue",
+    "drumline.image.pixels.adjust_saturation": "drumline.image.adjusting.adjust_saturation",
+    "drumline.image.pixels.convert_image_dtype": "drumline.image.converting.convert_image_dtype",
+    "drumline.image.pixels.grayscale_to_rgb": "drumline.image.converting.grayscale_to_rgb",
+    "drumline.image.pixels.hsv_to_rgb": "drumline.image.converting.hsv_to_rgb",
+    "drumline.image.pixels.per_image_standardization": (
+        "drumline.image.converting.per_image_standardization"
+    ),
+    "drumline.image.pixels.rgb_to_grayscale": "drumline.image.converting.rgb_to_grayscale",
+    "drumline.image.pixels.rgb_to_hsv": "drumline.image.converting.rgb_to_hsv",
+    "drumline.audio.wav.DecodeWavFile": "drumline.audio.wav.Decode",
+    "drumline.data.native.operation.Arithmetic": "drumline.data.native.arithmetic.Arithmetic",
+    "drumline.data.native.strings.Chain": "drumline.data.native.string_chain.Chain",
+    "drumline.data.native.strings.Elementwise": (
+        "drumline.data.native.string_elementwise.Elementwise"
+    ),
+    "drumline.data.native.strings.Equal": "drumline.data.native.comparing.Equal",
+    "drumline.data.native.strings.Index": "drumline.data.native.indexing.Index",
+    "drumline.data.native.strings.Link": "drumline.data.native.string_chain.Link",
+    "drumline.data.native.strings.LookUp": "drumline.data.native.vocabulary.LookUp",
+    "drumline.data.native.strings.Vocabulary": "drumline.data.native.vocabulary.Vocabulary",
+    "drumline.data.native.symbol.Call": "drumline.data.native.call.Call",
+    "drumline.data.native.symbol.Fixed": "drumline.data.native.call.Fixed",
+    "drumline.data.native.symbol.Reshape": "drumline.data.native.reshaping.Reshape",
+    "drumline.datasets.folders.images.CropToAspect": (
+        "drumline.datasets.folders.aspect.CropToAspect"
+    ),
+    "drumline.datasets.folders.videos.ReadFrames": "drumline.datasets.folders.frames.ReadFrames",
+    "drumline.image.columns.Limits": "drumline.image.limits.Limits",
+    "drumline.image.files.EncodeJpeg": "drumline.image.encoding.EncodeJpeg",
+    "drumline.image.files.EncodePng": "drumline.image.encoding.EncodePng",
+    "drumline.image.geometry.Arrange": "drumline.image.arranging.Arrange",
+    "drumline.image.geometry.ShapeOf": "drumline.image.arranging.ShapeOf",
+    "drumline.image.jpeg.DecodeResized": "drumline.image.resized.DecodeResized",
+    "drumline.image.pixels.Pointwise": "drumline.image.pointwise.Pointwise",
+    "drumline.image.random_windows.DistortedBoundingBox": (
+        "drumline.image.distorted.DistortedBoundingBox"
+    ),
+    "drumline.image.resizing.ResizeWithPad": "drumline.image.padded.ResizeWithPad",
+    "drumline.io.decoding.DecodeCsv": "drumline.io.csv.DecodeCsv",
+    "drumline.io.decoding.DecodeJsonExample": "drumline.io.json_example.DecodeJsonExample",
+    "drumline.io.decoding.DecodeRaw": "drumline.io.raw.DecodeRaw",
+    "drumline.io.decoding.ParseTensor": "drumline.io.tensors.ParseTensor",
+    "drumline.io.decoding.SerializeTensor": "drumline.io.tensors.SerializeTensor",
+    "drumline.io.feature_columns.BadRecord": "drumline.io.examples.partitions.BadRecord",
+    "drumline.io.feature_columns.Cut": "drumline.io.examples.partitions.Cut",
+    "drumline.io.feature_columns.FeatureColumn": "drumline.io.examples.columns.FeatureColumn",
+    "drumline.io.feature_columns.FixedColumn": "drumline.io.examples.columns.FixedColumn",
+    "drumline.io.feature_columns.PartitionedColumn": (
+        "drumline.io.examples.columns.PartitionedColumn"
+    ),
+    "drumline.io.feature_columns.RaggedFramesColumn": (
+        "drumline.io.examples.columns.RaggedFramesColumn"
+    ),
+    "drumline.io.feature_columns.VaryingColumn": "drumline.io.examples.columns.VaryingColumn",
+    "drumline.io.feature_requests.Failed": "drumline.io.examples.wanted.Failed",
+    "drumline.io.feature_requests.FeatureRequest": "drumline.io.examples.wanted.Wanted",
+    "drumline.io.feature_requests.Parsed": "drumline.io.examples.wanted.Parsed",
+    "drumline.io.parsing.ParseExample": "drumline.io.examples.operation.ParseExample",
+    "drumline.strings.elementwise.Change": "drumline.strings.changing.Change",
+    "drumline.strings.elementwise.Length": "drumline.strings.measuring.Length",
+    "drumline.strings.elementwise.Substr": "drumline.strings.measuring.Substr",
+    "drumline.strings.numbers.HashBucket": "drumline.strings.hashing.HashBucket",
+    "drumline.strings.numbers.StaticVocabularyTable": (
+        "drumline.strings.vocabulary_table.StaticVocabularyTable"
+    ),
+    "drumline.strings.split_join.Join": "drumline.strings.joining.Join",
+    "drumline.strings.split_join.Ngrams": "drumline.strings.ngrams.Ngrams",
+    "drumline.strings.split_join.ReduceJoin": "drumline.strings.joining.ReduceJoin",
+    "drumline.strings.split_join.SplitStrings": "drumline.strings.splitting.Split",
+    "drumline.strings.unicode.DecodeUnicode": "drumline.strings.unicode.Decode",
+    "drumline.strings.vectorizing.Learned": "drumline.strings.learning.Learned",
+    "drumline.video.sampling.SampleFrames": "drumline.video.sampling.Sample",
+}
+"""Names that classes had when snapshots on disk, which digests name, were first written."""
+
 
 def qualified_name(value: Any) -> str:
-    """The module and name of a function or class."""
+    """Return the module and name of a function or class, as digests have them."""
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", "")
-    return f"{getattr(value, '__module__', None)}.{name}"
+    found = f"{getattr(value, '__module__', None)}.{name}"
+    return _NAMES_IN_DIGESTS.get(found, found)
+
+
+def _class_name(kind: type) -> str:
+    known = _NAMES_IN_DIGESTS.get(f"{kind.__module__}.{kind.__qualname__}")
+    return kind.__qualname__ if known is None else known.rpartition(".")[2]
+
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_RENAMED = {
+    new.rpartition(".")[2]: old.rpartition(".")[2]
+    for new, old in _NAMES_IN_DIGESTS.items()
+    if new.rpartition(".")[2] != old.rpartition(".")[2]
+}
+_RENAMED_IN_TEXT = re.compile(rf"\b(?:{'|'.join(_RENAMED)})(?=\()")
+
+
+def text_in_digests(text: str) -> bytes:
+    """Return a `repr` or a program's text without addresses, and with the names digests have."""
+    named = _RENAMED_IN_TEXT.sub(lambda found: _RENAMED[found[0]], text)
+    return _ADDRESS.sub("", named).encode()
 
 
 class Digest:
@@ -61,7 +167,7 @@ class Digest:
         Args:
             value: the value.
             add: adds its parts to this digest.
-            name: of its class; ``None``: the one that it has.
+            name: of its class; by default the one that digests have.
         """
         if id(value) in self._inside:
             depth = len(self._inside) - self._inside.index(id(value))
@@ -77,7 +183,7 @@ class Digest:
                 found, self._hash = self._hash.digest(), outer
             # Held on to, so that no other value takes its place in memory.
             self._known[id(value)] = (value, found)
-        self.write(name or type(value).__qualname__, self._known[id(value)][1])
+        self.write(name or _class_name(type(value)), self._known[id(value)][1])
 
     def unordered(self, parts: list[Any]) -> None:
         """Adds values in an order that depends on nothing but them."""

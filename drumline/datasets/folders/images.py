@@ -15,7 +15,7 @@ from drumline import image, io
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.native.apply import apply
-from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.native.operation import Column, NativeOperation, OperationResult
 from drumline.datasets.folders.labelled_files import Request
 
 
@@ -37,9 +37,9 @@ class CropToAspect(NativeOperation):
         part = TensorSpec((None, None, image.shape[2]), image.dtype)
         return ElementSpec(LEAF_STRUCTURE, (part,))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         """Views of the images."""
-        return Rows(([self._cropped(np.asarray(image)) for image in columns[0]],))
+        return OperationResult(([self._cropped(np.asarray(image)) for image in columns[0]],))
 
     def _cropped(self, image: np.ndarray) -> np.ndarray:
         height, width = image.shape[:2]

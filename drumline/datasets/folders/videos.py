@@ -16,7 +16,7 @@ from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
 from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.native.apply import apply
 from drumline.data.native.flat import flat
-from drumline.data.native.operation import Column, NativeOperation, Rows, run_native
+from drumline.data.native.operation import Column, NativeOperation, OperationResult, run_native
 from drumline.data.plan.node import count_of
 from drumline.datasets.folders.images import FORMATS, channels_of
 from drumline.datasets.folders.labelled_files import LabelledFiles, Request
@@ -54,7 +54,7 @@ class ReadFrames(NativeOperation):
             specs += step.results(specs[-1]).leaves
         return specs
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         """Takes all names of all rows through one step after the other."""
         given, specs = flat(columns[0]), self._specs()
         column: Any = given.values
@@ -65,13 +65,13 @@ class ReadFrames(NativeOperation):
                 (column,), count, failure = run_native(step, [column[:count]], *pair, count)
                 error = failure or error
         if error is None:
-            return Rows([given.put(column)])
+            return OperationResult([given.put(column)])
         error.add_note(f"drumline: the file is {given.values[count]!r}")
         rows = given.head(given.row_of(count))
         if not count:
             height, width, channels = (size or 0 for size in specs[-1].shape)
             column = np.empty((0, height, width, channels), specs[-1].dtype)
-        return Rows([rows.put(column[: len(rows.values)])], error)
+        return OperationResult([rows.put(column[: len(rows.values)])], error)
 
 
 def read_frames(names: Any, channels: int, size: tuple[int, int], method: str) -> Any:

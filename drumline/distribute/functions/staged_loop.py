@@ -169,7 +169,7 @@ class Loops:
         if first is None:
             return values
         fresh = [value is self.unset for value in values]
-        loop = _Loop(self._programs, body, names, fresh, keep_64_bits=self._keep_64_bits)
+        loop = _RunningLoop(self._programs, body, names, fresh, keep_64_bits=self._keep_64_bits)
         try:
             state = loop.step([_as_array(value) for value in values], batches.place(first))
         except (
@@ -194,7 +194,7 @@ class Loops:
         return state
 
 
-class _Loop:
+class _RunningLoop:
     """One loop, running.
 
     Args:

@@ -37,7 +37,7 @@ class Failure:
     peer: str | None
 
 
-class Coordination:
+class KeyValueStore:
     """The group's blackboard, which process 0 keeps: each key is written once, but for
     those of saves, which process 0 alone writes.
 

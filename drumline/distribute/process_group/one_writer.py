@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from drumline.distribute.process_group.coordination import Coordination
+from drumline.distribute.process_group.coordination import KeyValueStore
 from drumline.distribute.process_group.group import ProcessGroup
 from drumline.training.checkpoint.file_format import saved_token
 
@@ -43,7 +43,7 @@ class OneWriter:
         coordination: their blackboard.
     """
 
-    def __init__(self, group: ProcessGroup, coordination: Coordination) -> None:
+    def __init__(self, group: ProcessGroup, coordination: KeyValueStore) -> None:
         self._group = group
         self._coordination = coordination
         self._counts: Counter[str] = Counter()

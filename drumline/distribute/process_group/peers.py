@@ -19,7 +19,7 @@ import jax
 
 from drumline import _addresses
 from drumline._shared_memory import process_namespace
-from drumline.distribute.process_group.coordination import Coordination, Failure
+from drumline.distribute.process_group.coordination import Failure, KeyValueStore
 from drumline.distribute.process_group.group import ProcessGroup
 
 Condition = Literal["running", "stopped", "dead", "remote"]
@@ -105,7 +105,7 @@ class Membership:
     """A process's part in a group of several."""
 
     group: ProcessGroup
-    coordination: Coordination
+    coordination: KeyValueStore
     processes: list[LocalProcess]
     heartbeat_timeout_seconds: int
 

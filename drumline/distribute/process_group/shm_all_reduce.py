@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from drumline._core import share_summing_memory, summing_limits, summing_memory_bytes
 from drumline._shared_memory import SWITCH, MemoryOffer, create_memory, is_enabled
-from drumline.distribute.process_group.coordination import Coordination
+from drumline.distribute.process_group.coordination import KeyValueStore
 from drumline.distribute.process_group.environment import collective_limit_seconds
 from drumline.distribute.process_group.peers import Membership
 
@@ -63,7 +63,7 @@ def _known_to_all(membership: Membership, ranks: int) -> str:
     return f"there are {ranks} replicas, more than {most}" if ranks > most else ""
 
 
-def _offer(blackboard: Coordination, nbytes: int) -> int | str:
+def _offer(blackboard: KeyValueStore, nbytes: int) -> int | str:
     """New memory, of which the others are notified; or why there is none."""
     try:
         if not is_enabled():
@@ -77,7 +77,7 @@ def _offer(blackboard: Coordination, nbytes: int) -> int | str:
     return descriptor
 
 
-def _accept(blackboard: Coordination, nbytes: int) -> int | str:
+def _accept(blackboard: KeyValueStore, nbytes: int) -> int | str:
     """The memory of process 0; or why it cannot be used."""
     offered = json.loads(blackboard.memory("offer", _MOST_SECONDS))
     if not offered:

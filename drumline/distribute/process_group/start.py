@@ -13,7 +13,7 @@ from drumline import _addresses
 from drumline._forks import at_exit
 from drumline._jax_start import jax_has_started
 from drumline.distribute.process_group import environment, jax_internals, shm_all_reduce
-from drumline.distribute.process_group.coordination import Coordination
+from drumline.distribute.process_group.coordination import KeyValueStore
 from drumline.distribute.process_group.group import ProcessGroup, Resolver, group_of
 from drumline.distribute.process_group.health import Monitor, Pending, Watchdog
 from drumline.distribute.process_group.one_writer import OneWriter
@@ -180,7 +180,7 @@ def _join(
         heartbeat=heartbeat,
         initialization=initialization,
     )
-    return Membership(group, Coordination(client, group), meeting.processes, heartbeat)
+    return Membership(group, KeyValueStore(client, group), meeting.processes, heartbeat)
 
 
 def _leave(monitor: Monitor, ending: Ending) -> None:

@@ -123,11 +123,11 @@ def launch(
     from drumline.jobs.launch.errors import LaunchError
     from drumline.jobs.launch.job import run_job
     from drumline.jobs.launch.logs import default_log_dir, printable
-    from drumline.jobs.launch.options import Options
+    from drumline.jobs.launch.options import LaunchOptions
     from drumline.jobs.launch.tasks import Layout
     from drumline.jobs.launch.view import View
 
-    options = Options(
+    options = LaunchOptions(
         command=tuple(command or ()),
         layout=Layout(workers, ps, chief, evaluator, nodes),
         log_dir=log_dir or default_log_dir(),

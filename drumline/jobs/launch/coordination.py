@@ -40,7 +40,7 @@ class Verdict:
     final: str = ""
 
 
-class Coordination(Protocol):
+class LauncherGroup(Protocol):
     """The other launchers of the job."""
 
     @property
@@ -68,7 +68,7 @@ class Coordination(Protocol):
 
 
 class SingleHost:
-    """The `Coordination` of a job on one host."""
+    """The `LauncherGroup` of a job on one host."""
 
     trouble = ""
 

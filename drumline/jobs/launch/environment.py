@@ -16,9 +16,9 @@ from pathlib import Path
 from drumline._authentication import token_digest
 from drumline.failure_record import DIRECTORY_VARIABLE
 from drumline.jobs.launch.errors import LaunchError
-from drumline.jobs.launch.options import Options
+from drumline.jobs.launch.options import LaunchOptions
 from drumline.jobs.launch.process import MARK
-from drumline.jobs.launch.tasks import Addresses, Task, tf_config
+from drumline.jobs.launch.tasks import Addresses, LaunchedTask, tf_config
 
 TOKEN_VARIABLE = "DRUMLINE_RENDEZVOUS_TOKEN"
 CLUSTER_TOKEN_VARIABLES = ("DRUMLINE_CLUSTER_TOKEN", "DRUMLINE_CLUSTER_TOKEN_FILE")
@@ -29,8 +29,8 @@ _GPUS_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 def environments(
-    options: Options, tasks: Sequence[Task], cluster: Addresses, failures: Path
-) -> dict[Task, dict[str, str]]:
+    options: LaunchOptions, tasks: Sequence[LaunchedTask], cluster: Addresses, failures: Path
+) -> dict[LaunchedTask, dict[str, str]]:
     """The environment of each of this host's `tasks`, without `RESTART_VARIABLE`.
 
     Raises:
@@ -46,7 +46,7 @@ def environments(
 
 
 def cluster_token(
-    options: Options, cluster: Addresses, environ: Mapping[str, str]
+    options: LaunchOptions, cluster: Addresses, environ: Mapping[str, str]
 ) -> dict[str, str]:
     """The secret by which the processes of a job with parameter servers know each other.
 
@@ -76,8 +76,8 @@ def mark_for(mark: str) -> None:
 
 
 def gpu_shares(
-    tasks: Sequence[Task], each: int | None, environ: Mapping[str, str]
-) -> dict[Task, dict[str, str]]:
+    tasks: Sequence[LaunchedTask], each: int | None, environ: Mapping[str, str]
+) -> dict[LaunchedTask, dict[str, str]]:
     """``CUDA_VISIBLE_DEVICES`` of each task: `each` GPUs for those that train, none for others.
 
     Empty where the user did not ask, where there is no GPU and where ``JAX_PLATFORMS`` names none.
@@ -113,7 +113,7 @@ def visible_gpus(environ: Mapping[str, str]) -> list[str]:
     return [str(number) for number in range(len(present))]
 
 
-def _shared(options: Options, failures: Path) -> dict[str, str]:
+def _shared(options: LaunchOptions, failures: Path) -> dict[str, str]:
     env = dict(os.environ)
     env.pop(TOKEN_VARIABLE, None)  # the launchers' secret is not the scripts' business
     env.setdefault("PYTHONUNBUFFERED", "1")  # else the log lags behind, and a crash loses its end

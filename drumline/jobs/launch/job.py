@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from drumline.jobs.launch.coordination import Coordination, Report, SingleHost, Verdict
+from drumline.jobs.launch.coordination import LauncherGroup, Report, SingleHost, Verdict
 from drumline.jobs.launch.environment import RESTART_VARIABLE, Ports, environments, mark_for
 from drumline.jobs.launch.errors import Interrupted, LaunchError
 from drumline.jobs.launch.failure_cause import Role, Suspect, read_records, suspects
 from drumline.jobs.launch.logs import LogDir, shown
 from drumline.jobs.launch.loop import Loop
-from drumline.jobs.launch.options import Options, checked, other_python
+from drumline.jobs.launch.options import LaunchOptions, checked, other_python
 from drumline.jobs.launch.process import (
     Child,
     Guardian,
@@ -29,7 +29,7 @@ from drumline.jobs.launch.process import (
     kill_descendants,
     reap_adopted,
 )
-from drumline.jobs.launch.tasks import Task, has_address, offered
+from drumline.jobs.launch.tasks import LaunchedTask, has_address, offered
 from drumline.jobs.launch.view import REFRESH_SECONDS, View
 
 _LONGEST_LINE = 300
@@ -91,12 +91,12 @@ class Attempt:
     def __init__(
         self,
         children: Sequence[Child],
-        options: Options,
+        options: LaunchOptions,
         loop: Loop,
         view: View,
-        others: Coordination,
+        others: LauncherGroup,
         failures: Path,
-        again: Callable[[Task], Child],
+        again: Callable[[LaunchedTask], Child],
     ) -> None:
         self.interrupted = 0
         self._children = list(children)
@@ -106,7 +106,7 @@ class Attempt:
         self._others = others
         self._failures = failures
         self._again = again
-        self._restarts: collections.Counter[Task] = collections.Counter()
+        self._restarts: collections.Counter[LaunchedTask] = collections.Counter()
         self._interrupted_at = 0.0
         self._settled_at = math.inf
         self._evaluator_until = math.inf
@@ -252,7 +252,7 @@ _SIGNALLED = 128
 """Added to a signal's number it is the exit code, as shells have it."""
 
 
-def run_job(options: Options, view: View) -> int:
+def run_job(options: LaunchOptions, view: View) -> int:
     """Run the job, with restarts, and return the exit code.
 
     0: the chief and all workers ended with 0, or the chief of a job with parameter servers. 1: some
@@ -287,8 +287,8 @@ def run_job(options: Options, view: View) -> int:
 
 
 def _meet(
-    options: Options, loop: Loop, view: View, stack: contextlib.ExitStack
-) -> tuple[Coordination, str]:
+    options: LaunchOptions, loop: Loop, view: View, stack: contextlib.ExitStack
+) -> tuple[LauncherGroup, str]:
     """The other hosts, and the address of this one."""
     if options.rendezvous is None:
         return SingleHost(), options.host or "127.0.0.1"
@@ -302,11 +302,11 @@ def _meet(
 class _Job:
     def __init__(
         self,
-        options: Options,
+        options: LaunchOptions,
         view: View,
         loop: Loop,
         logs: LogDir,
-        others: Coordination,
+        others: LauncherGroup,
         host: str,
         guardian: Guardian,
     ) -> None:
@@ -317,7 +317,7 @@ class _Job:
         self._others = others
         self._host = host
         self._guardian = guardian
-        self._starts: collections.Counter[Task] = collections.Counter()
+        self._starts: collections.Counter[LaunchedTask] = collections.Counter()
 
     def run(self) -> int:
         """Start the job until it ends well, or may not be started again."""
@@ -359,7 +359,7 @@ class _Job:
             ports.close()
         return report.interrupted, self._others.conclude(report)
 
-    def _started(self, task: Task, env: Mapping[str, str]) -> Child:
+    def _started(self, task: LaunchedTask, env: Mapping[str, str]) -> Child:
         number = self._starts[task]
         self._starts[task] += 1
         told = {**env, RESTART_VARIABLE: str(number)}

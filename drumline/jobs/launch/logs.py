@@ -12,7 +12,7 @@ from typing import IO
 
 from drumline._local_path import local_path
 from drumline.jobs.launch.errors import LaunchError
-from drumline.jobs.launch.tasks import Task
+from drumline.jobs.launch.tasks import LaunchedTask
 
 
 def default_log_dir() -> Path:
@@ -50,7 +50,7 @@ class LogDir:
         """Let others use it."""
         self._lock.close()
 
-    def log(self, task: Task, attempt: int) -> Path:
+    def log(self, task: LaunchedTask, attempt: int) -> Path:
         """The log of `task`: ``worker-0.log``, and of a restart ``worker-0.restart-1.log``."""
         return self.path / f"{task.file_stem}{_suffix(attempt)}.log"
 

@@ -17,7 +17,7 @@ _TAKES_A_VALUE = ("-X", "-W", "--check-hash-based-pycs")
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class LaunchOptions:
     """A job as the user asked for it.
 
     Attributes:
@@ -53,7 +53,7 @@ class Options:
     token: str | None = None
 
 
-def checked(options: Options) -> Options:
+def checked(options: LaunchOptions) -> LaunchOptions:
     """`options` if they make sense.
 
     Raises:
@@ -109,7 +109,7 @@ def _python_script(command: tuple[str, ...]) -> str | None:
     return None
 
 
-def _check_nodes(options: Options) -> None:
+def _check_nodes(options: LaunchOptions) -> None:
     nodes, rank = options.layout.nodes, options.node_rank
     if not 0 <= rank < nodes:
         raise LaunchError(

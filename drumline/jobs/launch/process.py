@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from drumline.jobs.launch.errors import LaunchError
-from drumline.jobs.launch.tasks import Task
+from drumline.jobs.launch.tasks import LaunchedTask
 
 _PR_SET_PDEATHSIG = 1
 _LAUNCHER_GONE = 113
@@ -56,7 +56,7 @@ class Child:
     """
 
     def __init__(
-        self, task: Task, command: Sequence[str], env: Mapping[str, str], log: Path
+        self, task: LaunchedTask, command: Sequence[str], env: Mapping[str, str], log: Path
     ) -> None:
         self.task = task
         self.log = log

@@ -11,7 +11,7 @@ Addresses = dict[str, list[str]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
+class LaunchedTask:
     """One process of the job: ``"worker:0"``."""
 
     type: str
@@ -54,24 +54,24 @@ class Layout:
         """Whether the chief leads workers and parameter servers, which serve as long as it runs."""
         return self.chief and self.ps > 0
 
-    def must_finish(self, task: Task) -> bool:
+    def must_finish(self, task: LaunchedTask) -> bool:
         """Whether the job is done only when `task` is."""
         return task.type == "chief" if self.coordinated else task.trains
 
-    def tasks_of(self, node: int) -> list[Task]:
+    def tasks_of(self, node: int) -> list[LaunchedTask]:
         """The tasks that host number `node` runs: chief, workers, ps, evaluator."""
-        tasks = [Task("chief", 0)] if self.chief and node == 0 else []
-        tasks += [Task("worker", node * self.workers + i) for i in range(self.workers)]
-        tasks += [Task("ps", node * self.ps + i) for i in range(self.ps)]
-        return tasks + ([Task("evaluator", 0)] if self.evaluator and node == 0 else [])
+        tasks = [LaunchedTask("chief", 0)] if self.chief and node == 0 else []
+        tasks += [LaunchedTask("worker", node * self.workers + i) for i in range(self.workers)]
+        tasks += [LaunchedTask("ps", node * self.ps + i) for i in range(self.ps)]
+        return tasks + ([LaunchedTask("evaluator", 0)] if self.evaluator and node == 0 else [])
 
 
-def has_address(task: Task) -> bool:
+def has_address(task: LaunchedTask) -> bool:
     """Whether others connect to it. The evaluator stands beside the cluster, as in TensorFlow."""
     return task.type != "evaluator"
 
 
-def offered(tasks: Iterable[Task], addresses: Iterable[str]) -> Addresses:
+def offered(tasks: Iterable[LaunchedTask], addresses: Iterable[str]) -> Addresses:
     """The part of the cluster that one host makes up, from its tasks in order."""
     part: Addresses = {}
     for task, address in zip(filter(has_address, tasks), addresses, strict=True):
@@ -88,6 +88,6 @@ def joined(parts: Iterable[Addresses]) -> Addresses:
     return cluster
 
 
-def tf_config(cluster: Mapping[str, list[str]], task: Task) -> str:
+def tf_config(cluster: Mapping[str, list[str]], task: LaunchedTask) -> str:
     """The value of ``TF_CONFIG`` for one task."""
     return json.dumps({"cluster": cluster, "task": {"type": task.type, "index": task.index}})

@@ -258,12 +258,12 @@ def fit(
         )
     epochs = _at_most(epochs)
     callbacks = callback_list(model, source, callbacks, verbose, epochs, add_history=True)
-    loop = _Loop(model, source, steps, validation, validation_freq, callbacks)
+    loop = _FitLoop(model, source, steps, validation, validation_freq, callbacks)
     loop.run(initial_epoch, epochs)
     return model.history
 
 
-class _Loop:
+class _FitLoop:
     """The epochs of one `fit`."""
 
     def __init__(

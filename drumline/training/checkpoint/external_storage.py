@@ -21,7 +21,7 @@ class ExternalValues:
     """What a checkpoint's file tells of the values that are not in it.
 
     Attributes:
-        format: by which `Reader` they can be read.
+        format: by which `ExternalReader` they can be read.
         directory: where they are, from the directory of the checkpoint's file.
         entries: what the keeper tells of each value, by path, besides ``shape`` and ``dtype``.
         record: what it tells of all. Everything can be written as JSON.
@@ -79,7 +79,7 @@ class ExternalStore(Protocol):
         """All that the program keeps itself was restored as well."""
 
 
-class Reader(Protocol):
+class ExternalReader(Protocol):
     """Reads what a keeper saved, one value at a time."""
 
     def check(self, paths: Iterable[str]) -> None:
@@ -89,15 +89,15 @@ class Reader(Protocol):
         """A value."""
 
 
-_readers: dict[str, Callable[[str, ExternalValues], Reader]] = {}
+_readers: dict[str, Callable[[str, ExternalValues], ExternalReader]] = {}
 
 
-def register_reader(format: str, reader: Callable[[str, ExternalValues], Reader]) -> None:
+def register_reader(format: str, reader: Callable[[str, ExternalValues], ExternalReader]) -> None:
     """Have `reader`, given a directory, read what keepers of a format saved."""
     _readers[format] = reader
 
 
-def reader_of(directory: str, kept: ExternalValues) -> Reader:
+def reader_of(directory: str, kept: ExternalValues) -> ExternalReader:
     """What reads the values in `directory`.
 
     Raises:

@@ -18,15 +18,15 @@ import numpy as np
 
 from drumline.training.checkpoint import file_format
 from drumline.training.checkpoint.external_storage import (
+    ExternalReader,
     ExternalStore,
     ExternalValues,
-    Reader,
     only_store,
     reader_of,
     store_of,
 )
 from drumline.training.checkpoint.file_format import file_of
-from drumline.training.checkpoint.snapshot import CheckpointContents, Found
+from drumline.training.checkpoint.snapshot import CheckpointContents, SavedObjects
 from drumline.training.keras_internals import Variable, trained_variables
 
 SUFFIX = ".servers"
@@ -63,7 +63,7 @@ def remove_unfinished(prefix: str) -> None:
 
 
 def write_with_external(
-    path: str, snapshot: CheckpointContents, found: Found, keeper: ExternalStore
+    path: str, snapshot: CheckpointContents, found: SavedObjects, keeper: ExternalStore
 ) -> None:
     """Have `keeper` save what it keeps, then write `snapshot` to ``path``.
 
@@ -111,7 +111,7 @@ class ExternalStoreReader:
     def __init__(self, path: str, kept: ExternalValues | None) -> None:
         self._kept = kept
         self._directory = "" if kept is None else directory_of(path, kept)
-        self._reader: Reader | None = None
+        self._reader: ExternalReader | None = None
 
     def transfer(
         self, assignments: Sequence[tuple[Variable, str]], optimizers: Mapping[str, Any]
@@ -145,7 +145,7 @@ class ExternalStoreReader:
         """A value."""
         return self._opened().read(path)
 
-    def _opened(self) -> Reader:
+    def _opened(self) -> ExternalReader:
         if self._reader is None:
             assert self._kept is not None
             self._reader = reader_of(self._directory, self._kept)

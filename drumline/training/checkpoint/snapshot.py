@@ -130,14 +130,14 @@ class CheckpointContents:
 
 
 @dataclass
-class Found:
+class SavedObjects:
     """What there is to save.
 
     Attributes:
         variables: by path.
         positions: the iterators by path.
         optimizers: those that are built, by path.
-        aliases: as in a `Snapshot`.
+        aliases: as in a `CheckpointContents`.
     """
 
     variables: dict[str, Variable] = field(default_factory=dict)
@@ -146,13 +146,13 @@ class Found:
     aliases: dict[str, str] = field(default_factory=dict)
 
 
-def find(objects: dict[str, Any]) -> Found:
+def find(objects: dict[str, Any]) -> SavedObjects:
     """All variables and iterators below `objects`.
 
     Raises:
         TypeError: if something there cannot be saved.
     """
-    found = Found()
+    found = SavedObjects()
     seen: dict[int, str] = {}
     for name, value in objects.items():
         _add(found, seen, value, name)
@@ -160,7 +160,7 @@ def find(objects: dict[str, Any]) -> Found:
 
 
 def take_snapshot(
-    found: Found, save_counter: int, keeper: ExternalStore | None = None
+    found: SavedObjects, save_counter: int, keeper: ExternalStore | None = None
 ) -> CheckpointContents:
     """Copy the values that were found to the host, but for those that `keeper` keeps."""
     arrays = {
@@ -172,7 +172,7 @@ def take_snapshot(
     return CheckpointContents(arrays, states, found.aliases, save_counter)
 
 
-def _add(found: Found, seen: dict[int, str], value: Any, path: str) -> None:
+def _add(found: SavedObjects, seen: dict[int, str], value: Any, path: str) -> None:
     if id(value) in seen:
         found.aliases[path] = seen[id(value)]
         return

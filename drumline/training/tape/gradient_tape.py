@@ -16,7 +16,7 @@ import keras
 
 from drumline.training.tape.pullback import Pullback, pullback, replayed_pullback
 from drumline.training.tape.recording import Recording
-from drumline.training.tape.session import Reads, Session
+from drumline.training.tape.session import Reads, TapeSession
 
 
 class UnconnectedGradients(enum.Enum):
@@ -198,7 +198,7 @@ class GradientTape:
 
     def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
         self._persistent = persistent
-        self._session = Session(keep_operations=persistent, automatic=watch_accessed_variables)
+        self._session = TapeSession(keep_operations=persistent, automatic=watch_accessed_variables)
         self._was_entered = False
         self._was_used = False
         self._watched: dict[int, Any] = {}

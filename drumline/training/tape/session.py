@@ -1,8 +1,8 @@
 """A tape's open block: its place among those of the thread, and the variables it watches.
 
-Entering a block makes its trace JAX's current one (`Block`). Keras variables report their reads to
-the open sessions by a hook that this module installs (`read_unconverted`), and `Reads` remembers as
-which value each was read.
+Entering a block makes its trace JAX's current one (`InterpretedBlock`). Keras variables report
+their reads to the open sessions by a hook that this module installs (`read_unconverted`), and
+`Reads` remembers as which value each was read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _block_number = jax.make_user_context(0)
 _numbers = itertools.count(1)
 
 
-class Block:
+class InterpretedBlock:
     """JAX's state while operations are interpreted by `trace`.
 
     Where values are arrays, compiled functions run operation by operation: a function that JAX
@@ -88,7 +88,7 @@ class Reads:
         return self._variables
 
 
-class Session:
+class TapeSession:
     """What a tape has recorded and watched, and the block in which it does.
 
     Args:
@@ -102,7 +102,7 @@ class Session:
     def __init__(self, keep_operations: bool, automatic: bool) -> None:
         self._keep_operations = keep_operations
         self._automatic = automatic
-        self._block: Block | None = None
+        self._block: InterpretedBlock | None = None
         self.outer_traces: list[Any] = []
         self.forget()
 
@@ -129,7 +129,7 @@ class Session:
         parent = jax_internals.current_trace()
         self.outer_traces = jax_internals.ancestors(parent)
         self.recording.on = True
-        self._block = Block(RecordingTrace(self.recording, parent))
+        self._block = InterpretedBlock(RecordingTrace(self.recording, parent))
         self._block.open()
         open_sessions().append(self)
 
@@ -164,13 +164,13 @@ class Session:
 
 class _OpenSessions(threading.local):
     def __init__(self) -> None:
-        self.stack: list[Session] = []
+        self.stack: list[TapeSession] = []
 
 
 _open = _OpenSessions()
 
 
-def open_sessions() -> list[Session]:
+def open_sessions() -> list[TapeSession]:
     """Those of this thread whose blocks are open, innermost last."""
     return _open.stack
 

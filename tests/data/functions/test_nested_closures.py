@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from drumline.data import Dataset
 from drumline.data.functions import build
-from drumline.data.functions.closures import Closures
+from drumline.data.functions.closures import ClosureFlattener
 
 OUTER = {
     "int64": np.arange(-1, 4),
@@ -233,7 +233,7 @@ def test_what_a_function_shares_with_others_is_no_argument():
         own = x * 2
         return lambda y: y + own + shared
 
-    closure = Closures(outer).taken_apart(outer(np.int64(4)))
+    closure = ClosureFlattener(outer).taken_apart(outer(np.int64(4)))
     assert [int(value.array) for value in closure.values] == [8]
     assert closure.bound({0: 5})(1) == 9
 
@@ -337,14 +337,14 @@ def test_what_can_be_traced_for_some_outer_elements_is_compiled_for_these(line, 
         return Dataset.from_tensor_slices(inner).map(function)
 
     kinds = []
-    whole = build._Nested.built
+    whole = build._RedefinedFunction.built
 
     def noted(nested):
         made = whole(nested)
         kinds.append(made.is_python)
         return made
 
-    monkeypatch.setattr(build._Nested, "built", noted)
+    monkeypatch.setattr(build._RedefinedFunction, "built", noted)
     outer = np.array([5, 4, 3, 2, 1, 0], np.float32)
     found = [float(v) for v in Dataset.from_tensor_slices(outer).flat_map(of)]
     assert found == [2 * y if x > 2 else y for x in outer for y in inner]

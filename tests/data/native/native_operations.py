@@ -12,7 +12,7 @@ from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
 from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.native.apply import apply
-from drumline.data.native.operation import Column, NativeOperation, Rows
+from drumline.data.native.operation import Column, NativeOperation, OperationResult
 
 
 def one(spec: TensorSpec) -> ElementSpec:
@@ -32,17 +32,19 @@ class ToNumber(NativeOperation):
             raise TypeError(f"to_number takes strings, not {arguments[0]}")
         return one(TensorSpec(arguments[0].shape, self.dtype))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         self.rows_seen.append(n)
         column: Any = columns[0]
         made: list[Any] = []
         for row in column:
             items = np.asarray(row, object)
             if bad := [item for item in items.reshape(-1) if not item.lstrip(b"-").isdigit()]:
-                return Rows([joined(column, made, self.dtype)], ValueError(f"{bad[0]!r} is none"))
+                return OperationResult(
+                    [joined(column, made, self.dtype)], ValueError(f"{bad[0]!r} is none")
+                )
             numbers = [int(item) for item in items.reshape(-1)]
             made.append(np.array(numbers, self.dtype).reshape(items.shape))
-        return Rows([joined(column, made, self.dtype)])
+        return OperationResult([joined(column, made, self.dtype)])
 
 
 def joined(like: Column, rows: list[np.ndarray], dtype: str) -> Column:
@@ -62,11 +64,11 @@ class ToText(NativeOperation):
     def results(self, *arguments: TensorSpec) -> ElementSpec:
         return one(TensorSpec(arguments[0].shape, "string"))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         column: Any = columns[0]
         if isinstance(column, RaggedArray):
-            return Rows([RaggedArray(_digits(column.flat_values), column.row_splits)])
-        return Rows([_digits(column)])
+            return OperationResult([RaggedArray(_digits(column.flat_values), column.row_splits)])
+        return OperationResult([_digits(column)])
 
 
 def _digits(numbers: np.ndarray) -> np.ndarray:
@@ -84,10 +86,12 @@ class Codes(NativeOperation):
     def results(self, *arguments: TensorSpec) -> ElementSpec:
         return one(TensorSpec((None,), np.uint8))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         strings: Any = columns[0]
         values = np.frombuffer(b"".join(strings), np.uint8)
-        return Rows([RaggedArray.from_row_lengths(values, [len(item) for item in strings])])
+        return OperationResult(
+            [RaggedArray.from_row_lengths(values, [len(item) for item in strings])]
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,11 +103,11 @@ class FromCodes(NativeOperation):
     def results(self, *arguments: TensorSpec) -> ElementSpec:
         return one(TensorSpec((), "string"))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         codes: Any = columns[0]
         out = np.empty(n, object)
         out[:] = [np.asarray(row).tobytes() for row in codes]
-        return Rows([out])
+        return OperationResult([out])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,9 +119,9 @@ class Picture(NativeOperation):
     def results(self, *arguments: TensorSpec) -> ElementSpec:
         return one(TensorSpec((None, None, 3), np.uint8))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         numbers: Any = columns[0]
-        return Rows([[picture(int(number)) for number in numbers]])
+        return OperationResult([[picture(int(number)) for number in numbers]])
 
 
 def picture(number: int) -> np.ndarray:
@@ -134,14 +138,14 @@ class Thumbnail(NativeOperation):
     def results(self, *arguments: TensorSpec) -> ElementSpec:
         return one(TensorSpec((self.size, self.size, 3), np.int32))
 
-    def run(self, columns: Sequence[Column], n: int) -> Rows:
+    def run(self, columns: Sequence[Column], n: int) -> OperationResult:
         pictures, shifts = (list(column) for column in columns)
         size = (self.size, self.size, 1)
         made = [
             np.tile(p[:1, :1].astype(np.int32), size) + np.int32(s)
             for p, s in zip(pictures, shifts, strict=True)
         ]
-        return Rows([np.array(made, np.int32).reshape(n, self.size, self.size, 3)])
+        return OperationResult([np.array(made, np.int32).reshape(n, self.size, self.size, 3)])
 
 
 def to_number(text: Any, dtype: str = "int64") -> Any:

@@ -254,7 +254,7 @@ RECORDED_PIPELINES = {
     "generator": "7ebea2e9bb6487e4",
     "filter": "1145011cd2a3c7c7",
     "nested": "d8afec6ca6b1104d",
-    "zip": "59cce3ca7ee1fe4e",
+    "zip": "9d9b00e5a71599ae",
     "sampled": "835219f3d3a54fb7",
 }
 

@@ -18,7 +18,7 @@ from drumline.data.elements.seeds import SeedsFor
 from drumline.data.elements.spec import DatasetSpec, ElementSpec
 from drumline.data.elements.structure import Structure, flatten
 from drumline.data.functions.build import Batched
-from drumline.data.functions.closures import Closures
+from drumline.data.functions.closures import ClosureFlattener
 from drumline.data.functions.programs import random_states_kept
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.operations.batch import Batch
@@ -117,7 +117,7 @@ def _ignores_key(function: Any) -> bool:
 def _read_by(user: UserFunction) -> Hashable:
     """What a function reads, as it is now; ``None`` if that cannot be told, as of an iterator."""
     try:
-        return Closures(user.function).taken_apart(user.function).key()
+        return ClosureFlattener(user.function).taken_apart(user.function).key()
     except Incomparable:
         return None
 

@@ -21,7 +21,11 @@ from jax import lax
 from jax.extend.random import threefry2x32_p
 
 from drumline.distribute.parameter_server.compiler.exporting import PLATFORMS, export_function
-from drumline.distribute.parameter_server.compiler.interpreter import Rows, RowsInterpreter, Uniform
+from drumline.distribute.parameter_server.compiler.interpreter import (
+    RowsInterpreter,
+    RowSparse,
+    Uniform,
+)
 from drumline.distribute.parameter_server.errors import ProgramError
 from drumline.training.keras_internals import StatelessScope
 
@@ -67,15 +71,15 @@ class WindowInterpreter(RowsInterpreter):
             raise NotByRows(name)
         return None
 
-    def _rows(self, value: Any) -> Rows:
-        return Rows(value, self._shape, "", False)
+    def _rows(self, value: Any) -> RowSparse:
+        return RowSparse(value, self._shape, "", False)
 
-    def _iota(self, eqn: Any) -> Rows:
+    def _iota(self, eqn: Any) -> RowSparse:
         axis, dtype = eqn.params["dimension"], eqn.params["dtype"]
         local = lax.broadcasted_iota(dtype, (self._count, *self._shape[1:]), axis)
         return self._rows(local if axis else local + jnp.asarray(self._start).astype(dtype))
 
-    def _random_bits(self, eqn: Any, key: Any) -> Rows:
+    def _random_bits(self, eqn: Any, key: Any) -> RowSparse:
         config: Any = jax.config
         is_threefry = str(jax.random.key_impl(key)) == "threefry2x32"
         size = self._count * math.prod(self._shape[1:])
@@ -143,7 +147,9 @@ def export_initializer(
     """
     shape = tuple(int(size) for size in shape)
     if not 0 <= start < stop <= (shape[0] if shape else 1):
-        raise ValueError(f"Rows {start} to {stop} are not those of a variable of shape {shape}.")
+        raise ValueError(
+            f"RowSparse {start} to {stop} are not those of a variable of shape {shape}."
+        )
     with StatelessScope(initialize_variables=False):
         traced = jax.make_jaxpr(lambda: jnp.asarray(initializer(shape, dtype=dtype), dtype))()
     (made,) = traced.out_avals
@@ -194,11 +200,13 @@ def _rows(traced: Any, shape: tuple[int, ...], start: int, stop: int) -> Any:
 def _window(traced: Any, shape: tuple[int, ...], start: Any, offset: Any, count: int) -> Any:
     interpreter = WindowInterpreter(shape, start, offset, count)
     consts = [
-        Rows(const[start : start + count], shape, "", False) if np.shape(const) == shape else const
+        RowSparse(const[start : start + count], shape, "", False)
+        if np.shape(const) == shape
+        else const
         for const in traced.consts
     ]
     (value,) = interpreter.evaluate(traced.jaxpr, consts, [])
-    if isinstance(value, Rows):
+    if isinstance(value, RowSparse):
         return value.value
     if isinstance(value, Uniform):
         return value.rows(count)

@@ -1,9 +1,9 @@
 """Evaluating a program again, with only some rows of some of its arrays.
 
 A traced program knows tables as whole arrays. `RowsInterpreter` evaluates its operations in order
-with `Rows` and `Uniform` values in the place of some arrays: operations that compute each element
-of their result from the same elements of the operands work on the rows alone, and what cannot be
-done with rows is refused by the subclass: for steps (`table_access`), optimizers' updates
+with `RowSparse` and `Uniform` values in the place of some arrays: operations that compute each
+element of their result from the same elements of the operands work on the rows alone, and what
+cannot be done with rows is refused by the subclass: for steps (`table_access`), optimizers' updates
 (`update`) and initial values (`initializer`).
 
 It runs on the chief while something is traced, and has no state beyond one evaluation.
@@ -24,7 +24,7 @@ from drumline.training import jax_internals
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowSparse:
     """Some rows of an array.
 
     Attributes:
@@ -77,7 +77,7 @@ class Uniform:
 
 def is_special(value: Any) -> bool:
     """Whether `value` stands for an array without being one."""
-    return isinstance(value, (Rows, Uniform))
+    return isinstance(value, (RowSparse, Uniform))
 
 
 # fmt: off
@@ -160,7 +160,7 @@ def _known(value: Any, sign: int) -> bool:
 
 
 def _is_known(value: Any) -> bool:
-    return not isinstance(value, jax.core.Tracer | Rows | Uniform) and np.size(value) == 1
+    return not isinstance(value, jax.core.Tracer | RowSparse | Uniform) and np.size(value) == 1
 
 
 # fmt: off
@@ -188,7 +188,7 @@ _REDUCTIONS = frozenset(
 
 
 class RowsInterpreter:
-    """Evaluates programs on `Rows` in the place of whole arrays.
+    """Evaluates programs on `RowSparse` in the place of whole arrays.
 
     What is computed row by row stays so. Subclasses add the operations they know in `special`.
 
@@ -205,7 +205,7 @@ class RowsInterpreter:
         """The results of an equation that the subclass knows; None for any other."""
         return None
 
-    def without_padding(self, rows: Rows) -> Rows:
+    def without_padding(self, rows: RowSparse) -> RowSparse:
         """`rows` with a row of the array in the place of each that stands for none."""
         return rows
 
@@ -214,7 +214,7 @@ class RowsInterpreter:
         raise NotImplementedError
 
     def evaluate(self, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
-        """The results of a program; some of its arguments and results may be `Rows`."""
+        """The results of a program; some of its arguments and results may be `RowSparse`."""
         values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
         values.update(zip(jaxpr.invars, arguments, strict=True))
 
@@ -234,7 +234,7 @@ class RowsInterpreter:
         results = self.special(eqn, values)
         if results is not None:
             return results
-        if any(isinstance(value, Rows) for value in values):
+        if any(isinstance(value, RowSparse) for value in values):
             return self._on_rows(eqn, values)
         if name == "broadcast_in_dim":
             made = self._uniform(eqn, values[0])
@@ -305,10 +305,10 @@ class RowsInterpreter:
         self.refuse(eqn, values)
 
     def _elementwise(self, eqn: Any, values: list[Any]) -> list[Any]:
-        known = [value for value in values if isinstance(value, Rows)]
+        known = [value for value in values if isinstance(value, RowSparse)]
         first, shape = known[0], eqn.outvars[0].aval.shape
         for value in values:
-            if isinstance(value, Rows):
+            if isinstance(value, RowSparse):
                 fits = value.group == first.group and value.shape[0] == first.shape[0]
             else:
                 fits = is_special(value) or _leading(value, len(shape)) == 1
@@ -322,7 +322,7 @@ class RowsInterpreter:
         padded = is_copy and first.has_padding
         is_added = eqn.primitive.name in _EQUAL and first.is_added
         return [
-            Rows(output, variable.aval.shape, first.group, zero, padded, is_added)
+            RowSparse(output, variable.aval.shape, first.group, zero, padded, is_added)
             for output, variable in zip(outputs, eqn.outvars, strict=True)
         ]
 
@@ -332,7 +332,7 @@ class RowsInterpreter:
         if 0 not in eqn.params["axes"]:
             zero = rows.zero_elsewhere and eqn.primitive.name != "reduce_and"
             shape = eqn.outvars[0].aval.shape
-            return [Rows(outputs[0], shape, rows.group, zero)]
+            return [RowSparse(outputs[0], shape, rows.group, zero)]
         if eqn.primitive.name == "reduce_sum" and rows.zero_elsewhere:
             return outputs
         self.refuse(eqn, values)
@@ -355,10 +355,10 @@ class RowsInterpreter:
             value = lax.broadcast_in_dim(rows.value, local, mapped)
         else:
             value = lax.reshape(rows.value, local)
-        return [Rows(value, shape, rows.group, rows.zero_elsewhere, rows.has_padding)]
+        return [RowSparse(value, shape, rows.group, rows.zero_elsewhere, rows.has_padding)]
 
     def _settled(self, value: Any) -> Any:
-        is_padded = isinstance(value, Rows) and value.has_padding
+        is_padded = isinstance(value, RowSparse) and value.has_padding
         return self.without_padding(value) if is_padded else value
 
 
@@ -386,18 +386,18 @@ def _leading(value: Any, ndim: int) -> int:
 
 
 def _is_zero_elsewhere(value: Any) -> bool:
-    if isinstance(value, Rows):
+    if isinstance(value, RowSparse):
         return value.zero_elsewhere
     return value.is_zero if isinstance(value, Uniform) else is_zero(value)
 
 
 def _local(value: Any, count: int) -> Any:
-    if isinstance(value, Rows):
+    if isinstance(value, RowSparse):
         return value.value
     return value.rows(count) if isinstance(value, Uniform) else value
 
 
 def _like(value: Any, output: Any) -> Any:
-    if isinstance(value, Rows):
-        return Rows(output, value.shape, value.group, value.zero_elsewhere, value.has_padding)
+    if isinstance(value, RowSparse):
+        return RowSparse(output, value.shape, value.group, value.zero_elsewhere, value.has_padding)
     return Uniform(output, value.shape, value.is_zero) if isinstance(value, Uniform) else output

@@ -26,7 +26,7 @@ from drumline.distribute.parameter_server.compiler.exporting import (
     export_function,
 )
 from drumline.distribute.parameter_server.compiler.ids_split import Accesses, split_ids
-from drumline.distribute.parameter_server.compiler.interpreter import Rows, Uniform, is_special
+from drumline.distribute.parameter_server.compiler.interpreter import RowSparse, Uniform, is_special
 from drumline.distribute.parameter_server.compiler.recorded_step import RecordedStep, record
 from drumline.distribute.parameter_server.compiler.step_program import StepProgram
 from drumline.distribute.parameter_server.compiler.table_access import TableInterpreter
@@ -95,7 +95,7 @@ def _is_same_dtype(eqn: Any) -> bool:
     return is_conversion and bool(eqn.invars[0].aval.dtype == eqn.outvars[0].aval.dtype)
 
 
-class Split:
+class StepVariables:
     """A recorded step with its variables by kind.
 
     Args:
@@ -240,10 +240,10 @@ class Split:
             value = values[place] if place in values else jnp.zeros(shape, each.dtype)
             if each.kind == "rows":
                 padded = each.key not in by_id
-                value = Rows(value, each.shape, str(each.key), False, has_padding=padded)
+                value = RowSparse(value, each.shape, str(each.key), False, has_padding=padded)
             arguments.append(value)
         found = interpreter.evaluate(self._jaxpr, self._step.program.consts, arguments)
-        combined = {v.group for v in found if isinstance(v, Rows) and not v.is_added}
+        combined = {v.group for v in found if isinstance(v, RowSparse) and not v.is_added}
         self._not_by_id = interpreter.not_by_id | combined
         return found
 
@@ -283,7 +283,7 @@ class Split:
             value = found[results + number]
             if key not in self._tables:
                 put("gradient", self._whole(value, results + number), key, by=update.optimizer)
-            elif isinstance(value, Rows) and value.zero_elsewhere and value.group == key:
+            elif isinstance(value, RowSparse) and value.zero_elsewhere and value.group == key:
                 kind = "row_gradient_by_id" if key in by_id else "row_gradient"
                 put(kind, value.value, key, by=update.optimizer)
             elif not (isinstance(value, Uniform) and value.is_zero):
@@ -304,7 +304,7 @@ class Split:
             put(kind, terms[0], key)
 
     def _whole(self, value: Any, position: int) -> Any:
-        if isinstance(value, Rows):
+        if isinstance(value, RowSparse):
             self._refuse(value.group, position)
         return value.whole() if is_special(value) else value
 
@@ -380,7 +380,7 @@ def trace_step(
         ProgramError: if it calls back into Python.
     """
     step = record(fn, args, kwargs or {})
-    split = Split(step, key_of, is_table)
+    split = StepVariables(step, key_of, is_table)
     program = split.program(tuple(platforms))
     used = [*step.variables, *(update.variable for update in step.updates)]
     variables = {key_of(variable): variable for variable in used}

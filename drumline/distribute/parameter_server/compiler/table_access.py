@@ -16,7 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from drumline.distribute.parameter_server.compiler.interpreter import Rows, RowsInterpreter, Uniform
+from drumline.distribute.parameter_server.compiler.interpreter import (
+    RowsInterpreter,
+    RowSparse,
+    Uniform,
+)
 from drumline.distribute.parameter_server.errors import WholeTableReadError
 from drumline.training import jax_internals
 
@@ -138,10 +142,10 @@ class TableInterpreter(RowsInterpreter):
         self._indexed: dict[int, str] = {}
 
     def refuse(self, eqn: Any, values: Sequence[Any]) -> NoReturn:
-        key = next(value.group for value in values if isinstance(value, Rows))
+        key = next(value.group for value in values if isinstance(value, RowSparse))
         self._refuse(eqn, key)
 
-    def without_padding(self, rows: Rows) -> Rows:
+    def without_padding(self, rows: RowSparse) -> RowSparse:
         if self._known is None or not rows.count:
             return dataclasses.replace(rows, has_padding=False)
         is_known = self._known(rows.group).reshape(-1, *[1] * (rows.value.ndim - 1))
@@ -151,8 +155,10 @@ class TableInterpreter(RowsInterpreter):
     def special(self, eqn: Any, values: Sequence[Any]) -> list[Any] | None:
         name = eqn.primitive.name
         if name not in ("copy", "copy_p"):
-            self.not_by_id.update(v.group for v in values if isinstance(v, Rows) and v.is_added)
-        if name == "gather" and isinstance(values[0], Rows):
+            self.not_by_id.update(
+                v.group for v in values if isinstance(v, RowSparse) and v.is_added
+            )
+        if name == "gather" and isinstance(values[0], RowSparse):
             return [self._gather(eqn, values[0], values[1])]
         if name == "gather":
             self._ordinary[id(values[1])] = values[1]
@@ -160,10 +166,10 @@ class TableInterpreter(RowsInterpreter):
             return self._scatter_add(eqn, values[0], values[1], values[2])
         return None
 
-    def _gather(self, eqn: Any, rows: Rows, indices: Any) -> Any:
+    def _gather(self, eqn: Any, rows: RowSparse, indices: Any) -> Any:
         numbers = eqn.params["dimension_numbers"]
         found = 0 in numbers.start_index_map and eqn.params["slice_sizes"][0] == 1
-        if not found or 0 in numbers.operand_batching_dims or isinstance(indices, Rows):
+        if not found or 0 in numbers.operand_batching_dims or isinstance(indices, RowSparse):
             self._refuse(eqn, rows.group)
         if rows.group in self._by_id:
             return self._rows_by_id(eqn, rows, indices)
@@ -176,20 +182,20 @@ class TableInterpreter(RowsInterpreter):
         )[0]
 
     def _scatter_add(
-        self, eqn: Any, operand: Rows | Uniform, indices: Any, updates: Any
+        self, eqn: Any, operand: RowSparse | Uniform, indices: Any, updates: Any
     ) -> list[Any] | None:
         numbers = eqn.params["dimension_numbers"]
         by_row = 0 in numbers.scatter_dims_to_operand_dims and 0 in numbers.inserted_window_dims
-        key = operand.group if isinstance(operand, Rows) else self._table_of(operand, indices)
-        if key is None or isinstance(indices, Rows):
+        key = operand.group if isinstance(operand, RowSparse) else self._table_of(operand, indices)
+        if key is None or isinstance(indices, RowSparse):
             return None
-        if not by_row or isinstance(updates, Rows):
+        if not by_row or isinstance(updates, RowSparse):
             self._refuse(eqn, key)
         count = self._counts[key]
         if key in self._by_id:
             where, inside = self._found(eqn, key, indices, 0, _clips)
             value = added_rows(updates, where, inside, (count, *operand.shape[1:]))
-            return [Rows(value, operand.shape, key, True, is_added=True)]
+            return [RowSparse(value, operand.shape, key, True, is_added=True)]
         first = isinstance(operand, Uniform) and key not in self._added_to
         self._added_to.add(key)
         if not (first and adds_whole_rows(eqn)):
@@ -202,9 +208,9 @@ class TableInterpreter(RowsInterpreter):
         added = jax_internals.bind(
             eqn, [base, local, updates], indices_are_sorted=False, unique_indices=False
         )
-        return [Rows(added[0], operand.shape, key, True, is_added=True)]
+        return [RowSparse(added[0], operand.shape, key, True, is_added=True)]
 
-    def _rows_by_id(self, eqn: Any, rows: Rows, indices: Any) -> Any:
+    def _rows_by_id(self, eqn: Any, rows: RowSparse, indices: Any) -> Any:
         where, inside = self._found(eqn, rows.group, indices, 0, _clamps)
         return taken(eqn, rows.value, where, inside)
 
@@ -254,7 +260,7 @@ class TableInterpreter(RowsInterpreter):
 
 def _is_sum(value: Any) -> bool:
     """Whether rows can be added into it: zeros, or rows of which all others are zero."""
-    if isinstance(value, Rows):
+    if isinstance(value, RowSparse):
         return value.zero_elsewhere
     return isinstance(value, Uniform) and value.is_zero
 

@@ -29,7 +29,7 @@ from drumline.distribute.parameter_server.compiler.exporting import (
     export_function,
     load_program,
 )
-from drumline.distribute.parameter_server.compiler.interpreter import Rows, RowsInterpreter
+from drumline.distribute.parameter_server.compiler.interpreter import RowsInterpreter, RowSparse
 from drumline.distribute.parameter_server.compiler.recorded_step import require_servable
 from drumline.distribute.parameter_server.errors import OptimizerError
 from drumline.training import jax_internals, keras_internals
@@ -64,11 +64,11 @@ def require_row_by_row(update: Callable[..., Any], specs: Sequence[Any], name: s
 
     def evaluate(*arrays: Any) -> list[Any]:
         rows = [
-            Rows(array, shape, "", False) if tuple(array.shape) == shape else array
+            RowSparse(array, shape, "", False) if tuple(array.shape) == shape else array
             for array in arrays
         ]
         outputs = _Check(shape, name).evaluate(traced.jaxpr, traced.consts, rows)
-        return [output.value if isinstance(output, Rows) else output for output in outputs]
+        return [output.value if isinstance(output, RowSparse) else output for output in outputs]
 
     jax.eval_shape(evaluate, *specs)
 

@@ -21,7 +21,7 @@ SILENCE_SECONDS = 30.0
 """A launcher that has said nothing for this long counts as gone."""
 
 
-class Channel(LineChannel[Message]):
+class LauncherChannel(LineChannel[Message]):
     """Messages to and from one other launcher.
 
     Args:

@@ -8,7 +8,7 @@ from drumline import _addresses
 from drumline.jobs.launch.environment import resolve
 from drumline.jobs.launch.errors import LaunchError
 from drumline.jobs.launch.loop import Loop
-from drumline.jobs.launch.options import Options
+from drumline.jobs.launch.options import LaunchOptions
 from drumline.jobs.launch.rendezvous.leader import HostRendezvous, Leader
 from drumline.jobs.launch.rendezvous.member import Member, join
 from drumline.jobs.launch.rendezvous.messages import hello_of
@@ -32,7 +32,7 @@ _ANYWHERE = ("0.0.0.0", "::")
 
 
 def join_hosts(
-    options: Options, loop: Loop, say: Callable[[str], None]
+    options: LaunchOptions, loop: Loop, say: Callable[[str], None]
 ) -> tuple[Leader | Member, str]:
     """Wait for all hosts.
 

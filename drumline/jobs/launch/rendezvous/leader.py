@@ -14,7 +14,7 @@ from drumline.jobs.launch.coordination import Report, Verdict, merged
 from drumline.jobs.launch.errors import Interrupted, LaunchError
 from drumline.jobs.launch.failure_cause import Suspect
 from drumline.jobs.launch.loop import Loop
-from drumline.jobs.launch.rendezvous.channel import Channel
+from drumline.jobs.launch.rendezvous.channel import LauncherChannel
 from drumline.jobs.launch.rendezvous.messages import (
     Hello,
     HostFailure,
@@ -43,7 +43,7 @@ class Leader:
         all_trained: see `Coordination`.
     """
 
-    def __init__(self, channels: dict[int, Channel], loop: Loop) -> None:
+    def __init__(self, channels: dict[int, LauncherChannel], loop: Loop) -> None:
         self.trouble = ""
         self.all_trained = False
         self._channels = channels
@@ -237,14 +237,14 @@ class HostRendezvous:
         self._server = RendezvousServer(
             _listen(address),
             expected=range(1, own.nodes),
-            open_channel=lambda connection: Channel(connection, token, is_leader=True),
+            open_channel=lambda connection: LauncherChannel(connection, token, is_leader=True),
             introduce=self._introduce,
             lost=self._lost,
             loop=loop,
             stranger_seconds=_HELLO_SECONDS,
         )
 
-    def gather(self, seconds: float) -> dict[int, Channel]:
+    def gather(self, seconds: float) -> dict[int, LauncherChannel]:
         """The channels to all other hosts by rank, once all have come.
 
         Raises:
@@ -260,7 +260,7 @@ class HostRendezvous:
                 raise LaunchError(f"{text}. Were they started, and do they reach this address?")
             return server.members()
 
-    def _introduce(self, channel: Channel, message: object) -> int | None:
+    def _introduce(self, channel: LauncherChannel, message: object) -> int | None:
         if not isinstance(message, Hello):
             kind = getattr(message, "kind", None)
             raise ChannelError(f"unexpected message {kind!r} (expected 'hello')")
@@ -274,6 +274,6 @@ class HostRendezvous:
         self._say(f"Host {message.node} ({channel.peer}) has joined.")
         return message.node
 
-    def _lost(self, channel: Channel, why: str) -> None:
+    def _lost(self, channel: LauncherChannel, why: str) -> None:
         self._say(f"The connection from {channel.peer} was ended: {why}.")
         channel.send(Refusal(reason=why))  # it may be no launcher

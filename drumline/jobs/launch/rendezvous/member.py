@@ -9,7 +9,7 @@ from drumline._rendezvous import ChannelError, connect, hear
 from drumline.jobs.launch.coordination import Report, Verdict
 from drumline.jobs.launch.errors import Interrupted, LaunchError
 from drumline.jobs.launch.loop import Loop
-from drumline.jobs.launch.rendezvous.channel import Channel
+from drumline.jobs.launch.rendezvous.channel import LauncherChannel
 from drumline.jobs.launch.rendezvous.messages import (
     Hello,
     HostFailure,
@@ -38,7 +38,7 @@ class Member:
         all_trained: see `Coordination`.
     """
 
-    def __init__(self, channel: Channel, loop: Loop, heard: Iterable[Message] = ()) -> None:
+    def __init__(self, channel: LauncherChannel, loop: Loop, heard: Iterable[Message] = ()) -> None:
         self.trouble = ""
         self.all_trained = False
         self._channel = channel
@@ -140,7 +140,7 @@ _RETRY_SECONDS = 0.5
 
 def join(
     address: tuple[str, int], hello: Hello, token: str | None, loop: Loop, seconds: float
-) -> tuple[Channel, list[Message]]:
+) -> tuple[LauncherChannel, list[Message]]:
     """The channel to host 0, once it has welcomed this host, and what it said after that.
 
     Args:
@@ -164,7 +164,7 @@ def join(
             f"Was it started with the same --rendezvous, and is the port open?"
         ) from None
     try:
-        channel = Channel(connection, token, is_leader=False)
+        channel = LauncherChannel(connection, token, is_leader=False)
         heard = _introduce(channel, hello, loop, deadline, shown)
     except (ChannelError, OSError) as error:
         connection.close()
@@ -176,7 +176,7 @@ def join(
 
 
 def _introduce(
-    channel: Channel, hello: Hello, loop: Loop, deadline: float, shown: str
+    channel: LauncherChannel, hello: Hello, loop: Loop, deadline: float, shown: str
 ) -> list[Message]:
     heard = hear(channel, loop, lambda heard: channel.greeted or heard, deadline)
     if not heard:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from drumline._authentication import NONCE_BYTES
 from drumline.jobs.launch.coordination import Report, Verdict
 from drumline.jobs.launch.failure_cause import Role, Suspect
-from drumline.jobs.launch.options import Options
+from drumline.jobs.launch.options import LaunchOptions
 
 PROTOCOL: Literal["drumline-launch-2"] = "drumline-launch-2"
 
@@ -206,7 +206,7 @@ _OPTIONS = {
 }
 
 
-def hello_of(options: Options) -> Hello:
+def hello_of(options: LaunchOptions) -> Hello:
     """What this host says of itself."""
     layout = options.layout
     return Hello(
