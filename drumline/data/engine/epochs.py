@@ -39,11 +39,11 @@ from drumline.data.workers.remote.nodes import Distribute, Piece, Remote, Shards
 
 
 def place(plan: Node) -> Node:
-    """The plan with every ``distribute`` replaced by what it stands for.
+    """Return the plan with every ``distribute`` replaced by remote plans.
 
     Where elements are handed out on demand, the operations that work element by element go to the
-    workers: functions, and what reads files. All others stay, so that what comes is what came
-    without ``distribute``.
+    workers: functions, and readers of files. All others stay with the consumer, so that the
+    elements are those without ``distribute``.
     """
     return bottom_up(plan, _placed)
 
@@ -62,7 +62,7 @@ def _check_shards(node: Distribute) -> None:
         if isinstance(below, Cache):
             raise ValueError(
                 f"distribute({node.policy.name}): cache() before it would be filled by each worker "
-                "anew in every epoch; put it after distribute"
+                "again in every epoch; put it after distribute"
             )
 
 
@@ -71,7 +71,7 @@ class _Placement:
     service: Service
 
     def placed(self, node: Node) -> Node:
-        """The operations that workers can do, done by workers."""
+        """Return the plan with the operations that workers can run on workers."""
         if isinstance(node, Interleave) and _reads_files(node):
             each = FlatMap((self._names(node),), node.function)
             return Remote((each,), self.service, node.cycle_length, node.block_length)
@@ -105,12 +105,12 @@ def _computes(node: Node) -> bool:
 
 
 def _by_element(node: Node) -> bool:
-    """Whether each element of the result depends on one of the input's alone."""
+    """Return whether each element of the result depends on one of the input's alone."""
     return isinstance(node, Map | Filter | Unbatch) and not has_datasets(node.input.spec)
 
 
 def _reads_files(node: FlatMap | Interleave) -> bool:
-    # What draws seeds draws them by the element's position in the whole.
+    # Seeds are drawn by the position of the element in the whole dataset.
     return node.function.reads_files and node.function.seed is None
 
 
@@ -159,7 +159,7 @@ class Epochs:
         return drawn_seeds(self.plan)
 
     def with_seeds(self, seeds: Sequence[int]) -> Epochs:
-        """The same as if these seeds had been drawn; threads and options are shared."""
+        """Return these epochs as if ``seeds`` had been drawn; threads and options are shared."""
         if list(seeds) == self.seeds:
             return self
         made = copy.copy(self)
@@ -170,27 +170,27 @@ class Epochs:
         return made
 
     def start(self, epoch: int, form: EpochConfig | None) -> tuple[Stage, EpochConfig]:
-        """The stage of an epoch, and its form.
+        """Return the stage of an epoch, and its configuration.
 
         Args:
             epoch: shuffles differ between epochs.
             form: that of a state which the stage is to be restored to, whatever options and machine
-                it comes from; caches that it serves from are filled first if need be. ``None`` goes
-                by the options, and serves from the caches that are full.
+                it comes from; the caches that it serves from are filled first if necessary.
+                ``None`` follows the options, and serves from the caches that are full.
         """
         stage, form = self.lowered(epoch, form)
         self.runtime.connect()
         return stage, form
 
     def lowered(self, epoch: int, form: EpochConfig | None) -> tuple[Stage, EpochConfig]:
-        """As ``start``, to be looked at: not connected to the workers of a ``distribute``."""
+        """Return what ``start`` does, without connecting to the workers of a ``distribute``."""
         rules = self._rules if form is None else form["rules"]
         plan = self.optimized if rules == self._rules else self._rewritten(rules)
         stores = [node.store for node in plan.walk() if isinstance(node, Cache)]
         caches = [store.full for store in stores] if form is None else form["caches"]
         filled = {store for store, serve in zip(stores, caches, strict=True) if serve}
         Lowering.fill(plan, filled)
-        runtime = self.runtime.observed_anew() if self._tunes else self.runtime
+        runtime = self.runtime.separately_observed() if self._tunes else self.runtime
         stage = Lowering(plan, filled, runtime).stage(epoch, ragged=True)
         if self._tunes:
             runtime.tune(stage)
@@ -202,7 +202,7 @@ class Epochs:
 
 
 def digest_of(plan: Node) -> str:
-    """Tells a plan from those of other operations: what they are, not what functions compute."""
+    """Return a digest of a plan's operations and arguments, without the code of functions."""
     return hashlib.sha256(" ".join(map(_identity, plan.walk())).encode()).hexdigest()[:12]
 
 
@@ -214,12 +214,12 @@ def _identity(node: Node) -> str:
 
 
 def _left_open(node: Node) -> bool:
-    """Whether the number of the operation's workers was left to drumline."""
+    """Return whether the number of the operation's workers was left to drumline."""
     return isinstance(node, Map | Interleave) and node.workers == AUTOTUNE
 
 
 def first_element(plan: Node) -> Any:
-    """An element of the plan's first epoch; zeros of its spec if it has none.
+    """Return an element of the plan's first epoch; zeros of its spec if it has none.
 
     Raises:
         Exception: what making the element raised.
@@ -228,13 +228,13 @@ def first_element(plan: Node) -> Any:
 
 
 def first_elements(plan: Node, count: int) -> list[Any]:
-    """Up to ``count`` elements of the plan's first epoch, at least one, as ``first_element``."""
+    """Return one to ``count`` elements of the plan's first epoch, as ``first_element``."""
     split = splitter(plan.spec.structure)
     return [split(block.columns)[0] for block in _first_blocks(plan, count)]
 
 
 def first_block(plan: Node) -> Block:
-    """The first element, as ``first_element``, as a block of one row."""
+    """Return the first element, as ``first_element``, as a block of one row."""
     return _first_blocks(plan, 1)[0]
 
 

@@ -22,7 +22,7 @@ class Explanation(str):
 
 
 def explain(plan: Node, optimized: Node, stage: Stage, decisions: Sequence[str]) -> Explanation:
-    """What was asked for, what the optimizer made of it, and how it runs."""
+    """Return the plan, the optimized plan, and the stages, as text."""
     parts = [f"plan\n{plan.describe(1, titles=True)}"]
     if optimized is not plan:
         parts.append(f"optimized\n{optimized.describe(1, titles=True)}")
@@ -34,7 +34,7 @@ def explain(plan: Node, optimized: Node, stage: Stage, decisions: Sequence[str])
 
 
 def _memory(stage: Stage) -> str:
-    """What the stages hold at most beside the blocks that are on their way."""
+    """Return how many bytes the stages hold at most, besides blocks in flight."""
     known: list[tuple[str, int]] = []
     unknown: list[str] = []
     for item in _stages(stage):

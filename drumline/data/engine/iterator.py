@@ -27,10 +27,10 @@ IteratorState = dict[str, Any]
 def checked_state(
     plan: list[str], seeds: list[int], epoch: int, form: Any, at: Any, used: int
 ) -> IteratorState:
-    """A state with a digest of all of it, which any change to it shows.
+    """Return a state with a digest of all of it, which detects any change.
 
     Args:
-        plan: what tells its operations from others.
+        plan: what identifies its operations.
         seeds: those drawn for operations that were given none.
         epoch: its number.
         form: what the stages depend on beside the plan.
@@ -50,7 +50,7 @@ def checked_state(
 
 
 def check_state(state: Any, plan: list[str]) -> None:
-    """Rejects what is no whole state of a plan.
+    """Reject what is not a complete state of a plan.
 
     Raises:
         IteratorStateError: it is not one of this version, was changed, or is of another plan.
@@ -65,7 +65,7 @@ def check_state(state: Any, plan: list[str]) -> None:
     if state["digest"] != _digest({k: v for k, v in state.items() if k != "digest"}):
         raise IteratorStateError(
             "the iterator's state is damaged: it is not as it was when it was taken; restore "
-            "another checkpoint, or begin the epoch anew"
+            "another checkpoint, or begin the epoch again"
         )
     if state["plan"] != plan:
         raise IteratorStateError(
@@ -75,7 +75,7 @@ def check_state(state: Any, plan: list[str]) -> None:
 
 
 def _difference(theirs: Sequence[str], ours: Sequence[str]) -> str:
-    """The first operation, from the source on, that is another one."""
+    """Return the first operation, from the source on, that is another one."""
     pairs = itertools.zip_longest(theirs, ours, fillvalue="nothing")
     number, (there, here) = next(
         (number, pair) for number, pair in enumerate(pairs, 1) if pair[0] != pair[1]
@@ -100,10 +100,10 @@ _END = object()
 
 
 class _ParentsStage(Stage):
-    """Stands for the stages of the process that a child was forked from, until it has its own."""
+    """Replaces the parent's stages in a forked child, until it has its own."""
 
     def close(self) -> None:
-        """They are not this process's to close, and their locks may be held for good."""
+        """Do nothing: the stages are the parent's, and their locks may be held forever."""
 
 
 class DatasetIterator(Items, Generic[T]):
@@ -124,13 +124,13 @@ class DatasetIterator(Items, Generic[T]):
         self._spec = epochs.plan.spec
         self._split = splitter(self._spec.structure)
         self._lock = threading.RLock()
-        # Where to go on after an interrupt, which left the stages amid what they did.
+        # Where to continue after an interrupt, which left the stages in an undefined state.
         self._torn: State | None = None
         self._begin(epoch, None)
         tell_in_child(self)
 
     def forked(self) -> None:
-        """Lets a child go on from here with stages of its own: these have its parent's threads."""
+        """Continue in a forked child with new stages, as the threads of these are the parent's."""
         self._torn = self._torn or self._position()
         self._at_hand, self._count = iter(()), 0
         never_freed(self._stage)
@@ -168,7 +168,7 @@ class DatasetIterator(Items, Generic[T]):
         def __next__(self) -> T: ...
 
     def _further(self) -> T:
-        # What `next` comes to when there is nothing at hand.
+        # The slow path of `__next__`, called from Rust when the buffer is empty.
         with self._lock:
             try:
                 # Another thread that shares the iterator may have fetched a block meanwhile.
@@ -187,7 +187,7 @@ class DatasetIterator(Items, Generic[T]):
                 raise
 
     def _refilled(self) -> T:
-        """Refill; only the end of the elements is a ``StopIteration``, whatever code raises one."""
+        """Refill the buffer; a ``StopIteration`` that user code raises becomes another error."""
         try:
             found = self._refill()
         except StopIteration as stop:
@@ -234,7 +234,7 @@ class DatasetIterator(Items, Generic[T]):
         return self._spec.tree()
 
     def state(self) -> State:
-        """The position, small and JSON-able: what comes after it does not depend on the process.
+        """Return the position, small and JSON-able, independent of the process.
 
         Pass it to ``restore`` of an iterator over an equal dataset, in this process or another.
         Seeds that the dataset's operations were not given are part of it.
@@ -252,7 +252,7 @@ class DatasetIterator(Items, Generic[T]):
         }
 
     def restore(self, state: State) -> None:
-        """Goes on where ``state`` was taken, with the seeds that were drawn there.
+        """Continue where ``state`` was taken, with the seeds that were drawn there.
 
         The dataset's later iterators have its own ones.
 
@@ -307,7 +307,7 @@ class DatasetIterator(Items, Generic[T]):
                 raise block.error
 
     def close(self) -> None:
-        """Stops the threads behind the iterator; it yields nothing more."""
+        """Stop the threads behind the iterator; it yields nothing more."""
         self._at_hand = iter(())
         self._ended = True
         self._torn = None

@@ -90,7 +90,7 @@ from drumline.data.operations.numbering import (
 )
 from drumline.data.operations.ordering.order import (
     GlobalShuffle,
-    ParallelWalkStage,
+    ParallelSourceStage,
     Repeat,
     Shard,
     Shuffle,
@@ -150,8 +150,8 @@ from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.runtime.indexed import RandomAccessSource, Sequential
 from drumline.data.runtime.stage import MAX_ELEMENTS, DenseStage, Stage, may_be_ragged, may_vary
 from drumline.data.storage.saved import index_snapshot, lower_snapshot
-from drumline.data.workers.remote.distribute import elsewhere, here, piece, remote, shards
-from drumline.data.workers.remote.nodes import Distribute, Elsewhere, Piece, Remote, Shards
+from drumline.data.workers.remote.distribute import here, piece, remote, remote_split, shards
+from drumline.data.workers.remote.nodes import Distribute, Piece, Remote, RemoteSplit, Shards
 
 AsStage = Callable[["Lowering", Any, Trail, Pass], Stage]
 AsIndexed = Callable[["Lowering", Any, Trail, Pass], RandomAccessSource | None]
@@ -195,7 +195,7 @@ LOWERINGS: dict[type[Node], Lowered] = {
     Concatenate: Lowered(indexed=index_concatenate, stage=lower_concatenate),
     Piece: Lowered(indexed=piece),
     Distribute: Lowered(stage=here),
-    Elsewhere: Lowered(stage=elsewhere),
+    RemoteSplit: Lowered(stage=remote_split),
     Remote: Lowered(stage=remote),
     Shards: Lowered(stage=shards),
     File: Lowered(stage=lower_file),
@@ -243,7 +243,7 @@ class Lowering:
         root: the plan.
         filled: the caches to serve elements from; others are filled on the way.
         pool: where stages take their buffers from.
-        runtime: the options that hold, and who observes the stages.
+        runtime: the options that hold, and what measures the stages.
         occurrences: for each shuffle or function that draws, how many of its seed come before it.
         packed: where files are read without making objects of their records.
     """
@@ -258,7 +258,7 @@ class Lowering:
         self.packed = packed_reads(root)
 
     def stage(self, *run: int, ragged: bool = False) -> Stage:
-        """The stage that yields the plan's elements in the given epoch.
+        """Return the stage that yields the plan's elements in the given epoch.
 
         Args:
             run: the epoch, and the pass of each ``repeat`` around; shuffles differ between them.
@@ -275,7 +275,7 @@ class Lowering:
         ragged: bool = False,
         varying: bool = False,
     ) -> Stage:
-        """The stage of one of a node's inputs.
+        """Return the stage of one of a node's inputs.
 
         Its blocks may hold rows that differ in length only if they may be ``ragged``, and rows that
         differ in other dimensions, too, only if ``varying``.
@@ -288,7 +288,7 @@ class Lowering:
         return stage if may_stay else DenseStage(stage)
 
     def indexed(self, node: Node, trail: Trail, run: Pass) -> RandomAccessSource | None:
-        """A node's elements by position, ``None`` if they come in one order only."""
+        """Return a node's elements by position, ``None`` if they come in one order only."""
         lowered = LOWERINGS[type(node)]
         found = None
         if lowered.indexed is not None:
@@ -298,19 +298,19 @@ class Lowering:
         return found
 
     def by_position(self) -> Lowering:
-        """The same lowering, in which ``indexed`` also finds elements of operations that stream."""
+        """Return a lowering whose ``indexed`` also locates elements of streaming operations."""
         inner = copy.copy(self)
         inner._streams = True
         return inner
 
     def indexed_input(self, node: Node, trail: Trail, run: Pass) -> RandomAccessSource | None:
-        """The only input's elements by position."""
+        """Return the only input's elements by position."""
         return self.indexed(node.input, (*trail, 0), run)
 
     def indexed_inputs(
         self, node: Node, trail: Trail, run: Pass
     ) -> list[RandomAccessSource] | None:
-        """All inputs' elements by position, if all have them."""
+        """Return all inputs' elements by position, if all have them."""
         parts = []
         for which, item in enumerate(node.inputs):
             part = self.indexed(item, (*trail, which), run)
@@ -320,32 +320,32 @@ class Lowering:
         return parts
 
     def shared(self, walk: SourceStage, node: Node) -> Stage:
-        """The walk on as many threads as the maps below ``node`` were given."""
+        """Return the source stage on as many threads as the maps below ``node`` were given."""
         asked = [n.workers or 1 for n in node.walk() if isinstance(n, Map)]
         wanted = AUTOTUNE if AUTOTUNE in asked else max(asked, default=1)
         if wanted == 1 or not walk.computes:
             return walk
         pool, most_nbytes = self.runtime.workers(wanted), self.runtime.nbytes // 2
-        return ParallelWalkStage(walk, pool, node.spec.row_nbytes(), most_nbytes)
+        return ParallelSourceStage(walk, pool, node.spec.row_nbytes(), most_nbytes)
 
     def serving(self, caches: set[CacheStore]) -> Lowering:
-        """The same lowering with more caches to serve from."""
+        """Return the same lowering with more caches to serve from."""
         inner = copy.copy(self)
         inner.filled = self.filled | caches
         return inner
 
     def inside(self, plan: Node, filled: set[CacheStore], run: Pass, ragged: bool = False) -> Stage:
-        """The stage of a dataset that an operation of this one has made, not observed by itself."""
+        """Return the stage, not measured separately, of a dataset that an operation has made."""
         inner = Lowering(plan, filled, self.runtime.unobserved())
         return inner._allowing(ragged, inner._stage(plan, (), run))
 
     def indexed_inside(self, plan: Node, run: Pass) -> RandomAccessSource | None:
-        """The same dataset's elements by position."""
+        """Return the same dataset's elements by position."""
         return Lowering(plan, set(), self.runtime.unobserved()).indexed(plan, (), run)
 
     @staticmethod
     def fill(plan: Node, stores: set[CacheStore]) -> None:
-        """Runs the inputs of those caches of a plan that are among ``stores`` and still empty."""
+        """Run the inputs of those caches of a plan that are among ``stores`` and still empty."""
         for node in plan.walk():
             if isinstance(node, Cache) and node.store in stores and not node.store.full:
                 stage = Lowering(node, stores - {node.store}).stage(0, ragged=True)
@@ -367,7 +367,7 @@ class Lowering:
 
 
 def _occurrences(root: Node) -> dict[Trail, int]:
-    """How many of its seed come before each: ``zip((a, a))`` gives two orders, and other draws."""
+    """Return how many of the same seed come before each: ``zip((a, a))`` gets two orders."""
     seen: collections.Counter[int] = collections.Counter()
     found: dict[Trail, int] = {}
 

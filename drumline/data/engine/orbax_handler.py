@@ -33,7 +33,7 @@ class DatasetIteratorHandler(ocp.CheckpointHandler):
     """
 
     def save(self, directory: Any, item: Any = None, args: Any = None) -> None:
-        """Writes the position of the iterator, which may go on as soon as this returns.
+        """Write the position of the iterator, which may continue as soon as this returns.
 
         Raises:
             TypeError: it is no iterator of a dataset.
@@ -43,7 +43,7 @@ class DatasetIteratorHandler(ocp.CheckpointHandler):
         path.write_text(json.dumps(iterator.state()))
 
     def restore(self, directory: Any, item: Any = None, args: Any = None) -> Any:
-        """Moves an iterator over an equal dataset to the position that was saved; returns it.
+        """Move an iterator over an equal dataset to the position that was saved; return it.
 
         Raises:
             FileNotFoundError: no iterator was saved there.
@@ -65,7 +65,7 @@ class DatasetIteratorHandler(ocp.CheckpointHandler):
 @ocp.args.register_with_handler(DatasetIteratorHandler, for_save=True)
 @dataclasses.dataclass
 class DatasetIteratorSave(ocp.args.CheckpointArgs):
-    """Says that an iterator is to be saved.
+    """The argument of ``save``: an iterator to be saved.
 
     Attributes:
         item: the iterator.
@@ -77,7 +77,7 @@ class DatasetIteratorSave(ocp.args.CheckpointArgs):
 @ocp.args.register_with_handler(DatasetIteratorHandler, for_restore=True)
 @dataclasses.dataclass
 class DatasetIteratorRestore(ocp.args.CheckpointArgs):
-    """Says that an iterator is to be restored.
+    """The argument of ``restore``: an iterator to be restored.
 
     Attributes:
         item: an iterator over a dataset of the same operations, arguments and seeds.
@@ -107,6 +107,7 @@ def _lacking(path: Any) -> Exception:
     if not others:
         return FileNotFoundError(f"no iterator was saved in {path.parent}")
     return ValueError(
-        f"{path.parent} has {', '.join(others)} and no {path.name}: iterators go on where those of "
-        "the same process were; restore with as many processes as saved, or begin the epoch anew"
+        f"{path.parent} has {', '.join(others)} and no {path.name}: iterators continue where those "
+        "of the same process were; restore with as many processes as saved, or begin the epoch "
+        "again"
     )

@@ -15,7 +15,7 @@ from drumline.data.plan.node import Node
 
 
 def obstacle(plan: Node) -> Node | None:
-    """The operation on account of which there is no random access; ``None`` if there is."""
+    """Return the operation that prevents random access; ``None`` if there is none."""
     plan = resolve_shard_hints(plan, 1, 0)
     lowering = _lowering(plan)
 
@@ -29,7 +29,7 @@ def obstacle(plan: Node) -> Node | None:
 
 
 def element_at(plan: Node, position: int, epoch: int) -> Any:
-    """The element at a position of an epoch.
+    """Return the element at a position of an epoch.
 
     Raises:
         TypeError: the plan has no random access; it names the operation that prevents it.
@@ -54,7 +54,7 @@ def element_at(plan: Node, position: int, epoch: int) -> Any:
 
 
 def no_access(plan: Node) -> str:
-    """Why there is no random access, and what there may be before it."""
+    """Return why there is no random access, and what there may be before it."""
     node = obstacle(plan)
     name = "this plan" if node is None else f"{node.name}({node.arguments()})"
     return (
@@ -70,7 +70,7 @@ def _lowering(plan: Node) -> Lowering:
 
 
 def length_up_to(plan: Node, most: int) -> int:
-    """The number of elements; an infinite or unknown one is counted, up to ``most``."""
+    """Return the number of elements; an infinite or unknown one is counted, up to ``most``."""
     if plan.cardinality >= 0:
         return plan.cardinality
     stage = Lowering(resolve_shard_hints(plan, 1, 0), set()).stage(0)

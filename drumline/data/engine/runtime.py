@@ -35,14 +35,14 @@ _THREADS = "drumline-map"
 
 
 class Runtime:
-    """The options that hold while a dataset runs, who observes it, and the threads it shares.
+    """The options, measurements, threads and buffers that the stages of a dataset share.
 
     Args:
         options: of the dataset.
         observation: measures every stage; ``None`` measures nothing and costs nothing.
 
     Attributes:
-        pool: where stages take their buffers from, of which the next epoch finds those of the last.
+        pool: where stages take their buffers from; the next epoch reuses those of the last.
         decisions: what autotuning changed.
     """
 
@@ -78,14 +78,14 @@ class Runtime:
         return self.options.autotune.ram_budget or default_budget()
 
     def room(self, plan: Node) -> AutomaticRoom | None:
-        """What finds the size of one of a plan's prefetches, ``None`` if it is to stay."""
+        """Return what tunes the size of one of a plan's prefetches; ``None``: not tuned."""
         if not self.tuned:
             return None
         sharing = sum(isinstance(node, Prefetch) and node.size is None for node in plan.walk())
         return AutomaticRoom(self.nbytes / 2 / max(1, sharing), self.decisions.append)
 
     def tune(self, stage: Stage) -> None:
-        """Has the number of workers found that was left to drumline below ``stage``.
+        """Tune the numbers of workers below ``stage`` that were given as ``AUTOTUNE``.
 
         It begins with what was found in an earlier epoch.
         """
@@ -97,23 +97,23 @@ class Runtime:
         tuner.resume(stage)
         observation.after(stage, tuner.tick)
 
-    def observed_anew(self) -> Runtime:
-        """The same for one iterator, whose measurements must not mix with others'."""
+    def separately_observed(self) -> Runtime:
+        """Return the same for one iterator, whose measurements must not mix with others'."""
         if self.observation is not None:
             return self
         inner = copy.copy(self)
-        # What nobody will look at is not noted: it would cost where Python's lock is scarce.
+        # Queues are not measured, as nothing reads that: it would cost where the GIL is contended.
         inner.observation = Observation(queues=False)
         return inner
 
     def made(self, stage: Stage, name: str, trail: tuple[int, ...]) -> Stage:
-        """The stage of the operation ``name``, measured if somebody observes."""
+        """Return the stage of the operation ``name``, measured if the dataset is observed."""
         if self.observation is None:
             return stage
         return self.observation.watch(stage, name, trail)
 
     def unobserved(self) -> Runtime:
-        """The same, for the many short-lived stages of datasets inside datasets."""
+        """Return the same, for the many short-lived stages of datasets inside datasets."""
         if self.observation is None:
             return self
         inner = copy.copy(self)
@@ -121,13 +121,13 @@ class Runtime:
         return inner
 
     def session(self, service: Service) -> RemoteSession:
-        """The workers of a service, which are kept for later epochs; not connected to yet."""
+        """Return the session of a service, reused by later epochs; not connected to yet."""
         if service not in self._sessions:
             self._sessions[service] = RemoteSession(service)
         return self._sessions[service]
 
     def connect(self) -> None:
-        """Connects to the services of all sessions.
+        """Connect to the services of all sessions.
 
         Raises:
             RuntimeError: one cannot be reached.
@@ -136,7 +136,7 @@ class Runtime:
             session.connect()
 
     def workers(self, wanted: int, unbounded: bool = False) -> Workers[Any]:
-        """Threads for one stage: ``wanted`` of them, or a number that may change.
+        """Return threads for one stage: ``wanted`` of them, or a number that may change.
 
         They are among those that stages share, if the user gave a number, unless ``unbounded``.
         """
@@ -149,7 +149,7 @@ class Runtime:
         return Workers(PooledThreads(most, _THREADS), width, automatic)
 
     def reading(self, node: Interleave) -> ReadLimiter | None:
-        """How many of an interleave's datasets may be read at once; ``None`` for no threads.
+        """Return how many of an interleave's datasets may be read at once; ``None`` for no threads.
 
         A number that is found begins at all that are open: reads wait more than they compute.
         """
@@ -163,7 +163,7 @@ class Runtime:
         return ReadLimiter(min(most, node.cycle_length), self.tuned, most, nbytes)
 
     def processes(self, node: Map) -> tuple[BlockFunction, Workers[Any]] | None:
-        """The map's function as worker processes run it, and these.
+        """Return the map's function as worker processes run it, and these.
 
         ``None`` if threads are to run it.
         """
@@ -180,10 +180,10 @@ class Runtime:
         return self._process_functions[function], pool
 
     def left_in_turn(self, node: Map) -> bool:
-        """Whether a map stays in the thread that asks although processes are to run functions."""
+        """Return whether a map runs in the consumer's thread although processes are enabled."""
         wanted = self.options.python_workers == "processes"
         return wanted and node.workers is None and isinstance(node.function.run, PythonFunction)
 
     def _first_width(self) -> int:
-        """All cores if it stays so; if it changes, one less, which the consumer needs."""
+        """Return all cores if it stays so; if it changes, one less, which the consumer needs."""
         return max(1, self.cores - 1) if self.tuned else self.cores

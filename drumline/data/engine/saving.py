@@ -28,7 +28,7 @@ from drumline.data.storage.store.columns import spec_to_json
 from drumline.data.storage.store.directory import (
     Begun,
     DirectoryWriter,
-    KeptDirectory,
+    ResumableDirectory,
     StoredElements,
     begun,
 )
@@ -36,7 +36,7 @@ from drumline.data.storage.store.disk_errors import naming
 
 
 def store_elements(plan: Node, options: Options, writer: DirectoryWriter | ShardsWriter) -> None:
-    """Stores the elements of a plan's first epoch; what was stored before makes way.
+    """Store the elements of a plan's first epoch, replacing what was stored before.
 
     Raises:
         Exception: what making an element raised; then nothing is stored.
@@ -57,7 +57,7 @@ def store_elements(plan: Node, options: Options, writer: DirectoryWriter | Shard
 def blocks_of(
     stage: Stage, spec: ElementSpec, room: Callable[[], int | None] = lambda: None
 ) -> Iterator[Block]:
-    """All that a stage makes.
+    """Yield all that a stage makes.
 
     Args:
         stage: makes elements of ``spec``.
@@ -80,7 +80,7 @@ def blocks_of(
 
 
 def writable_directory(path: str | bytes | os.PathLike[str], operation: str) -> Path:
-    """The path as given by the user.
+    """Return the path as given by the user.
 
     Raises:
         ValueError: it is a URL: what is mapped into memory has to be local.
@@ -90,14 +90,14 @@ def writable_directory(path: str | bytes | os.PathLike[str], operation: str) -> 
 
 
 _SECONDS = 10.0
-"""Between checkpoints, unless it is said after how many elements."""
+"""Seconds between checkpoints, unless an interval in elements is given."""
 
 _KNOWN = ("directory", "max_to_keep", "checkpoint_interval", "checkpoint_name", "step_counter")
 
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointArgs:
-    """What ``checkpoint_args`` says, as ``tf.train.CheckpointManager`` is told.
+    """The ``checkpoint_args``, named as the arguments of ``tf.train.CheckpointManager``.
 
     Attributes:
         directory: where checkpoints are kept.
@@ -115,7 +115,7 @@ class CheckpointArgs:
 
 
 def checked_arguments(given: Mapping[str, Any]) -> CheckpointArgs:
-    """The arguments, checked.
+    """Return the arguments, checked.
 
     Raises:
         ValueError: one is missing, unknown or out of range.
@@ -158,12 +158,12 @@ class SaveCheckpoints:
         self._since = time.monotonic()
 
     def room(self) -> int | None:
-        """How many elements may come before the next checkpoint; ``None`` for any number."""
+        """Return how many elements may come before the next checkpoint; ``None`` for any number."""
         interval = self._arguments.checkpoint_interval
         return None if interval is None else interval - self._count
 
     def passed(self, count: int) -> bool:
-        """Hears of elements that were written; returns whether a checkpoint is due."""
+        """Count elements that were written; return whether a checkpoint is due."""
         if self._arguments.step_counter is not None:
             self._arguments.step_counter.assign_add(count)
         self._count += count
@@ -172,7 +172,7 @@ class SaveCheckpoints:
         return self._count >= self._arguments.checkpoint_interval
 
     def add(self, content: dict[str, Any]) -> None:
-        """Writes a checkpoint, and deletes those that are too many."""
+        """Write a checkpoint, and delete the oldest beyond ``max_to_keep``."""
         files = self._files()
         directory = self._arguments.directory
         directory.mkdir(parents=True, exist_ok=True)
@@ -190,7 +190,7 @@ class SaveCheckpoints:
         self._count, self._since = 0, time.monotonic()
 
     def latest(self) -> tuple[Path, dict[str, Any]] | None:
-        """The newest checkpoint and its file.
+        """Return the newest checkpoint and its file.
 
         Raises:
             ValueError: it is damaged.
@@ -206,12 +206,12 @@ class SaveCheckpoints:
         except ValueError as error:
             raise ValueError(
                 f"save: the checkpoint {str(path)!r} is damaged ({error}); delete it, and the save "
-                "goes on from the one before it, or begins anew"
+                "continues from the one before it, or starts again"
             ) from error
         return path, content
 
     def delete(self) -> None:
-        """Deletes all."""
+        """Delete all checkpoints."""
         for path in self._files().values():
             path.unlink(missing_ok=True)
 
@@ -230,10 +230,10 @@ _BLOCK_NBYTES = 4 << 20
 
 
 class ResumableSave:
-    """The elements of a plan's first epoch on their way into a directory.
+    """Writes the elements of a plan's first epoch into a directory, resumably.
 
-    They are written as columns, in a directory that stays if the process ends. A checkpoint says
-    how far: what was written after it is cut off, and made again.
+    They are written as columns, in a directory that outlives the process. A checkpoint has the
+    position: what was written after it is truncated, and computed again.
 
     Args:
         plan: makes the elements.
@@ -242,10 +242,10 @@ class ResumableSave:
         checkpoints: where to look for one, and to write others.
 
     Raises:
-        TypeError: elements cannot be stored, or it cannot be told whether another process makes the
+        TypeError: elements cannot be stored, or it is not known whether another process makes the
             same ones.
         ValueError: the checkpoint is of another save, or damaged.
-        RuntimeError: another process goes on with it.
+        RuntimeError: another process has resumed it.
     """
 
     def __init__(self, plan: Node, options: Options, place: Path, checkpoints: SaveCheckpoints):
@@ -261,13 +261,13 @@ class ResumableSave:
         }
         found = self._found()
         path = None if found is None else begun(place, found["directory"])
-        # Without the directory the save was completed, or somebody deleted it.
+        # Without the directory the save was completed, or the directory was deleted.
         self._checkpoint = None if path is None else found
         self._resumable = path is not None
-        self._directory = KeptDirectory(place, path)
+        self._directory = ResumableDirectory(place, path)
 
     def store(self, spec: ElementSpec, compression: str | None, sharded: bool) -> None:
-        """Writes the elements that are missing, and moves all to their place.
+        """Write the elements that are missing, and move all to their place.
 
         Args:
             spec: of the elements.
@@ -293,7 +293,7 @@ class ResumableSave:
                 shutil.rmtree(self._directory.path, ignore_errors=True)
 
     def _found(self) -> dict[str, Any] | None:
-        """The latest checkpoint, if it is of this save."""
+        """Return the latest checkpoint, if it is of this save."""
         found = self._checkpoints.latest()
         if found is None:
             return None
@@ -305,7 +305,7 @@ class ResumableSave:
         except IteratorStateError as error:
             raise ValueError(
                 f"save: the checkpoint {str(path)!r} is of another save ({error}). Give another "
-                "directory for checkpoints, or delete it to begin anew"
+                "directory for checkpoints, or delete it to start again"
             ) from error
         return content
 
@@ -328,7 +328,7 @@ class ResumableSave:
             stage.close()
 
     def _add_checkpoint(self, writer: DirectoryWriter, form: Any, at: State) -> None:
-        # First the elements, then what says that they are there.
+        # The elements come first, then the checkpoint that refers to them.
         written = writer.sync()
         self._checkpoints.add(
             {

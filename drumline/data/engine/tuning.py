@@ -22,9 +22,9 @@ _SPARE = 2.0
 
 @dataclasses.dataclass(frozen=True)
 class StageCost:
-    """Something that works at the same time as the rest, and what an element costs it.
+    """The cost of an element in one station: a stage or thread that runs beside the others.
 
-    All is per element that leaves the pipeline, so that a station before a batch of 64 has the
+    Costs are per element that leaves the pipeline, so that a station before a batch of 64 has the
     cost of its 64 elements.
 
     Attributes:
@@ -42,13 +42,13 @@ class StageCost:
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """What all stations together may use.
+    """The resources of all stations together.
 
     Attributes:
         cores: how many processors.
         nbytes: memory of the workers' blocks.
-        strict: whether there are more cores than these, so that only fewer workers keep to it.
-            Otherwise threads that are one too many only wait for one another.
+        strict: whether the machine has more cores than these, so that excess workers would exceed
+            the budget. Otherwise excess threads only wait for one another.
     """
 
     cores: float
@@ -57,13 +57,13 @@ class Budget:
 
 
 def rate(stations: Sequence[StageCost], widths: Sequence[int], cores: float) -> float:
-    """Elements a second that the pipeline gives with so many workers at each station."""
+    """Return the throughput, in elements a second, for the numbers of workers in ``widths``."""
     slowest = min(_capacity(s, width) for s, width in zip(stations, widths, strict=True))
     return min(slowest, _at_most(stations, cores))
 
 
 def affordable(stations: Sequence[StageCost], widths: Sequence[int], budget: Budget) -> bool:
-    """Whether so many workers keep to the budget."""
+    """Return whether the numbers of workers in ``widths`` keep to the budget."""
     held = sum(s.nbytes * width for s, width in zip(stations, widths, strict=True))
     if held > budget.nbytes:
         return False
@@ -72,7 +72,7 @@ def affordable(stations: Sequence[StageCost], widths: Sequence[int], budget: Bud
 
 
 def widths_for(stations: Sequence[StageCost], budget: Budget) -> list[int]:
-    """The fewest workers with which the pipeline gives as much as the budget allows.
+    """Return the fewest workers with the highest throughput that the budget allows.
 
     The slowest station gets another worker until it cannot have one, until the processors are
     busy, or until another would exceed the budget; what did not help is taken back. Processors
@@ -95,12 +95,13 @@ def widths_for(stations: Sequence[StageCost], budget: Budget) -> list[int]:
 
 
 def with_spare(stations: Sequence[StageCost], fewest: Sequence[int], budget: Budget) -> list[int]:
-    """As many that it is rare for all workers of a station to wait while it has work.
+    """Return enough workers that a station rarely has tasks while all its workers wait.
 
     What they wait for (a disk, a server) does not take equally long each time. ``r`` of them are
     occupied on average; of ``r + 2 sqrt(r)`` nearly always one is free (Halfin and Whitt 1981,
-    "Heavy-Traffic Limits for Queues with Many Exponential Servers"). Who computes for half of the
-    time gets none. Nobody gets more than the budget allows.
+    "Heavy-Traffic Limits for Queues with Many Exponential Servers"). A
+    station that computes for more than half of the time gets none, and no station more than the
+    budget allows.
     """
     widths, reached = list(fewest), rate(stations, fewest, budget.cores)
     for i, station in enumerate(stations):
@@ -143,7 +144,7 @@ _PATIENCE = 10
 
 @dataclasses.dataclass(frozen=True)
 class StageSample:
-    """What a station did in one window.
+    """The measurements of a station in one window.
 
     Attributes:
         key: which station it is.
@@ -164,14 +165,14 @@ class StageSample:
 
 @dataclasses.dataclass(frozen=True)
 class Cap:
-    """More workers than ``width`` did not help, and need not be tried for so many windows."""
+    """A limit: more workers than ``width`` did not help, and are not tried for some windows."""
 
     width: int
     windows: int = _HOLD
 
 
 class _History:
-    """What an element has cost a station in the last windows."""
+    """The cost of an element in a station, over the last windows."""
 
     def __init__(self) -> None:
         self._costs: deque[tuple[float, float, int]] = deque(maxlen=_WINDOWS)
@@ -179,7 +180,7 @@ class _History:
         self.cap: Cap | None = None
 
     def add(self, work: float, cpu: float, width: int) -> bool:
-        """Notes a window; tells whether the load has changed since the one before."""
+        """Record a window; return whether the load has changed since the one before."""
         # The window after a change of width still has tasks that began before it.
         recent = list(self._costs)[-2:]
         steady = bool(recent) and all(entry[2] == width for entry in recent)
@@ -194,7 +195,7 @@ class _History:
         return changed
 
     def lately_needed(self, width: int) -> int | None:
-        """The most that any of the last windows asked for, this one for ``width``.
+        """Return the most workers that any of the last windows needed, this one ``width``.
 
         ``None`` before there were enough of them.
         """
@@ -207,12 +208,12 @@ class _History:
 
     @property
     def work(self) -> float:
-        """Without the time in which it waited for a processor, as far as some window shows it."""
+        """Seconds without waiting for a processor, estimated by the window with the least wait."""
         return self.cpu + min(max(0.0, work - cpu) for work, cpu, _ in self._costs)
 
 
 class Controller:
-    """Decides after each window how many workers each station has in the next.
+    """Decides after each window how many workers each station gets in the next.
 
     The decision is the model's, for what was measured. Where more workers did not give more
     elements (functions that hold Python's lock, say), they are taken back.
@@ -226,7 +227,7 @@ class Controller:
     def decide(
         self, samples: Sequence[StageSample], elements: float, seconds: float
     ) -> dict[Hashable, int]:
-        """The widths of stations that may change.
+        """Return the widths of stations that may change.
 
         Args:
             samples: of all stations; what they did in the window.
@@ -254,11 +255,11 @@ class Controller:
         return wanted
 
     def hold(self, key: Hashable, cap: Cap | None) -> None:
-        """Hears what was seen of a station before."""
+        """Restore the cap of a station, found by an earlier iterator."""
         self._histories.setdefault(key, _History()).cap = cap
 
     def cap(self, key: Hashable) -> Cap | None:
-        """What was seen of a station and still holds."""
+        """Return the cap of a station that still holds."""
         return self._histories[key].cap if key in self._histories else None
 
     def _note(self, sample: StageSample, elements: float) -> bool:
@@ -266,13 +267,13 @@ class Controller:
         return history.add(sample.work / elements, sample.cpu / elements, sample.width)
 
     def _next(self, sample: StageSample, fewest: int, enough: int, over: bool) -> int:
-        """How many workers a station gets of which the model says so.
+        """Return how many workers a station gets, by the numbers of the model.
 
-        They become more only if they are fewer than the fewest: what more threads wait for one
-        another is measured as work, so that spare ones would ask for spare ones.
+        The number grows only if it is below ``fewest``: time in which threads wait for one another
+        is measured as work, so that spare workers would cause more spare workers.
 
-        They are made fewer at once only where the budget is exceeded. Those one too many only wait,
-        while a load that returns, with the next epoch at the latest, would find too few.
+        It is reduced at once only where the budget is exceeded. Excess workers only wait, while a
+        load that returns, with the next epoch at the latest, would find too few.
         """
         needed = self._histories[sample.key].lately_needed(enough)
         if over or fewest > sample.width:
@@ -280,7 +281,7 @@ class Controller:
         return sample.width if needed is None or needed > 0.8 * sample.width else needed
 
     def _undone(self, samples: Sequence[StageSample], rate: float) -> dict[Hashable, int]:
-        """Back to what it was before the last try, if that gave nothing."""
+        """Return the widths before the last change, if that did not raise the throughput."""
         if self._tried is None:
             return {}
         before, grown = self._tried
@@ -307,7 +308,7 @@ def _differs(now: float, before: float) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Placed:
-    """A measured stage and where it stands.
+    """A measured stage and its place among the others.
 
     Attributes:
         stage: the stage.
@@ -321,7 +322,7 @@ class Placed:
 
 
 def placed(root: Stage) -> list[Placed]:
-    """The measured stages below ``root``, consumers before producers."""
+    """Return the measured stages below ``root``, consumers before producers."""
     return list(_below(root, 0, 0, iter(range(1, 10_000))))
 
 
@@ -339,16 +340,16 @@ _LONGEST_WINDOW = 0.5
 
 
 Operation = tuple[tuple[int, ...], str]
-"""Where in a plan an operation stands, and its name."""
+"""The position of an operation in a plan, and its name."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TunedWidth:
-    """What was found for an operation.
+    """The width that an earlier iterator found for an operation.
 
     Attributes:
         width: how many workers it got.
-        cap: with how many it is left since more had not helped, and for how many windows.
+        cap: the limit, if more workers did not help.
     """
 
     width: int
@@ -356,13 +357,13 @@ class TunedWidth:
 
 
 class Tuner:
-    """Measures the stages of one iterator in windows and changes what was left to drumline.
+    """Measures the stages of one iterator in windows, and sets what was given as ``AUTOTUNE``.
 
     Args:
-        budget: what all may use.
+        budget: of all stages together.
         clock: seconds.
-        decisions: where to say what was changed.
-        found: where to note, for iterators to come, what was found.
+        decisions: receives a line for each change.
+        found: receives the widths, for later iterators.
     """
 
     def __init__(
@@ -383,7 +384,7 @@ class Tuner:
         self._elements = 0
 
     def resume(self, root: Stage) -> None:
-        """Gives the operations as many workers as an earlier iterator has found."""
+        """Set the numbers of workers to those that an earlier iterator found."""
         for item in placed(root):
             stage = item.stage
             found = None if stage.meter is None else self._found.get(_operation(stage.meter))
@@ -393,7 +394,7 @@ class Tuner:
                 self._controller.hold(id(stage.meter), found.cap)
 
     def tick(self, root: Stage) -> None:
-        """Decides if the window is over; called by who asks ``root`` for elements."""
+        """Decide, if the window is over; called by the thread that pulls from ``root``."""
         now = self._clock()
         if now - self._opened < self._window:
             return
@@ -449,7 +450,7 @@ def _operation(meter: Meter) -> Operation:
 def _threads(
     stages: Sequence[Placed], changes: Sequence[Counts], seconds: float
 ) -> Iterator[StageSample]:
-    """A sample for the consumer's thread and for that of each prefetch."""
+    """Yield a sample for the consumer's thread and for that of each prefetch."""
     pairs = list(zip(stages, changes, strict=True))
     for section, group in itertools.groupby(
         sorted(pairs, key=lambda pair: pair[0].section), key=lambda pair: pair[0].section
@@ -464,7 +465,7 @@ def _threads(
 
 
 def _workers(stages: Sequence[Placed], changes: Sequence[Counts]) -> Iterator[StageSample]:
-    """A sample for each stage with workers."""
+    """Yield a sample for each stage with workers."""
     for item, change in zip(stages, changes, strict=True):
         stage = item.stage
         if not stage.workers or not change.tasks:
@@ -492,9 +493,9 @@ def _machine(meminfo: Path) -> int:
 
 
 def _group(folder: Path) -> int:
-    """What a version 2 control group allows beyond what it uses; without a limit very much.
+    """Return how many bytes a version 2 control group leaves; without a limit very many.
 
-    Parts of files that were read a while ago count as used there, but make room for what is needed.
+    Cached pages of files that were read a while ago count as used there, but can be reclaimed.
     """
     limit, used = folder / "memory.max", folder / "memory.current"
     if not limit.exists() or (text := limit.read_text().strip()) == "max":

@@ -180,10 +180,10 @@ class RaggedBatch(Batch):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rebatch(Node):
-    """Rows, whose batches were taken apart, in batches of other sizes, which take turns.
+    """Rows of batches that were split, in batches of other sizes, which take turns.
 
     Attributes:
-        rows: how many each of the batches had that were taken apart, if that is known.
+        rows: how many each of the split batches had, if that is known.
     """
 
     sizes: tuple[int, ...]
@@ -279,7 +279,7 @@ class StackStage(CountingStage):
         return Block([column[None] for column in columns], 1)
 
     def stacked(self, leaf: int, pieces: Sequence[Any], rows: int) -> Any:
-        """The array that a leaf's columns, with ``rows`` rows in all, become.
+        """Return the array that a leaf's columns, with ``rows`` rows in all, become.
 
         Raises:
             ValueError: rows do not go together.
@@ -331,7 +331,7 @@ class BatchStage(CountingStage):
         )
 
     def _usable(self, part: Block, rows: int, limit: int) -> int:
-        """How many positions of ``part`` to use: whole batches if it starts one, else the rest."""
+        """Return how many positions of ``part`` to use: complete batches, or the rest of one."""
         if rows == 0 and part.n >= self.size:
             return min(part.n // self.size, limit) * self.size
         if part.error is not None and rows + part.n < self.size:
@@ -339,9 +339,9 @@ class BatchStage(CountingStage):
         return min(part.n, self.size - rows)
 
     def _mismatched(self, before: Block, part: Block, rows: int) -> Block | None:
-        """All elements of the batch are given up, as in ``tf.data``.
+        """Return a block of an error alone: as in ``tf.data``, it replaces the whole batch.
 
-        One among them that failed is the error instead; of a remainder to drop there is none.
+        An element of the batch that failed has precedence; a dropped remainder has no error.
         """
         error: Exception | None = self._shape_error(before, part)
         while rows < self.size:
@@ -356,7 +356,7 @@ class BatchStage(CountingStage):
         return self._failed(part, error)
 
     def _failed(self, part: Block, error: Exception | None) -> Block:
-        """The rows gathered so far are given up with the batch they were for, as in ``tf.data``."""
+        """Return a block of the error alone: as in ``tf.data``, it replaces the whole batch."""
         empty = [column[:0].reshape(0, 1, *column.shape[1:]) for column in part.columns]
         return Block(empty, 0, error)
 
@@ -469,7 +469,7 @@ class RaggedBatchStage(StackStage):
 
 
 def _nested(rows: Sequence[np.ndarray], rank: int) -> RaggedArray:
-    """Dense rows (a, b, ...) as one array whose first ``rank`` dimensions vary."""
+    """Return dense rows (a, b, ...) as one array whose first ``rank`` dimensions vary."""
     values: Any = np.concatenate([row.reshape(-1, *row.shape[rank:]) for row in rows])
     for depth in reversed(range(rank)):
         counts = [int(np.prod(row.shape[:depth], dtype=np.int64)) for row in rows]
@@ -555,7 +555,7 @@ class Flattened(CountingStage):
         return Block(columns, rows, block.error)
 
     def _batch_of_rows(self, block: Block) -> Block:
-        """The rows of one batch that has ragged leaves."""
+        """Return the rows of one batch that has ragged leaves."""
         if not block.n:
             self._use(block.events)
             return self._nothing(block.error)
@@ -607,7 +607,7 @@ def lower_batch(lowering: Lowering, node: Batch, trail: Trail, run: Pass) -> Sta
 
 
 def _gather(lowering: Lowering, source: Stage, size: int) -> None:
-    """Has a map make whole batches, if it can at no cost, so that they are not copied."""
+    """Hint a map to return complete batches, if it can at no cost, to save a copy."""
     if lowering.runtime.options.experimental_optimization.applies("map_and_batch_fusion"):
         source.hint_batch_size(size)
 

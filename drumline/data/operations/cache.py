@@ -60,15 +60,15 @@ class CacheStore:
         return self._blocks is not None
 
     def recorder(self) -> Recorder:
-        """What takes the elements of a pass."""
+        """Return what takes the elements of a pass."""
         return _MemoryRecorder(self)
 
     def anew(self, plan: Any) -> CacheStore:
-        """Another store, for the elements of another plan."""
+        """Return another store, for the elements of another plan."""
         return CacheStore()
 
     def complete(self, blocks: list[Block]) -> None:
-        """Keeps the elements of a complete pass, joined where their shapes agree."""
+        """Store the elements of a complete pass, joined where their shapes agree."""
         joined = _joined(blocks)
         with self._lock:
             if self._blocks is None:
@@ -110,7 +110,7 @@ class FillStage(Stage):
             try:
                 self._record(block)
             except Exception as failure:
-                # The block does not come any more: there is nothing to go on with.
+                # The block is lost, so the elements that follow cannot be delivered either.
                 self._failure = failure
                 self._give_up()
                 raise
@@ -178,7 +178,7 @@ class ReplayStage(PartsStage):
 
 
 def _joined(blocks: list[Block]) -> list[Block]:
-    """Neighbours of equal shapes as one block each, column by column to bound the memory used."""
+    """Return neighbours of equal shapes as one block each, by column to bound the memory."""
     runs: list[list[Block]] = []
     for block in blocks:
         if block.n == 0:
@@ -213,7 +213,7 @@ class Cache(Node):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Snapshot(Cache):
-    """Elements kept in files, from the first complete pass on.
+    """Elements stored in files, from the first complete pass on.
 
     Attributes:
         element: describes the elements.
@@ -236,7 +236,7 @@ class Snapshot(Cache):
         return None if self.reader is None else self.reader.seed
 
     def with_seed(self, seed: int) -> Snapshot:
-        """The same operation with other seeds."""
+        """Return the same operation with other seeds."""
         assert self.reader is not None
         return dataclasses.replace(self, reader=dataclasses.replace(self.reader, seed=seed))
 
@@ -249,7 +249,7 @@ class Snapshot(Cache):
 def locate_cache(
     lowering: Lowering, node: Cache, trail: Trail, run: Pass
 ) -> RandomAccessSource | None:
-    """What the cache holds, or else what it will be filled with."""
+    """Return what the cache holds, or else what it will be filled with."""
     blocks = node.store.blocks if node.store in lowering.filled else None
     if not blocks:
         return lowering.indexed_input(node, trail, (0,))

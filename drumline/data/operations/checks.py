@@ -355,7 +355,7 @@ class ScanStage(CountingStage):
 
 
 def packed(array: np.ndarray) -> dict[str, Any]:
-    """An array as JSON, to the bit."""
+    """Return an array as JSON, to the bit."""
     array = np.asarray(array)
     strings = array.dtype == STRING
     data: Any = [_text(item) for item in array.reshape(-1)] if strings else _text(array.tobytes())
@@ -364,7 +364,7 @@ def packed(array: np.ndarray) -> dict[str, Any]:
 
 
 def unpacked(value: dict[str, Any]) -> np.ndarray:
-    """The array that ``packed`` took."""
+    """Return the array that ``packed`` took."""
     dtype, shape = as_dtype(value["dtype"]), tuple(value["shape"])
     if dtype == STRING:
         array = np.empty(len(value["data"]), object)

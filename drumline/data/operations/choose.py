@@ -34,7 +34,7 @@ class Drawn(Specified):
     stop_on_empty: bool
 
     def among(self, datasets: Sequence[Node], choices: int) -> int:
-        """The cardinality, if there are ``choices`` draws."""
+        """Return the cardinality, if there are ``choices`` draws."""
         sizes = [node.cardinality for node in datasets]
         if choices == 0 or all(size == 0 for size in sizes):
             return 0
@@ -52,7 +52,7 @@ class SampleFromDatasets(Drawn):
     Attributes:
         weights: of the datasets; ``None``: the last input gives weights for each draw.
         seed: always set here, drawn when the user gave none.
-        rerandomize: whether each epoch, and each pass of a ``repeat``, draws anew.
+        rerandomize: whether each epoch, and each pass of a ``repeat``, draws again.
     """
 
     weights: tuple[float, ...] | None
@@ -144,27 +144,27 @@ class Choices:
     allows_readahead = True
 
     def peek(self, limit: int) -> Numbers | None:
-        """Up to ``limit`` of the next numbers; ``None`` at the end."""
+        """Return up to ``limit`` of the next numbers; ``None`` at the end."""
         raise NotImplementedError
 
     def commit(self, count: int) -> None:
-        """Marks the first ``count`` of what ``peek`` gave, error included, as used."""
+        """Mark the first ``count`` of the last ``peek``, error included, as used."""
         raise NotImplementedError
 
     def state(self) -> State:
-        """The position, for ``restore``."""
+        """Return the position, for ``restore``."""
         raise NotImplementedError
 
     def restore(self, state: State) -> None:
-        """Moves fresh choices to ``state``."""
+        """Move fresh choices to ``state``."""
         raise NotImplementedError
 
     def inputs(self) -> Sequence[Stage]:
-        """The stages they are read from."""
+        """Return the stages they are read from."""
         return []
 
     def describe(self) -> str:
-        """A few words for ``explain()``."""
+        """Return a few words for ``explain()``."""
         raise NotImplementedError
 
 
@@ -337,7 +337,7 @@ class ChooseStage(Stage):
         ]
 
     def _pulled(self, places: Sequence[np.ndarray], stop: _Stop) -> list[Block | None]:
-        """A block of each stream; moves ``stop`` to the first draw that cannot be served."""
+        """Return a block of each stream; move ``stop`` to the first draw that cannot be served."""
         blocks: list[Block | None] = []
         for which, draws in enumerate(places):
             block = self._peek(which, len(draws)) if len(draws) else None
@@ -487,7 +487,7 @@ class ByClassStage(CountingStage):
         self._shares = shares
 
     def _peek(self, limit: int) -> tuple[Block, np.ndarray] | None:
-        """A block and its classes; one that is not among the known ends it with an error."""
+        """Return a block and its classes; one that is not among the known ends it with an error."""
         block = self._pushback.peek(limit)
         if block is None:
             return None
@@ -566,7 +566,7 @@ class OriginalShareStage(ByClassStage):
 
 
 _DRAWING = 0x53414D504C45
-"""Tells the draws of these operations from shuffles of the same seed."""
+"""Distinguishes the draws of these operations from shuffles of the same seed."""
 
 
 def lower_sample(lowering: Lowering, node: SampleFromDatasets, trail: Trail, run: Pass) -> Stage:

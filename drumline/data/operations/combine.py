@@ -58,7 +58,7 @@ class Concatenate(Specified):
 
 
 def _grafted(outer: Structure, inner: list[Structure]) -> Structure:
-    """``outer`` with its leaves, in order, replaced by the structures ``inner``."""
+    """Return ``outer`` with its leaves, in order, replaced by the structures ``inner``."""
     remaining = iter(inner)
 
     def graft(structure: Structure) -> Structure:

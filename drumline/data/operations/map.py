@@ -16,7 +16,7 @@ from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.functions.build import BuiltFunction
 from drumline.data.functions.call import BlockFunction, SupportsBatchHint, Vectorized
 from drumline.data.functions.compiled import CompiledFunction
-from drumline.data.operations.ordering.order import ParallelWalkStage, SourceStage
+from drumline.data.operations.ordering.order import ParallelSourceStage, SourceStage
 from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.runtime.indexed import Index, RandomAccessSource
 from drumline.data.runtime.stage import (
@@ -97,7 +97,7 @@ def own_input(
     trail: Trail,
     run: Pass,
 ) -> Stage:
-    """The input of a node's function, as varied as the function takes it."""
+    """Return the input of a node's function, as varied as the function takes it."""
     function = node.function
     return lowering.input(
         node, trail, run, ragged=function.takes_ragged, varying=function.takes_varying
@@ -246,7 +246,7 @@ class ParallelMapStage(Stage):
         self._finalizer.atexit = False
 
     def count_from(self, position: int) -> None:
-        """Hears, before it is asked for anything, that its input begins at this position."""
+        """Set the position at which the input begins, before the first ``next``."""
         self._position = self._taken = position
 
     def hint_batch_size(self, size: int) -> None:
@@ -279,7 +279,7 @@ class ParallelMapStage(Stage):
         return block if start == 0 and stop == events else block.slice(start, stop)
 
     def _finish(self) -> bool:
-        """Makes the oldest task's result the current block; false at the end."""
+        """Make the oldest task's result the current block; false at the end."""
         self._fill(patience=0)
         if not self._ahead:
             return False
@@ -311,15 +311,15 @@ class ParallelMapStage(Stage):
             self._submit(task)
 
     def _most_ahead(self) -> int:
-        """How many tasks there may be: for each worker some, as far as memory allows.
+        """Return how many tasks there may be: some for each worker, within the memory limit.
 
-        They are few until it is known what one takes.
+        They are few until the memory of one is known.
         """
         each = self._each if self._sized else min(self._each, FEW_EACH)
         return min(each * self.pool.width, max(2, self._most_nbytes // self._task_nbytes))
 
     def _cut(self) -> _Task | None:
-        """The next task, from what is left of an input block or from a new one."""
+        """Return the next task, from what is left of an input block or from a new one."""
         wanted = self._at_once() if self.allows_readahead else 1
         if self._rest is None:
             self._rest = self._pull(wanted)
@@ -358,7 +358,7 @@ class ParallelMapStage(Stage):
         return None if block is None else (before, 0, self._filled_up(block, wanted))
 
     def _filled_up(self, block: Block, wanted: int) -> Block:
-        """The block and what follows, where that saves copies of results and costs none of rows."""
+        """Return the block joined with what follows, where that saves copies of results."""
         if self._batch_hint == 1 or not (self._light and self.allows_readahead):
             return block
         parts, rows = [block], block.n
@@ -414,7 +414,7 @@ class ParallelMapStage(Stage):
     def most_nbytes(self) -> int:
         if not self._always_sized:
             return self._most_nbytes
-        # While a function runs, its results are there twice: one by one, and together.
+        # While a function runs, its results exist in two copies: single ones, and the block.
         tasks = self._most_ahead() + min(self.pool.width, self._most_ahead())
         return tasks * self._task_nbytes
 
@@ -456,7 +456,7 @@ def lower_map(lowering: Lowering, node: Map, trail: Trail, run: Pass) -> Stage:
     source = own_input(lowering, node, trail, run)
     function = _applied(lowering, node)
     row_nbytes = node.input.spec.row_nbytes() + node.spec.row_nbytes()
-    if node.function.reorderable and isinstance(source, SourceStage | ParallelWalkStage):
+    if node.function.reorderable and isinstance(source, SourceStage | ParallelSourceStage):
         walk = source if isinstance(source, SourceStage) else source.walk
         source.close()
         return lowering.shared(walk.then(function, row_nbytes), node)
@@ -477,7 +477,7 @@ def lower_map(lowering: Lowering, node: Map, trail: Trail, run: Pass) -> Stage:
 
 
 def _applied(lowering: Lowering, node: Map) -> BlockFunction:
-    """The map's function, on whole blocks unless the options say otherwise."""
+    """Return the map's function, on whole blocks unless the options say otherwise."""
     function: BlockFunction = node.function.run
     options = lowering.runtime.options.experimental_optimization
     if options.map_vectorization is False and isinstance(function, Vectorized):
@@ -488,7 +488,7 @@ def _applied(lowering: Lowering, node: Map) -> BlockFunction:
 
 
 def _tasks_each(lowering: Lowering, node: Map) -> int:
-    """How many tasks a worker may be ahead."""
+    """Return how many tasks a worker may be ahead."""
     chosen = node.deterministic
     if chosen is None:
         chosen = lowering.runtime.options.deterministic
@@ -496,7 +496,7 @@ def _tasks_each(lowering: Lowering, node: Map) -> int:
 
 
 def _is_light(leaf: TensorSpec) -> bool:
-    """Whether it costs next to nothing to copy: strings are objects or parts of a file."""
+    """Return whether it costs next to nothing to copy: strings are objects or parts of a file."""
     if leaf.is_string:
         return leaf.shape == ()
     return leaf.is_static and (leaf.nbytes or 0) <= _LIGHT_NBYTES

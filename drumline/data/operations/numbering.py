@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def keyed(block: Block, keys: tuple[int, int], positions: np.ndarray) -> Block:
-    """The block with one more column: a key of each element's position for each of ``keys``.
+    """Return the block with one more column: a key of each element's position for each of ``keys``.
 
     It is uint32 (n, 4).
     """

@@ -64,7 +64,7 @@ class PackStage(CountingStage):
         self.advance(state.get("used", 0))
 
     def _packed(self) -> Block | None:
-        """The rows of the next sequences; those before one that failed are packed without it."""
+        """Return the rows of the next sequences, or of those before one that failed."""
         parts: list[Block] = []
         missing = self.node.lookahead
         error: Exception | None = None
@@ -86,7 +86,7 @@ class PackStage(CountingStage):
         return self._rows_of([part for part in parts if part.n], error)
 
     def _fitting(self, part: Block) -> int:
-        """How many sequences from the first on can be packed."""
+        """Return how many sequences from the first on can be packed."""
         lengths = [row_lengths(column) for column in part.columns]
         bad = np.zeros(part.n, np.bool_)
         for other in lengths:
@@ -119,7 +119,7 @@ class PackStage(CountingStage):
         return Block([*made, *self._numbers(bins, places, lengths, count)], count, error)
 
     def _pieces(self, column: RaggedArray) -> tuple[np.ndarray, np.ndarray]:
-        """Where sequences begin and how long they are, without empty ones."""
+        """Return where sequences begin and how long they are, without empty ones."""
         length = self.node.length
         starts, lengths = column.row_splits[:-1], column.row_lengths()
         if self.node.overlong == "split":
@@ -141,7 +141,7 @@ class PackStage(CountingStage):
     def _numbers(
         self, bins: np.ndarray, places: np.ndarray, lengths: np.ndarray, count: int
     ) -> list[np.ndarray]:
-        """Segment ids and positions."""
+        """Return segment ids and positions."""
         order = np.argsort(bins, kind="stable")
         first = np.searchsorted(bins[order], np.arange(count))
         numbers = np.empty(len(bins), np.int32)
@@ -171,7 +171,7 @@ class Packed(NamedTuple):
     """Several sequences in one row of fixed length.
 
     Attributes:
-        values: the sequences' leaves one after the other, (length, ...) each.
+        values: the sequences' leaves, concatenated, (length, ...) each.
         segment_ids: int32 (length,): 1 for the first sequence, 2 for the second, 0 for padding.
         positions: int32 (length,): the place within its sequence; 0 for padding.
     """
@@ -188,7 +188,7 @@ class Pack(Node):
     Attributes:
         length: of a row.
         lookahead: how many sequences are packed together.
-        overlong: what becomes of a longer sequence: ``"error"``, ``"truncate"`` or ``"split"``.
+        overlong: how a longer sequence is treated: ``"error"``, ``"truncate"`` or ``"split"``.
         values: for each leaf, what rows are filled up with.
     """
 

@@ -91,7 +91,7 @@ class PrefetchStage(StartsEarly):
         return self._producer.room
 
     def start(self) -> None:
-        """Begins to read before the first element is asked for; not to be restored after that."""
+        """Begin to read ahead; the stage cannot be restored after that."""
         self._producer.start()
 
     def next(self, limit: int) -> Block | None:
@@ -181,7 +181,7 @@ class _Producer:
         self.by_bytes = False
 
     def start(self) -> bool:
-        """Starts the thread, unless it was; false if there may be no further ones."""
+        """Start the thread, unless it runs; return false if the system allows no further one."""
         with self._changed:
             if self._thread is None and not self._stopping:
                 if self._reading is not None and not self._reading.admit():
@@ -195,11 +195,11 @@ class _Producer:
     def _begin(self) -> None:
         thread = threading.Thread(target=self._run, name="drumline-prefetch", daemon=True)
         thread.start()
-        # Not before: at the end of the program there may be no further one.
+        # Not before: at interpreter exit no further thread can be started.
         self._thread = thread
 
     def get(self, limit: int) -> tuple[State, Block] | None:
-        """The next block, with the state before it; without a thread one of up to ``limit``."""
+        """Return the next block, with the state before it; of up to ``limit`` without a thread."""
         with self._changed:
             if not self.start():
                 return self._read_here(limit)
@@ -225,7 +225,7 @@ class _Producer:
         return None if block is None else (before, block)
 
     def _rest(self) -> None:
-        """Gives the consumer some time for itself, as long as it is not kept waiting."""
+        """Give the consumer some time for itself, as long as it is not kept waiting."""
         now = time.monotonic()
         if self.held >= self.room:
             self._rest_until = now + SLACK * (now - self._taken_at)
@@ -236,13 +236,13 @@ class _Producer:
             return self._ready[0][0] if self._ready else self.position
 
     def stop(self) -> None:
-        """Tells the thread to end, without waiting: it may be inside a user's slow function."""
+        """Ask the thread to end, without joining it: it may be in a user's slow function."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
 
     def request_stop(self) -> None:
-        """``stop``, as the program ends: nobody must take it for the end of the elements."""
+        """Stop at interpreter exit, with an error, as the elements have not ended."""
         with self._changed:
             if not self._ended and self._failure is None:
                 self._failure = interpreter_exiting()
@@ -257,7 +257,7 @@ class _Producer:
             self._source.close()
 
     def join(self) -> None:
-        """Waits for the thread to end, as far as the end of the program must wait for it."""
+        """Wait for the thread, for at most as long as the exit of the interpreter requires."""
         if self._thread is not None:
             wait_for(self._thread)
 
@@ -301,7 +301,7 @@ class _Producer:
         return self._reading.read(self._source.next, limit)
 
     def _learn(self, row_nbytes: float) -> None:
-        """Keeps the memory that was planned for when elements are larger than their spec tells."""
+        """Reduce the buffer when elements are larger than their spec says."""
         if row_nbytes > self.row_nbytes:
             self.room = max(2, int(self.room * self.row_nbytes / row_nbytes))
             self.row_nbytes = row_nbytes
@@ -417,7 +417,7 @@ def lower_prefetch(lowering: Lowering, node: Prefetch, trail: Trail, run: Pass) 
 
 
 def _largest_nbytes(node: Node) -> int | None:
-    """What no element of a node is larger than, in bytes."""
+    """Return what no element of a node is larger than, in bytes."""
     if type(node) is Batch:
         row = _largest_nbytes(node.input)
         return None if row is None else node.size * row
@@ -433,12 +433,12 @@ MOST_ELEMENTS = 1 << 16
 class AutomaticRoom:
     """The number of elements of a buffer whose size was left to drumline.
 
-    A buffer that was full and is then found empty meets bursts larger than itself: it doubles, as
-    in tf.data. One that is never full has a slow producer, which more room does not help.
+    A buffer that was full and is then found empty is smaller than the bursts: it doubles, as in
+    tf.data. One that is never full has a slow producer, which more room does not help.
 
     Attributes:
         most_nbytes: what the buffer may hold.
-        said: hears of each change.
+        said: is called with a line for each change.
     """
 
     most_nbytes: float
@@ -446,7 +446,7 @@ class AutomaticRoom:
     _was_full: bool = False
 
     def next(self, room: int, held: int, row_nbytes: float) -> int:
-        """The number from now on.
+        """Return the number from now on.
 
         Args:
             room: the present one.

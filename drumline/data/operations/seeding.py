@@ -12,13 +12,13 @@ from drumline.data.plan.node import Node
 
 
 def seed_of(node: Node) -> int | None:
-    """The seed that the operation was given or that was drawn for it; ``None`` if it has none."""
+    """Return the given or drawn seed of an operation; ``None`` if it has none."""
     seed: int | None = getattr(node, "seed", None)
     return seed
 
 
 def with_seed(node: Node, seed: int) -> Node:
-    """The same operation with another seed."""
+    """Return the same operation with another seed."""
     changed: Any = node
     if hasattr(changed, "with_seed"):
         replaced: Node = changed.with_seed(seed)
@@ -28,7 +28,7 @@ def with_seed(node: Node, seed: int) -> Node:
 
 
 def seeds_of(plan: Node) -> list[int]:
-    """The seeds of a plan's operations, inputs first: those that were given, and those drawn."""
+    """Return the given and drawn seeds of a plan's operations, inputs first."""
     found = (seed_of(node) for node in plan.walk())
     return [seed for seed in found if seed is not None]
 
@@ -39,7 +39,7 @@ def drawn_seeds(plan: Node) -> list[int]:
 
 
 def with_drawn_seeds(plan: Node, seeds: Sequence[int]) -> Node:
-    """The plan as if these seeds had been drawn for it, as many as it has drawn ones."""
+    """Return the plan as if these seeds had been drawn for it, as many as it has drawn ones."""
     given = iter(seeds)
     return with_seeds(
         plan, [next(given) if isinstance(seed, DrawnSeed) else seed for seed in seeds_of(plan)]
@@ -47,7 +47,7 @@ def with_drawn_seeds(plan: Node, seeds: Sequence[int]) -> Node:
 
 
 def with_seeds(plan: Node, seeds: Sequence[int]) -> Node:
-    """The plan with these seeds in the place of ``seeds_of(plan)``."""
+    """Return the plan with these seeds in the place of ``seeds_of(plan)``."""
     return _changed(plan, iter(seeds))
 
 

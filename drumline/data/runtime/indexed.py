@@ -16,7 +16,7 @@ Index = range | np.ndarray
 
 
 def joined(first: Index, then: Index) -> Index:
-    """The positions of both, which follow one another in an order."""
+    """Return the positions of both, which follow one another in an order."""
     if not len(then):
         return first
     if isinstance(first, range) and isinstance(then, range):
@@ -31,20 +31,20 @@ class IndexOrder:
     """How many positions were given out."""
 
     def next(self, limit: int) -> Index:
-        """Up to ``limit`` further positions; none at the end."""
+        """Return up to ``limit`` further positions; none at the end."""
         raise NotImplementedError
 
     def seek(self, position: int) -> None:
-        """Goes on after the first ``position`` positions."""
+        """Continue after the first ``position`` positions."""
         raise NotImplementedError
 
     def describe(self) -> str:
-        """A word or two for ``explain()``."""
+        """Return a word or two for ``explain()``."""
         raise NotImplementedError
 
 
 class Sequential(IndexOrder):
-    """0, 1, 2, ..."""
+    """The positions 0, 1, 2, ..."""
 
     def __init__(self, length: int):
         self.length = length
@@ -99,7 +99,7 @@ class RandomAccessSource(Described):
     preferred_block_size: int = 1
 
     def rows(self, index: Index) -> Block:
-        """The elements at ``index``: all of them, or those before the first that failed.
+        """Return the elements at ``index``: all of them, or those before the first that failed.
 
         Args:
             index: a ``range`` of step 1, or an int64 array (k,), within ``0 <= i < length``.
@@ -107,14 +107,14 @@ class RandomAccessSource(Described):
         raise NotImplementedError
 
     def limit(self, wanted: int) -> int:
-        """How many elements to ask for at once when ``wanted`` are needed."""
+        """Return how many elements to ask for at once when ``wanted`` are needed."""
         return min(
             (p.limit(wanted) for p in self.parts() if isinstance(p, RandomAccessSource)),
             default=wanted,
         )
 
     def parts(self) -> Sequence[Described]:
-        """What this is made of."""
+        """Return what this is made of."""
         return []
 
 
@@ -242,7 +242,7 @@ class Concatenated(RandomAccessSource):
         return Block(columns, len(index))
 
     def _first_run(self, index: np.ndarray, early: np.ndarray) -> Block:
-        """Rows up to the next change of side, where a row failed or shapes differ."""
+        """Return rows up to the next change of side, where a row failed or shapes differ."""
         stop = int(np.argmax(early != early[0]))
         run = index[:stop]
         return self.first.rows(run) if early[0] else self.second.rows(run - self.first.length)

@@ -1,4 +1,4 @@
-"""What running stages did: meters, in full or sampled at little cost, and who reads them."""
+"""Measurements of running stages: meters, complete or sampled at little cost."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Counts:
     queue_empty: int = 0
 
     def since(self, before: Self) -> Self:
-        """What was added after ``before``."""
+        """Return what was added after ``before``."""
         fields = dataclasses.fields(self)
         changes = {f.name: getattr(self, f.name) - getattr(before, f.name) for f in fields}
         return type(self)(**changes)
@@ -78,7 +78,7 @@ class Event:
 
 
 class _Frames(threading.local):
-    """What a thread is in.
+    """The measurements that a thread is in the middle of.
 
     Attributes:
         inner: for each meter that is running, the seconds spent in the stages it called.
@@ -94,7 +94,7 @@ _frames = _Frames()
 
 
 def charge_cpu(seconds: float) -> None:
-    """Counts processor time that another process spent for the task that this thread is in."""
+    """Count processor time that another process spent for the task that this thread is in."""
     _frames.charged += seconds
 
 
@@ -103,12 +103,12 @@ class Meter:
 
     Args:
         name: the operation's.
-        trail: where in the plan it stands.
+        trail: its position in the plan.
         clock: seconds.
         events: where calls are noted one by one, ``None`` not to.
 
     Attributes:
-        held_nbytes: the most bytes that a stage was seen to hold, ``None`` if none says.
+        held_nbytes: the most bytes that a stage was seen to hold, ``None`` if unknown.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Meter:
         self._lock = threading.Lock()
 
     def call(self, pull: Callable[[int], Any], limit: int) -> Any:
-        """``pull(limit)``, which returns a block or ``None``, measured."""
+        """Return ``pull(limit)``, which returns a block or ``None``, measured."""
         inner = _frames.inner
         cpu = time.thread_time() if not inner else None
         inner.append(0.0)
@@ -156,7 +156,7 @@ class Meter:
                 self._note(started, elapsed, 0 if block is None else block.events)
 
     def task(self, work: Callable[..., Any], *args: Any) -> Any:
-        """``work(*args)``, done for the stage by another thread, measured."""
+        """Return ``work(*args)``, done for the stage by another thread, measured."""
         started, delay = self._clock(), run_delay_seconds()
         cpu = time.thread_time() + _frames.charged
         try:
@@ -180,12 +180,12 @@ class Meter:
         self.histogram[bucket(seconds)] += 1
 
     def queue(self, filled: int, room: int) -> None:
-        """Notes how full the stage's queue was when it was asked."""
+        """Record how full the stage's queue was when it was asked."""
         self.counts.queue_fill += min(1.0, filled / max(1, room))
         self.counts.queue_empty += filled == 0
 
     def hold(self, nbytes: int | None) -> None:
-        """Notes how many bytes the stage holds at the moment."""
+        """Record how many bytes the stage holds at the moment."""
         if nbytes is not None:
             self.held_nbytes = max(nbytes, self.held_nbytes or 0)
 
@@ -196,13 +196,13 @@ class Meter:
         self._events.append(Event(self.name, thread, started, elapsed, elements))
 
     def snapshot(self) -> Counts:
-        """The counts as they are now."""
+        """Return the counts as they are now."""
         with self._lock:
             return dataclasses.replace(self.counts)
 
 
 def bucket(seconds: float) -> int:
-    """Which bucket of ``BUCKETS`` a duration belongs to; the last one has no upper bound."""
+    """Return which bucket of ``BUCKETS`` a duration belongs to; the last one has no upper bound."""
     if seconds <= BUCKETS[0]:
         return 0
     mantissa, exponent = math.frexp(seconds)
@@ -218,10 +218,10 @@ _draw = random.Random().random
 
 
 class SampledMeter(Meter):
-    """Measures a share of a stage's tasks; each stands for those that were not, since the last one.
+    """Measures a random sample of a stage's tasks, each weighted by those skipped before it.
 
-    Measuring takes microseconds in which a task holds Python's lock. Where many threads want it,
-    that costs the pipeline ten times as much. The share is drawn at random: every tenth task may be
+    Measuring takes microseconds in which a task holds the GIL. Where many threads want the GIL,
+    that costs the pipeline ten times as much. The sample is random, as every tenth task may be
     unlike the others.
     """
 
@@ -229,7 +229,7 @@ class SampledMeter(Meter):
     _unmeasured = 0
 
     def aim(self, tasks: int) -> None:
-        """Measures from now on so many that a window of ``tasks`` is known well enough."""
+        """Set the share such that a window of ``tasks`` is known well enough."""
         self._share = min(1.0, _MEASURED / max(1, tasks))
 
     def task(self, work: Callable[..., Any], *args: Any) -> Any:
@@ -248,7 +248,7 @@ class SampledMeter(Meter):
         counts.tasks += weight
 
     def _distribute(self, seconds: float) -> None:
-        """Nobody looks at the histogram."""
+        """Skip the histogram, which is not read for sampled meters."""
 
 
 MOST_EVENTS = 200_000
@@ -271,31 +271,31 @@ class Observation:
         self.meters: dict[tuple[tuple[int, ...], str], Meter] = {}
 
     def meter(self, name: str, trail: tuple[int, ...]) -> Meter:
-        """The meter of an operation, made when it is first asked for."""
+        """Return the meter of an operation, made when it is first asked for."""
         key = (trail, name)
         if key not in self.meters:
             kind = Meter if self._queues else SampledMeter
             self.meters[key] = kind(name, trail, self.clock, self.events)
         return self.meters[key]
 
-    def after(self, stage: Stage, heard: Callable[[Stage], None]) -> None:
-        """Calls ``heard(stage)`` after each call of the watched stage's ``next``."""
+    def after(self, stage: Stage, callback: Callable[[Stage], None]) -> None:
+        """Call ``callback(stage)`` after each call of the watched stage's ``next``."""
         held, pull = weakref.ref(stage), _pulled(stage)
 
         def next_(limit: int) -> object:
             block = pull(limit)
             running = held()
             assert running is not None
-            heard(running)
+            callback(running)
             return block
 
         stage.next = next_  # type: ignore[method-assign, assignment]
 
     def watch(self, stage: Stage, name: str, trail: tuple[int, ...]) -> Stage:
-        """Has every call of ``stage.next`` measured.
+        """Measure every call of ``stage.next``.
 
-        The stage itself is given back, with its ``next`` replaced: others look at what class it
-        is. The replacement refers to it weakly, so that a dropped iterator still ends at once.
+        Returns the stage itself, with its ``next`` replaced, as its class matters to others. The
+        replacement refers to it weakly, so that a dropped iterator still ends at once.
         """
         meter = self.meter(name, trail)
         stage.meter = meter
@@ -319,7 +319,7 @@ class Observation:
 
 
 def _pulled(stage: Stage) -> Callable[[int], Any]:
-    """The stage's ``next`` as it is now, which does not keep the stage alive."""
+    """Return the stage's ``next`` as it is now, which does not keep the stage alive."""
     if "next" in vars(stage):
         return stage.next
     held, method = weakref.ref(stage), type(stage).next

@@ -23,14 +23,14 @@ State = dict[str, Any]
 
 
 class Described:
-    """Something that ``explain()`` shows as a line with its parts below."""
+    """A node of the tree that ``explain()`` shows, one line for each."""
 
     def describe(self) -> str:
-        """One line."""
+        """Return one line."""
         raise NotImplementedError
 
     def parts(self) -> Sequence[Described]:
-        """What it is made of."""
+        """Return what it is made of."""
         raise NotImplementedError
 
 
@@ -49,50 +49,50 @@ class Stage(Described):
     2. ``restore`` is called at most once, before the first ``next``; ``start``, where a stage
        ``StartsEarly``, after it.
     3. ``next``, ``advance`` and ``state`` are called by one thread at a time: the consumer's, or
-       that of the ``threaded`` stage above. ``state`` is asked between two calls of ``next`` and
-       says where the next one continues, whatever was made ahead. After an error in an element's
-       place the next call continues behind it; after ``None`` there is nothing more.
-    4. ``queue``, ``most_nbytes``, ``held_nbytes`` and ``inputs`` may be asked by the tuner's thread
-       while ``next`` runs.
+       that of the ``threaded`` stage above. ``state`` is called between two calls of ``next`` and
+       describes where the next one continues, whatever was read ahead. After an error in an
+       element's place the next call continues behind it; after ``None`` there is nothing more.
+    4. ``queue``, ``most_nbytes``, ``held_nbytes`` and ``inputs`` may be called by the tuner's
+       thread while ``next`` runs.
     5. ``close`` is called at the end of the elements or of the iterator, by the consumer's thread.
        Threads of a stage that is dropped without it are stopped by its finalizer.
     """
 
     allows_readahead: bool = True
-    """Whether elements may be computed before they are asked for: not so for a user's generator."""
+    """Whether elements may be computed before they are demanded: false above a generator."""
 
     preferred_block_size: int = 1
-    """The number of elements that is cheapest to ask for at once (or a multiple of it)."""
+    """The number of elements, or a multiple of it, that is cheapest to request at once."""
 
     threaded: bool = False
-    """Whether a thread of its own pulls from its inputs."""
+    """Whether a separate thread pulls from its inputs."""
 
     workers: int = 0
-    """How many threads or processes compute for it beside the one that pulls from it."""
+    """How many threads or processes compute for it, besides the thread that pulls from it."""
 
     workers_may_wait: bool = False
-    """Whether workers may be occupied without computing: not so in compiled programs."""
+    """Whether workers may block instead of computing: false for compiled programs."""
 
     pool: Resizable | None = None
-    """Its workers, if they are threads of this process or wait for others."""
+    """Its workers, if they are threads of this process, or wait for processes."""
 
     meter: Meter | None = None
-    """What measures it while the dataset is observed."""
+    """Its measurements, while the dataset is observed."""
 
     def next(self, limit: int) -> Block | None:
-        """The next block, at least one and at most ``limit`` positions; ``None`` at the end."""
+        """Return the next block, of one to ``limit`` positions; ``None`` at the end."""
         raise NotImplementedError
 
     def state(self) -> State:
-        """The position, such that ``restore`` on a fresh stage goes on with the same elements."""
+        """Return the position, from which ``restore`` of a fresh stage continues."""
         raise NotImplementedError
 
     def restore(self, state: State) -> None:
-        """Moves a fresh stage to ``state``."""
+        """Move a fresh stage to ``state``."""
         raise NotImplementedError
 
     def advance(self, count: int) -> None:
-        """Moves ``count`` positions on without delivering them."""
+        """Move ``count`` positions on without delivering them."""
         while count > 0:
             block = self.next(count)
             if block is None:
@@ -100,56 +100,55 @@ class Stage(Described):
             count -= block.events
 
     def limit_demand(self, positions: int) -> None:
-        """Hears that no more than ``positions`` further ones will be asked for.
+        """Limit the demand: no more than ``positions`` further ones will be requested.
 
-        Who makes elements of a user's ahead makes none past that.
+        Stages that read ahead do not call the user's functions for elements beyond the limit.
         """
 
     def hint_batch_size(self, size: int) -> None:
-        """Hears that its elements are put together by ``size``: a hint."""
+        """Hint that the consumer batches elements by ``size``."""
 
     def queue(self) -> tuple[int, int] | None:
-        """How much was made ahead and how much may be, ``None`` for a stage without a queue."""
+        """Return how full the stage's queue is, and its capacity; ``None`` without a queue."""
         return None
 
     def most_nbytes(self) -> int | None:
-        """About how many bytes it holds at most beside its blocks; ``None`` if elements say."""
+        """Return the estimated maximum of bytes held, besides blocks; ``None`` if it depends."""
         return 0
 
     def held_nbytes(self) -> int | None:
-        """About how many bytes it holds now, of what ``most_nbytes`` counts; ``None``: not known.
+        """Return the estimated bytes held now, of those in ``most_nbytes``; ``None`` if unknown.
 
-        Only while the dataset is observed is it asked.
+        Called only while the dataset is observed.
         """
         return None
 
     def inputs(self) -> Sequence[Stage]:
-        """The stages this one pulls from."""
+        """Return the stages this one pulls from."""
         return []
 
     def parts(self) -> Sequence[Described]:
         return self.inputs()
 
     def close(self) -> None:
-        """Stops threads and releases what the stage holds."""
+        """Stop threads and release what the stage holds."""
         for stage in self.inputs():
             stage.close()
 
 
 class StartsEarly(Stage):
-    """A stage that can begin its work before it is first asked."""
+    """A stage that can begin its work before the first ``next``."""
 
     def start(self) -> None:
-        """Begins, without waiting; not to be restored after that."""
+        """Begin, without blocking; the stage cannot be restored after that."""
         raise NotImplementedError
 
 
 class PushbackBuffer:
-    """The unused rest of a block pulled from an input, and where that block began.
+    """The unused rest of a block pulled from an input, and the position of that block.
 
-    A stage that pulls more than it can use at once keeps the rest here; the state it reports is
-    the input's state before the block plus how much of the block was used, so that no row ever
-    has to be part of a state.
+    A stage that pulls more than it can use at once leaves the rest here. The state consists of the
+    input's state before the block and how much of the block was used, so that it holds no rows.
     """
 
     def __init__(self, stage: Stage):
@@ -159,7 +158,7 @@ class PushbackBuffer:
         self._before: State = {}
 
     def peek(self, limit: int) -> Block | None:
-        """Up to ``limit`` positions: the rest if there is one, else a new block of the input."""
+        """Return up to ``limit`` positions, of the rest, or else of a new block of the input."""
         if self._block is None:
             self._before = self.stage.state()
             self._block = self.stage.next(limit)
@@ -172,13 +171,13 @@ class PushbackBuffer:
         return block.slice(start, min(start + limit, block.events))
 
     def commit(self, count: int) -> None:
-        """Marks the first ``count`` positions of what ``peek`` gave as used."""
+        """Mark the first ``count`` positions of the last ``peek`` as used."""
         self._used += count
         if self._block is not None and self._used >= self._block.events:
             self._block = None
 
     def pull(self, limit: int) -> Block | None:
-        """``peek`` and ``commit`` of all of it."""
+        """Return the result of ``peek``, marked as used."""
         block = self.peek(limit)
         if block is not None:
             self.commit(block.events)
@@ -186,17 +185,17 @@ class PushbackBuffer:
 
     @property
     def events(self) -> int:
-        """How many positions are at hand without pulling."""
+        """How many positions are buffered."""
         return 0 if self._block is None else self._block.events - self._used
 
     def state(self) -> State:
-        """The input's position, for ``restore``."""
+        """Return the input's position, for ``restore``."""
         if self._block is None:
             return {"at": self.stage.state()}
         return {"at": self._before, "used": self._used}
 
     def restore(self, state: State) -> None:
-        """Moves the input, fresh, to ``state``."""
+        """Move the input, a fresh stage, to ``state``."""
         self.stage.restore(state["at"])
         used = state.get("used", 0)
         while used > 0 and (block := self.pull(used)) is not None:
@@ -204,7 +203,7 @@ class PushbackBuffer:
 
 
 class CountingStage(Stage):
-    """Uses up blocks of its input and counts their positions, for errors and random keys."""
+    """Consumes blocks of its input and counts their positions, for errors and random keys."""
 
     def __init__(self, source: Stage):
         self.source = source
@@ -213,11 +212,11 @@ class CountingStage(Stage):
         self._position = 0
 
     def count_from(self, position: int) -> None:
-        """Hears, before it is asked for anything, that its input begins at this position."""
+        """Set the position at which the input begins, before the first ``next``."""
         self._position = position
 
     def _use(self, positions: int) -> None:
-        """Marks the first ``positions`` of what the carry gave as used."""
+        """Mark the first ``positions`` of the last ``peek`` as used."""
         self._pushback.commit(positions)
         self._position += positions
 
@@ -233,10 +232,9 @@ class CountingStage(Stage):
 
 
 class ServingStage(Stage):
-    """Serves, as much at a time as is asked for, the blocks of a stage that gives any number.
+    """Cuts the blocks of a stage that ignores ``limit`` to the requested sizes.
 
-    That stage may ignore ``limit`` and give blocks without a position; what was not asked for yet
-    waits here.
+    That stage may also return blocks without a position. What was not requested yet is buffered.
     """
 
     def __init__(self, source: Stage):
@@ -261,8 +259,8 @@ class ServingStage(Stage):
 
 
 TARGET_BYTES = 2 << 20
-"""What a block may hold. Handing one over wakes a thread, which takes as long as copying some
-hundred kilobytes."""
+"""The size of a block at most. Passing one to another thread wakes that thread, which takes as long
+as copying some hundred kilobytes."""
 
 MAX_ELEMENTS = 16_384
 _FAST = 0.002
@@ -270,9 +268,9 @@ _SLOW = 0.008
 
 
 class BatchSizeController:
-    """Starts with one element, which so arrives at once, and doubles while blocks are quick.
+    """Adapts the number of elements in a block: one at first, doubled while blocks are quick.
 
-    It decides only how elements travel together, never what they are.
+    The first element thus arrives at once. Blocks of other sizes hold the same elements.
     """
 
     def __init__(self, row_nbytes: int):
@@ -281,7 +279,7 @@ class BatchSizeController:
         self._started = 0.0
 
     def learn(self, row_nbytes: float) -> None:
-        """Asks for fewer elements at once, since they are larger than was known."""
+        """Limit the block size by the measured size of rows, in bytes."""
         self._most = max(1, min(self._most, int(TARGET_BYTES // row_nbytes)))
 
     def start(self, preferred_block_size: int) -> int:
@@ -295,7 +293,7 @@ class BatchSizeController:
         return limit - limit % preferred_block_size if limit > preferred_block_size else limit
 
     def stop(self) -> None:
-        """Adapts to how long the block took since ``start``."""
+        """Adapt the size to how long the block took since ``start``."""
         elapsed = time.perf_counter() - self._started
         if elapsed < _FAST:
             self._limit = min(self._limit * 2, MAX_ELEMENTS)
@@ -304,7 +302,7 @@ class BatchSizeController:
 
 
 def may_vary(item: Described) -> bool:
-    """Whether blocks of a stage may hold columns of rows that differ in any dimension."""
+    """Return whether blocks of a stage may hold columns of rows that differ in any dimension."""
     own = getattr(item, "varying", None)
     if own is None and getattr(item, "ragged", None) is False:
         return False
@@ -312,18 +310,18 @@ def may_vary(item: Described) -> bool:
 
 
 def may_be_ragged(item: Described) -> bool:
-    """Whether blocks of a stage may hold columns of rows that differ in length."""
+    """Return whether blocks of a stage may hold columns of rows that differ in length."""
     own = getattr(item, "ragged", None)
     return own if own is not None else any(may_be_ragged(part) for part in item.parts())
 
 
 def ragged_rows(spec: ElementSpec) -> bool:
-    """Whether columns of such elements may be ragged arrays: only their first dimension varies."""
+    """Return whether columns may be ragged arrays, whose first dimension alone varies."""
     return any(leaf.shape[:1] == (None,) for leaf in spec.leaves)
 
 
 class DenseStage(Stage):
-    """For operations that take blocks of equal shapes only."""
+    """Splits blocks for operations that take rows of equal shapes only."""
 
     ragged = False
     varying = False
@@ -357,7 +355,7 @@ class DenseStage(Stage):
 
 
 def _equal_rows(block: Block) -> int:
-    """How many rows from the first on have its shape."""
+    """Return how many rows from the first on have its shape."""
     rows = block.n
     for column in block.columns:
         if isinstance(column, ArrayRows):

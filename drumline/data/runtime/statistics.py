@@ -25,7 +25,7 @@ _PREFIX = "drumline_data_"
 
 
 def as_prometheus(dataset: str, meters: Mapping[str, Meter]) -> str:
-    """A metric of each kind, with a sample for each stage."""
+    """Return a metric of each kind, with a sample for each stage."""
     counts = {label: meter.snapshot() for label, meter in meters.items()}
     lines = [*_counters(dataset, counts), *_histograms(dataset, meters, counts)]
     return "\n".join(lines) + "\n"
@@ -104,11 +104,11 @@ class Statistics:
         }
 
     def prometheus(self) -> str:
-        """All of it in Prometheus's text format, to be served or written for a collector."""
+        """Return all of it in Prometheus's text format, to be served or written for a collector."""
         return as_prometheus(self.name, dict(self._meters()))
 
     def write_tensorboard(self, log_dir: str | os.PathLike[str], step: int) -> None:
-        """Adds all of it to TensorBoard's logs in ``log_dir`` as of ``step``."""
+        """Add all of it to TensorBoard's logs in ``log_dir`` as of ``step``."""
         # Loading the writer takes a moment, which only those who use it should wait.
 
         write_events(self.name, dict(self._meters()), log_dir, step)

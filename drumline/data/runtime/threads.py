@@ -31,11 +31,10 @@ T = TypeVar("T")
 
 
 class Promise(Generic[T]):
-    """What a task of a stage's workers comes to.
+    """The future result of a task of a stage's workers.
 
-    As ``concurrent.futures.Future`` for results that nobody but ``result`` asks for. That has a
-    condition and a list of who waits, which take longer to make, and hold Python's lock for longer,
-    than many a task does.
+    Unlike ``concurrent.futures.Future`` it has no callbacks and no list of waiters: creating these
+    takes longer, and holds the GIL for longer, than many a task.
     """
 
     __slots__ = ("_error", "_under_way", "_value")
@@ -48,25 +47,25 @@ class Promise(Generic[T]):
         self._under_way.acquire()
 
     def fulfil(self, value: T) -> None:
-        """Says what the task came to; it or ``fail`` is called once."""
+        """Set the result; this or ``fail`` is called once."""
         self._value = value
         self._under_way.release()
 
     def fail(self, error: BaseException) -> None:
-        """Says what the task raised, or why it will not be done."""
+        """Set the exception that the task raised, or why the task will not run."""
         self._error = error
         self._under_way.release()
 
     @property
     def done(self) -> bool:
-        """Whether ``result`` has something to say; not surely so while it is being asked."""
+        """Whether there is a result; may be false while ``result`` runs."""
         return not self._under_way.locked()
 
     def result(self) -> T:
-        """What the task came to, once it is done.
+        """Wait for the task, and return its result.
 
         Raises:
-            BaseException: what the task raised, or why it was never begun.
+            BaseException: what the task raised, or why it was never started.
         """
         with self._under_way:
             if self._error is None:
@@ -79,7 +78,7 @@ class Promise(Generic[T]):
 
 
 GRACE_SECONDS = 2.0
-"""How long code of the user's may take to end, which may as well wait forever."""
+"""How long to wait for the user's code to return, which may also block forever."""
 
 _STEP_SECONDS = 0.05
 _SHORT_STEP_SECONDS = 0.002
@@ -173,10 +172,10 @@ in_forked_child(_forget, "a child has none of these threads, and their locks may
 
 
 def wait_for(thread: threading.Thread) -> None:
-    """Waits for a thread that was told to end; one in a user's function gets ``GRACE_SECONDS``.
+    """Join a thread that was asked to stop; one in a user's function gets ``GRACE_SECONDS``.
 
-    One inside XLA is waited for as long as it takes: before Python 3.14 the interpreter, once it is
-    being taken down, ends threads that come back to it, and XLA's code does not survive that.
+    There is no limit for a thread inside XLA: before Python 3.14 an interpreter that is shutting
+    down ends threads that return to it, and XLA's code does not survive that.
     """
     thread.join(GRACE_SECONDS)
     while thread.is_alive() and _is_computing(thread):
@@ -184,12 +183,12 @@ def wait_for(thread: threading.Thread) -> None:
 
 
 def _is_computing(thread: threading.Thread) -> bool:
-    """Whether a thread is in a library that computes, and so comes back by itself."""
+    """Return whether a thread is in a numerical library, from which it will return."""
     return _module(_frame(thread)).split(".")[0] in _NATIVE
 
 
 def _is_waiting(thread: threading.Thread) -> bool:
-    """Whether a thread is in a dataset's own code, and not in a function that this called."""
+    """Return whether a thread is in drumline's own code, not in a function called by it."""
     frame = _frame(thread)
     while frame is not None and _module(frame) == "threading":
         frame = frame.f_back
@@ -197,7 +196,7 @@ def _is_waiting(thread: threading.Thread) -> bool:
 
 
 def _frame(thread: threading.Thread) -> FrameType | None:
-    """What a thread executes, if it lives."""
+    """Return the innermost frame of a thread, ``None`` if it has ended."""
     return None if thread.ident is None else sys._current_frames().get(thread.ident)
 
 
@@ -206,35 +205,35 @@ def _module(frame: FrameType | None) -> str:
 
 
 MOST_WORKERS = 64
-"""The most threads that a number left to drumline may become; what waits needs many."""
+"""The most threads that autotuning may choose; many, as some functions only wait."""
 
 
 MOST_THREADS = 256
-"""The most threads of a stage, however many were asked for."""
+"""The most threads of a stage, whatever number was requested."""
 
 
 class Threads(Protocol):
     """Where tasks run: ``PooledThreads``, or ``DaemonThreads``."""
 
     def submit(self, fn: Callable[[], None], /) -> Any:
-        """Has ``fn()`` called by a thread."""
+        """Call ``fn()`` in a thread."""
 
     def shutdown(self) -> None:
-        """Ends the threads, without waiting for them."""
+        """Stop the threads, without joining them."""
 
 
 class DaemonThreads:
-    """A thread for each task, which the end of the program does not wait for.
+    """A daemon thread for each task, which is not joined at interpreter exit.
 
-    For threads that only wait for other processes: a computation that is torn down with the
-    interpreter would crash it.
+    For tasks that only wait for other processes: a computation that is interrupted by the exit of
+    the interpreter would crash.
     """
 
     def submit(self, fn: Callable[[], None], /) -> None:
         threading.Thread(target=fn, name="drumline-process", daemon=True).start()
 
     def shutdown(self) -> None:
-        """There is nothing to end: each thread ends with its task."""
+        """Do nothing: each thread ends with its task."""
 
 
 class Resizable(Protocol):
@@ -251,11 +250,11 @@ class Resizable(Protocol):
     most: int
 
     def describe(self) -> str:
-        """How many there are, for ``explain()``."""
+        """Return how many there are, for ``explain()``."""
 
 
 class Workers(Generic[T]):
-    """At most ``width`` tasks of a stage at once, in the order in which they were given.
+    """Runs at most ``width`` tasks of a stage at once, started in the order of submission.
 
     Args:
         threads: where tasks run; other stages may use them too.
@@ -280,7 +279,7 @@ class Workers(Generic[T]):
         self._width = width
         self._running = 0
         self._pending: deque[tuple[Promise[T], Callable[[], T]]] = deque()
-        # Reentrant, since garbage collected meanwhile may be the stage whose finalizer closes this.
+        # Reentrant: garbage collection inside may run the stage's finalizer, which closes this.
         self._lock = threading.RLock()
         self._refusal: Callable[[], BaseException] | None = None
         stop_at_exit(self)
@@ -298,22 +297,22 @@ class Workers(Generic[T]):
 
     @property
     def unfinished(self) -> int:
-        """How many tasks wait or run; one that has just ended may still count."""
+        """How many tasks wait or run; one that has just finished may still count."""
         return self._running + len(self._pending)
 
     def describe(self) -> str:
-        """How many there are, for ``explain()``."""
+        """Return how many there are, for ``explain()``."""
         automatic = " (AUTOTUNE: at present)" if self.automatic else ""
         return f"{self._width} threads{automatic}, in order"
 
     def submit(self, work: Callable[[], T], first: bool = False) -> Promise[T]:
-        """Has ``work`` done, before all other waiting tasks if it is to be the ``first``.
+        """Submit a task, ahead of all that wait if it is to be the ``first``.
 
         Raises:
-            RuntimeError: the system has no thread, now or when it was asked before: the task for
-                which it was asked is not done, and what follows must not seem to go on.
+            RuntimeError: the system could not start a thread, for this task or an earlier one. The
+                elements of that task are missing, so no later ones may be delivered.
             CancelledError: after ``close``.
-            SystemExit: at the end of the program.
+            SystemExit: at interpreter exit.
         """
         promise: Promise[T] = Promise()
         with self._lock:
@@ -343,7 +342,7 @@ class Workers(Generic[T]):
                 promise.fulfil(work())
             except BaseException as error:
                 promise.fail(error)
-            # The task's arrays must not live until the next task comes.
+            # The task's arrays must not stay alive until the next task.
             del task, promise, work
 
     def _next(self) -> tuple[Promise[T], Callable[[], T]] | None:
@@ -354,13 +353,13 @@ class Workers(Generic[T]):
             return self._pending.popleft()
 
     def close(self) -> None:
-        """Starts nothing more; what runs ends by itself."""
+        """Start no more tasks; those that run complete."""
         self._stop(CancelledError)
         if self._owned:
             self._threads.shutdown()
 
     def request_stop(self) -> None:
-        """Starts nothing more, as the program ends."""
+        """Start no more tasks, at interpreter exit."""
         self._stop(interpreter_exiting)
 
     def _stop(self, reason: Callable[[], BaseException]) -> None:
@@ -377,14 +376,14 @@ def _same(error: BaseException) -> BaseException:
 
 
 class PooledThreads:
-    """At most ``most`` threads, each begun when there is a task and none that is idle.
+    """At most ``most`` threads, each started when there is a task and no idle thread.
 
-    A ``ThreadPoolExecutor`` would do, but that Python ends it before a program can tell its tasks
-    to end: it would do all that wait, and refuse those of threads that the program waits for.
+    At interpreter exit Python shuts a ``ThreadPoolExecutor`` down before its tasks can be stopped:
+    it would run all that wait, and refuse those of threads which are still to be joined.
 
     Args:
         most: how many threads.
-        name: theirs, before a number.
+        name: prefix of the names of the threads.
     """
 
     def __init__(self, most: int, name: str):
@@ -400,17 +399,17 @@ class PooledThreads:
         tell_in_child(self)
 
     def forked(self) -> None:
-        """Lets a child begin threads of its own; what waits here is done by its parent's."""
+        """Reset in a forked child; the waiting tasks are run by the parent."""
         self._tasks = SimpleQueue()
         self._threads = []
         self._idle = self._waiting = 0
         self._lock = threading.Lock()
 
     def submit(self, fn: Callable[[], None], /) -> None:
-        """Has ``fn()`` called by a thread; it must not raise.
+        """Call ``fn()``, which must not raise, in a thread.
 
         Raises:
-            RuntimeError: after ``shutdown``, or if the system allows no thread at all.
+            RuntimeError: after ``shutdown``, or if the system cannot start any thread.
         """
         with self._lock:
             if self._ended:
@@ -422,24 +421,24 @@ class PooledThreads:
             self._tasks.put(fn)
 
     def shutdown(self) -> None:
-        """Ends the threads once nothing waits; may be called wherever garbage is collected."""
+        """Stop the threads once no task waits; may be called by a finalizer."""
         self._ended = True
         self._tasks.put(None)
 
     def join(self) -> None:
-        """``shutdown``, and waits for the threads; however long the calls that run may take."""
+        """Call ``shutdown`` and join the threads, without a time limit."""
         self.shutdown()
         for thread in self._threads:
             thread.join()
 
     def _begin(self) -> bool:
-        """Begins a thread; false if there may be no further one."""
+        """Start a thread; return false if the system allows no further one."""
         name = f"{self._name}_{len(self._threads)}"
         thread = threading.Thread(target=self._serve, name=name, daemon=True)
         try:
             thread.start()
         except RuntimeError:
-            # Too many, or it is the end of the program: those that there are do the work.
+            # Too many, or the interpreter is exiting: the existing threads do the work.
             if not self._threads:
                 raise
             return False
@@ -449,7 +448,7 @@ class PooledThreads:
     def _serve(self) -> None:
         while (task := self._tasks.get()) is not None:
             task()
-            # What it refers to must not live until the next task comes.
+            # What it refers to must not stay alive until the next task.
             del task
             with self._lock:
                 if self._waiting:
@@ -461,21 +460,21 @@ class PooledThreads:
 
 
 def available_cores() -> int:
-    """How many this process may use; fewer than the machine has if it is confined to some."""
+    """Return how many cores this process may use, given its CPU affinity."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 LARGEST_NBYTES = 4 << 20
-"""What is read ahead of one dataset at most."""
+"""How many bytes of one dataset are read ahead at most."""
 
 
 class ReadLimiter:
-    """Lets at most ``width`` of the threads that share it read at once.
+    """A semaphore: at most ``width`` of the threads that share it read at once.
 
     Args:
-        width: how many may.
+        width: how many may read at once.
         automatic: whether the width is left to drumline.
         most: what width it may choose.
         nbytes: how much each thread may read ahead.
@@ -507,23 +506,23 @@ class ReadLimiter:
             self._changed.notify_all()
 
     def describe(self) -> str:
-        """How many may read, for ``explain()``."""
+        """Return how many may read, for ``explain()``."""
         return f"{self._width} read at once{' (AUTOTUNE: at present)' if self.automatic else ''}"
 
     def admit(self) -> bool:
-        """Whether one more thread may be started; it says when it ``ends``."""
+        """Return whether one more thread may be started; it has to call ``ends``."""
         with self._changed:
             admitted = self._threads < MOST_THREADS
             self._threads += admitted
         return admitted
 
     def ends(self) -> None:
-        """Hears that an admitted thread has nothing more to read."""
+        """Count an admitted thread as ended."""
         with self._changed:
             self._threads -= 1
 
     def read(self, pull: Callable[[int], Block | None], limit: int) -> Block | None:
-        """``pull(limit)`` when it may; ``None`` once this is closed."""
+        """Wait until reading is allowed; return ``pull(limit)``, or ``None`` once closed."""
         with self._changed:
             while self._busy >= self._width and not self._closed:
                 self._changed.wait()
@@ -539,13 +538,13 @@ class ReadLimiter:
                 self._changed.notify()
 
     def close(self) -> None:
-        """Lets nobody read any more."""
+        """Prevent all further reads."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def request_stop(self) -> None:
-        """``close``, as the program ends."""
+        """Call ``close``, at interpreter exit."""
         self.close()
 
 

@@ -25,18 +25,18 @@ class ProtobufMessage(abc.ABC):
 
     @abc.abstractmethod
     def _fields(self, deterministic: bool) -> list[tuple[int, bytes]]:
-        """Numbers and contents of the fields."""
+        """Return numbers and contents of the fields."""
 
     @abc.abstractmethod
     def _read(self, message: bytes) -> None:
-        """Adds what bytes say."""
+        """Add what bytes say."""
 
     @abc.abstractmethod
     def _text(self) -> list[str]:
-        """Lines of the text format."""
+        """Return lines of the text format."""
 
     def SerializeToString(self, deterministic: bool = False) -> bytes:
-        """The message's bytes.
+        """Return the message's bytes.
 
         Args:
             deterministic: whether the entries of maps are sorted by their keys. Otherwise they are
@@ -46,7 +46,7 @@ class ProtobufMessage(abc.ABC):
         return b"".join([message_field(number, content) for number, content in fields])
 
     def ParseFromString(self, serialized: bytes) -> int:
-        """Takes the place of the contents; returns the number of bytes.
+        """Take the place of the contents; return the number of bytes.
 
         Raises:
             ValueError: the bytes are no such message.
@@ -57,7 +57,7 @@ class ProtobufMessage(abc.ABC):
 
     @classmethod
     def FromString(cls, serialized: bytes) -> Self:
-        """A message from its bytes.
+        """Return a message from its bytes.
 
         Raises:
             ValueError: the bytes are no such message.
@@ -81,7 +81,7 @@ class ProtobufMessage(abc.ABC):
 
 
 def checked(value: Any, kind: type[ProtobufMessage], where: str) -> Any:
-    """``value``, which is a message of this kind.
+    """Return ``value``, which is a message of this kind.
 
     Raises:
         TypeError: it is not.
@@ -92,7 +92,7 @@ def checked(value: Any, kind: type[ProtobufMessage], where: str) -> Any:
 
 
 def block(name: str, lines: list[str]) -> list[str]:
-    """A message within another, in the text format."""
+    """Return a message within another, in the text format."""
     return [f"{name} {{", *(f"  {line}" for line in lines), "}"]
 
 
@@ -102,7 +102,7 @@ class ValueList(ProtobufMessage):
     kind: ClassVar[str]
 
     def __init__(self, value: Iterable[Any] = ()):
-        """Takes values: a sequence or array.
+        """Take values: a sequence or array.
 
         Raises:
             TypeError: one is of another kind.
@@ -118,14 +118,14 @@ class ValueList(ProtobufMessage):
     @staticmethod
     @abc.abstractmethod
     def taken(values: list[Any]) -> list[Any]:
-        """The values as Python has them, if they are of this kind."""
+        """Return the values as Python has them, if they are of this kind."""
 
     @abc.abstractmethod
     def _shown(self, value: Any) -> str:
-        """A value in the text format."""
+        """Return a value in the text format."""
 
     def SerializeToString(self, deterministic: bool = False) -> bytes:
-        """The message's bytes."""
+        """Return the message's bytes."""
         return list_message(self.kind, list(self._values))
 
     def _fields(self, deterministic: bool) -> list[tuple[int, bytes]]:
@@ -267,7 +267,7 @@ class Feature(ProtobufMessage):
         float_list: FloatList | None = None,
         int64_list: Int64List | None = None,
     ):
-        """Takes one list at most.
+        """Take one list at most.
 
         Raises:
             TypeError: a list is of another class.
@@ -304,7 +304,7 @@ class Feature(ProtobufMessage):
         return self._lists[name]
 
     def WhichOneof(self, oneof: str) -> str | None:
-        """Which list there is: ``"bytes_list"``, ``"float_list"``, ``"int64_list"`` or None.
+        """Return which list there is: ``"bytes_list"``, ``"float_list"``, ``"int64_list"`` or None.
 
         Raises:
             ValueError: `oneof` is not ``"kind"``, or several lists have values.
@@ -317,7 +317,7 @@ class Feature(ProtobufMessage):
         return filled[0] if filled else self._kind
 
     def HasField(self, name: str) -> bool:
-        """Whether the list of this name is there.
+        """Return whether the list of this name is there.
 
         Raises:
             ValueError: there is no such field.
@@ -371,12 +371,12 @@ class Entries(dict[str, _M], Generic[_M]):
         return type(self), (self._kind, self._where, dict(self))
 
     def messages(self, deterministic: bool) -> list[tuple[int, bytes]]:
-        """The map's entries as fields."""
+        """Return the map's entries as fields."""
         keys = sorted(self, key=str.encode) if deterministic else list(self)
         return [(1, _entry(key, self[key].SerializeToString(deterministic))) for key in keys]
 
     def read(self, message: bytes) -> None:
-        """Adds the entries of a map."""
+        """Add the entries of a map."""
         for number, entry in message_fields(message):
             if number == 1:
                 parts = dict(message_fields(entry))
@@ -386,7 +386,7 @@ class Entries(dict[str, _M], Generic[_M]):
                 self[key] = value
 
     def text(self, name: str) -> list[str]:
-        """Lines of the text format."""
+        """Return lines of the text format."""
         lines: list[str] = []
         for key, value in self.items():
             entry = [f"key: {json.dumps(key, ensure_ascii=False)}", *block("value", value._text())]
@@ -402,7 +402,7 @@ class Features(ProtobufMessage):
     """Features by their names, as ``tf.train.Features``."""
 
     def __init__(self, feature: Mapping[str, Feature] | None = None):
-        """Takes them.
+        """Take them.
 
         Raises:
             TypeError: a name is no str, or a value no ``Feature``.
@@ -428,7 +428,7 @@ class FeatureList(ProtobufMessage):
     """The features of frame after frame, as ``tf.train.FeatureList``."""
 
     def __init__(self, feature: Iterable[Feature] = ()):
-        """Takes them.
+        """Take them.
 
         Raises:
             TypeError: one is no ``Feature``.
@@ -455,7 +455,7 @@ class FeatureLists(ProtobufMessage):
     """Lists of features by their names, as ``tf.train.FeatureLists``."""
 
     def __init__(self, feature_list: Mapping[str, FeatureList] | None = None):
-        """Takes them.
+        """Take them.
 
         Raises:
             TypeError: a name is no str, or a value no ``FeatureList``.
@@ -481,7 +481,7 @@ class Example(ProtobufMessage):
     """A record of features, as ``tf.train.Example``; ``dl.io.parse_example`` reads many at once."""
 
     def __init__(self, features: Features | None = None):
-        """Takes features.
+        """Take features.
 
         Raises:
             TypeError: they are no ``Features``.
@@ -513,7 +513,7 @@ class SequenceExample(ProtobufMessage):
     """Features of a whole and of each of its frames, as ``tf.train.SequenceExample``."""
 
     def __init__(self, context: Features | None = None, feature_lists: FeatureLists | None = None):
-        """Takes both.
+        """Take both.
 
         Raises:
             TypeError: one is of another class.
@@ -562,7 +562,7 @@ _LISTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 
 def example_from_json(text: bytes) -> Example:
-    """The message that JSON says.
+    """Return the message that JSON says.
 
     Raises:
         ValueError: it is no JSON of an ``Example``; the message says what is wrong.
@@ -599,7 +599,7 @@ def _feature(name: str, content: Any) -> Feature:
 
 
 def _fields(content: Any, where: str, names: dict[str, str]) -> dict[str, Any]:
-    """The fields that are not null, by their names in JSON."""
+    """Return the fields that are not null, by their names in JSON."""
     if not isinstance(content, dict):
         raise ValueError(f"{where} is {_shown(content)}, not an object")
     unknown = [key for key in content if key not in names]
@@ -613,7 +613,7 @@ def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for key, value in pairs:
         if key in made:
-            raise ValueError(f"{key!r} is there twice")
+            raise ValueError(f"duplicate key {key!r}")
         made[key] = value
     return made
 

@@ -70,7 +70,7 @@ class ShardsWriter:
         self._most = max(1, _PART_NBYTES // spec.row_nbytes())
 
     def add(self, block: Block) -> None:
-        """Writes the elements of a block.
+        """Write the elements of a block.
 
         Raises:
             ValueError: a shard's number is negative.
@@ -118,7 +118,7 @@ class ShardsWriter:
         self._directory.finish({**self._description, **described}, replace)
 
     def drop(self) -> None:
-        """Deletes what was written."""
+        """Delete what was written."""
         for writer in self._open.values():
             writer.drop()
         self._directory.drop()
@@ -139,7 +139,7 @@ class StoredShards:
     parts: tuple[tuple[tuple[str, int], ...], ...] | None
 
     def plans(self, spec: ElementSpec) -> list[Node]:
-        """The shards, by ascending numbers, as plans; what is not in shards is one.
+        """Return the shards, by ascending numbers, as plans; what is not in shards is one.
 
         Args:
             spec: equal to what is stored, perhaps with namedtuples of the user's.
@@ -155,7 +155,7 @@ class StoredShards:
 
 
 def read_shards(path: Path) -> StoredShards:
-    """What is stored in a directory.
+    """Return what is stored in a directory.
 
     Raises:
         FileNotFoundError: nothing is stored there.
@@ -175,7 +175,7 @@ def read_shards(path: Path) -> StoredShards:
 
 
 def same_elements(a: ElementSpec, b: ElementSpec) -> bool:
-    """Whether specs are equal but for types of namedtuples, which are made anew from files."""
+    """Return whether specs are equal except for the classes of namedtuples, made by loading."""
     return a.leaves == b.leaves and str(a.structure) == str(b.structure)
 
 
@@ -219,7 +219,7 @@ class FileStore(CacheStore):
         self._opened: StoredElements | None = None
 
     def arguments(self) -> tuple[Path, ElementSpec, str, str]:
-        """What makes one of the same directory, in another process perhaps."""
+        """Return what makes one of the same directory, in another process perhaps."""
         return self._path, self._spec, self._source, self._key
 
     @property
@@ -240,7 +240,7 @@ class FileStore(CacheStore):
         return [Block(self._opened.columns, self._opened.length)]
 
     def recorder(self) -> Recorder:
-        """What takes the elements of a pass.
+        """Return what takes the elements of a pass.
 
         Raises:
             FileExistsError: another pipeline's pass fills the same directory. Whichever were done
@@ -299,7 +299,7 @@ _filling: weakref.WeakKeyDictionary[FileRecorder, tuple[Path, str]] = weakref.We
 def elements_writer(
     path: Path, spec: ElementSpec, compression: str | None, sharded: bool
 ) -> DirectoryWriter | ShardsWriter:
-    """What writes elements of ``spec`` into the directory ``path``; see `ShardsWriter`."""
+    """Return what writes elements of ``spec`` into the directory ``path``; see `ShardsWriter`."""
     if sharded or compression is not None:
         return ShardsWriter(path, spec, compression, sharded)
     return DirectoryWriter(path, spec)
@@ -329,7 +329,7 @@ class SnapshotStore(CacheStore):
         self._opened: StoredShards | None = None
 
     def arguments(self) -> tuple[Path, int, ElementSpec, str | None, bool]:
-        """What makes one of the same directory, in another process perhaps."""
+        """Return what makes one of the same directory, in another process perhaps."""
         return self._place, self._number, self._spec, self._compression, self._sharded
 
     @property
@@ -342,7 +342,7 @@ class SnapshotStore(CacheStore):
         return None
 
     def shards(self) -> list[Node]:
-        """The shards as plans.
+        """Return the shards as plans.
 
         Raises:
             ValueError: the directory is damaged.
@@ -368,7 +368,7 @@ class SnapshotStore(CacheStore):
 
 
 def by_turns(shards: Sequence[Node], spec: ElementSpec) -> Node:
-    """One element of each shard after the other, as TensorFlow's default has it."""
+    """Return one element of each shard after the other, as TensorFlow's default has it."""
     if len(shards) == 1:
         return shards[0]
     if not shards:
@@ -378,7 +378,7 @@ def by_turns(shards: Sequence[Node], spec: ElementSpec) -> Node:
 
 
 def dataset_of(shards: Sequence[Node], spec: ElementSpec) -> Any:
-    """A dataset of datasets: a shard each, of elements of ``spec``."""
+    """Return a dataset of datasets: a shard each, of elements of ``spec``."""
     column = np.empty(len(shards), STRING)
     column[:] = [as_dataset(shard) for shard in shards]
     outer = ElementSpec(LEAF_STRUCTURE, (DatasetSpec(spec),))
@@ -386,7 +386,7 @@ def dataset_of(shards: Sequence[Node], spec: ElementSpec) -> Any:
 
 
 def reader(reader_func: Callable[[Any], Any], operation: str, spec: ElementSpec) -> DatasetFunction:
-    """A user's function of a dataset of datasets, tried with one that is empty.
+    """Return a user's function of a dataset of datasets, tried with one that is empty.
 
     Raises:
         TypeError: it does not return a dataset.
@@ -463,7 +463,7 @@ def lower_snapshot(lowering: Lowering, node: Snapshot, trail: Trail, run: Pass) 
 
 
 def _stored(lowering: Lowering, node: Snapshot, run: Pass) -> Node | None:
-    """The elements as they are read; ``None`` while there are none."""
+    """Return the elements as they are read; ``None`` while there are none."""
     store = node.store
     if store not in lowering.filled or not store.full or not isinstance(store, SnapshotStore):
         return None

@@ -13,7 +13,7 @@ import pytest
 from drumline.data import Dataset, Options, TensorSpec
 from drumline.data.elements import columns as copying
 from drumline.data.engine.epochs import Epochs
-from drumline.data.operations.ordering.order import ParallelWalkStage
+from drumline.data.operations.ordering.order import ParallelSourceStage
 from drumline.data.operations.prefetch import SLACK
 
 
@@ -89,8 +89,8 @@ def test_map_parallelization(monkeypatch: pytest.MonkeyPatch) -> None:
         return iter(dataset.with_options(chosen)).stage
 
     assert stage().workers == 3
-    assert isinstance(stage(), ParallelWalkStage)
-    assert not isinstance(stage(map_parallelization=False), ParallelWalkStage)
+    assert isinstance(stage(), ParallelSourceStage)
+    assert not isinstance(stage(map_parallelization=False), ParallelSourceStage)
 
 
 def test_a_synchronous_map_is_left_to_the_consumer(monkeypatch: pytest.MonkeyPatch) -> None:

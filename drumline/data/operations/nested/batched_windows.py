@@ -56,7 +56,7 @@ class _Unknown(Specified):
 def batched_windows(
     user: UserFunction, windows: ElementSpec, made: Node
 ) -> tuple[Batched, ...] | None:
-    """How a function batches windows, leaf by leaf; ``None`` if it does more than that.
+    """Return how a function batches windows, leaf by leaf; ``None`` if it does more than that.
 
     It is called with windows that cannot be looked into, twice, so that one which decides by their
     content, by random numbers or by what changes between its calls is not taken for another.
@@ -88,7 +88,7 @@ def single_batches(
 
 
 def batched_group(user: UserFunction, element: ElementSpec, made: Node) -> Batched | None:
-    """How a function of a key and a window does nothing but batch the window, whatever the key is.
+    """Return how a function batches its window, if it does nothing else, whatever the key is.
 
     Args:
         user: the function.
@@ -105,7 +105,7 @@ def batched_group(user: UserFunction, element: ElementSpec, made: Node) -> Batch
 
 
 def _ignores_key(function: Any) -> bool:
-    """Whether a function's code never mentions its first argument."""
+    """Return whether a function's code never mentions its first argument."""
     code = getattr(function, "__code__", None)
     if not isinstance(function, types.FunctionType) or code is None or code.co_argcount != 2:
         return False
@@ -115,7 +115,7 @@ def _ignores_key(function: Any) -> bool:
 
 
 def _read_by(user: UserFunction) -> Hashable:
-    """What a function reads, as it is now; ``None`` if that cannot be told, as of an iterator."""
+    """Return a key of what a function reads; ``None`` if that has none, such as an iterator."""
     try:
         return ClosureFlattener(user.function).taken_apart(user.function).key()
     except Incomparable:
@@ -201,7 +201,7 @@ def _batches(plan: Node) -> Iterator[Batched]:
 
 
 def _leaves(plan: Node) -> Iterator[int]:
-    """The windows that a plan is made of, side by side."""
+    """Yield the windows that a plan is made of, side by side."""
     if type(plan) is _Unknown:
         yield plan.leaf
     elif type(plan) is Zip:

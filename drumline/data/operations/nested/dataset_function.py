@@ -64,7 +64,7 @@ class DatasetFunction:
         return Reuse(self.function.function)
 
     def __call__(self, element: Any, place: Sequence[int]) -> Node:
-        """The plan of the dataset made for ``element``.
+        """Return the plan of the dataset made for ``element``.
 
         Args:
             element: as iteration gives it; a tuple is spread over the arguments.
@@ -101,7 +101,7 @@ def dataset_function(
     promised: ElementSpec | None = None,
     grouped: ElementSpec | None = None,
 ) -> DatasetFunction:
-    """Calls ``function`` for the first elements, to see what its datasets look like.
+    """Call ``function`` for the first elements, to see what its datasets look like.
 
     Args:
         function: the user's.
@@ -149,7 +149,7 @@ def dataset_function(
 def _narrows_integers(
     plan: Node, user: UserFunction, first: Any, given: Sequence[TensorSpec]
 ) -> bool:
-    """Whether JAX makes 32-bit integers of 64-bit ones in the function, unless it is kept from it.
+    """Return whether JAX by default narrows 64-bit integers to 32 bits in the function.
 
     Args:
         plan: of the dataset made without 64-bit types.
@@ -210,7 +210,7 @@ class WindowSize:
         return f"window_size_func={UserFunction(self.size, 'group_by_window').name}"
 
     def __call__(self, key: Any) -> int:
-        """The number for a key (int64).
+        """Return the number for a key (int64).
 
         Raises:
             ValueError: it is not positive.

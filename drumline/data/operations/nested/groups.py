@@ -67,21 +67,21 @@ class Waiting:
         self._counts: dict[int, int] = {}
 
     def count(self, key: int) -> int:
-        """How many rows of a key wait."""
+        """Return how many rows of a key wait."""
         return self._counts.get(key, 0)
 
     def add(self, key: int, part: KeyRows) -> None:
-        """Lets further rows of a key wait."""
+        """Add further rows of a key."""
         self._parts.setdefault(key, []).append(part)
         self._counts[key] = self._counts.get(key, 0) + part.rows.n
 
     def take(self, key: int) -> list[KeyRows]:
-        """Removes a key's rows."""
+        """Remove a key's rows."""
         self._counts.pop(key, None)
         return self._parts.pop(key, [])
 
     def smallest(self) -> int | None:
-        """The smallest key of which rows wait."""
+        """Return the smallest key of which rows wait."""
         return min(self._parts, default=None)
 
     def __iter__(self) -> Iterator[tuple[int, list[KeyRows]]]:
@@ -119,23 +119,23 @@ class KeyedBlock:
         self._full = sorted(full, reverse=True)
 
     def next_full(self) -> tuple[int, int] | None:
-        """The next row that completes a window, and its key."""
+        """Return the next row that completes a window, and its key."""
         return self._full.pop() if self._full else None
 
     def take(self, key: int, stop: int) -> list[KeyRows]:
-        """Removes the rows of a key before the row ``stop``."""
+        """Remove the rows of a key before the row ``stop``."""
         places = self._places[key]
         count = int(places.searchsorted(stop))
         self._places[key] = places[count:]
         return [self._part(places[:count])] if count else []
 
     def rest(self, stop: int) -> Iterator[tuple[int, KeyRows]]:
-        """The rows before ``stop`` that are left, by key."""
+        """Yield the rows before ``stop`` that are left, by key."""
         for key, places in self.left(stop):
             yield key, self._part(places.offsets)
 
     def left(self, stop: int) -> Iterator[tuple[int, Places]]:
-        """Where the rows before ``stop`` are that are left, by key."""
+        """Yield where the rows before ``stop`` are that are left, by key."""
         for key, places in self._places.items():
             count = int(places.searchsorted(stop))
             if count:
@@ -152,7 +152,7 @@ class KeyedBlock:
 
 
 def _places(keys: np.ndarray) -> dict[int, np.ndarray]:
-    """The rows of each key, ascending."""
+    """Return the rows of each key, ascending."""
     if len(keys) < 2:
         return {int(key): np.zeros(1, np.int64) for key in keys}
     order = np.argsort(keys, kind="stable")
@@ -161,7 +161,7 @@ def _places(keys: np.ndarray) -> dict[int, np.ndarray]:
 
 
 def positions(parts: Sequence[Places], origin: int) -> list[int]:
-    """The rows' positions in the input, counted from ``origin``."""
+    """Return the rows' positions in the input, counted from ``origin``."""
     if not parts:
         return []
     counted = [part.offsets + (part.source.start - origin) for part in parts]
@@ -170,14 +170,14 @@ def positions(parts: Sequence[Places], origin: int) -> list[int]:
 
 
 class Selection:
-    """Finds rows again by their positions, as the input is read anew."""
+    """Collects rows by their positions while the input is read again."""
 
     def __init__(self, wanted: Sequence[Any]):
         self._wanted = [np.array(places, np.int64) for places in wanted]
         self.found: list[list[KeyRows]] = [[] for _ in wanted]
 
     def look(self, block: Block, source: Source) -> None:
-        """Keeps those rows of a block that are wanted."""
+        """Store those rows of a block that are wanted."""
         for places, parts in zip(self._wanted, self.found, strict=True):
             low, high = np.searchsorted(places, [source.start, source.start + block.n])
             if high > low:
@@ -240,7 +240,7 @@ class GroupStage(Stage):
         return joined_runs(self._peek, self._use_window, limit, self.node.spec)
 
     def _peek(self, limit: int) -> Block | None:
-        """What comes next of the window that is read, or of the next that has elements."""
+        """Return what comes next of the window that is read, or of the next that has elements."""
         while True:
             if self._window is not None:
                 block = self._window.elements.peek(limit)
@@ -259,7 +259,7 @@ class GroupStage(Stage):
             self._window.elements.commit(positions)
 
     def _gather(self) -> bool:
-        """Reads until a window is full, and opens it; false if no row is left.
+        """Read until a window is full, and open it; false if no row is left.
 
         Raises:
             Exception: the error in an element's place, or what a user's function raised.
@@ -295,7 +295,7 @@ class GroupStage(Stage):
             self._block.used += count
 
     def _read(self) -> bool:
-        """Takes up the next block, with the key of each row; false at the end."""
+        """Take up the next block, with the key of each row; false at the end."""
         key = self.node.key.run
         source = Source(self._position, self._pushback.state())
         block = self._pushback.peek(key.limit(self._wanted()))
@@ -318,7 +318,7 @@ class GroupStage(Stage):
         return True
 
     def _sized(self, key: int, position: int) -> bool:
-        """Asks how many rows of a new key make a window; keeps the error if that fails."""
+        """Call the user's function for the window size of a new key; store its error."""
         try:
             self._sizes[key] = self.node.size(np.int64(key))
         except Exception as error:
@@ -352,7 +352,7 @@ class GroupStage(Stage):
         return _Window(key, number, parts, PushbackBuffer(stage), served)
 
     def _batch(self, parts: list[KeyRows]) -> Block | None:
-        """What the function makes of a window, if it is known to be one batch of it."""
+        """Return what the function makes of a window, if it is known to be one batch of it."""
         if self._batched is None:
             return None
         n = sum(part.rows.n for part in parts)

@@ -1,4 +1,4 @@
-"""The inner datasets of a stage, opened one after the other, and short ones computed together.
+"""The inner datasets of a stage, opened in order, and short ones computed together.
 
 A compiled function runs on blocks of one length, and to call it costs as much for three elements as
 for a thousand. So datasets that a user's function makes of neighbouring outer elements have theirs
@@ -39,22 +39,22 @@ SHORT = 512
 
 
 def short_length(stage: Stage) -> int | None:
-    """How many elements a stage reads that can be computed together with others'.
+    """Return how many elements a stage reads that can be computed together with others'.
 
-    ``None`` if it does not read few that are at hand.
+    ``None`` if it does not read a few that are available by position.
     """
     walk, _ = _parts(stage)
     return None if walk is None or walk.indexed.length > SHORT else walk.indexed.length
 
 
 def computes(stage: Stage) -> bool:
-    """Whether a function is called for the elements that a stage reads."""
+    """Return whether a function is called for the elements that a stage reads."""
     walk, predicate = _parts(stage)
     return predicate is not None or (walk is not None and _maps(walk))
 
 
 def prepare(stages: Sequence[Stage]) -> None:
-    """Computes elements of fresh stages together, where neighbours run the same functions."""
+    """Compute elements of fresh stages together, where neighbours run the same functions."""
     parts = [_parts(stage) for stage in stages]
     found = [(walk, predicate) for walk, predicate in parts if walk is not None]
     if len(found) < 2 or len(found) < len(parts):
@@ -75,7 +75,7 @@ def prepare(stages: Sequence[Stage]) -> None:
 
 
 def _parts(stage: Stage) -> tuple[SourceStage | None, Predicate | None]:
-    """The walk over the elements that a stage reads, and the predicate they are given to."""
+    """Return the source stage below a stage, and the predicate on its elements."""
     predicate: Predicate | None = None
     while not isinstance(stage, SourceStage):
         inputs = stage.inputs()
@@ -91,7 +91,7 @@ def _maps(walk: SourceStage) -> bool:
 
 
 def _elements(walks: Sequence[SourceStage]) -> list[Block] | None:
-    """All elements of each walk by position, if none of them is an error."""
+    """Return all elements of each source, if none of them is an error."""
     rows = _rows([walk.indexed for walk in walks])
     if len({len(walk.functions) for walk in walks}) > 1:
         return None
@@ -111,7 +111,7 @@ def _rows(parts: Sequence[RandomAccessSource]) -> list[Block] | None:
 
 
 def at_hand(plan: Node) -> Block | None:
-    """All elements of a plan as one block of views, ``None`` if they have to be made.
+    """Return all elements of a plan as one block of views, ``None`` if they have to be made.
 
     The datasets that functions make of windows are of these kinds mostly; starting stages for a
     few rows would cost more than the rows.
@@ -168,7 +168,7 @@ class OpenDataset:
         return self.elements.stage.allows_readahead
 
     def peek(self, limit: int, ahead: int) -> Block | None:
-        """Up to ``limit`` positions; a new block is asked for ``ahead`` of them if it may be."""
+        """Return up to ``limit`` positions; a new block has ``ahead`` if read-ahead is allowed."""
         if ahead > limit and self.allows_readahead and not self.elements.events:
             self.elements.peek(ahead)
         return self.elements.peek(limit)
@@ -222,7 +222,7 @@ class InnerDatasets:
         self._together = 1
 
     def next(self) -> OpenDataset | Exception | None:
-        """The next dataset, or the error in its place; ``None`` at the end."""
+        """Return the next dataset, or the error in its place; ``None`` at the end."""
         self._prepare()
         if not self._ready:
             return None
@@ -230,7 +230,7 @@ class InnerDatasets:
         return self._ready.popleft()
 
     def next_opened(self) -> OpenDataset | None:
-        """The next dataset; ``None`` where ``next`` gives an error or nothing."""
+        """Return the next dataset; ``None`` where ``next`` gives an error or nothing."""
         self._prepare()
         if not (self._ready and isinstance(self._ready[0], OpenDataset)):
             return None
@@ -240,11 +240,11 @@ class InnerDatasets:
         return opened
 
     def gather(self, positions: int) -> None:
-        """Opens as many short datasets as have so many elements together, and computes these.
+        """Open short datasets of so many elements together, and compute these.
 
         To be called where their elements may be read ahead. Where they share a program, which
-        costs as much for few elements as for many, it goes on to twice as many datasets as the
-        time before.
+        costs as much for few elements as for many, it opens twice as many datasets as the time
+        before.
         """
         if self._ready or self.reading is not None:
             return
@@ -266,7 +266,7 @@ class InnerDatasets:
             continue
 
     def _advance(self) -> bool:
-        """Opens one more dataset before it is its turn; false at the end."""
+        """Open one more dataset before it is its turn; false at the end."""
         if self.ended:
             return False
         before = (self._number, self._pushback.state())
@@ -310,7 +310,7 @@ class InnerDatasets:
         return OpenDataset(number, before, PushbackBuffer(stage), served)
 
     def _element(self) -> tuple[Any] | Exception | None:
-        """The next outer element, in a tuple to tell it from an error."""
+        """Return the next outer element, in a tuple to tell it from an error."""
         if not self._items:
             block = self._pushback.peek(self._wanted())
             if block is None:
@@ -332,7 +332,7 @@ class InnerDatasets:
         return max(self._want // 2, self.source.preferred_block_size)
 
     def most_nbytes(self, slots: int, row_nbytes: int) -> int | None:
-        """How many bytes so many open datasets of such elements hold, and those to follow."""
+        """Return how many bytes the open datasets hold, in ``slots``, and those opened ahead."""
         if self.reading is None:
             return None if self._each_nbytes is None else slots * self._each_nbytes
         # What is ready, and the block of it that was taken last.
@@ -341,12 +341,12 @@ class InnerDatasets:
         return (slots + self._ahead() + 1) * each
 
     def held_nbytes(self, slots: Sequence[OpenDataset | None]) -> int:
-        """How many bytes the datasets in the slots hold, and those to follow."""
+        """Return how many bytes the datasets in the slots hold, and those to follow."""
         opened = [item for item in (*slots, *self._ready) if isinstance(item, OpenDataset)]
         return sum(item.elements.stage.held_nbytes() or 0 for item in opened)
 
     def state(self, slots: Sequence[OpenDataset | None]) -> State:
-        """The position, with those of the datasets that are open."""
+        """Return the position, with those of the datasets that are open."""
         now = self._before[0] if self._before else (self._number, self._pushback.state())
         opened = [slot for slot in slots if slot is not None]
         oldest = min(((slot.number, slot.before) for slot in opened), default=now, key=_first)
@@ -358,7 +358,7 @@ class InnerDatasets:
         }
 
     def restore(self, state: State) -> list[OpenDataset | None]:
-        """Reads the outer dataset again from the oldest that is open; returns those open."""
+        """Read the outer dataset again from the oldest that is open; return those open."""
         self._pushback.restore(state["at"])
         self._number = state["from"]
         wanted = {saved["number"]: saved for saved in state["open"] if saved is not None}
@@ -378,7 +378,7 @@ class InnerDatasets:
         return [None if saved is None else found[saved["number"]] for saved in state["open"]]
 
     def close(self) -> None:
-        """Closes the outer dataset and those opened ahead."""
+        """Close the outer dataset and those opened ahead."""
         if self.reading is not None:
             self.reading.close()
         for item in self._ready:
@@ -388,7 +388,7 @@ class InnerDatasets:
 
 
 def _room(spec: ElementSpec, nbytes: int) -> int | None:
-    """How many elements of each dataset to read ahead; as many bytes' worth if sizes vary."""
+    """Return how many elements of each dataset to read ahead; ``None`` if their sizes vary."""
     if any(leaf.nbytes is None for leaf in spec.leaves):
         return None
     return max(2, min(_MANY, min(_NBYTES_AHEAD, nbytes) // spec.row_nbytes()))
@@ -403,7 +403,7 @@ def _state_of(slot: OpenDataset) -> State:
 
 
 def opener(lowering: Lowering, ragged: bool = False) -> Open:
-    """Starts plans that users' functions made; their blocks may be ``ragged`` only if so."""
+    """Start plans that users' functions made; their blocks may be ``ragged`` only if so."""
 
     def open_(
         plan: Node, place: Sequence[int], caches: list[bool] | None
@@ -437,7 +437,7 @@ def joined_runs(
     spec: ElementSpec,
     patience: float = 0.002,
 ) -> Block | None:
-    """Up to ``limit`` positions of short runs, for as long as that takes little time.
+    """Return up to ``limit`` positions of short runs, for as long as that takes little time.
 
     Args:
         peek: gives up to so many positions of what comes next; an error comes last, alone or

@@ -53,7 +53,7 @@ class Nested(Node):
         return self.function.seed
 
     def with_seed(self, seed: int) -> Nested:
-        """The same operation with other seeds."""
+        """Return the same operation with other seeds."""
         return dataclasses.replace(self, function=dataclasses.replace(self.function, seed=seed))
 
     def arguments(self) -> str:
@@ -118,7 +118,7 @@ class FlatMapStage(Stage):
             self._inner.elements.commit(positions)
 
     def _peek(self, limit: int) -> Block | None:
-        """What comes next, of as many datasets as are empty; an error if none can be opened."""
+        """Return the next block, after any empty datasets; or the error of opening one."""
         while True:
             if self._inner is None:
                 if self.allows_readahead:
@@ -164,8 +164,8 @@ class Cycle:
     """Where the cycle over the slots stands.
 
     A visit to a slot takes ``length`` elements of it. One that finds the slot's dataset at its end
-    closes it and goes on to the next slot; one that finds the slot empty opens a dataset and takes
-    its elements.
+    closes it and continues with the next slot; one that finds the slot empty opens a dataset and
+    takes its elements.
 
     Attributes:
         slots: how many there are.
@@ -180,12 +180,12 @@ class Cycle:
     used: int = 0
 
     def leave(self) -> None:
-        """Goes on to the next slot."""
+        """Continue with the next slot."""
         self.slot = (self.slot + 1) % self.slots
         self.used = 0
 
     def take(self, count: int) -> None:
-        """Notes that the visit took elements."""
+        """Record that the visit took elements."""
         self.used += count
         if self.used == self.length:
             self.leave()
@@ -193,10 +193,10 @@ class Cycle:
     def schedule(
         self, known: Sequence[int | None], limit: int, opens: bool, ordered: bool = False
     ) -> Schedule:
-        """What the next visits take, as far as that is known.
+        """Return what the next visits take, up to the first that is unknown.
 
         Args:
-            known: how many elements of each slot are at hand; 0 for a dataset that has ended,
+            known: how many elements of each slot are buffered; 0 for a dataset that has ended,
                 ``None`` for an empty slot.
             limit: the most elements to take.
             opens: whether closed and empty slots get new datasets.
@@ -227,11 +227,11 @@ class Cycle:
         return Schedule(taken, order, closed, stop)
 
     def _regular(self, taken: np.ndarray) -> bool:
-        """Whether every slot gives as many whole visits as every other."""
+        """Return whether every slot gives as many whole visits as every other."""
         return self.used == 0 and bool((taken == taken[0]).all()) and taken[0] % self.length == 0
 
     def _keys(self, places: np.ndarray) -> np.ndarray:
-        """Numbers by which places of all slots (one for each) are ordered in time."""
+        """Return numbers by which places of all slots (one for each) are ordered in time."""
         rounds, within = np.divmod(places, self.length)
         rounds = np.minimum(rounds, np.iinfo(np.int64).max // (self.slots * self.length) - 1)
         return (rounds * self.slots + np.arange(self.slots)) * self.length + within
@@ -245,7 +245,7 @@ class Cycle:
         return np.concatenate(keys)
 
     def _before(self, stop: int, first: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """How many of each slot's elements come before the place with the key ``stop``."""
+        """Return how many of each slot's elements come before the place with the key ``stop``."""
         visits, within = divmod(stop, self.length)
         rounds, slot = divmod(visits, self.slots)
         slots = np.arange(self.slots)
@@ -254,7 +254,7 @@ class Cycle:
         return np.clip(places - first, 0, counts)
 
     def move(self, stop: int) -> None:
-        """Goes to the place with the key ``stop``."""
+        """Continue to the place with the key ``stop``."""
         visits, self.used = divmod(stop, self.length)
         self.slot = visits % self.slots
 
@@ -331,9 +331,9 @@ class InterleaveStage(Stage):
         return None
 
     def _open(self, limit: int) -> Exception | None:
-        """Fills the slot that is visited; once no dataset is left, removes the empty slots.
+        """Fill the slot that is visited; once no dataset is left, remove the empty slots.
 
-        Slots that are empty as well are filled too, as far as no other can come before.
+        Further empty slots are filled too, where no other slot can come before them.
         """
         visits = limit // self._cycle.length
         if self.allows_readahead:
@@ -359,14 +359,16 @@ class InterleaveStage(Stage):
         return None
 
     def _empty_after(self, slot: int) -> int:
-        """How many slots right behind one are empty."""
+        """Return how many slots right behind one are empty."""
         following = self._slots[slot + 1 :]
         taken = (i for i, opened in enumerate(following) if opened is not None)
         return next(taken, len(following))
 
     def _extend(self, datasets: int) -> None:
-        """Goes on to slots that were never visited; as the cycle does not return before it comes
-        to their end, so many ``datasets`` can be opened at once."""
+        """Continue with slots that were never visited, and open ``datasets`` at once.
+
+        The cycle does not return to other slots before the end of these.
+        """
         while len(self._slots) < self._most_slots:
             self._slots.append(None)
             self._cycle.slots += 1
@@ -388,7 +390,7 @@ class InterleaveStage(Stage):
         )
 
     def _visit(self, slot: OpenDataset, limit: int) -> Block | None:
-        """What one visit takes; ``None`` if it finds the dataset at its end."""
+        """Return what one visit takes; ``None`` if it finds the dataset at its end."""
         block = slot.peek(min(limit, self._cycle.length - self._cycle.used), limit)
         if block is None:
             slot.elements.stage.close()
@@ -400,7 +402,7 @@ class InterleaveStage(Stage):
         return block
 
     def _visits(self, limit: int) -> Block | None:
-        """What many visits take, up to the first that opens a dataset or needs to know more."""
+        """Return what many visits take, up to one that opens a dataset or lacks information."""
         ahead = self._ahead(limit)
         blocks = [None if slot is None else slot.elements.peek(ahead) for slot in self._slots]
         found = [block for block in blocks if block is not None and block.n]
@@ -421,14 +423,14 @@ class InterleaveStage(Stage):
         return block if block.events else None
 
     def _ahead(self, limit: int) -> int:
-        """How many elements of each dataset to ask for, in whole visits."""
+        """Return how many elements of each dataset to ask for, in whole visits."""
         opened = sum(slot is not None for slot in self._slots)
         return max(1, limit // (opened * self._cycle.length)) * self._cycle.length
 
     def _until_error(
         self, blocks: Sequence[Block | None], known: Sequence[int | None], limit: int
     ) -> int:
-        """How many positions there are up to the first error, itself included; at most ``limit``.
+        """Return the number of positions up to and with the first error; at most ``limit``.
 
         An error is the last position of its block, so the first one follows from trying fewer.
         """
@@ -468,7 +470,7 @@ class InterleaveStage(Stage):
     def _turned(
         self, blocks: Sequence[Block | None], parts: list[list[np.ndarray]]
     ) -> list[list[np.ndarray]]:
-        """The parts from that of the visited slot on."""
+        """Return the parts from that of the visited slot on."""
         start = sum(block is not None for block in blocks[: self._cycle.slot])
         return parts[start:] + parts[:start]
 
@@ -532,7 +534,7 @@ class InterleaveStage(Stage):
 
 
 def _meter_of(held: weakref.ref[InterleaveStage]) -> Callable[[], Meter | None]:
-    """What finds the stage's meter without keeping the stage alive."""
+    """Return what finds the stage's meter without keeping the stage alive."""
 
     def meter() -> Meter | None:
         stage = held()
@@ -542,7 +544,7 @@ def _meter_of(held: weakref.ref[InterleaveStage]) -> Callable[[], Meter | None]:
 
 
 def _without(order: np.ndarray, position: int) -> np.ndarray:
-    """The order without the position of an error, which has no row."""
+    """Return the order without the position of an error, which has no row."""
     kept = order[order != position]
     return np.where(kept > position, kept - 1, kept)
 

@@ -88,7 +88,7 @@ class Window(Node):
 
 
 def held_rows(blocks: Sequence[Block], element: ElementSpec) -> Node:
-    """A plan of rows at hand, without errors; rows that differ in length alone become ragged."""
+    """Return a plan of buffered rows without errors; those of different lengths become ragged."""
     blocks = [block for block in blocks if block.n]
     if not blocks:
         return Slices((), element, tuple(stack([], element)), 0)
@@ -144,7 +144,7 @@ class WindowStage(Stage):
         return block
 
     def _starts(self, limit: int) -> range:
-        """Where the next windows begin, up to ``limit`` of them, and reads what is in them."""
+        """Return where the next windows begin, up to ``limit`` of them, after reading them."""
         node = self.node
         limit = min(limit, self._most)
         self._fill(node.span + (limit - 1) * node.shift)
@@ -156,7 +156,7 @@ class WindowStage(Stage):
         return starts
 
     def _made(self, starts: range) -> Block:
-        """The elements for windows from the first of ``starts`` on, at least one position."""
+        """Return the elements of windows from the first of ``starts`` on, at least one."""
         windows: list[list[Any]] = []
         error: Exception | None = None
         for start in starts:
@@ -168,7 +168,7 @@ class WindowStage(Stage):
         return Block(self._columns(windows), len(windows), error)
 
     def _fill(self, wanted: int) -> None:
-        """Reads until so many positions from the next window's beginning on are here."""
+        """Read until so many positions from the next window's beginning on are here."""
         while not self._ended and (self._skip or self._have < wanted):
             before = self._pushback.state()
             block = self._pushback.pull(self._skip or wanted - self._have)
@@ -181,7 +181,7 @@ class WindowStage(Stage):
                 self._have += block.events
 
     def _join(self) -> None:
-        """Makes one block of those held, so that windows are views, where shapes allow it."""
+        """Join the buffered blocks, where shapes allow it, so that windows are views."""
         blocks = [block for _, block in self._held]
         if len(blocks) > 1 and all(
             block.error is None and block.same_shapes(blocks[0]) for block in blocks
@@ -196,7 +196,7 @@ class WindowStage(Stage):
             self._whole = blocks[0] if len(blocks) == 1 else None
 
     def _slices(self, start: int) -> list[Block]:
-        """The positions of the window that begins there, every ``stride``-th, as views."""
+        """Return the positions of the window that begins there, every ``stride``-th, as views."""
         stride, stop = self.node.stride, min(start + self.node.span, self._have)
         if self._whole is not None:
             return [_strided(self._whole, start, stop, stride)]
@@ -228,7 +228,7 @@ class WindowStage(Stage):
         return columns
 
     def _drop(self, count: int) -> None:
-        """Leaves the first ``count`` positions behind."""
+        """Leave the first ``count`` positions behind."""
         while count > 0 and self._held:
             before, block = self._held[0]
             if block.events > count:
@@ -265,17 +265,17 @@ class WindowStage(Stage):
 
 
 def error_among(blocks: Sequence[Block]) -> Exception | None:
-    """The first error."""
+    """Return the first error."""
     return next((block.error for block in blocks if block.error is not None), None)
 
 
 def _later(state: State, count: int) -> State:
-    """A carry's state, so many positions later."""
+    """Return the state of a pushback buffer, so many positions later."""
     return {"at": state["at"], "used": state.get("used", 0) + count}
 
 
 def _strided(block: Block, start: int, stop: int, stride: int) -> Block:
-    """Every ``stride``-th position; an error among them comes last."""
+    """Return every ``stride``-th position; an error among them comes last."""
     rows = Block([column[start : min(stop, block.n) : stride] for column in block.columns], 0)
     rows.n = len(range(start, min(stop, block.n), stride))
     if block.error is not None and stop > block.n and (block.n - start) % stride == 0:
@@ -334,7 +334,7 @@ class StackedWindowStage(WindowStage):
         return None
 
     def _full(self, most: int) -> int:
-        """How many windows from the first one on lie within the first block."""
+        """Return how many windows from the first one on lie within the first block."""
         rows = self._first().n
         return max(0, min(most, (rows - self.node.span) // self.node.shift + 1))
 
@@ -347,13 +347,13 @@ class StackedWindowStage(WindowStage):
         return Block(columns, count)
 
     def _runs(self, column: np.ndarray, count: int) -> np.ndarray:
-        """The first ``count`` windows of a column: (count, size, ...)."""
+        """Return the first ``count`` windows of a column: (count, size, ...)."""
         node = self.node
         windows = sliding_window_view(column, node.span, axis=0)[:: node.shift]
         return np.moveaxis(windows[:count, ..., :: node.stride], -1, 1)
 
     def _single(self) -> Block:
-        """The first window by itself; no position if it is one to be left out."""
+        """Return the first window by itself; no position if it is one to be left out."""
         parts = self._slices(0)
         error = error_among(parts)
         short = self.node.drop_short and self._have < self.node.span
@@ -417,7 +417,7 @@ class _Cut(CountingStage):
         return Block(columns, block.n * pieces, block.error)
 
     def _with_rest(self, block: Block, whole: int) -> Block:
-        """What one window has up to row ``whole``, or, if that was given, what is left of it."""
+        """Return the part of a window before row ``whole``, or else the rest of it."""
         size = self._node.size
         if whole and not self._at_rest:
             self._at_rest = True

@@ -1,6 +1,6 @@
 """Order of elements: ``take``, ``skip``, ``shard``, ``repeat``, ``shuffle``.
 
-`SourceStage` reads a dataset with random access in such an order, and `ParallelWalkStage` does so
+`SourceStage` reads a dataset with random access in such an order, and `ParallelSourceStage` does so
 with several threads.
 """
 
@@ -84,7 +84,7 @@ class SourceStage(Stage):
         self._again: Index = range(0)
 
     def then(self, function: BlockFunction, row_nbytes: int) -> SourceStage:
-        """The walk with one more function at its end, whose results take so many bytes."""
+        """Return the walk with one more function at its end, whose results take so many bytes."""
         return SourceStage(self.indexed, self.order, [*self.functions, function], row_nbytes)
 
     @property
@@ -111,7 +111,7 @@ class SourceStage(Stage):
             self.at_once = rows
 
     def take(self, limit: int) -> tuple[Index, int]:
-        """Up to ``limit`` of the next positions, and how many were taken before them."""
+        """Return up to ``limit`` of the next positions, and how many were taken before them."""
         start = self.order.position - len(self._again)
         if len(self._again):
             index, self._again = self._again[:limit], self._again[limit:]
@@ -119,12 +119,12 @@ class SourceStage(Stage):
         return self.order.next(limit), start
 
     def put_back(self, index: Index) -> None:
-        """Returns positions that were taken last: a row before them failed."""
+        """Take positions back that were returned last, since a row before them failed."""
         if len(index):
             self._again = joined(index, self._again)
 
     def evaluate(self, index: Index, start: int) -> Block:
-        """The elements at ``index``, or those before the first that failed; thread-safe."""
+        """Return the elements at ``index``, or those before the first that failed; thread-safe."""
         if self.prepared is not None:
             if isinstance(index, range):
                 return self.prepared.slice(index.start, index.stop)
@@ -155,7 +155,7 @@ class SourceStage(Stage):
         return f"walk {self.order.describe()}{maps}"
 
 
-class ParallelWalkStage(Stage):
+class ParallelSourceStage(Stage):
     """A walk whose blocks are computed by several threads and delivered in order."""
 
     pool: Workers[Block]
@@ -297,7 +297,7 @@ class RepeatedSource(RandomAccessSource):
 
 
 class Reordered(RandomAccessSource):
-    """Another's elements in the order of a shuffle buffer, found out as far as it is needed."""
+    """Another's elements in the order of a shuffle buffer, computed on demand."""
 
     def __init__(self, inner: RandomAccessSource, buffer_size: int, key: int):
         self.inner = inner
@@ -477,7 +477,7 @@ Make = Callable[[int, list[bool] | None], tuple[Stage, list[bool]]]
 
 
 class RepeatStage(Stage):
-    """``count`` passes over an input that is made anew for each pass; ``None`` never ends.
+    """``count`` passes over an input, each over a new stage; ``None`` never ends.
 
     Args:
         make: returns the input's stage for the n-th pass, so that shuffles differ between passes,
@@ -589,12 +589,12 @@ def lower_shuffle(lowering: Lowering, node: Shuffle, trail: Trail, run: Pass) ->
 
 
 def buffered(node: Shuffle) -> int:
-    """How many elements the buffer of a shuffle holds."""
+    """Return how many elements the buffer of a shuffle holds."""
     return EVERYTHING if node.buffer_size == UNKNOWN else node.buffer_size
 
 
 def shuffle_key(lowering: Lowering, node: Shuffle, trail: Trail, run: Pass) -> int:
-    """What the order of a shuffle follows from."""
+    """Return what the order of a shuffle follows from."""
     key = mix64(node.seed, lowering.occurrences[trail])
     if node.reshuffle:
         for part in run:
@@ -605,7 +605,7 @@ def shuffle_key(lowering: Lowering, node: Shuffle, trail: Trail, run: Pass) -> i
 def _shuffled_input(
     lowering: Lowering, node: Node, trail: Trail, run: Pass
 ) -> RandomAccessSource | None:
-    """A shuffle's input by position; also several passes over one whose passes are all the same."""
+    """Return a shuffle's input by position, or of a ``repeat`` of identical passes."""
     drawing = Shuffle | RandomKeys
     if not isinstance(node, Repeat) or any(isinstance(n, drawing) for n in node.walk()):
         return lowering.indexed(node, trail, run)
@@ -773,12 +773,12 @@ def index_global_shuffle(
 
 
 def has_shard_hints(plan: Node) -> bool:
-    """Whether some shard of the plan is a hint."""
+    """Return whether some shard of the plan is a hint."""
     return any(isinstance(node, Shard) and node.num_shards == SHARD_HINT for node in plan.walk())
 
 
 def resolve_shard_hints(plan: Node, num_shards: int, index: int) -> Node:
-    """The plan of one of `num_shards` processes; with one it reads everything."""
+    """Return the plan of one of `num_shards` processes; with one it reads everything."""
 
     def resolve(node: Node) -> Node:
         if isinstance(node, Shard) and node.num_shards == SHARD_HINT:

@@ -38,13 +38,13 @@ class RowStore:
         self._errors: dict[int, Exception] = {}
 
     def put(self, number: int, block: Block) -> None:
-        """Keeps the rows of ``block`` as ``number``, ``number + 1``, ..."""
+        """Store the rows of ``block`` as ``number``, ``number + 1``, ..."""
         self._rows.put(number, block)
         if block.error is not None:
             self._errors[number + block.n] = block.error
 
     def take(self, numbers: np.ndarray) -> Block:
-        """Removes and returns rows: as many of ``numbers`` as make one block, at least one."""
+        """Remove and return rows: as many of ``numbers`` as make one block, at least one."""
         stop = len(numbers)
         if self._errors:
             failed = np.flatnonzero(np.isin(numbers, list(self._errors)))
@@ -60,7 +60,7 @@ class RowStore:
         return self._rows.nbytes
 
     def drop(self, numbers: np.ndarray) -> None:
-        """Removes rows unseen."""
+        """Remove rows unseen."""
         if self._errors:
             kept = [self._errors.pop(number, None) is None for number in numbers.tolist()]
             numbers = numbers[kept]
@@ -131,18 +131,18 @@ class _DenseRows:
 
 
 def _chosen(items: Sequence[_Item], flags: Sequence[bool], flag: bool = True) -> list[_Item]:
-    """The items whose flag is ``flag``."""
+    """Return the items whose flag is ``flag``."""
     return [item for item, found in zip(items, flags, strict=True) if found is flag]
 
 
 def _bytes_of(column: np.ndarray) -> np.ndarray | None:
-    """The memory of a column's rows, unless there is none or they are objects."""
+    """Return the memory of a column's rows, unless there is none or they are objects."""
     width = column.itemsize * math.prod(column.shape[1:])
     return None if column.dtype == STRING or not width else _as_bytes(column, width)
 
 
 def _as_bytes(column: np.ndarray, width: int) -> np.ndarray:
-    """A contiguous column as uint8 (n, width)."""
+    """Return a contiguous column as uint8 (n, width)."""
     return column.reshape(-1).view(np.uint8).reshape(len(column), width)
 
 
@@ -165,7 +165,7 @@ class _Objects:
         return rows
 
     def forget(self, index: np.ndarray) -> None:
-        """Releases rows."""
+        """Release rows."""
         self._column[index] = None
 
 

@@ -36,7 +36,7 @@ from drumline.data.plan.node import Node
 
 
 def slices(tensors: Any) -> Slices | SlicesWithDatasets:
-    """Rows along the first axis of every leaf."""
+    """Return rows along the first axis of every leaf."""
     columns, structure = _columns(tensors, "from_tensor_slices", lists=True)
     paths = structure.paths()
     for path, column in zip(paths, columns, strict=True):
@@ -61,7 +61,7 @@ def slices(tensors: Any) -> Slices | SlicesWithDatasets:
 
 
 def tensors(value: Any) -> Slices | SlicesWithDatasets:
-    """One element."""
+    """Return one element."""
     columns, structure = _columns(value, "from_tensors")
     if any(isinstance(column, BaseDataset) for column in columns):
         rows: list[Any] = []
@@ -83,7 +83,7 @@ class _Datasets(list[BaseDataset]):
 def _with_datasets(
     columns: Sequence[Any], specs: Sequence[TensorSpec] | None, structure: Structure, length: int
 ) -> SlicesWithDatasets:
-    """Rows of columns, of which some hold datasets; ``specs`` of the rows, if they are known."""
+    """Return a plan of columns, of which some hold datasets, with ``specs`` if known."""
     inputs: list[Node] = []
     found: list[TensorSpec] = []
     made: list[Any] = []
@@ -120,7 +120,7 @@ def _spec_of_all(datasets: Sequence[BaseDataset], path: str) -> DatasetSpec:
 
 
 def ragged_columns(columns: list[Any]) -> tuple[tuple[TensorSpec, ...], list[Any]]:
-    """The specs of rows of ``columns``, and the columns; rows that are ragged become objects."""
+    """Return the specs of rows of ``columns``, and these; ragged rows become objects."""
     specs: list[TensorSpec] = []
     made: list[Any] = []
     for column in columns:
@@ -134,7 +134,7 @@ def ragged_columns(columns: list[Any]) -> tuple[tuple[TensorSpec, ...], list[Any
 
 
 def _columns(value: Any, operation: str, lists: bool = False) -> tuple[list[Any], Any]:
-    """The leaves as columns; datasets stay what they are, ``lists`` of them become columns."""
+    """Return the leaves as columns; datasets are unchanged, ``lists`` of them become columns."""
 
     def is_leaf(item: Any) -> bool:
         return is_array_literal(item) or (lists and _are_datasets(item))
@@ -167,7 +167,7 @@ def _are_datasets(value: Any) -> bool:
 
 
 def integers(arguments: tuple[int, ...], output_type: Any) -> Range:
-    """Python's ``range`` of these arguments, int64 unless said otherwise."""
+    """Return Python's ``range`` of these arguments, int64 unless said otherwise."""
     if not 1 <= len(arguments) <= 3:
         raise TypeError(f"range takes 1 to 3 integers, got {len(arguments)}")
     try:
@@ -186,7 +186,7 @@ def integers(arguments: tuple[int, ...], output_type: Any) -> Range:
 
 
 def signature(output_types: Any, output_shapes: Any, output_signature: Any) -> Any:
-    """A structure of ``TensorSpec``, as given or made of types and shapes."""
+    """Return a structure of ``TensorSpec``, as given or made of types and shapes."""
     if output_signature is not None:
         if output_types is not None or output_shapes is not None:
             raise TypeError(
@@ -204,7 +204,7 @@ def signature(output_types: Any, output_shapes: Any, output_signature: Any) -> A
 
 
 def _shapes(structure: Structure, shapes: Any) -> list[Any]:
-    """The shapes of a structure's leaves; a shape is itself a tuple or a list."""
+    """Return the shapes of a structure's leaves; a shape is itself a tuple or a list."""
     if structure.kind == LEAF:
         return [shapes]
     keys = structure.keys if structure.kind == "dict" else range(len(structure.children))
@@ -220,7 +220,7 @@ def _shapes(structure: Structure, shapes: Any) -> list[Any]:
 def generator(
     factory: Callable[..., Iterable[Any]], output_signature: Any, args: Sequence[Any] = ()
 ) -> Generator:
-    """What calling ``factory`` and iterating over the result yields."""
+    """Return what calling ``factory`` and iterating over the result yields."""
     if not callable(factory):
         raise TypeError(
             f"from_generator: expected a callable that returns an iterable, got "
@@ -237,7 +237,7 @@ def generator(
 
 
 def items(sequence: Sequence[Any], output_signature: Any) -> SequenceItems:
-    """What ``sequence`` gives for the indices from 0 up to its length."""
+    """Return what ``sequence`` gives for the indices from 0 up to its length."""
     kind = type(sequence).__name__
     if not hasattr(sequence, "__getitem__") or not hasattr(sequence, "__len__"):
         raise TypeError(
@@ -257,7 +257,7 @@ def items(sequence: Sequence[Any], output_signature: Any) -> SequenceItems:
 
 
 def _of_all(items: Sequence[Any], first: ElementSpec) -> ElementSpec:
-    """The spec without the dimensions in which items differ, as ``from_list`` has it.
+    """Return the spec without the dimensions in which items differ, as ``from_list`` has it.
 
     An item that differs in other ways raises when its turn has come.
     """
@@ -275,7 +275,7 @@ def _of_all(items: Sequence[Any], first: ElementSpec) -> ElementSpec:
 
 
 def signed(output_signature: Any, operation: str) -> ElementSpec:
-    """The element that a user's ``output_signature`` says.
+    """Return the element that a user's ``output_signature`` says.
 
     Raises:
         TypeError: it holds something else than ``TensorSpec``.

@@ -70,7 +70,7 @@ class Files(Node):
 
     Attributes:
         form: how the files are read.
-        at_once: how many are read by turns; ``None`` for one after the other.
+        at_once: how many are read by turns; ``None``: they are read in order.
     """
 
     form: Format
@@ -115,16 +115,16 @@ Failure = tuple[str, int, int, BaseException | None]
 
 
 class FileReader(Protocol):
-    """What a file is read by."""
+    """Reads the elements of one file."""
 
     def position(self) -> tuple[int, ...]:
-        """How many bytes, elements and whatever else of ``places`` came before the next one."""
+        """Return the numbers of bytes, elements and others of ``places`` before the next one."""
 
 
 class FileStage(Stage):
     """Reads a file in order; what cannot be read is an error in its place, and the last element.
 
-    Its state is a place in the file, where reading goes on at once if it is not compressed.
+    Its state is a place in the file, where reading resumes at once if it is not compressed.
     """
 
     width = 1
@@ -142,15 +142,15 @@ class FileStage(Stage):
         self._ended = False
 
     def open(self, *place: int) -> tuple[FileReader, Source]:
-        """What reads the file from a place on, and the bytes it reads."""
+        """Return what reads the file from a place on, and the bytes it reads."""
         raise NotImplementedError
 
     def nothing(self) -> list[np.ndarray]:
-        """The columns of no elements."""
+        """Return the columns of no elements."""
         return [np.empty(0, object)] * self.width
 
     def read(self, reader: Any, limit: int) -> tuple[list[Any], Failure | None, bool]:
-        """Up to ``limit`` elements, what is wrong with the next, and whether it is the last."""
+        """Return up to ``limit`` elements, the failure of the next, and whether it is the last."""
         raise NotImplementedError
 
     def next(self, limit: int) -> Block | None:
@@ -396,12 +396,12 @@ def _plans(form: Format, packed: bool, at_once: int) -> Callable[[Any, Sequence[
 
 
 def _piece_nbytes(runtime: Runtime, at_once: int) -> int:
-    """How much to decode at once of each of so many tables that are read by turns."""
+    """Return how much to decode at once of each of so many tables that are read by turns."""
     return min(PIECE_BYTES, min(_PIECES_BYTES, runtime.nbytes // 8) // at_once)
 
 
 def _shares_columns(runtime: Runtime) -> bool:
-    """Whether Arrow's threads may decode, of which it has one for each core it sees."""
+    """Return whether Arrow's threads may decode, of which it has one for each core it sees."""
     return runtime.cores > 1 and runtime.options.autotune.cpu_budget is None
 
 
@@ -410,7 +410,7 @@ _PASSING = (Batch, Prefetch, Skip, Take)
 
 
 def packed_reads(root: Node) -> frozenset[Trail]:
-    """Where in a plan those files are read whose records go to functions that take them packed."""
+    """Return the places in a plan that read records for functions which take them packed."""
     found: set[Trail] = set()
 
     def visit(node: Node, trail: Trail, wanted: bool) -> None:
@@ -430,7 +430,7 @@ def _takes_packed(node: Map) -> bool:
 
 
 def _can_be_packed(node: Node) -> bool:
-    """Records of files that are read one after the other."""
+    """Return whether a node reads records of files sequentially."""
     if not isinstance(node, Files) or not isinstance(node.form, FileFormat):
         return False
     return node.form.kind == "tfrecord" and node.at_once in (None, 1)

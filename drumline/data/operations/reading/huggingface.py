@@ -30,7 +30,7 @@ _ITERATED_ROWS = 64
 
 
 def is_huggingface(value: Any) -> bool:
-    """Whether it is a dataset of the package ``datasets``, or a dict or a stream of them."""
+    """Return whether it is a dataset of the package ``datasets``, or a dict or a stream of them."""
     module = sys.modules.get("datasets")
     names = ("Dataset", "IterableDataset", "DatasetDict", "IterableDatasetDict")
     kinds = tuple(getattr(module, name) for name in names if hasattr(module, name))
@@ -38,7 +38,7 @@ def is_huggingface(value: Any) -> bool:
 
 
 def huggingface(dataset: Any, output_signature: Any, operation: str) -> Node:
-    """A source of the rows of a dataset.
+    """Return a source of the rows of a dataset.
 
     Raises:
         TypeError: it is no dataset of Hugging Face, or a column is of a kind without a column here.
@@ -120,7 +120,7 @@ class _ArrowReader:
         return _columns(table, self.features, self.operation)
 
     def element(self, empty: pa.Table, first: pa.Table | None) -> ElementSpec:
-        """The spec of a row.
+        """Return the spec of a row.
 
         Args:
             empty: a table without rows.
@@ -142,8 +142,8 @@ class _ArrowReader:
     def _image_spec(self, name: str, feature: Any, first: pa.Table | None) -> TensorSpec:
         if first is None or not first.num_rows:
             raise ValueError(
-                f"{self.operation}: without rows, nobody knows what the images of {name!r} are "
-                "like: give an output_signature"
+                f"{self.operation}: without rows, the shape of the images of {name!r} is unknown: "
+                "give an output_signature"
             )
         (image,) = _images(first[name], feature, 1)
         return TensorSpec((None, None, image.shape[2]), image.dtype)
@@ -175,7 +175,7 @@ class HuggingFaceRows(Sequence[Any]):
         return self._element.structure.unflatten(column[0] for column in columns)
 
     def columns_at(self, index: Any) -> tuple[list[Any], int, Exception | None]:
-        """The first rows at these positions, as many as have one shape, and what ended them."""
+        """Return rows at these positions, up to the first of another shape or an error."""
         positions = (
             slice(index.start, index.stop)
             if isinstance(index, range) and index.step == 1
@@ -224,7 +224,7 @@ class _Python:
 def _block(
     read: _ArrowReader, table: pa.Table, element: ElementSpec, numbers: list[int]
 ) -> tuple[list[Any], int, Exception | None]:
-    """Rows of a table as columns, up to one of other shapes or one that fails."""
+    """Return rows of a table as columns, up to one of other shapes or one that fails."""
     leaves = element.structure.flatten(read.columns(table), arrays=True)
     lists = [leaf for leaf in leaves if isinstance(leaf, _Images)]
     count, error = table.num_rows, None
@@ -267,7 +267,7 @@ class _Images:
     def run(
         self, limit: int, error: Exception | None, numbers: list[int], operation: str
     ) -> tuple[int, Exception | None]:
-        """How many images from the first on have its shape, up to a limit; what ended them."""
+        """Return how many images have the shape of the first, and the error that ended them."""
         while len(self._decoded) < limit:
             at = len(self._decoded)
             try:
@@ -282,7 +282,7 @@ class _Images:
         return limit, error
 
     def stacked(self, count: int) -> np.ndarray:
-        """The first images as one array."""
+        """Return the first images as one array."""
         return np.stack(self._decoded[:count]) if count else np.empty((0, 0, 0, 0), np.uint8)
 
 
@@ -312,12 +312,12 @@ def _images(column: Any, feature: Any, count: int) -> list[np.ndarray]:
 
 
 def _image(feature: Any) -> bool:
-    """Whether a column's values are images that are to be decoded."""
+    """Return whether a column's values are images that are to be decoded."""
     return type(feature).__name__ == "Image" and bool(getattr(feature, "decode", False))
 
 
 def _stored(feature: Any) -> bool:
-    """Whether it is of files: a dict of ``bytes`` and ``path``, either of which may be missing."""
+    """Return whether its values are dicts of ``bytes`` and ``path``, either optional."""
     return hasattr(feature, "decode_example") and not getattr(feature, "decode", True)
 
 

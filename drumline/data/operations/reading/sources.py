@@ -134,7 +134,7 @@ class CounterStage(_Numbers):
 
 
 def _how_many_fit(start: float, step: float, dtype: np.dtype) -> int | None:
-    """How many of the numbers ``dtype`` can hold, ``None`` for all."""
+    """Return how many of the numbers ``dtype`` can hold, ``None`` for all."""
     if dtype.kind not in "iu" or step == 0:
         return None
     info = np.iinfo(dtype)
@@ -166,7 +166,7 @@ class RandomStage(_Numbers):
 
 @functools.lru_cache
 def _scalar(dtype: np.dtype) -> ElementSpec:
-    """The spec of numbers of a dtype; functions make many ranges."""
+    """Return the spec of numbers of a dtype; functions make many ranges."""
     return ElementSpec(LEAF_STRUCTURE, (TensorSpec((), dtype),))
 
 
@@ -284,7 +284,7 @@ class Stored(Specified):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StoredParts(Specified):
-    """What directories hold, one after the other, each read as a whole when its turn has come.
+    """The content of directories, in order, each loaded as a whole when it is reached.
 
     Attributes:
         paths: of the directories.
@@ -349,7 +349,7 @@ class Gather:
             )
 
     def __call__(self, index: np.ndarray) -> np.ndarray:
-        """The rows at ``index`` (k,), as a read-only array (k, ...)."""
+        """Return the rows at ``index`` (k,), as a read-only array (k, ...)."""
         if self._bytes is None:
             out = self._column[index]
         else:
@@ -388,7 +388,7 @@ class Integers(RandomAccessSource):
         return Block([column], len(index))
 
     def _unsigned(self, index: Index) -> np.ndarray:
-        """The same modulo 2**64, where int64 is too narrow on the way."""
+        """Return the same modulo 2**64, where int64 is too narrow on the way."""
         positions = np.asarray(index, np.int64).astype(np.uint64)
         column = positions * np.uint64(self.step % 2**64) + np.uint64(self.start % 2**64)
         column.flags.writeable = False
@@ -446,7 +446,7 @@ class SequenceRows(RandomAccessSource):
         return Block(stack(rows, self.spec), len(rows), error)
 
     def _values(self, index: Index) -> Sequence[Any]:
-        """The items, or ``_LATER`` for each that ``_row`` has to ask for."""
+        """Return the items, or ``_LATER`` for each that ``_row`` has to ask for."""
         fetch = getattr(self.sequence, "__getitems__", None)
         if fetch is None or len(index) < 2:
             return [self._fetched.get(int(i), _LATER) for i in index]
@@ -587,7 +587,7 @@ class GeneratorStage(Stage):
 
 
 class PartsStage(Stage):
-    """Goes through parts at hand in order; its state is a position, to which it jumps.
+    """Yields the elements of available parts in order; its state is a position.
 
     Args:
         lengths: of each part the number of elements.
@@ -603,7 +603,7 @@ class PartsStage(Stage):
         return self._starts[-1]
 
     def part(self, which: int) -> Sequence[Any]:
-        """The columns of a part."""
+        """Return the columns of a part."""
         raise NotImplementedError
 
     def next(self, limit: int) -> Block | None:

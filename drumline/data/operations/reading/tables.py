@@ -61,7 +61,7 @@ def table_format(
     columns: Sequence[str] | None,
     default_values: Mapping[str, Any] | None,
 ) -> TableFormat:
-    """The format of files whose first has this schema.
+    """Return the format of files whose first has this schema.
 
     Raises:
         ValueError: a column is not there, or comes twice; there are none; a default does not fit.
@@ -266,7 +266,7 @@ class TableStage(Stage):
 
 
 def tables_nbytes(form: TableFormat, piece_nbytes: int) -> int | None:
-    """What an open file holds: a piece that is in use, the next one, what that is decoded from.
+    """Return the bytes that an open file holds: a piece, the next one, and its encoded form.
 
     ``None`` for Arrow's formats: a record batch is read whole, and only then is its size known.
     """

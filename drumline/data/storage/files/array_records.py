@@ -17,7 +17,7 @@ _OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 
 
 class ArrayRecords:
-    """The records of several files, by position over all of them; closed when nobody refers to it.
+    """The records of several files, by position over all of them; closed by its finalizer.
 
     Args:
         paths: local ones.
@@ -48,7 +48,7 @@ class ArrayRecords:
         return self._starts[-1]
 
     def read(self, positions: Sequence[int]) -> list[bytes]:
-        """The records at these positions, in their order.
+        """Return the records at these positions, in their order.
 
         Raises:
             DataLossError: one of them is damaged.
@@ -63,7 +63,7 @@ class ArrayRecords:
         return found
 
     def _by_file(self, positions: Sequence[int]) -> dict[int, list[int]]:
-        """Which of the positions each file has."""
+        """Return which of the positions each file has."""
         found: dict[int, list[int]] = {}
         for i, position in enumerate(positions):
             found.setdefault(bisect.bisect_right(self._starts, position) - 1, []).append(i)

@@ -47,7 +47,7 @@ class CsvColumn:
 
 
 def csv_columns(operation: str, argument: str, given: Sequence[Any]) -> tuple[CsvColumn, ...]:
-    """The columns that ``record_defaults`` stand for.
+    """Return the columns that ``record_defaults`` stand for.
 
     Args:
         operation: the caller's, for errors.
@@ -147,7 +147,7 @@ class CsvFormat:
         return ElementSpec(structure, tuple(column.spec for column in columns))
 
     def label(self, column: int) -> str:
-        """A column of the file in a message."""
+        """Return a column of the file in a message."""
         named = self.names is not None and column < len(self.names)
         name = f" ({self.names[column]!r})" if named and self.names is not None else ""
         return f"column {column + 1}{name}"
@@ -180,7 +180,7 @@ def csv_records(
     only: Sequence[int] | None,
     without: Sequence[int] | None = None,
 ) -> CsvRecords:
-    """The format that these arguments of ``operation`` describe.
+    """Return the format that these arguments of ``operation`` describe.
 
     Raises:
         ValueError: the delimiter is not one byte, or columns to read are not as many as there are
@@ -249,7 +249,7 @@ class CsvFiles:
         }
 
     def names(self) -> list[str]:
-        """The names in the first row, the same in all files.
+        """Return the names in the first row, the same in all files.
 
         Raises:
             ValueError: a file is empty or damaged, or has other names.
@@ -276,7 +276,7 @@ class CsvFiles:
         header: bool,
         most: int | None,
     ) -> tuple[CsvColumn, ...]:
-        """Types for columns, by the first rows; 0 or no text stands for missing values.
+        """Return types for columns, by the first rows; 0 or no text stands for missing values.
 
         Args:
             width: how many columns there are.
@@ -340,7 +340,7 @@ def _opened(path: str) -> IO[bytes]:
 
 
 def _wider(kind: str | None, text: str, missing: str) -> str | None:
-    """The first type that takes this text and what was seen before."""
+    """Return the first type that takes this text and what was seen before."""
     if text in ("", missing):
         return kind
     first = 0 if kind is None else (*_NUMBERS, "string").index(kind)

@@ -19,7 +19,7 @@ BYTES = ElementSpec(LEAF_STRUCTURE, (TensorSpec((), STRING),))
 COMPRESSIONS = ("", "GZIP", "ZLIB")
 
 CHUNK = 256 << 10
-"""How many bytes are read at once unless told otherwise, as in ``tf.data``."""
+"""How many bytes are read at once by default, as in ``tf.data``."""
 
 
 class Format(Protocol):
@@ -64,7 +64,7 @@ class FileFormat:
 
 
 def checked_compression(compression_type: str | None, operation: str) -> str:
-    """One of ``COMPRESSIONS``; ``None`` is no compression.
+    """Return one of ``COMPRESSIONS``; ``None`` is no compression.
 
     Raises:
         ValueError: it is none of these.
@@ -109,7 +109,7 @@ class TFRecordWriter:
     """Writes a TFRecord file, which TensorFlow reads as well; usable in a ``with`` statement.
 
     Args:
-        path: of the file, which is made anew. One with a scheme is written by fsspec.
+        path: of the file, which is replaced. One with a scheme is written by fsspec.
         options: a ``TFRecordOptions``, or a compression alone: ``"GZIP"``, ``"ZLIB"``.
 
     Raises:
@@ -130,7 +130,7 @@ class TFRecordWriter:
         self._file: IO[bytes] | None = _opened(self._path)
 
     def write(self, record: bytes) -> None:
-        """Appends a record.
+        """Append a record.
 
         Args:
             record: its bytes, or an array that holds them; a ``str`` is encoded as UTF-8.
@@ -145,13 +145,13 @@ class TFRecordWriter:
             file.write(self._encoder.take(False))
 
     def flush(self) -> None:
-        """Hands everything written so far to the file system."""
+        """Hand everything written so far to the file system."""
         file = self._open_file()
         file.write(self._encoder.take(True))
         file.flush()
 
     def close(self) -> None:
-        """Writes what is left and closes the file; further calls do nothing."""
+        """Write what is left and close the file; further calls do nothing."""
         file, self._file = self._file, None
         if file is not None:
             with file:
@@ -202,7 +202,7 @@ class DatasetRecordWriter:
     """Writes all records of a dataset, as ``tf.data.experimental.TFRecordWriter``.
 
     Args:
-        filename: of the file, which ``write`` makes anew.
+        filename: of the file, which ``write`` replaces.
         compression_type: ``None``, ``""``, ``"GZIP"`` or ``"ZLIB"``.
 
     Raises:
@@ -216,7 +216,7 @@ class DatasetRecordWriter:
         self._options = TFRecordOptions(compression_type)
 
     def write(self, dataset: Iterable[bytes]) -> None:
-        """Writes a dataset of strings, a record each.
+        """Write a dataset of strings, a record each.
 
         Raises:
             TypeError: elements are no strings.

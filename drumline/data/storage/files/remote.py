@@ -24,7 +24,7 @@ from drumline.data.storage.files.records import FileFormat
 
 
 def file_system(path: str) -> tuple[Any, str]:
-    """The file system of a path with a scheme, and the path in it.
+    """Return the file system of a path with a scheme, and the path in it.
 
     Raises:
         ImportError: the package that fsspec needs for the scheme is not installed.
@@ -81,12 +81,12 @@ _state = _State()
 
 
 def remote_reads() -> RemoteReads:
-    """How remote files are read at present."""
+    """Return how remote files are read at present."""
     return _state.reads
 
 
 def set_remote_reads(reads: RemoteReads) -> RemoteReads:
-    """Has files that are opened from now on read so; returns how they were before."""
+    """Set how files opened from now on are read; return the setting before."""
     if not isinstance(reads, RemoteReads):
         raise TypeError(f"set_remote_reads takes RemoteReads, got {type(reads).__name__}")
     before, _state.reads = _state.reads, reads
@@ -94,7 +94,7 @@ def set_remote_reads(reads: RemoteReads) -> RemoteReads:
 
 
 def remote_retries() -> int:
-    """How many requests for remote files this process has made again so far."""
+    """Return how many requests for remote files this process has made again so far."""
     return _state.retries
 
 
@@ -104,7 +104,7 @@ def asked_again(
     reads: RemoteReads,
     wait: Callable[[float], object] = time.sleep,
 ) -> T:
-    """What ``request`` returns, made again with growing pauses while it fails.
+    """Return what ``request`` returns, made again with growing pauses while it fails.
 
     Args:
         request: reads from the file.
@@ -171,7 +171,7 @@ class ReadAhead:
         self._stop = finalize(self, self._pool.shutdown, False, cancel_futures=True)
 
     def read(self, size: int) -> bytes:
-        """The next bytes, at most ``size``; none at the end."""
+        """Return the next bytes, at most ``size``; none at the end."""
         while not self._fetched:
             self._ask()
             if not self._under_way:
@@ -185,7 +185,7 @@ class ReadAhead:
         return bytes(part)
 
     def close(self) -> None:
-        """Stops fetching."""
+        """Stop fetching."""
         self._stop()
 
     def _ask(self) -> None:
@@ -207,7 +207,7 @@ class ReadAhead:
 
 
 def url_of(system: Any, path: str) -> str:
-    """The path with its scheme, where the file system tells it."""
+    """Return the path with its scheme, where the file system tells it."""
     unstrip = getattr(system, "unstrip_protocol", None)
     return path if unstrip is None else str(unstrip(path))
 
@@ -243,17 +243,17 @@ class RemoteFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """The place that is read next."""
+        """Return the place that is read next."""
         return self._place
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Goes to another place."""
+        """Continue to another place."""
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._size}[whence]
         self._place = max(0, base + offset)
         return self._place
 
     def read(self, size: int | None = -1) -> bytes:
-        """The next bytes, ``size`` of them unless the file ends; all for -1."""
+        """Return the next bytes, ``size`` of them unless the file ends; all for -1."""
         stop = self._size if size is None or size < 0 else min(self._place + size, self._size)
         if stop <= self._place:
             return b""
@@ -267,7 +267,7 @@ class RemoteFile(io.RawIOBase):
         return content
 
     def readinto(self, buffer: Any) -> int:
-        """Reads into a buffer; returns how many bytes."""
+        """Read into a buffer; return how many bytes."""
         view = memoryview(buffer).cast("B")
         content = self.read(len(view))
         view[: len(content)] = content
@@ -280,9 +280,9 @@ Source = int | ReadAhead
 
 @contextlib.contextmanager
 def opened_bytes(path: str, offset: int, compression: str, chunk: int) -> Iterator[Source]:
-    """The bytes of a file from a place on, or all of them if it is compressed.
+    """Yield the bytes of a file from a place on, or all of them if it is compressed.
 
-    A descriptor is closed afterwards. What fetches a remote file goes on unless there was an error.
+    A descriptor is closed afterwards. The fetcher of a remote file continues unless it failed.
 
     Args:
         path: a local one, or one with a scheme.
@@ -315,7 +315,7 @@ def opened_bytes(path: str, offset: int, compression: str, chunk: int) -> Iterat
 def open_records(
     path: str, form: FileFormat, offset: int, number: int
 ) -> tuple[RecordReader, Source]:
-    """The reader of a file's records from a place on, and what it reads.
+    """Return the reader of a file's records from a place on, and what it reads.
 
     A compressed file is read, and what comes before the place dropped.
 
@@ -337,7 +337,7 @@ def open_records(
 
 
 def as_paths(given: Any, operation: str) -> list[str]:
-    """A path, or a list or array of paths, as a list of strings.
+    """Return a path, or a list or array of paths, as a list of strings.
 
     Raises:
         TypeError: something else is given.
@@ -354,7 +354,7 @@ def as_paths(given: Any, operation: str) -> list[str]:
 
 
 def matching(patterns: Sequence[str]) -> list[str]:
-    """The files that match one of the patterns, sorted; as often as patterns match them.
+    """Return the files that match one of the patterns, sorted; as often as patterns match them.
 
     ``*``, ``?`` and ``[...]`` stand for what they do in a shell, but hidden files match too;
     ``**`` is ``*``.

@@ -28,7 +28,7 @@ _LEVELS_BYTES = 4
 class DecodedSizes:
     """The bytes of row groups while some of their columns are decoded.
 
-    A value of a list is there twice: as it is stored, with its levels, and in the list's array. A
+    A value of a list exists twice: as it is stored, with its levels, and in the list's array. A
     string becomes an object, and is taken to be as long as it is in the file; one that is there
     once for many rows (the format's dictionaries) is longer than that.
 
@@ -58,7 +58,7 @@ class DecodedSizes:
             self._row_nbytes += nbytes
 
     def of(self, group: int) -> int:
-        """The bytes of a row group, all of it decoded at once."""
+        """Return the bytes of a row group, all of it decoded at once."""
         found = self._metadata.row_group(group)
         nbytes = self._row_nbytes * int(found.num_rows)
         nbytes += sum(each * found.column(leaf).num_values for leaf, each in self._values)
@@ -70,7 +70,7 @@ PIECE_BYTES = 8 << 20
 
 COLUMN_BYTES = (256 << 10) + (1 << 20)
 """What a column of a Parquet file is decoded from: what is read at once of it, and a page of the
-size that writers make unless told otherwise."""
+size that writers make by default."""
 
 _MOST_ROWS = 1 << 16
 _FEW_ROWS = 64
@@ -107,7 +107,7 @@ class ParquetTable:
         self.schema: pa.Schema = self._file.schema_arrow
 
     def batches(self, group: int, columns: list[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The columns of the rows from a group on, in pieces, each with a group's number.
+        """Yield the columns of the rows from a group on, in pieces, each with a group's number.
 
         Small groups are decoded together: a piece of several has the number of the first.
         """
@@ -116,7 +116,7 @@ class ParquetTable:
                 yield run[0], batch
 
     def _runs(self, group: int, columns: list[str]) -> Iterator[tuple[list[int], int, int]]:
-        """Groups to decode together, with how many rows to decode at once, and their bytes."""
+        """Yield groups to decode together, with the rows to decode at once, and their bytes."""
         sizes = DecodedSizes(self._file, columns)
         run, run_rows, run_nbytes = [group], 0, 0
         for number in range(group, self._file.num_row_groups):
@@ -152,9 +152,9 @@ class ParquetTable:
     def _few_at_once(
         self, run: list[int], columns: list[str], given: int
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of damaged groups after those given, up to the few among which the damage is.
+        """Yield the rows of damaged groups after those given, up to the few with the damage.
 
-        So what comes before an error does not tell how much was decoded at once.
+        The elements before an error thus do not depend on how much is decoded at once.
         """
         start = 0
         for group in run:
@@ -164,20 +164,20 @@ class ParquetTable:
                 start += len(batch)
 
     def place(self, group: int, row: int) -> tuple[int, int]:
-        """The group a row is in, and its row there, of one that is counted from another group."""
+        """Return the group, and the row in it, of a row counted from another group."""
         while group + 1 < self._file.num_row_groups and row >= self._rows_of(group):
             group, row = group + 1, row - self._rows_of(group)
         return group, row
 
     def offset(self, group: int) -> int:
-        """Where a group's columns begin in the file; 0 if it has no groups."""
+        """Return where a group's columns begin in the file; 0 if it has no groups."""
         if group >= self._file.num_row_groups:
             return 0
         first = self._file.metadata.row_group(group).column(0)
         return int(first.dictionary_page_offset or first.data_page_offset)
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         self._file.close(force=True)
 
     def _rows_of(self, group: int) -> int:
@@ -224,11 +224,11 @@ class ArrowTable:
                 yield number, batch
 
     def offset(self, group: int) -> int:
-        """Where reading stands: Arrow does not tell where a record batch begins."""
+        """Return where reading stands: Arrow does not tell where a record batch begins."""
         return int(self._source.tell())
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         self._source.close()
 
 
@@ -239,7 +239,7 @@ TABLES: dict[str, type[ParquetTable] | type[ArrowTable]] = {
 
 
 def first_schema(kind: str, path: str) -> pa.Schema:
-    """The names and types of a file's columns.
+    """Return the names and types of a file's columns.
 
     Raises:
         OSError: the file cannot be opened.
@@ -263,13 +263,13 @@ def _opened(path: str) -> Any:
 
 
 def _rows_at_once(nbytes: int, rows: int, most_nbytes: int) -> int:
-    """A power of two of rows that take about ``most_nbytes``, where all take ``nbytes``."""
+    """Return a power of two of rows that take about ``most_nbytes``, where all take ``nbytes``."""
     fitting = most_nbytes * max(1, rows) // max(1, nbytes)
     return 1 << (max(1, min(fitting, _MOST_ROWS)).bit_length() - 1)
 
 
 def _row_width(kind: pa.DataType) -> tuple[int, bool]:
-    """Bytes of a value without those that vary, and whether some do: these become objects."""
+    """Return the fixed bytes of a value, and whether some vary, which become objects."""
     if isinstance(kind, pa.BaseExtensionType):
         return _row_width(kind.storage_type)
     if pa.types.is_struct(kind):

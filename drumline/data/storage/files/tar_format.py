@@ -13,7 +13,7 @@ from drumline.data.storage.files.remote import Source, opened_bytes
 KEY = "__key__"
 
 MOST_BYTES = 1 << 30
-"""The largest sample unless told otherwise."""
+"""The largest sample by default."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,7 @@ class TarFormat:
         return f"tar[{', '.join(parts)}{others}]{compressed}"
 
     def open(self, path: str, offset: int, number: int) -> tuple[TarReader, Source]:
-        """The reader of an archive's samples from a place on, and what fetches a remote one."""
+        """Return the reader of an archive's samples from a place on, and its fetcher."""
         with opened_bytes(path, offset, self.compression, CHUNK) as source:
             reader = TarReader(
                 source,
@@ -68,7 +68,7 @@ class TarFormat:
 
 
 def first_extensions(path: str, compression: str) -> tuple[str, ...]:
-    """The extensions of an archive's first sample.
+    """Return the extensions of an archive's first sample.
 
     Raises:
         OSError: the archive cannot be opened.

@@ -37,7 +37,7 @@ class NpyFile:
         path: of the file.
         dtype: of the rows.
         row: their shape.
-        rows: of a file that is there, after how many rows to go on; ``None`` makes a file.
+        rows: after how many rows of an existing file to continue; ``None`` creates a file.
 
     Attributes:
         rows: how many there are.
@@ -62,7 +62,7 @@ class NpyFile:
             self._cut(self._start + rows * self._dtype.itemsize * math.prod(row))
 
     def _cut(self, nbytes: int) -> None:
-        """Leaves as many bytes, to go on after them."""
+        """Truncate the file to ``nbytes``, to continue after them."""
         if self._path.stat().st_size < nbytes:
             self.close()
             raise ValueError(f"{self._path} is shorter than the {nbytes} bytes that were written")
@@ -70,7 +70,7 @@ class NpyFile:
         self._file.seek(nbytes)
 
     def append(self, rows: np.ndarray) -> None:
-        """Writes rows (n, ...) after those before.
+        """Write rows (n, ...) after those before.
 
         Raises:
             OSError: the disk is full, for one.
@@ -80,13 +80,13 @@ class NpyFile:
         self.rows += len(rows)
 
     def sync(self) -> None:
-        """Has the disk keep what was written."""
+        """Flush what was written to disk."""
         with naming(self._path):
             self._file.flush()
             os.fsync(self._file.fileno())
 
     def finish(self) -> None:
-        """Writes how many rows there are, and has the disk keep all of it."""
+        """Write the number of rows, and flush the file to disk."""
         with naming(self._path):
             self._file.seek(0)
         self._write_header()
@@ -96,7 +96,7 @@ class NpyFile:
         self._file.close()
 
     def close(self) -> None:
-        """Closes the file as it is; what could not be written is given up."""
+        """Close the file as it is; what could not be written is given up."""
         with contextlib.suppress(OSError):
             self._file.close()
 
@@ -110,7 +110,7 @@ class NpyFile:
 
 
 def stored_dtype(dtype: np.dtype) -> np.dtype:
-    """The dtype that stands for ``dtype`` in a file."""
+    """Return the dtype that stands for ``dtype`` in a file."""
     return np.dtype(f"u{dtype.itemsize}") if dtype.kind == "V" else dtype
 
 
@@ -122,7 +122,7 @@ _CHECKSUM_NBYTES = 4
 
 
 def write_snappy(plain: BinaryIO, file: BinaryIO) -> None:
-    """Writes what can be read from ``plain``, compressed, to ``file``."""
+    """Write what can be read from ``plain``, compressed, to ``file``."""
     codec = pa.Codec("snappy")
     file.write(_BEGIN)
     while content := plain.read(_CHUNK_NBYTES):
@@ -135,7 +135,7 @@ def write_snappy(plain: BinaryIO, file: BinaryIO) -> None:
 
 
 def read_snappy(file: BinaryIO) -> bytes:
-    """All that ``write_snappy``, or another program, has compressed.
+    """Return all that ``write_snappy``, or another program, has compressed.
 
     Raises:
         EOFError: the file ends within a chunk.
@@ -154,7 +154,7 @@ def read_snappy(file: BinaryIO) -> bytes:
 
 
 def _chunks(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
-    """Where each chunk with content begins, its kind, and its body."""
+    """Yield where each chunk with content begins, its kind, and its body."""
     if file.read(len(_BEGIN)) != _BEGIN:
         raise ValueError("it does not begin as files of Snappy do")
     start = len(_BEGIN)
@@ -171,7 +171,7 @@ def _chunks(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _plain_nbytes(block: bytes, start: int) -> int:
-    """How long a block says that it is when decompressed: base 128, the least digit first."""
+    """Return the length that a block states for its decompressed form: a varint."""
     nbytes = 0
     for place, byte in enumerate(block[:3]):
         nbytes |= (byte & 127) << (7 * place)
@@ -219,7 +219,7 @@ COMPRESSIONS = {
 
 
 def checked_compression(compression: str | None, operation: str) -> str | None:
-    """``"GZIP"``, ``"SNAPPY"``, or ``None``, which ``""``, ``"NONE"`` and ``"AUTO"`` mean as well.
+    """Return ``"GZIP"``, ``"SNAPPY"``, or ``None``, also for ``""``, ``"NONE"`` and ``"AUTO"``.
 
     Raises:
         ValueError: it is something else.
@@ -235,7 +235,7 @@ def checked_compression(compression: str | None, operation: str) -> str | None:
 
 
 def compress_arrays(directory: Path, compression: str) -> None:
-    """Replaces the ``.npy`` files of a directory by compressed ones, and has the disk keep them."""
+    """Replace the ``.npy`` files of a directory by compressed ones, flushed to disk."""
     for path in sorted(directory.glob("*.npy")):
         target = compressed_path(path, compression)
         with naming(target), open(path, "rb") as plain, open(target, "xb") as file:
@@ -246,7 +246,7 @@ def compress_arrays(directory: Path, compression: str) -> None:
 
 
 def read_compressed(path: Path, compression: str) -> np.ndarray:
-    """The array that a compressed file holds, in memory.
+    """Return the array that a compressed file holds, in memory.
 
     Args:
         path: as without compression.
@@ -261,7 +261,7 @@ def read_compressed(path: Path, compression: str) -> np.ndarray:
 
 
 def compressed_path(path: Path, compression: str) -> Path:
-    """The name of a file when it is compressed."""
+    """Return the name of a file when it is compressed."""
     return path.with_name(path.name + COMPRESSIONS[compression].suffix)
 
 
@@ -271,8 +271,8 @@ class ColumnWriter:
     Args:
         stem: the path that the files' names begin with.
         leaf: what is written; only its first dimension may vary.
-        rows: what ``sync`` returned when the files were written up to where to go on; ``None``
-            makes files.
+        rows: what ``sync`` returned at the position from which to continue; ``None`` creates the
+            files.
     """
 
     def __init__(self, stem: Path, leaf: TensorSpec, rows: Mapping[str, int] | None = None):
@@ -293,7 +293,7 @@ class ColumnWriter:
             add("lengths", np.int64)
 
     def append(self, column: Any) -> None:
-        """Writes a column: an array (n, ...) or a `RaggedArray` of n rows."""
+        """Write a column: an array (n, ...) or a `RaggedArray` of n rows."""
         rows = column
         if self._varies:
             ragged = isinstance(column, RaggedArray)
@@ -310,18 +310,18 @@ class ColumnWriter:
         self._files["sizes"].append(np.fromiter(map(len, items), np.int64, len(items)))
 
     def sync(self) -> dict[str, int]:
-        """Has the disk keep what was written; returns how many rows each file has."""
+        """Flush what was written to disk; return how many rows each file has."""
         for file in self._files.values():
             file.sync()
         return {what: file.rows for what, file in self._files.items()}
 
     def finish(self) -> None:
-        """Completes the files."""
+        """Complete the files."""
         for file in self._files.values():
             file.finish()
 
     def close(self) -> None:
-        """Closes the files as they are."""
+        """Close the files as they are."""
         for file in self._files.values():
             file.close()
 
@@ -343,7 +343,7 @@ class StoredStrings:
         return self.take(np.arange(len(self))[index])
 
     def take(self, index: np.ndarray) -> np.ndarray:
-        """The items at ``index`` (k,): objects (k,)."""
+        """Return the items at ``index`` (k,): objects (k,)."""
         starts, ends = self._splits[index].tolist(), self._splits[index + 1].tolist()
         column = np.empty(len(index), STRING)
         for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
@@ -353,7 +353,7 @@ class StoredStrings:
 
 
 def read_column(stem: Path, leaf: TensorSpec, length: int, compression: str | None = None) -> Any:
-    """The column of ``length`` rows that a `ColumnWriter` wrote, memory-mapped.
+    """Return the column of ``length`` rows that a `ColumnWriter` wrote, memory-mapped.
 
     Args:
         stem: the path that the files' names begin with.
@@ -391,7 +391,7 @@ class _ColumnFiles:
     compression: str | None
 
     def __call__(self, what: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-        """The array in one of a column's files."""
+        """Return the array in one of a column's files."""
         path = _named(self.stem, what)
         try:
             if self.compression is None:
@@ -421,7 +421,7 @@ def _named(stem: Path, what: str) -> Path:
 
 
 def spec_to_json(spec: ElementSpec) -> dict[str, Any]:
-    """What ``spec_from_json`` makes an equal spec of.
+    """Return what ``spec_from_json`` makes an equal spec of.
 
     Raises:
         TypeError: elements hold what no file keeps: datasets, ragged arrays, dimensions after the
@@ -446,7 +446,7 @@ def spec_to_json(spec: ElementSpec) -> dict[str, Any]:
 
 
 def spec_from_json(text: dict[str, Any]) -> ElementSpec:
-    """The spec that was stored; a namedtuple's type is made anew, with its name and fields."""
+    """Return the stored spec; the classes of namedtuples are created, by name and fields."""
     leaves = tuple(TensorSpec(leaf["shape"], leaf["dtype"]) for leaf in text["leaves"])
     return ElementSpec(_from_json(text["structure"]), leaves)
 

@@ -33,9 +33,9 @@ _AGE = 60.0
 
 
 def lock_directory(path: Path) -> int:
-    """Marks a directory as in use for as long as the returned descriptor is open.
+    """Mark a directory as in use for as long as the returned descriptor is open.
 
-    Where the file system has no locks, nobody can have one, and nothing is deleted either.
+    Where the file system has no locks, no process has one, and nothing is deleted either.
     """
     descriptor = os.open(path, os.O_RDONLY)
     with contextlib.suppress(OSError):
@@ -44,7 +44,7 @@ def lock_directory(path: Path) -> int:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody holds the lock of a directory."""
+    """Return whether a process holds the lock of a directory."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:  # It is complete, or was dropped.
@@ -61,12 +61,13 @@ def is_locked(path: Path) -> bool:
 
 
 def delete_abandoned(place: Path, mark: str, complete: str) -> None:
-    """Deletes what was to become ``place`` and nobody writes any longer.
+    """Delete incomplete directories for ``place`` that no process writes any longer.
 
     Args:
         place: of directories that are complete.
         mark: what follows its name in theirs.
-        complete: a file that those have which may be all there is left of somebody's elements.
+        complete: a file that complete directories have, which are not deleted: they may hold the
+            only copy of the elements.
     """
     if not place.parent.is_dir():
         return
@@ -86,7 +87,7 @@ def _delete_unlocked(path: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(path, ignore_errors=True)
-    except OSError:  # Somebody writes there.
+    except OSError:  # Another process writes there.
         return
     finally:
         os.close(descriptor)
@@ -131,22 +132,22 @@ class UnfinishedDirectory:
             )
 
     def _lock(self, descriptor: int) -> None:
-        """Holds the lock, by which others know that this process writes here, until it is freed."""
+        """Acquire the lock that marks the directory as being written by this process."""
         self._descriptor = descriptor
         self._unlock = finalize(self, os.close, descriptor)
         tell_in_child(self)
 
     def forked(self) -> None:
-        """Lets a child not go on holding the lock, when the process that writes has ended."""
+        """Release the lock in a forked child, which may outlive the process that writes."""
         if self._unlock.detach():
             os.close(self._descriptor)
 
     def on_drop(self, close: Callable[[], None]) -> None:
-        """Has a file inside closed before it is deleted; ``close`` must not hold on to this."""
+        """Close a file inside before deletion; ``close`` must not refer to this object."""
         self._closers.append(close)
 
     def finish(self, description: dict[str, Any], replace: bool) -> None:
-        """Writes the description and moves the directory to its place.
+        """Write the description and move the directory to its place.
 
         Args:
             description: JSON-able.
@@ -168,7 +169,7 @@ class UnfinishedDirectory:
         self._unlock()
 
     def _moved(self) -> bool:
-        """Moves it to its place, unless another process was quicker."""
+        """Move it to its place, unless another process was quicker."""
         with contextlib.suppress(OSError):
             if is_empty(self._place):
                 shutil.copymode(self._place, self.path)
@@ -180,13 +181,13 @@ class UnfinishedDirectory:
         return True
 
     def drop(self) -> None:
-        """Deletes what was written."""
+        """Delete what was written."""
         self._abandoned()
         self._unlock()
 
 
 def new_directory(place: Path, mark: str, source: str = "") -> Path:
-    """Makes a directory beside ``place``, whose name is another each time and ends in `source`."""
+    """Make a directory beside ``place``, with a unique name that ends in `source`."""
     ending = f"-{source}" if source else ""
     path = place.with_name(f"{place.name}{mark}{uuid.uuid4().hex[:8]}{ending}")
     path.mkdir(parents=True)
@@ -194,7 +195,7 @@ def new_directory(place: Path, mark: str, source: str = "") -> Path:
 
 
 def _others_write(place: Path, own: Path, source: str) -> bool:
-    """Whether somebody writes elements of another source that are to be at the same place."""
+    """Return whether a process writes elements of another source for the same place."""
     for path in place.parent.glob(f"{glob.escape(place.name + _MARK)}*-*"):
         if path != own and path.name.rpartition("-")[2] != source and is_locked(path):
             return True
@@ -202,12 +203,12 @@ def _others_write(place: Path, own: Path, source: str) -> bool:
 
 
 def is_stored(path: Path) -> bool:
-    """Whether elements are stored there."""
+    """Return whether elements are stored there."""
     return (path / DESCRIPTION).is_file()
 
 
 def is_empty(path: Path) -> bool:
-    """Whether it is a directory with nothing in it."""
+    """Return whether it is a directory with nothing in it."""
     return path.is_dir() and not any(path.iterdir())
 
 
@@ -240,7 +241,7 @@ class Begun:
 
     Attributes:
         directory: where it wrote.
-        written: up to where to go on; ``None`` begins.
+        written: the position from which to continue; ``None`` begins.
     """
 
     directory: UnfinishedDirectory
@@ -254,7 +255,7 @@ class DirectoryWriter:
         path: of the directory to be.
         spec: of the elements.
         compression: ``"GZIP"``, ``"SNAPPY"`` or ``None``.
-        begun: where to write, and go on, instead of in a directory that is made.
+        begun: the directory to continue in, instead of a new one.
         source: as of an `UnfinishedDirectory`.
 
     Raises:
@@ -285,7 +286,7 @@ class DirectoryWriter:
             self._columns.append(column)
 
     def add(self, block: Block) -> None:
-        """Writes the elements of a block.
+        """Write the elements of a block.
 
         Raises:
             OSError: the disk is full, for one.
@@ -295,11 +296,11 @@ class DirectoryWriter:
         self.length += block.n
 
     def sync(self) -> Written:
-        """Has the disk keep the elements so far."""
+        """Flush the elements so far to disk."""
         return {"length": self.length, "rows": [column.sync() for column in self._columns]}
 
     def finish(self, replace: bool) -> None:
-        """Completes the directory and moves it to its place.
+        """Complete the directory and move it to its place.
 
         Args:
             replace: whether elements that are stored there already make way.
@@ -312,7 +313,7 @@ class DirectoryWriter:
         self._directory.finish(description, replace)
 
     def elements(self) -> StoredElements:
-        """All that was written, memory-mapped; no more is written then."""
+        """Return all that was written, memory-mapped; no more is written then."""
         self._finish_files()
         columns = [
             read_column(self._directory.path / str(i), leaf, self.length)
@@ -325,7 +326,7 @@ class DirectoryWriter:
             writer.finish()
 
     def drop(self) -> None:
-        """Deletes what was written."""
+        """Delete what was written."""
         self._directory.drop()
 
 
@@ -346,7 +347,7 @@ class StoredElements:
 
 
 def read_directory(path: Path) -> StoredElements:
-    """Opens what a `DirectoryWriter` finished.
+    """Open what a `DirectoryWriter` finished.
 
     Raises:
         FileNotFoundError: nothing is stored there.
@@ -363,7 +364,7 @@ def read_directory(path: Path) -> StoredElements:
 
 
 def read_description(path: Path) -> tuple[ElementSpec, dict[str, Any]]:
-    """The spec of the elements that are stored in a directory, and all that it says of itself.
+    """Return the spec of the elements in a directory, and its description.
 
     Raises:
         FileNotFoundError: nothing is stored there.
@@ -394,13 +395,13 @@ def read_description(path: Path) -> tuple[ElementSpec, dict[str, Any]]:
 _KEPT_MARK = ".resumable-"
 
 
-class KeptDirectory(UnfinishedDirectory):
+class ResumableDirectory(UnfinishedDirectory):
     """An unfinished directory that stays when it is abandoned.
 
     Args:
         place: where it will be.
-        path: of one that ``begun`` found; ``None`` makes one, and deletes those that others began
-            and nobody writes any longer.
+        path: of one that ``begun`` found; ``None`` creates one, and deletes those of other
+            processes that have ended.
 
     Raises:
         RuntimeError: another process writes there.
@@ -419,13 +420,13 @@ class KeptDirectory(UnfinishedDirectory):
 
 
 def begun(place: Path, name: str) -> Path | None:
-    """The directory of that name which was to become ``place``, if it is still there."""
+    """Return the directory of that name which was to become ``place``, if it is still there."""
     path = place.with_name(name)
     return path if name.startswith(place.name + _KEPT_MARK) and path.is_dir() else None
 
 
 def _locked(path: Path) -> int:
-    """Marks a directory as in use for as long as the returned descriptor is open."""
+    """Mark a directory as in use for as long as the returned descriptor is open."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""What users are told when a disk takes no more."""
+"""Messages of errors in writing files, such as of a full disk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REMEDIES = {
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Has an error say which file could not be written, and what to do about it."""
+    """Add to an error which file could not be written, and what to do about it."""
     try:
         yield
     except OSError as error:

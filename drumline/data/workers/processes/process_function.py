@@ -24,7 +24,7 @@ _DEEPEST = 4
 
 
 def dumps(value: Any, function: Callable[..., Any], where: str) -> bytes:
-    """``value``, which holds ``function``, as bytes for another process.
+    """Return ``value``, which holds ``function``, as bytes for another process.
 
     Raises:
         TypeError: a part of the function cannot be sent; the message says which.
@@ -42,7 +42,7 @@ def dumps(value: Any, function: Callable[..., Any], where: str) -> bytes:
 def culprits(
     value: Any, picklable: Callable[[Any], bool], path: str = "", depth: int = 0
 ) -> Iterator[str]:
-    """The smallest parts of ``value`` that cannot be pickled, by how one gets to them."""
+    """Yield the smallest parts of ``value`` that cannot be pickled, by how one gets to them."""
     found = False
     for name, part in _parts(value):
         if depth < _DEEPEST and not picklable(part):
@@ -166,7 +166,7 @@ class _Processes:
         tell_in_child(self)
 
     def forked(self) -> None:
-        """Lets a child begin with processes of its own: these have one parent each."""
+        """Start without processes in a forked child: these are the parent's."""
         self._lock = threading.Lock()
         self._idle, self._all = [], []
 
@@ -177,7 +177,7 @@ class _Processes:
             return [process.pid for process in self._all]
 
     def take(self) -> WorkerProcess:
-        """One that is idle, or a new one."""
+        """Return one that is idle, or a new one."""
         with self._lock:
             if self._stopped:
                 raise RuntimeError("the dataset's worker processes have been ended")
@@ -204,7 +204,7 @@ class _Processes:
         process.stop()
 
     def stop(self) -> None:
-        """Ends all, now and for good."""
+        """Stop all, now and for good."""
         with self._lock:
             self._stopped = True
             processes = list(self._all)

@@ -21,7 +21,7 @@ from drumline.data.workers.processes.worker_process import ObjectChannel, Shared
 
 
 class _Noting(PythonFunction):
-    """Says, where it survives the process, how many elements it has begun."""
+    """Record in shared memory, which outlives the process, how many elements were begun."""
 
     progress: SharedBuffer
 
@@ -32,7 +32,7 @@ class _Noting(PythonFunction):
 
 
 def main() -> None:
-    """Serves until the other side closes the connection or ends."""
+    """Serve until the other side closes the connection or ends."""
     connection, life, requests, replies = (int(argument) for argument in sys.argv[1:5])
     end_with_parent(life)
     channel = ObjectChannel(socket.socket(fileno=connection))
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def end_with_parent(life: int) -> None:
-    """Has the kernel end this process when the other end of the pipe is closed.
+    """Make the kernel end this process when the other end of the pipe is closed.
 
     A thread that waits for it could be kept from running by a function that holds Python's lock.
     """

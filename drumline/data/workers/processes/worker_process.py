@@ -35,7 +35,7 @@ class ObjectChannel:
         self._connection = connection
 
     def send(self, message: Any) -> None:
-        """Sends an object.
+        """Send an object.
 
         Raises:
             OSError: the other side is gone.
@@ -44,7 +44,7 @@ class ObjectChannel:
         self._connection.sendall(_LENGTH.pack(len(body)) + body)
 
     def receive(self) -> Any:
-        """The next object.
+        """Return the next object.
 
         Raises:
             EOFError: the other side is gone.
@@ -65,7 +65,7 @@ class ObjectChannel:
         return bytes(parts)
 
     def close(self) -> None:
-        """Closes the connection."""
+        """Close the connection."""
         self._connection.close()
 
 
@@ -101,7 +101,7 @@ class SharedBuffer:
         self._memory[:8].view(np.int64)[0] = value
 
     def write(self, columns: Sequence[Any]) -> tuple[list[Placed | None], list[Any]]:
-        """Copies numeric arrays in. Returns where they are, ``None`` for the others, and those."""
+        """Copy numeric arrays in. Return where they are, ``None`` for the others, and those."""
         offsets, end = [], _HEADER
         for column in columns:
             offsets.append(end)
@@ -125,7 +125,7 @@ class SharedBuffer:
     def read(
         self, placed: Sequence[Placed | None], others: Sequence[Any], dtypes: Sequence[np.dtype]
     ) -> list[Any]:
-        """Copies out what the other process wrote; ``dtypes`` are its arrays'."""
+        """Copy out what the other process wrote; ``dtypes`` are its arrays'."""
         rest = iter(others)
         columns = []
         for place, dtype in zip(placed, dtypes, strict=True):
@@ -143,7 +143,7 @@ class SharedBuffer:
         return self._memory[offset : offset + nbytes].view(dtype).reshape(shape)
 
     def close(self) -> None:
-        """Gives the memory back once nobody refers to it."""
+        """Close the descriptor; the memory is freed once no mapping is left."""
         os.close(self.fd)
 
 
@@ -200,7 +200,7 @@ class WorkerProcess:
         self._load(payload)
 
     def forked(self) -> None:
-        """Lets a child not hold on to the process, which ends when this one does."""
+        """Close the pipe in a forked child, as the process ends with the parent."""
         never_freed(self._process)  # which would warn that it still runs
         if not self._stopped:
             os.close(self._life)
@@ -220,7 +220,7 @@ class WorkerProcess:
             )
 
     def run(self, block: Block, start: int) -> tuple[Block, float]:
-        """The function's results for ``block``, whose first element has the index ``start``.
+        """Return the function's results for ``block``, whose first element has the index ``start``.
 
         Returns:
             The block, and the processor seconds that it took.
@@ -254,7 +254,7 @@ class WorkerProcess:
         return f"with exit code {code}"
 
     def stop(self) -> None:
-        """Ends the process at once and waits for it; may be called again."""
+        """Stop the process at once and wait for it; may be called again."""
         self._process.kill()
         self._process.wait()
         with self._stopping:
@@ -268,7 +268,7 @@ class WorkerProcess:
 
 
 def sendable(error: Exception) -> Exception:
-    """The error with its traceback as a note, or one that says the same if it cannot be sent."""
+    """Return the error with its traceback as a note, or a picklable equivalent."""
     text = "".join(traceback.format_exception(error))
     try:
         sent = pickle.loads(cloudpickle.dumps(error))

@@ -1,4 +1,4 @@
-"""What a cluster offers for remote execution, which worker makes which split, and which fail."""
+"""The interface of clusters for remote execution, and the assignment of splits to workers."""
 
 from __future__ import annotations
 
@@ -18,64 +18,64 @@ from drumline.data.runtime.stage import State
 
 
 class WorkerLost(Exception):
-    """A worker ended, or its machine did, before its answer arrived."""
+    """A worker, or its machine, was lost before its answer arrived."""
 
 
 class Answer(Protocol):
-    """What a worker will have answered."""
+    """The future answer of a worker."""
 
     def result(self) -> Any:
-        """Waits for it.
+        """Wait for the answer.
 
         Raises:
-            WorkerLost: it will not come.
+            WorkerLost: the worker was lost before.
             Exception: what the worker raised.
         """
 
 
 class RemoteWorker(Protocol):
-    """A ``PlanWorker`` somewhere, which does what it is asked in the order it was asked."""
+    """A ``PlanWorker`` in another process, which handles requests in order."""
 
     def ask(self, method: str, *arguments: Any) -> Answer:
-        """Has one of its methods called; never waits, also if the worker is lost."""
+        """Call one of its methods; never blocks, even if the worker is lost."""
 
     def stop(self) -> None:
-        """Ends it, whatever it does; may be called again."""
+        """Stop it at once; idempotent."""
 
 
 class Cluster(Protocol):
     """Where workers are started."""
 
     def width(self) -> int:
-        """How many workers there should be."""
+        """Return how many workers there should be."""
 
     def start(self) -> RemoteWorker | None:
-        """Another worker; ``None`` if there is no room for it at present."""
+        """Start another worker; ``None`` if the cluster has no capacity at present."""
 
     def share(self, value: Any) -> Any:
-        """``value`` as an argument of ``RemoteWorker.ask`` that is sent to many workers."""
+        """Return ``value`` as an argument of ``RemoteWorker.ask`` that is sent to many workers."""
 
     def stop(self) -> None:
-        """Ends all workers; may be called again."""
+        """Stop all workers; idempotent."""
 
 
 class Service(Protocol):
-    """Where a dataset asks for its cluster when it is first iterated."""
+    """Connects a dataset to its cluster when it is first iterated."""
 
     def connect(self) -> Cluster:
-        """The cluster.
+        """Return the cluster.
 
         Raises:
             RuntimeError: it cannot be reached.
         """
 
     def describe(self) -> str:
-        """Which it is, for ``explain()``."""
+        """Return which it is, for ``explain()``."""
 
 
 @dataclasses.dataclass(frozen=True)
 class InputSplit:
-    """A part of the elements, made by one worker from begin to end.
+    """A part of the elements, computed by one worker from begin to end.
 
     Attributes:
         number: how many splits come before it.
@@ -131,9 +131,9 @@ class ShardingPolicy(enum.IntEnum):
         OFF: every worker makes all elements, and all of them come.
         DYNAMIC: each element once, made by whichever worker is free.
         FILE: each worker has its own files.
-        DATA: each worker goes through the whole dataset and keeps every so many-th element.
+        DATA: each worker reads the whole dataset and yields every N-th element.
         FILE_OR_DATA: ``FILE`` where there are enough files, else ``DATA``.
-        HINT: the dataset is sharded where ``shard(SHARD_HINT, SHARD_HINT)`` stands in it.
+        HINT: the dataset is sharded where it has ``shard(SHARD_HINT, SHARD_HINT)``.
     """
 
     OFF = 0
@@ -154,7 +154,7 @@ _NAMES = {
 
 
 def policy_of(value: Any) -> ShardingPolicy:
-    """The policy meant by a member of ``ShardingPolicy`` or a name.
+    """Return the policy meant by a member of ``ShardingPolicy`` or a name.
 
     Raises:
         ValueError: it is neither.
@@ -170,21 +170,21 @@ def policy_of(value: Any) -> ShardingPolicy:
 
 
 MOST = 16_384
-"""How many elements are asked for at once when nothing is wrong."""
+"""How many elements are requested at once while no worker was lost."""
 
 DEATHS = 3
-"""Of how many workers that do nothing else it takes to say that an element is to blame."""
+"""How many workers, with no other task, an element has to kill to count as a poison element."""
 
 
 class PoisonSearch:
-    """How many elements to ask for at once after a worker was lost.
+    """Finds the poison element of a split: how many to request at once after a worker was lost.
 
-    One at first, and twice as many after each answer: mostly it was not an element's fault. If the
-    next worker is lost as well, single ones, until those it was asked for have come or
-    several workers were lost of the same one.
+    One at first, and twice as many after each answer, as mostly the elements are not the cause. If
+    the next worker is lost as well, single ones, until those it was asked for have arrived or
+    several workers were lost at the same element.
 
     Attributes:
-        limit: how many elements to ask for at once; ``None`` if nothing is wrong.
+        limit: how many elements to request at once; ``None`` without a limit.
     """
 
     def __init__(self) -> None:
@@ -194,11 +194,11 @@ class PoisonSearch:
         self._deaths = 0
 
     def died(self, position: int, alone: bool) -> None:
-        """Hears that a worker was lost that was to make the element at ``position`` next.
+        """Record that the worker was lost which was computing the element at ``position``.
 
         Args:
             position: of the first element that has not arrived.
-            alone: whether the worker had nothing else to do.
+            alone: whether the worker had no other task.
         """
         if position != self._position:
             self._position, self._deaths = position, 0
@@ -209,38 +209,38 @@ class PoisonSearch:
         self.limit = 1
 
     def arrived(self, position: int) -> None:
-        """Hears that all elements before ``position`` have arrived."""
+        """Record that all elements before ``position`` have arrived."""
         if self.limit is not None and position >= self._single_until:
             self.limit = 2 * self.limit if self.limit < MOST else None
 
     @property
     def proven(self) -> bool:
-        """Whether workers die of the element that is to come next."""
+        """Whether the next element is a poison element."""
         return self._deaths >= DEATHS
 
     def forget(self) -> None:
-        """Starts to count anew: the element was given up."""
+        """Reset the count: the element was given up."""
         self._position, self._deaths = -1, 0
 
 
 _SPLITS_AT_ONCE = 2
-"""How many splits a worker has: the next one is there when it is done with one."""
+"""How many splits a worker has, so that it has another one when it completes one."""
 
 _RETRY_SECONDS = 1.0
 _PATIENCE_SECONDS = 60.0
 
 
 class SplitTask(Protocol):
-    """A split that is being made, as the session knows it; called with the session's lock held."""
+    """A split that is being computed; its methods are called with the session's lock held."""
 
     def assigned(self, place: Place, alone: bool) -> None:
-        """Hears which worker makes it, and whether no other task runs there."""
+        """Set the worker that computes it, and whether no other task runs there."""
 
     def moved(self) -> None:
-        """Hears that the worker was lost and another one is to go on."""
+        """Continue with another worker, as this one was lost."""
 
     def close(self) -> None:
-        """Gives it up."""
+        """Cancel it."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -258,9 +258,9 @@ class Place:
 
 
 class RemoteSession:
-    """Hands tasks out to workers in the order in which they were entered, as workers are free.
+    """Assigns tasks to free workers, in the order in which they were entered.
 
-    Workers that are lost are replaced as far as the cluster has room; their tasks go to others.
+    Lost workers are replaced if the cluster has capacity; their tasks go to others.
 
     Args:
         service: whose cluster it is.
@@ -289,7 +289,7 @@ class RemoteSession:
         return cluster
 
     def connect(self) -> None:
-        """Connects to the cluster, unless that was done.
+        """Connect to the cluster, unless that was done.
 
         Raises:
             RuntimeError: it cannot be reached.
@@ -298,11 +298,11 @@ class RemoteSession:
             self.width = self.width or self._cluster.width()
 
     def key(self) -> int:
-        """A number that no other split has."""
+        """Return a number that no other split has."""
         return next(self._keys)
 
     def part(self, name: Hashable, make: Callable[[], Any]) -> int:
-        """The number by which workers know a part of the plan."""
+        """Return the number of a remote plan, made by ``make`` if it is new."""
         with self.lock:
             if name not in self._numbers:
                 self._unshared.append(make())
@@ -310,7 +310,7 @@ class RemoteSession:
             return self._numbers[name]
 
     def _share(self) -> None:
-        """Lets all workers know the parts that they do not know yet."""
+        """Send all workers the remote plans that they do not have yet."""
         while self._unshared:
             number, content = len(self._shared), self._cluster.share(self._unshared.popleft())
             self._shared.append(content)
@@ -318,14 +318,14 @@ class RemoteSession:
                 place.worker.ask("learn", number, content)
 
     def enter(self, task: SplitTask) -> None:
-        """Has a task done when it is its turn."""
+        """Enqueue a task."""
         with self.lock:
             self._sweep()
             self._waiting.append(task)
             self._assign()
 
-    def leave(self, task: SplitTask, place: Place | None) -> None:
-        """Hears that a task is done or given up."""
+    def remove(self, task: SplitTask, place: Place | None) -> None:
+        """Remove a task that is complete or was cancelled."""
         with self.lock:
             if task in self._waiting:
                 self._waiting.remove(task)
@@ -335,7 +335,7 @@ class RemoteSession:
             self._assign()
 
     def hurry(self, task: SplitTask, alone: bool) -> None:
-        """Has a task begun now, as somebody waits for it; ``alone`` on its worker if possible.
+        """Start a task now, as its consumer waits; ``alone`` on its worker if possible.
 
         Raises:
             RuntimeError: there are no workers, and no more can be started.
@@ -366,18 +366,18 @@ class RemoteSession:
         return min(open_, key=lambda place: len(place.tasks))
 
     def settled(self, place: Place | None) -> None:
-        """Hears that a task that was to be alone need not be any more."""
+        """Allow other tasks again on the worker of a task that was to be alone."""
         with self.lock:
             if place is not None and place.reserved:
                 place.reserved = False
                 self._assign()
 
     def drop(self, task: SplitTask) -> None:
-        """Hears, perhaps while garbage is collected, that nobody wants a task any more."""
+        """Cancel a task later; may be called by a finalizer."""
         self._dropped.append(task)
 
     def lost(self, place: Place, found_by: SplitTask) -> None:
-        """Hears that a worker is gone; ``found_by`` is going to ask for another by itself."""
+        """Reassign the tasks of a lost worker, except ``found_by``, which enters again itself."""
         with self.lock:
             if place.lost:
                 return
@@ -412,7 +412,7 @@ class RemoteSession:
         task.assigned(place, alone)
 
     def _grow(self) -> None:
-        """Starts as many workers as are missing; not in vain again and again."""
+        """Start the missing workers; after a failure not again for a second."""
         now = time.monotonic()
         if now - self._grown_at < _RETRY_SECONDS:
             return

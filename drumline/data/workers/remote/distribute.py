@@ -29,7 +29,7 @@ from drumline.data.workers.remote.cluster import (
     RemoteSession,
     WorkerLost,
 )
-from drumline.data.workers.remote.nodes import Distribute, Elsewhere, Piece, Remote, Shards
+from drumline.data.workers.remote.nodes import Distribute, Piece, Remote, RemoteSplit, Shards
 from drumline.data.workers.remote.packing import (
     PickledObject,
     RemotePlan,
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 
 class RemoteRun:
-    """Asks a worker for one chunk of a split after the other, some of them ahead.
+    """Requests the chunks of a split from a worker in order, some of them ahead.
 
-    If the worker is lost, another one goes on where the last chunk that arrived ends.
+    If the worker is lost, another one continues at the end of the last chunk that arrived.
 
     Args:
         session: gives it a worker.
@@ -109,7 +109,7 @@ class RemoteRun:
             self._answers.append(self._place.worker.ask("pull", self._key, limit or MOST))
 
     def receive(self) -> Chunk:
-        """The next chunk: waits for it.
+        """Wait for the next chunk, and return it.
 
         Raises:
             WorkerDiedError: workers die of an element, and also when it is passed over.
@@ -145,7 +145,7 @@ class RemoteRun:
             self._ask()
 
     def _lost(self, place: Place | None, how: str) -> Chunk | None:
-        """Notes that the worker is gone; an error in the place of the element it died of."""
+        """Record that the worker is gone; an error in the place of the element it died of."""
         with self._session.lock:
             if place is None or self._place is not place:
                 return None
@@ -166,11 +166,11 @@ class RemoteRun:
             return Chunk([Block(stack([], self._spec), 0, error)], self.at, False, 0.0)
 
     def _leave(self) -> None:
-        self._session.leave(self, self._place)
+        self._session.remove(self, self._place)
         self._place = None
 
     def close(self) -> None:
-        """Gives the split up."""
+        """Give the split up."""
         with self._session.lock:
             self.ended = True
             self._answers.clear()
@@ -201,7 +201,7 @@ class SplitSize:
         self.now = fixed or 1
 
     def took(self, size: int, seconds: float) -> None:
-        """Hears how long a split of so many elements took."""
+        """Record how long a split of ``size`` elements took."""
         if self._fixed is not None:
             return
         if seconds < _SHORT:
@@ -228,7 +228,7 @@ class SplitStage(Stage):
         return made
 
     def _made(self, size: int) -> InputSplit | Block | None:
-        """The next split, an error in its place, or ``None`` at the end."""
+        """Return the next split, an error in its place, or ``None`` at the end."""
         raise NotImplementedError
 
     def state(self) -> State:
@@ -343,7 +343,7 @@ class RemoteStage(StartsEarly):
         session: hands out the work.
         run: receives the chunks.
         label: the split, for ``explain()``.
-        size: hears how long a split of ``elements`` took.
+        size: records how long a split of ``elements`` took.
         elements: of the input.
     """
 
@@ -430,7 +430,7 @@ def here(lowering: Lowering, node: Distribute, trail: Trail, run: Pass) -> Stage
     return lowering.input(node, trail, run, ragged=True)
 
 
-def elsewhere(lowering: Lowering, node: Elsewhere, trail: Trail, run: Pass) -> Stage:
+def remote_split(lowering: Lowering, node: RemoteSplit, trail: Trail, run: Pass) -> Stage:
     return cast(Stage, node.stage)
 
 
@@ -484,7 +484,7 @@ class _Made:
         stage = RemoteStage(
             self.session, run, split.describe(), self._size, split.stop - split.start
         )
-        return Elsewhere((), spec, stage)
+        return RemoteSplit((), spec, stage)
 
 
 def _stage(made: _Made, source: SplitStage, cycle_length: int, block_length: int) -> Stage:

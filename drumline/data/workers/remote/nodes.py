@@ -139,11 +139,11 @@ class Piece(Node):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Elsewhere(Specified):
+class RemoteSplit(Specified):
     """What one worker makes of one split."""
 
     stage: object
-    name: ClassVar[str] = "elsewhere"
+    name: ClassVar[str] = "remote split"
 
     @property
     def cardinality(self) -> int:

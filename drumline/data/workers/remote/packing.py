@@ -56,7 +56,7 @@ class PickledObject:
 
 
 def packed(part: Any, plan: Node, refusal: str = _REFUSAL) -> PickledObject:
-    """``part``, which holds ``plan``, for ``unpacked`` in another process.
+    """Return ``part``, which holds ``plan``, for ``unpacked`` in another process.
 
     Args:
         part: anything.
@@ -74,7 +74,7 @@ def packed(part: Any, plan: Node, refusal: str = _REFUSAL) -> PickledObject:
 
 
 def unpacked(sent: PickledObject) -> Any:
-    """What was packed.
+    """Return what was packed.
 
     Raises:
         Exception: something that it needs is not here.
@@ -134,7 +134,7 @@ _REDUCERS: dict[type, Callable[[Any], tuple[Any, ...] | None]] = {
 
 
 def _blamed(plan: Node) -> str:
-    """The first operation that cannot be sent, and what of it."""
+    """Return the first operation that cannot be sent, and what of it."""
     for node in plan.walk():
         alone = {f.name: getattr(node, f.name) for f in dataclasses.fields(node)}
         for name, value in alone.items():
@@ -179,7 +179,7 @@ class RemotePlan:
     shards: int = 0
 
     def of(self, split: InputSplit) -> Node:
-        """The plan of a split."""
+        """Return the plan of a split."""
         if split.shard is not None:
             return push_shard(_shard_of(self.plan, self.policy, self.shards, split.shard))
 
@@ -215,7 +215,7 @@ def options_for_workers(options: Options) -> Options:
 
 
 def count_from(stage: Stage, start: int) -> None:
-    """Lets errors name elements by their positions in the whole, as far as these are known."""
+    """Set the position that errors name, where the positions in the whole are known."""
     chain = [stage]
     while len(inputs := chain[-1].inputs()) == 1:
         chain.append(inputs[0])

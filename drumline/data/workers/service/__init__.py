@@ -13,7 +13,7 @@ __all__ = ["ShardingPolicy", "distribute"]
 def distribute(
     processing_mode: Any, service: str | None = None, workers: int | None = None
 ) -> Callable[[Any], Any]:
-    """``dataset.distribute`` over the Ray cluster at ``service``, for ``dataset.apply``.
+    """Return ``dataset.distribute`` over the Ray cluster at ``service``, for ``dataset.apply``.
 
     As ``tf.data.experimental.service.distribute``.
 

@@ -29,7 +29,7 @@ class PlanWorker:
         self._open: dict[int, tuple[Stage, BatchSizeController] | Exception] = {}
 
     def learn(self, part: int, packed: PickledObject) -> None:
-        """Gets a part of a plan."""
+        """Receive a part of a plan."""
         try:
             found: RemotePlan = unpacked(packed)
             self._parts[part] = (found, Runtime(found.options))
@@ -39,7 +39,7 @@ class PlanWorker:
     def open(
         self, key: int, part: int, split: InputSplit, run: Pass, state: State | None, skip: int
     ) -> None:
-        """Begins a split, at ``state``, and passes over ``skip`` positions there."""
+        """Begin a split, at ``state``, and passes over ``skip`` positions there."""
         try:
             self._open[key] = self._started(part, split, run, state, skip)
         except Exception as error:
@@ -66,7 +66,7 @@ class PlanWorker:
         return stage, BatchSizeController(plan.spec.row_nbytes())
 
     def pull(self, key: int, limit: int) -> Chunk:
-        """The next elements, at least one and at most ``limit``.
+        """Return the next elements, at least one and at most ``limit``.
 
         Raises:
             Exception: the split could not be opened.
@@ -101,7 +101,7 @@ class PlanWorker:
         return Chunk(blocks, after, ended, time.perf_counter() - started)
 
     def close(self, key: int) -> None:
-        """Forgets a split; one that has ended was forgotten already."""
+        """Forget a split; one that has ended was forgotten already."""
         opened = self._open.pop(key, None)
         if isinstance(opened, tuple):
             opened[0].close()

@@ -74,7 +74,7 @@ class RayCluster:
         return self._workers[-1]
 
     def _starting(self) -> float:
-        """What is promised to workers and not yet counted as taken by Ray."""
+        """Return what is promised to workers and not yet counted as taken by Ray."""
         now = time.monotonic()
         return self._cpus * sum(now - worker.since < _JOIN_SECONDS for worker in self._workers)
 
@@ -109,7 +109,7 @@ class RayWorker:
         return RayAnswer(self, reference)
 
     def check_begun(self) -> None:
-        """Waits for its first answer, or its end.
+        """Wait for its first answer, or its end.
 
         Raises:
             RuntimeError: neither has come: Ray has no room for it after all.

@@ -12,7 +12,7 @@ _lock = threading.Lock()
 
 
 def connect(address: str | None) -> None:
-    """Connects to the cluster at an address, unless the process is connected to it already.
+    """Connect to the cluster at an address, unless the process is connected to it already.
 
     Args:
         address: of a node, or ``"auto"``; ``None`` for that of the environment, or one on this
@@ -55,5 +55,5 @@ def _check(address: str | None) -> None:
 
 
 def free_cpus() -> float:
-    """How many CPUs of the cluster are free."""
+    """Return how many CPUs of the cluster are free."""
     return float(ray.available_resources().get("CPU", 0))

@@ -25,7 +25,7 @@ class RayNode:
 
 
 def nodes(address: str | None) -> tuple[list[RayNode], float]:
-    """All of them, and how many CPUs are free.
+    """Return all of them, and how many CPUs are free.
 
     Raises:
         RuntimeError: there is no cluster.

@@ -10,7 +10,7 @@ from drumline.data.workers.remote.cluster import ShardingPolicy
 
 
 def resolved(plan: Node, policy: ShardingPolicy, shards: int) -> ShardingPolicy:
-    """The policy that holds for a plan: ``FILE_OR_DATA`` becomes one of both.
+    """Return the policy that holds for a plan: ``FILE_OR_DATA`` becomes one of both.
 
     Raises:
         ValueError: the plan cannot be divided so.
