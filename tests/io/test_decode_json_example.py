@@ -73,7 +73,10 @@ def test_in_a_map() -> None:
         ('{"features":{"feature":3}}', "features.feature is 3, not an object"),
         ('{"features":{"feature":{"a":{"intList":{}}}}}', "feature 'a' has no field 'intList'"),
         ('{"features":{"feature":{"a":{},"a":{}}}}', "duplicate key 'a'"),
-        ('{"features":{"feature":{"a":{"int64List":{},"int64_list":{}}}}}', "duplicate key 'int64List'"),
+        (
+            '{"features":{"feature":{"a":{"int64List":{},"int64_list":{}}}}}',
+            "duplicate key 'int64List'",
+        ),
         ('{"features":{"feature":{"a":{"int64List":{},"floatList":{}}}}}', "one list of values"),
         ('{"features":{"feature":{"a":{"int64List":{"value":[1.5]}}}}}', "'a': 1.5 is no integer"),
         ('{"features":{"feature":{"a":{"int64List":{"value":[true]}}}}}', "true is no integer"),
