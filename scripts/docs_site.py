@@ -1,15 +1,18 @@
 """Hooks of mkdocs, which calls the functions here by their names; ``mkdocs.yml`` lists this file.
 
 A link from a page to a file of the repository (``../examples/gan.py``) becomes a link to a page
-that shows it. A public name that the reference lacks fails the build.
+that shows it. Pages with diagrams load mermaid from the site itself. A public name that the
+reference lacks fails the build, and so does a page that would fetch from another host.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
 import posixpath
 import re
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,9 @@ ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"(\[[^\]]*\]\(|^\[[^\]]+\]: )([^)#\s]+)(#[^)\s]*)?", re.M)
 LANGUAGES = {".py": "python", ".rs": "rust", ".toml": "toml", ".json": "json", ".yml": "yaml"}
 IMAGES = {".png", ".svg"}
+MERMAID = "assets/javascripts/mermaid.min.js"
+FOREIGN = re.compile(r"\s*(https?:)?//", re.I)
+FETCHED_BY_STYLES = re.compile(r"(?:@import\s+|url\()\s*[\"']?((?:https?:)?//[^\"')\s]+)", re.I)
 
 PUBLIC = """
     audio config data data.experimental data.random datasets distribute distribute.cluster_resolver
@@ -64,6 +70,7 @@ def on_files(files: Files, config: Any) -> Files:
             files.append(_generated(config, target))
             if target.suffix == ".md":
                 waiting.append(target)
+    files.append(File.generated(config, MERMAID, abs_src_path=str(mermaid())))
     return files
 
 
@@ -82,8 +89,25 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return outside_of_code(markdown, lambda text: LINK.sub(moved, text))
 
 
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Have a page with diagrams load mermaid; the theme fetches it where no script has."""
+    if '<pre class="mermaid">' not in output:
+        return output
+    source = posixpath.relpath(MERMAID, posixpath.dirname(page.url) or ".")
+    return output.replace("</head>", f'<script src="{source}"></script></head>', 1)
+
+
 def on_post_build(config: Any) -> None:
-    """Fail if the reference lacks a public name: its docstring is missing, or its page."""
+    """Fail if a page fetches from another host, or if the reference lacks a public name."""
+    site = Path(config.site_dir)
+    fetched = [
+        f"{path.relative_to(site)}: {url}"
+        for kind in ("html", "css", "svg")
+        for path in site.rglob(f"*.{kind}")
+        for url in foreign_hosts(path.read_text())
+    ]
+    if fetched:
+        raise PluginError("The site must not fetch from other hosts:\n" + "\n".join(fetched))
     pages = (Path(config.site_dir) / "reference").glob("*.html")
     there = {
         name for page in pages for name in re.findall(r'id="(drumline[\w.]*)"', page.read_text())
@@ -91,6 +115,40 @@ def on_post_build(config: Any) -> None:
     missing = [name for name in public_names() if ALIASES.get(name, name) not in there]
     if missing:
         raise PluginError(f"The reference has no entry for {', '.join(missing)}.")
+
+
+def mermaid() -> Path:
+    """Return the file of mermaid that a package of the extra `docs` has in its theme."""
+    package = importlib.util.find_spec("sphinx_immaterial")  # does not import it
+    if package is None or package.origin is None:
+        raise PluginError("Diagrams need mermaid: `make docs` installs the extra `docs` first.")
+    return Path(package.origin).parent / "bundles/mermaid/mermaid.min.js"
+
+
+class _Fetched(HTMLParser):
+    """Finds what a browser fetches to show a page; links that a reader follows are not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.urls: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        names = ["src", "data", "poster", "xlink:href"]
+        if tag == "link" and values.get("rel") not in {"canonical", "next", "prev", "edit"}:
+            names.append("href")
+        if tag in {"image", "use"}:  # of SVG
+            names.append("href")
+        self.urls += [values[name] for name in names if name in values]
+        self.urls += values.get("srcset", "").split()
+
+
+def foreign_hosts(text: str) -> list[str]:
+    """Return the URLs on other hosts that a page, a style sheet or an SVG image has fetched."""
+    parser = _Fetched()
+    parser.feed(text)
+    found = [url for url in parser.urls if FOREIGN.match(url)]
+    return found + FETCHED_BY_STYLES.findall(text)
 
 
 def public_names() -> list[str]:

@@ -57,3 +57,55 @@ def test_public_names_are_those_that_users_import() -> None:
     assert "drumline.data.Dataset" in names and "drumline.io.parse_example" in names
     assert "drumline.data.experimental" not in names and "drumline.data.AUTOTUNE" not in names
     assert len(names) > 150
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<script src="https://example.org/a.js"></script>',
+        "<script src='//example.org/a.js'></script>",
+        '<link rel="stylesheet" href="https://example.org/a.css">',
+        '<link rel="preconnect" href="https://example.org">',
+        '<img alt="" src="http://example.org/a.png">',
+        '<img srcset="a.png 1x, https://example.org/b.png 2x">',
+        '<iframe src="https://example.org"></iframe>',
+        '<svg><image href="https://example.org/a.png"/></svg>',
+        "@import 'https://example.org/a.css';",
+        "@font-face { src: url(https://example.org/a.woff2); }",
+    ],
+)
+def test_what_pages_fetch_from_other_hosts_is_found(text: str) -> None:
+    (found,) = docs_site.foreign_hosts(text)
+    assert "example.org" in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<a href="https://example.org">read</a>',
+        '<script src="../assets/a.js"></script><link rel="stylesheet" href="a.css">',
+        '<link rel="canonical" href="https://example.org/a.html">',
+        '<svg xmlns="http://www.w3.org/2000/svg"><use href="#glyph"/></svg>',
+        "a { background: url(data:image/png;base64,AA==); }",
+    ],
+)
+def test_links_and_files_of_the_site_are_not_foreign(text: str) -> None:
+    assert docs_site.foreign_hosts(text) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "source"),
+    [("index.html", "assets/"), ("concepts/pipeline.html", "../assets/")],
+)
+def test_pages_with_diagrams_load_mermaid_from_the_site(url: str, source: str) -> None:
+    page = SimpleNamespace(url=url)
+    text = '<html><head></head><pre class="mermaid"><code>flowchart</code></pre></html>'
+    shown = docs_site.on_post_page(text, page)
+    assert f'<script src="{source}javascripts/mermaid.min.js"></script></head>' in shown
+    assert docs_site.on_post_page(text.replace("mermaid", "text"), page) == text.replace(
+        "mermaid", "text"
+    )
+
+
+def test_mermaid_is_in_the_extra() -> None:
+    assert docs_site.mermaid().stat().st_size > 1_000_000
