@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
@@ -37,6 +38,30 @@ def tell_in_child(thing: Forked) -> None:
 def keep_in_child(thing: object) -> None:
     """Let no child that is forked while `thing` lives free it, or what it refers to."""
     _kept[id(thing)] = thing
+
+
+class ForkSafeLock:
+    """A ``threading.Lock`` of what a forked child uses, too: there it is a new one.
+
+    The parent's may be locked for good in the child, which lacks the thread that would release it.
+    What the lock guards must be as good as whole between any two statements of its holders.
+    """
+
+    __slots__ = ("__weakref__", "_lock")
+
+    def __init__(self) -> None:
+        self.forked()
+        tell_in_child(self)
+
+    def forked(self) -> None:
+        """Begin unlocked in a child."""
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
 
 
 def never_freed(thing: object) -> None:

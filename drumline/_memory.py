@@ -21,6 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
+from drumline._forks import ForkSafeLock
+
 ALIGNMENT = 64
 """Bytes; XLA's CPU client reads numpy arrays in place only from addresses aligned so."""
 
@@ -133,7 +135,7 @@ class BufferPool:
         self.threads = threads
         self._max_buffers = max_buffers
         self._buffers: dict[int, list[np.ndarray]] = {}
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """An uninitialised array, aligned to 64 bytes if it has `SMALLEST_REUSED` bytes or more.

@@ -11,11 +11,12 @@ import dataclasses
 import json
 import os
 import tempfile
-import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, get_args
+
+from drumline._forks import ForkSafeLock
 
 DIRECTORY_VARIABLE = "DRUMLINE_FAILURE_DIR"
 
@@ -56,7 +57,7 @@ class FailureRecord:
         return f"{self.task_type}:{self.task_index}"
 
 
-_write_once = threading.Lock()
+_write_once = ForkSafeLock()
 _written: set[Path] = set()
 
 

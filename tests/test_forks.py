@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -120,6 +122,67 @@ with in_process(workers=1, ps=1) as strategy:  # a child that exits leaves this 
     print(child(), first, coordinator.schedule(lambda: 3).fetch())
 """
 
+LOCKED = """
+import pathlib, threading
+import numpy as np
+from drumline import failure_record
+from drumline._forks import ForkSafeLock
+from drumline._memory import BufferPool
+from drumline.data import Dataset
+from drumline.data.operations.checks import ErrorCount
+from drumline.data.storage import saved
+from drumline.data.storage.files import remote
+from drumline.distribute.parameter_server import strategy
+from drumline.distribute.parameter_server.wire import connection, server
+from drumline.distribute.parameter_server.worker import datasets
+from drumline.image import columns
+
+folder = pathlib.Path({folder!r})
+filled = Dataset.range(9).cache(str(folder / "cache"))
+memory = filled.cache()
+varying = dict(output_types=np.int32, output_shapes=(None,))
+lengths = Dataset.from_generator(lambda: iter([np.zeros(3, "int32")]), **varying).map(abs)
+pass_of_parent = iter(filled)
+next(pass_of_parent)
+locks = [
+    failure_record._write_once, columns._pool._lock, saved._lock, remote._state.lock,
+    strategy._counting, connection._lookups_lock, server._lock, datasets._lock,
+    memory._plan.store._lock, ErrorCount()._lock, lengths._plan.function.run._lock,
+]
+assert all(type(lock) is ForkSafeLock for lock in locks)
+locked, done = threading.Event(), threading.Event()
+
+def hold():
+    "What another thread is in the middle of."
+    import contextlib
+    with contextlib.ExitStack() as stack:
+        for lock in locks:
+            stack.enter_context(lock)
+        locked.set()
+        done.wait()
+
+thread = threading.Thread(target=hold)
+thread.start()
+locked.wait()
+
+def work():
+    os.environ["DRUMLINE_FAILURE_DIR"] = str(folder)
+    assert failure_record.write("worker", 0, "exception", "why").exists()
+    assert columns._pool.empty((1 << 16,), np.dtype("uint8")).nbytes == 1 << 16
+    assert [int(x) for x in Dataset.range(4).cache(str(folder / "other"))] == [0, 1, 2, 3]
+    assert [int(x) for x in memory] == list(range(9))
+    assert strategy._prefix_of(["a:1"]) == ""
+    assert connection._looking_up(("127.0.0.1", "80")).result(30)
+    assert server.find("a:1") is None
+    datasets.SentFunction(lambda: None)
+    assert not saved._filling
+
+print(child(work), len(saved._filling))
+done.set()
+thread.join()
+print([int(x) for x in pass_of_parent])
+"""
+
 WORKER = """
 import jax
 import drumline as dl
@@ -184,6 +247,23 @@ def test_a_child_ends_while_datasets_run(tmp_path: Path) -> None:
 
 def test_a_child_neither_deletes_nor_writes_what_its_parent_saves(tmp_path: Path) -> None:
     assert run(INTERRUPTED_SAVE.format(folder=str(tmp_path))) == ["[7] True"]
+
+
+def test_a_child_waits_for_no_lock_that_another_thread_held(tmp_path: Path) -> None:
+    assert run(LOCKED.format(folder=str(tmp_path))) == ["7 1", "[1, 2, 3, 4, 5, 6, 7, 8]"]
+
+
+def test_modules_have_no_locks_that_a_child_would_wait_for() -> None:
+    # A lock of a module, or of what a module makes, is there in every child.
+    package = Path(__file__).parents[1] / "drumline"
+    found = [
+        f"{path.relative_to(package)}:{node.lineno}"
+        for path in package.rglob("*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
+        if re.search(r"threading\.(R?Lock|Condition|Semaphore)\(", ast.unparse(node.value))
+    ]
+    assert found == []
 
 
 def test_a_child_of_the_chief_ends_and_the_cluster_stays() -> None:

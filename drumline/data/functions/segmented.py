@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
-import threading
 import time
 import warnings
 from collections.abc import Iterable
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from drumline._forks import ForkSafeLock
 from drumline._function_identity import frozen
 from drumline.data.elements.block import Block, estimated_nbytes
 from drumline.data.elements.errors import at_element, with_strings
@@ -262,7 +262,7 @@ class ShapedFunction:
         self._function = held
         self._source = source
         self._compiled: dict[Shapes, CompiledFunction | SegmentedFunction] = {}
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._single_rows = False
         self.spec = self._inferred()
         self.block_length = 1

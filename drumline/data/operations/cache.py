@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from drumline._forks import ForkSafeLock
 from drumline.data.elements.block import Block, estimated_nbytes
 from drumline.data.elements.columns import concatenated
 from drumline.data.elements.ragged import RaggedArray
@@ -46,7 +46,7 @@ class CacheStore:
     """What ``cache()`` remembers; shared by all iterators of the datasets made from it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._blocks: list[Block] | None = None
 
     @property

@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import dataclasses
 import logging
-import threading
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from drumline._forks import ForkSafeLock
 from drumline.data.elements.block import Block
 from drumline.data.elements.rows import stack
 from drumline.data.elements.spec import INFINITE, STRING, UNKNOWN, ElementSpec, as_dtype
@@ -57,7 +57,7 @@ class ErrorCount:
     """How many errors were passed over in this process; iterators of a dataset share it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self.value = 0
 
     def add(self) -> None:

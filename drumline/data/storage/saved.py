@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import threading
 import uuid
 import weakref
 from collections.abc import Callable, Sequence
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from drumline._changes import in_forked_child
+from drumline._forks import ForkSafeLock
 from drumline.data._base import as_dataset
 from drumline.data.elements.block import Block
 from drumline.data.elements.spec import STRING, DatasetSpec, ElementSpec
@@ -266,7 +267,7 @@ class FileStore(CacheStore):
         return found
 
 
-_lock = threading.Lock()
+_lock = ForkSafeLock()
 
 
 class FileRecorder(Recorder):
@@ -294,6 +295,7 @@ class FileRecorder(Recorder):
 
 _filling: weakref.WeakKeyDictionary[FileRecorder, tuple[Path, str]] = weakref.WeakKeyDictionary()
 """The directories that passes of this process fill, with the keys of their stores."""
+in_forked_child(_filling.clear, "what fills a cache is its parent's pass")
 
 
 def elements_writer(

@@ -19,7 +19,6 @@ import logging
 import math
 import os
 import secrets
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -28,7 +27,7 @@ import jax
 import keras
 import numpy as np
 
-from drumline._forks import at_exit, finalize
+from drumline._forks import ForkSafeLock, at_exit, finalize
 from drumline.data.elements.precision import require_fits
 from drumline.distribute.cluster_resolver import ClusterResolver, TFConfigClusterResolver
 from drumline.distribute.input.options import InputContext, InputOptions
@@ -388,7 +387,7 @@ class ParameterServerStrategy(Strategy):
 
 
 _strategies: collections.Counter[tuple[str, ...]] = collections.Counter()
-_counting = threading.Lock()
+_counting = ForkSafeLock()
 
 
 def _prefix_of(server_addresses: list[str]) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import bisect
 import itertools
 import os
-import threading
 from collections.abc import Sequence
 from typing import Any
 
+from drumline._forks import ForkSafeLock
 from drumline._local_path import has_scheme
 from drumline.data.elements.errors import DataLossError
 
@@ -39,7 +39,7 @@ class ArrayRecords:
             ) from error
         self._reader: Any = ArrayRecordReader
         self.paths = tuple(paths)
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._readers = [self._opened(path) for path in paths]
         lengths = (reader.num_records() for reader in self._readers)
         self._starts = [0, *itertools.accumulate(lengths)]

@@ -8,7 +8,6 @@ import glob
 import io
 import logging
 import os
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from drumline._core import RecordReader
-from drumline._forks import finalize
+from drumline._forks import ForkSafeLock, finalize
 from drumline._local_path import has_scheme
 from drumline.data.storage.files.records import FileFormat
 
@@ -74,7 +73,7 @@ class _State:
     def __init__(self) -> None:
         self.reads = RemoteReads()
         self.retries = 0
-        self.lock = threading.Lock()
+        self.lock = ForkSafeLock()
 
 
 _state = _State()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-import threading
 import warnings
 
 import ray
 
-_lock = threading.Lock()
+from drumline._forks import ForkSafeLock
+
+_lock = ForkSafeLock()
 
 
 def connect(address: str | None) -> None:

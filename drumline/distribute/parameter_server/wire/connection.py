@@ -26,6 +26,8 @@ from typing import Any
 
 import numpy as np
 
+from drumline._changes import in_forked_child
+from drumline._forks import ForkSafeLock
 from drumline.distribute.parameter_server.errors import (
     AuthenticationError,
     CallTimeoutError,
@@ -491,7 +493,7 @@ class _Opening:
 
 
 _lookups: dict[tuple[str, str], Future[list[Any]]] = {}
-_lookups_lock = threading.Lock()
+_lookups_lock = ForkSafeLock()
 
 
 def _looking_up(place: tuple[str, str]) -> Future[list[Any]]:
@@ -524,9 +526,7 @@ def _look_up(place: tuple[str, str], found: Future[list[Any]]) -> None:
 
 def _forget_lookups() -> None:
     """A forked child has not the threads of its parent."""
-    global _lookups_lock
-    _lookups_lock = threading.Lock()
     _lookups.clear()
 
 
-os.register_at_fork(after_in_child=_forget_lookups)
+in_forked_child(_forget_lookups, "a child has none of the threads that look addresses up")

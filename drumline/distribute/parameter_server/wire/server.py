@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from drumline._changes import in_forked_child
-from drumline._forks import at_exit, tell_in_child
+from drumline._forks import ForkSafeLock, at_exit, tell_in_child
 from drumline.distribute.parameter_server.errors import AuthenticationError, ProtocolError
 from drumline.distribute.parameter_server.wire.arena import SharedMemory
 from drumline.distribute.parameter_server.wire.codec import Handlers
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _SECONDS_AT_EXIT = 1.0
 
-_lock = threading.Lock()
+_lock = ForkSafeLock()
 _servers: dict[str, TransportServer] = {}
 
 
@@ -70,8 +70,6 @@ def _close_all() -> None:
 
 def _forget_all() -> None:
     """A forked child reaches its parent's servers by the network, as everybody else does."""
-    global _lock
-    _lock = threading.Lock()
     _servers.clear()
 
 

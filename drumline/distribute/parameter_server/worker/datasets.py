@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextvars
 import inspect
 import itertools
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -21,6 +20,7 @@ import cloudpickle
 import jax
 import numpy as np
 
+from drumline._forks import ForkSafeLock
 from drumline._resumable import close_iterator
 from drumline.distribute.input.options import InputContext
 from drumline.distribute.parameter_server.errors import OutOfRangeError, RequestError
@@ -30,7 +30,7 @@ _making: contextvars.ContextVar[InputContext | None] = contextvars.ContextVar(
     "drumline_making_dataset", default=None
 )
 _numbers = itertools.count()
-_lock = threading.Lock()
+_lock = ForkSafeLock()
 
 
 class _Kept:
