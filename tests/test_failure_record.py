@@ -12,6 +12,8 @@ import pytest
 from drumline import failure_record
 from drumline.failure_record import FailureRecord
 
+ROOT = Path(__file__).parents[1]
+
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -83,16 +85,25 @@ def test_blame_goes_by_kind_and_then_by_time(tmp_path: Path) -> None:
 
 
 def test_the_module_needs_the_standard_library_only() -> None:
-    tree = ast.parse(Path(failure_record.__file__).read_text())
-    imported = {
-        name.split(".")[0]
-        for node in ast.walk(tree)
-        for name in (
-            [alias.name for alias in node.names]
-            if isinstance(node, ast.Import)
-            else [node.module or ""]
-            if isinstance(node, ast.ImportFrom)
-            else []
-        )
-    }
-    assert imported and imported <= sys.stdlib_module_names
+    waiting, seen = ["drumline.failure_record"], set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if name.split(".")[0] == "drumline":
+            file = Path(*name.split(".")).with_suffix(".py")
+            waiting += _imported(ast.parse((ROOT / file).read_text()))
+    own = {name for name in seen if name.startswith("drumline.")}
+    assert len(own) < len(seen)
+    assert {name.split(".")[0] for name in seen - own} <= sys.stdlib_module_names
+
+
+def _imported(tree: ast.AST) -> list[str]:
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names.append(node.module or "")
+    return names
