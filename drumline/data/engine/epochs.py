@@ -121,7 +121,7 @@ def _one_after_the_other(node: Node) -> bool:
 
 
 class EpochConfig(TypedDict):
-    """What the stages of an epoch depend on beside the plan; part of an iterator's state.
+    """The inputs of lowering besides the plan; part of an iterator's state.
 
     Attributes:
         rules: the names of the rules by which the plan was rewritten.
@@ -155,7 +155,7 @@ class Epochs:
 
     @functools.cached_property
     def seeds(self) -> list[int]:
-        """Those that were drawn for operations that were given none."""
+        """The seeds that were drawn for operations that were given none."""
         return drawn_seeds(self.plan)
 
     def with_seeds(self, seeds: Sequence[int]) -> Epochs:

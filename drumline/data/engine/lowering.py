@@ -1,4 +1,4 @@
-"""From a plan to running stages."""
+"""Lower a plan to running stages."""
 
 from __future__ import annotations
 

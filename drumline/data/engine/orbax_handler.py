@@ -94,7 +94,7 @@ def _iterator(item: Any, args: Any) -> ResumableIterator[Any]:
 
 
 def _path(directory: Any) -> Any:
-    """As Orbax's own path, which may be in a bucket; pathlib would make a local one of it."""
+    """Return Orbax's path, which may be in a bucket; pathlib would make a local one of it."""
     return epath.Path(directory)
 
 

@@ -1,4 +1,4 @@
-"""What the stages of a running dataset share."""
+"""The threads, buffers and measurements that the stages of a running dataset share."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class BatchedRows(RandomAccessSource):
         self.preferred_block_size = max(1, inner.preferred_block_size // size)
 
     def rows(self, index: Index) -> Block:
-        """As promised, of equal lengths: the shorter one comes by itself."""
+        """Return batches of equal lengths; a shorter one is a block by itself."""
         starts = np.asarray(index, np.int64) * self.size
         short = np.flatnonzero(starts + self.size > self.inner.length)
         if len(short):
@@ -322,7 +322,7 @@ class BatchStage(CountingStage):
         return self._emit(parts, rows)
 
     def _ask(self, rows: int) -> int:
-        """Whole granules where reading ahead cannot be noticed: a padded block costs the same."""
+        """Round up to whole blocks where read-ahead is allowed: a padded block costs the same."""
         preferred_block_size = self.source.preferred_block_size
         return (
             -(-rows // preferred_block_size) * preferred_block_size

@@ -35,7 +35,7 @@ class Recorder:
         raise NotImplementedError
 
     def complete(self) -> None:
-        """The pass reached the end: the cache keeps what was added, unless it is full already."""
+        """Store what was added, at the end of a pass, unless the cache is full already."""
         raise NotImplementedError
 
     def drop(self) -> None:
@@ -43,7 +43,7 @@ class Recorder:
 
 
 class CacheStore:
-    """What ``cache()`` remembers; shared by all iterators of the datasets made from it."""
+    """The store of ``cache()``, shared by all iterators of the datasets made from it."""
 
     def __init__(self) -> None:
         self._lock = ForkSafeLock()
@@ -232,7 +232,7 @@ class Snapshot(Cache):
 
     @property
     def seed(self) -> int | None:
-        """From which seeds inside the reader follow; ``None`` if it draws none."""
+        """The seed that those inside the reader are derived from; ``None`` if it draws none."""
         return None if self.reader is None else self.reader.seed
 
     def with_seed(self, seed: int) -> Snapshot:

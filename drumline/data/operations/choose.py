@@ -63,7 +63,7 @@ class SampleFromDatasets(Drawn):
 
     @property
     def datasets(self) -> tuple[Node, ...]:
-        """Those that elements are taken of."""
+        """The datasets that elements are taken from."""
         return self.inputs if self.weights is not None else self.inputs[:-1]
 
     @property
@@ -125,7 +125,7 @@ class Thin(ByClass):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OriginalShare(ByClass):
-    """After each element, which share need not be thinned: a pair of weights."""
+    """Return, after each element, a pair of weights: the share that need not be thinned."""
 
     name: ClassVar[str] = "share of the original"
 
@@ -328,7 +328,7 @@ class ChooseStage(Stage):
         )
 
     def _places(self, numbers: np.ndarray) -> list[np.ndarray]:
-        """For each stream that has not ended, which draws fall to it, ascending."""
+        """Return, for each stream that has not ended, its draws, ascending."""
         order = np.argsort(numbers, kind="stable")
         bounds = np.searchsorted(numbers[order], np.arange(len(self.sources) + 1))
         return [
@@ -457,7 +457,7 @@ class Shares:
         self.counts = np.full(len(self.target), _SMOOTHING, np.int64)
 
     def ratios(self, classes: np.ndarray) -> np.ndarray:
-        """After each element, wanted by actual share for each class.
+        """Return, after each element, the wanted by the actual share of each class.
 
         Args:
             classes: (n,), which are counted by this.
@@ -479,7 +479,7 @@ def ratios(target: np.ndarray, initial: np.ndarray) -> np.ndarray:
 
 
 class ByClassStage(CountingStage):
-    """What the stages here have in common: the state of the shares."""
+    """Base of the stages that have the state of shares."""
 
     def __init__(self, source: Stage, shares: Shares):
         super().__init__(source)
@@ -549,7 +549,7 @@ class ThinStage(ServingStage):
 
 
 class OriginalShareStage(ByClassStage):
-    """After each element, the weights of the original and of the thinned dataset."""
+    """Return, after each element, the weights of the original and the thinned dataset."""
 
     def next(self, limit: int) -> Block | None:
         found = self._peek(limit)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Predicate(CountingStage):
-    """Whole blocks without the elements that fail the test; only ``FilterStage`` pulls it.
+    """Blocks without the elements that fail the test; only ``FilterStage`` pulls it.
 
     Where reading ahead cannot be noticed it ignores ``limit`` and evaluates a whole block: padding
     a short one costs the same.

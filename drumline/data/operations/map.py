@@ -399,7 +399,7 @@ class ParallelMapStage(Stage):
         return self._state(task.before, used)
 
     def _state(self, before: State, used: int) -> State:
-        """As ``MapStage``'s: a state is restored on a machine of any number of cores."""
+        """Return a state as ``MapStage`` does, which any number of cores can restore."""
         return {"position": self._position, "input": {"at": before, "used": used}}
 
     def restore(self, state: State) -> None:

@@ -1,4 +1,4 @@
-"""What is put beside each element by its position: ``enumerate``, and keys for random draws."""
+"""Columns computed from positions: ``enumerate``, and keys for random draws."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def lower_random_keys(lowering: Lowering, node: RandomKeys, trail: Trail, run: P
 
 
 def _keys(lowering: Lowering, node: RandomKeys, trail: Trail, run: Pass) -> tuple[int, int]:
-    """Without the operation's seed, for draws that are given another, and with it."""
+    """Return the keys without the operation's seed, for draws with another one, and with it."""
     key = lowering.occurrences[trail]
     for part in run:
         key = mix64(key, part)

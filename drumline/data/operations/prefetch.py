@@ -41,7 +41,7 @@ SLACK = 0.2
 
 
 class PrefetchStage(StartsEarly):
-    """A thread that keeps up to ``size`` elements of the input ready.
+    """A thread that buffers up to ``size`` elements of the input.
 
     Args:
         size: in elements; ``None`` leaves it to drumline.
@@ -225,7 +225,7 @@ class _Producer:
         return None if block is None else (before, block)
 
     def _rest(self) -> None:
-        """Give the consumer some time for itself, as long as it is not kept waiting."""
+        """Pause for the consumer, as long as that does not have to wait."""
         now = time.monotonic()
         if self.held >= self.room:
             self._rest_until = now + SLACK * (now - self._taken_at)

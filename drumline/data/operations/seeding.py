@@ -34,7 +34,7 @@ def seeds_of(plan: Node) -> list[int]:
 
 
 def drawn_seeds(plan: Node) -> list[int]:
-    """Of these the drawn ones."""
+    """Return the drawn ones of these seeds."""
     return [int(seed) for seed in seeds_of(plan) if isinstance(seed, DrawnSeed)]
 
 

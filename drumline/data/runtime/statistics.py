@@ -79,7 +79,7 @@ class Histogram:
 
 
 class Statistics:
-    """What the stages of datasets did, over all their epochs, readable while they run.
+    """Measurements of the stages of datasets, over all epochs, readable while they run.
 
     Set one as ``Options.experimental_statistics``. Several datasets may share one if they are to
     be counted together. While ``None`` is set nothing is counted, which costs nothing.
@@ -93,11 +93,11 @@ class Statistics:
         self.observation = Observation()
 
     def counters(self) -> Mapping[str, Counts]:
-        """For each stage, by its place and operation (such as ``"0.0 map"``), what it did."""
+        """Return the counts of each stage, by its place and operation (such as ``"0.0 map"``)."""
         return {label: meter.snapshot() for label, meter in self._meters()}
 
     def histograms(self) -> Mapping[str, Histogram]:
-        """For each stage, as in ``counters``, the durations of its calls."""
+        """Return the durations of the calls of each stage, by name as in ``counters``."""
         return {
             label: Histogram(BUCKETS, tuple(meter.histogram), meter.snapshot().seconds)
             for label, meter in self._meters()
@@ -125,7 +125,7 @@ class Statistics:
 def write_events(
     dataset: str, meters: Mapping[str, Meter], log_dir: str | os.PathLike[str], step: int
 ) -> None:
-    """A scalar for each count of each stage, and the histogram of its calls."""
+    """Write a scalar for each count of each stage, and the histogram of its calls."""
     writer = summary_writer(log_dir)
     for label, meter in meters.items():
         tag = f"{dataset}/{label.replace(' ', '_')}"

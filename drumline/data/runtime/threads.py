@@ -86,14 +86,14 @@ _NATIVE = ("drumline", "jax", "jaxlib", "numpy")
 
 
 class Stoppable(Protocol):
-    """What starts tasks on threads."""
+    """An object that starts tasks on threads."""
 
     def request_stop(self) -> None:
         """Stop starting tasks. Never blocks; idempotent."""
 
 
 class Joinable(Protocol):
-    """What owns threads."""
+    """An object that owns threads."""
 
     def join(self) -> None:
         """Wait for the threads, for at most as long as an exit of the interpreter requires.

@@ -1,1 +1,1 @@
-"""What is on disk: formats of files, stored datasets, protocol buffer messages."""
+"""Data on disk: file formats, stored datasets, protocol buffer messages."""

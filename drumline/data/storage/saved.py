@@ -111,7 +111,7 @@ class ShardsWriter:
         parts.append((f"{shard}-{len(parts)}", writer.length))
 
     def finish(self, replace: bool) -> None:
-        """As of a `DirectoryWriter`."""
+        """Finish all shards, and move the directory to its place."""
         for shard in list(self._open):
             self._finish(shard)
         shards = [self._parts[shard] for shard in sorted(self._parts)]
@@ -127,7 +127,7 @@ class ShardsWriter:
 
 @dataclasses.dataclass(frozen=True)
 class StoredShards:
-    """What a directory holds, whose files are opened when they are asked for.
+    """The content of a directory, whose files are opened on demand.
 
     Attributes:
         spec: of the elements.
@@ -202,7 +202,7 @@ def _compressed(path: Path, spec: ElementSpec, parts: Sequence[tuple[str, int]])
 
 
 class FileStore(CacheStore):
-    """What ``cache(filename)`` remembers: also for later processes, and others at the same time.
+    """The store of ``cache(filename)``, shared with later and concurrent processes.
 
     Args:
         path: of the directory.

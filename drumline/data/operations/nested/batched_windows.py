@@ -75,7 +75,7 @@ def batched_windows(
 def single_batches(
     user: UserFunction, windows: ElementSpec, results: Structure
 ) -> tuple[Batched, ...] | None:
-    """As ``batched_windows`` for a function whose results' leaves are single batches of windows.
+    """Like ``batched_windows``, for a function whose leaves are single batches of windows.
 
     Args:
         user: the function.

@@ -204,7 +204,7 @@ class WindowSize:
 
     @property
     def label(self) -> str:
-        """For ``explain()``."""
+        """The name for ``explain()``."""
         if isinstance(self.size, int):
             return f"window_size={self.size}"
         return f"window_size_func={UserFunction(self.size, 'group_by_window').name}"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Nested(Node):
-    """What has a function that makes datasets; its elements are theirs.
+    """Base of operations whose function makes datasets, of which the elements are.
 
     Attributes:
         function: the user's.
@@ -49,7 +49,7 @@ class Nested(Node):
 
     @property
     def seed(self) -> int | None:
-        """From which seeds inside the function follow; ``None`` if it draws none."""
+        """The seed that those inside the function are derived from; ``None`` if it draws none."""
         return self.function.seed
 
     def with_seed(self, seed: int) -> Nested:
@@ -261,7 +261,7 @@ class Cycle:
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """What a number of visits take.
+    """The elements that a number of visits take.
 
     Attributes:
         taken: how many elements of each slot.

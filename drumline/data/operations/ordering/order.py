@@ -337,7 +337,7 @@ class Passes(RandomAccessSource):
         self.length = (ENDLESS // max(1, self._each) if count is None else count) * self._each
 
     def rows(self, index: Index) -> Block:
-        """As promised, of one pass: those before the first of another pass."""
+        """Return positions of one pass only: those before the first of another pass."""
         positions = np.asarray(index, np.int64)
         if not len(positions):
             return self._passes[0].rows(positions)
@@ -358,7 +358,7 @@ class Passes(RandomAccessSource):
 
 
 class TakeStage(Stage):
-    """The first ``count`` positions; never asks its input for more."""
+    """The first ``count`` positions; never requests more from its input."""
 
     def __init__(self, source: Stage, count: int):
         self.source = source

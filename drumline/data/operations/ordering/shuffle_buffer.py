@@ -22,7 +22,7 @@ _Item = TypeVar("_Item")
 
 
 class RowStore:
-    """Rows by number. A failed element is kept as its error, under its number, like a row.
+    """Rows by number. A failed element is stored as its error, under its number, like a row.
 
     Args:
         spec: of the elements.
@@ -56,7 +56,7 @@ class RowStore:
 
     @property
     def nbytes(self) -> int:
-        """What it takes, room for further rows included."""
+        """Its bytes, free capacity included."""
         return self._rows.nbytes
 
     def drop(self, numbers: np.ndarray) -> None:

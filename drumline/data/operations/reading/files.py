@@ -111,7 +111,7 @@ class ArrayRecordFiles(Node):
 
 
 Failure = tuple[str, int, int, BaseException | None]
-"""What is wrong, the byte and the element where it is, and the exception that reading raised."""
+"""A failure: its message, the byte and the element where it is, and the exception raised."""
 
 
 class FileReader(Protocol):
@@ -131,7 +131,7 @@ class FileStage(Stage):
     """How many leaves an element has; all are ``bytes`` unless ``nothing`` says otherwise."""
 
     places: tuple[str, ...] = ("offset", "number")
-    """What tells a place in the file: bytes, elements and perhaps more before it."""
+    """The names of the numbers that describe a place in the file: of bytes, elements and others."""
 
     def __init__(self, path: str, label: str):
         self.path = path
@@ -343,10 +343,10 @@ _STAGES: dict[type, Callable[[str, Any], Stage]] = {
     FileFormat: RecordsStage,
     TarFormat: TarStage,
 }
-"""What reads a file of each format, but tables."""
+"""The reader of each format, except of tables."""
 
 _PIECES_BYTES = 32 << 20
-"""What is decoded at once of all tables that are read by turns."""
+"""How many bytes are decoded at once of all tables that are read by turns."""
 
 
 def lower_file(lowering: Lowering, node: File, trail: Trail, run: Pass) -> Stage:
@@ -406,7 +406,7 @@ def _shares_columns(runtime: Runtime) -> bool:
 
 
 _PASSING = (Batch, Prefetch, Skip, Take)
-"""What does nothing with strings but hand them on."""
+"""The operations that pass strings on unchanged."""
 
 
 def packed_reads(root: Node) -> frozenset[Trail]:

@@ -116,7 +116,7 @@ class _ArrowReader:
         self.operation = operation
 
     def columns(self, table: pa.Table) -> dict[str, Any]:
-        """By name; of images a list of arrays."""
+        """Return the columns of a table by name; of images a list of arrays."""
         return _columns(table, self.features, self.operation)
 
     def element(self, empty: pa.Table, first: pa.Table | None) -> ElementSpec:

@@ -233,7 +233,7 @@ class SlicesWithDatasets(Specified):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Generator(Specified):
-    """What a Python callable's iterable yields."""
+    """The elements that the iterable of a Python callable yields."""
 
     factory: Callable[[], Iterable[Any]]
     label: str
@@ -249,7 +249,7 @@ class Generator(Specified):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SequenceItems(Specified):
-    """What a sequence gives for each index."""
+    """The item of a sequence at each index."""
 
     sequence: Sequence[Any]
     length: int
@@ -267,7 +267,7 @@ class SequenceItems(Specified):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Stored(Specified):
-    """What a directory holds, memory-mapped."""
+    """The elements in a directory, memory-mapped."""
 
     columns: tuple[Any, ...]
     length: int
@@ -563,7 +563,7 @@ class GeneratorStage(Stage):
             raise raised_for_good(stop) from stop
 
     def _leaves(self, value: Any) -> list[Any]:
-        """Those of a value, in which a tuple may stand for an array, as guides write it."""
+        """Return the leaves of a value, in which a tuple may stand for an array."""
         try:
             return self.spec.structure.flatten(value)
         except StructureError:

@@ -13,7 +13,7 @@ from drumline._local_path import has_scheme
 from drumline.data.elements.errors import DataLossError
 
 _OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
-"""What the library advises for random access."""
+"""The options that the library recommends for random access."""
 
 
 class ArrayRecords:

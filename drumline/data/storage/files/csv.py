@@ -39,7 +39,7 @@ class CsvColumn:
 
     @property
     def spec(self) -> TensorSpec:
-        """Of a value."""
+        """The spec of a value."""
         return TensorSpec((), STRING if self.dtype == "string" else self.dtype)
 
     def __str__(self) -> str:
@@ -106,7 +106,7 @@ class CsvRecords:
 
     @functools.cached_property
     def layout(self) -> CsvLayout:
-        """As the core takes it."""
+        """The format as the Rust core takes it."""
         return CsvLayout(
             [(column.dtype, column.default) for column in self.columns],
             ord(self.delimiter),

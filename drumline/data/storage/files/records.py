@@ -31,10 +31,10 @@ class Format(Protocol):
 
     @property
     def spec(self) -> ElementSpec:
-        """Of the elements that files hold."""
+        """The spec of the elements in the files."""
 
     def __str__(self) -> str:
-        """For ``explain()`` and the plan's fingerprint."""
+        """Return a description for ``explain()`` and the plan's fingerprint."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -201,7 +201,7 @@ class ArrowTable:
         self.schema: pa.Schema = self._reader.schema
 
     def batches(self, group: int, columns: list[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """As ``ParquetTable.batches``; of a stream the batches before are read and dropped."""
+        """Yield as ``ParquetTable.batches``; a stream is read from its start."""
         for number, batch in self._from(group):
             chosen = batch.select(columns)
             width, varies = _row_width(pa.struct(list(chosen.schema)))
@@ -211,7 +211,7 @@ class ArrowTable:
                 yield number, chosen.slice(start, rows)
 
     def place(self, group: int, row: int) -> tuple[int, int]:
-        """As ``ParquetTable.place``: each piece has its own group's number."""
+        """Return what ``ParquetTable.place`` does: each piece has its own group's number."""
         return group, row
 
     def _from(self, group: int) -> Iterator[tuple[int, pa.RecordBatch]]:

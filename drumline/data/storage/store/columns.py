@@ -183,7 +183,7 @@ def _plain_nbytes(block: bytes, start: int) -> int:
 _LEVEL = 6
 
 BROKEN = (OSError, EOFError, ValueError, zlib.error)
-"""What reading a damaged file raises."""
+"""The exceptions that reading a damaged file raises."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -327,7 +327,7 @@ class ColumnWriter:
 
 
 class StoredStrings:
-    """A column of ``bytes`` that are made when asked for, from one memory-mapped array."""
+    """A column of ``bytes`` that are created on demand from one memory-mapped array."""
 
     dtype = STRING
 

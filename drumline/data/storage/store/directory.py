@@ -237,7 +237,7 @@ class Written(TypedDict):
 
 @dataclasses.dataclass(frozen=True)
 class Begun:
-    """What an earlier process may have left behind.
+    """A directory that an earlier process may have left incomplete.
 
     Attributes:
         directory: where it wrote.
@@ -332,7 +332,7 @@ class DirectoryWriter:
 
 @dataclasses.dataclass(frozen=True)
 class StoredElements:
-    """What a directory holds.
+    """The content of a directory.
 
     Attributes:
         spec: of the elements.

@@ -154,7 +154,7 @@ class ProcessFunction:
 
 
 class _Processes:
-    """Those of one function."""
+    """The worker processes of one function."""
 
     def __init__(self, payload: bytes):
         self._payload = payload
@@ -172,7 +172,7 @@ class _Processes:
 
     @property
     def pids(self) -> list[int]:
-        """Their numbers."""
+        """The ids of the processes."""
         with self._lock:
             return [process.pid for process in self._all]
 
@@ -192,12 +192,12 @@ class _Processes:
         return process
 
     def give_back(self, process: WorkerProcess) -> None:
-        """It is idle again."""
+        """Mark a process as idle again."""
         with self._lock:
             self._idle.append(process)
 
     def drop(self, process: WorkerProcess) -> None:
-        """It is not to be used any more."""
+        """Stop a process that must not be used any more."""
         with self._lock:
             if process in self._all:
                 self._all.remove(process)

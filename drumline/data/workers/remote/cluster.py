@@ -92,7 +92,7 @@ class InputSplit:
     shard: int | None = None
 
     def after(self, count: int) -> InputSplit:
-        """Without its first ``count`` elements."""
+        """Return the split without its first ``count`` elements."""
         rows, drop = [], count
         for block in self.rows:
             if drop < block.n:
@@ -101,7 +101,7 @@ class InputSplit:
         return dataclasses.replace(self, start=self.start + count, rows=tuple(rows))
 
     def describe(self) -> str:
-        """For messages."""
+        """Return the split's name for messages."""
         if self.shard is not None:
             return f"shard {self.shard}"
         return f"split {self.number}, made of input elements {self.start} to {self.stop - 1}"

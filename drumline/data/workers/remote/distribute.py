@@ -426,7 +426,7 @@ def piece(lowering: Lowering, node: Piece, trail: Trail, run: Pass) -> RandomAcc
 
 
 def here(lowering: Lowering, node: Distribute, trail: Trail, run: Pass) -> Stage:
-    """In a plan that was not placed: one whose first elements alone are looked at."""
+    """Lower a node of a plan that was not split, to look at its first elements alone."""
     return lowering.input(node, trail, run, ragged=True)
 
 

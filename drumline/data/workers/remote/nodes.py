@@ -140,7 +140,7 @@ class Piece(Node):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RemoteSplit(Specified):
-    """What one worker makes of one split."""
+    """The elements that one worker computes of one split."""
 
     stage: object
     name: ClassVar[str] = "remote split"

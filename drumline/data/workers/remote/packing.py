@@ -194,7 +194,7 @@ class RemotePlan:
 
 
 def for_workers(plan: Node) -> Node:
-    """Without what stays beside the consumer; a worker is one thread unless the user says more."""
+    """Return the part of a plan that workers run, each in one thread unless the user gave more."""
 
     def changed(node: Node) -> Node:
         if isinstance(node, Piece) and not node.by_position:
@@ -207,7 +207,7 @@ def for_workers(plan: Node) -> Node:
 
 
 def options_for_workers(options: Options) -> Options:
-    """They have one core each; counting and resting between steps is the consumer's."""
+    """Return the options of workers: one core each, without statistics and slack."""
     made = Options().merged(options)
     made.experimental_statistics = made.experimental_slack = None
     made.autotune.cpu_budget = 1

@@ -1,4 +1,4 @@
-"""What a worker does: makes the elements of splits, a chunk at a time."""
+"""The worker of remote plans: computes the elements of splits, a chunk at a time."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class RayWorker:
 
 
 class RayAnswer:
-    """What an actor's method returns."""
+    """The future result of an actor's method."""
 
     def __init__(self, worker: RayWorker, reference: Any):
         self._worker = worker
@@ -148,7 +148,7 @@ class RayAnswer:
 
 
 def _room(cpus: float, wanted: int) -> int:
-    """For how many workers there are free CPUs; waits for what other workers that ended had."""
+    """Return for how many workers there are free CPUs, after waiting for those of ended workers."""
     deadline = time.monotonic() + _RELEASE_SECONDS
     while (room := int(free_cpus() / cpus)) < wanted <= _cpus() / cpus:
         if time.monotonic() > deadline:
