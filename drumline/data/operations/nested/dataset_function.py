@@ -31,7 +31,7 @@ class DatasetFunction:
         function: the user's.
         spec: of the elements of all datasets that it makes.
         seed: from which the seeds of operations inside it follow; ``None`` if it draws none.
-        eager: whether the datasets may be read ahead: none of them runs a generator.
+        allows_readahead: whether the datasets may be read ahead: none of them runs a generator.
         reads_files: whether they are records of files that an element names.
         batched: where it does nothing but batch windows, each leaf of what it makes.
         given: the specs of its argument, where these are known.
