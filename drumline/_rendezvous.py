@@ -21,6 +21,8 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Generic, TypeVar
 
+from drumline import _addresses
+
 M = TypeVar("M")
 
 STRANGERS_LINE = 64 * 1024
@@ -28,6 +30,9 @@ STRANGERS_LINE = 64 * 1024
 
 _STRANGERS = 64
 """How many connections may be open that have not said who they are."""
+
+_UNDISTURBED_SECONDS = 1.0
+"""How long a stranger has before he must make room for another one, where there are too many."""
 
 _SEND_SECONDS = 10.0
 _CONNECT_SECONDS = 5.0
@@ -209,9 +214,11 @@ def connect(
     problem: OSError = TimeoutError("no time to try")
     while (left := deadline - time.monotonic()) > 0:
         try:
-            return socket.create_connection(address, timeout=min(left, _CONNECT_SECONDS))
+            return _addresses.connect(*address, min(left, _CONNECT_SECONDS))
         except OSError as error:
             problem = error
+        except UnicodeError as error:
+            problem = OSError(f"{address[0]!r} cannot be a name of a host: {error}")
         pause = time.monotonic() + retry_seconds
         loop.wait_until(lambda: False, deadline=min(pause, deadline))
     raise problem
@@ -254,8 +261,9 @@ C = TypeVar("C", bound=LineChannel)
 class RendezvousServer(Generic[C]):
     """The side that listens, until all processes that are expected have joined.
 
-    Whatever reaches the port can connect. A stranger that is not expected is sent away; it can keep
-    others out only by being one of 64 at a time.
+    Whatever reaches the port can connect. A stranger that is not expected is sent away. At most 64
+    are let in at a time: of more, the one that has waited longest makes room once it has had a
+    second, so that silent ones delay the others and do not keep them out.
 
     As a context manager it stops listening and ends the connections that `members` has not handed
     over when it is left.
@@ -289,10 +297,11 @@ class RendezvousServer(Generic[C]):
         self._lost = lost
         self._loop = loop
         self._stranger_seconds = stranger_seconds
-        self._strangers: dict[C, float] = {}
+        self._strangers: dict[C, float] = {}  # when each came, the first first
         self._members: dict[int, C] = {}
 
     def __enter__(self) -> RendezvousServer[C]:
+        self._listener.setblocking(False)  # who has come may leave before he is let in
         self._loop.watch(self._listener.fileno(), self._accept)
         return self
 
@@ -332,14 +341,17 @@ class RendezvousServer(Generic[C]):
         except OSError:  # it left before it was let in
             return
         if len(self._strangers) >= _STRANGERS:
-            connection.close()
-            return
+            first, came = next(iter(self._strangers.items()))
+            if time.monotonic() - came < _UNDISTURBED_SECONDS:
+                connection.close()
+                return
+            self._lose(first, f"it made room: more than {_STRANGERS} did not say who they are")
         try:
             channel = self._open_channel(connection)
         except OSError:
             connection.close()
             return
-        self._strangers[channel] = time.monotonic() + self._stranger_seconds
+        self._strangers[channel] = time.monotonic()
         self._loop.watch(channel.fileno(), lambda: self._listen(channel))
 
     def _listen(self, channel: C) -> None:
@@ -363,8 +375,8 @@ class RendezvousServer(Generic[C]):
 
     def _tick(self) -> None:
         now = time.monotonic()
-        for channel, limit in list(self._strangers.items()):
-            if now > limit:
+        for channel, came in list(self._strangers.items()):
+            if now - came > self._stranger_seconds:
                 seconds = f"{self._stranger_seconds:.0f} s"
                 self._lose(channel, f"it did not say who it is within {seconds}")
         for channel in list(self._members.values()):

@@ -1,10 +1,18 @@
-"""Addresses of processes, and listening at one."""
+"""Addresses of processes: looking names up in limited time, connecting, and listening."""
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
-from drumline._addresses import listen, on_host_of, split
+from drumline import _rendezvous
+from drumline._addresses import connect, listen, on_host_of, resolve, split
 
 
 def test_addresses_are_split() -> None:
@@ -43,3 +51,78 @@ def test_it_listens_at_one_address_only() -> None:
             listen(*listener.getsockname())
     with pytest.raises(OSError, match="assign"):
         listen("203.0.113.1", 2222)
+
+
+@pytest.fixture
+def name_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """A name server that says nothing of ``slow.example`` until the event is set."""
+    answers, real = threading.Event(), socket.getaddrinfo
+
+    def getaddrinfo(host: str, port: Any, *args: Any, **options: Any) -> Any:
+        if host == "slow.example" and not options.get("flags"):
+            assert answers.wait(60)
+            host = "127.0.0.1"
+        return real(host, port, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    yield answers
+    answers.set()
+
+
+def test_a_lookup_has_limited_time(name_server: threading.Event) -> None:
+    before = threading.active_count()
+    for _ in range(3):
+        for attempt in (resolve, connect, listen):
+            with pytest.raises(OSError, match="'slow.example' was not resolved within 0.02 s"):
+                attempt("slow.example", 1, 0.02)
+    assert threading.active_count() <= before + 1, "all wait for one lookup"
+    name_server.set()
+    assert resolve("slow.example", 5, 60)[0].place == ("127.0.0.1", 5)
+    with listen("slow.example", 0, 60) as listener:
+        port = listener.getsockname()[1]
+        with connect("slow.example", port, 60) as connected:
+            assert connected.getpeername() == ("127.0.0.1", port)
+
+
+def test_numbers_are_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "Thread", None)
+    assert resolve("127.0.0.1", 5)[0].place == ("127.0.0.1", 5)
+    assert resolve("::1", 5)[0].place[:2] == ("::1", 5)
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a" * 70 + ".example", "no-such-name.invalid"])
+def test_a_name_that_is_none(name: str) -> None:
+    for attempt in (resolve, lambda name, port: connect(name, port, 60)):
+        with pytest.raises((OSError, UnicodeError)):
+            attempt(name, 1)
+
+
+def test_connecting_ends_when_the_time_is_over() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+        waiting = [socket.socket() for _ in range(4)]
+        for each in waiting:
+            each.setblocking(False)
+            each.connect_ex(full.getsockname())
+        with pytest.raises(TimeoutError):
+            connect(*full.getsockname(), 0.1)
+        for each in waiting:
+            each.close()
+
+
+def test_a_rendezvous_does_not_wait_for_a_name_server(name_server: threading.Event) -> None:
+    loop = _rendezvous.EventLoop()
+    with pytest.raises(OSError, match="was not resolved"):
+        _rendezvous.connect(("slow.example", 1), loop, time.monotonic() + 0.1, 0.01)
+    with pytest.raises(OSError, match="cannot be a name"):
+        _rendezvous.connect(("a" * 70 + ".example", 1), loop, time.monotonic() + 0.1, 0.01)
+    loop.close()
+
+
+def test_a_forked_child_looks_up_by_itself(name_server: threading.Event) -> None:
+    with pytest.raises(OSError, match="was not resolved"):
+        resolve("slow.example", 5, 0.02)
+    child = os.fork()
+    if not child:
+        name_server.set()
+        os._exit(resolve("slow.example", 5, 60)[0].place != ("127.0.0.1", 5))
+    assert os.waitpid(child, 0)[1] == 0

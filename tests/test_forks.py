@@ -125,7 +125,7 @@ with in_process(workers=1, ps=1) as strategy:  # a child that exits leaves this 
 LOCKED = """
 import pathlib, threading
 import numpy as np
-from drumline import failure_record
+from drumline import _addresses, failure_record
 from drumline._forks import ForkSafeLock
 from drumline._memory import BufferPool
 from drumline.data import Dataset
@@ -133,7 +133,7 @@ from drumline.data.operations.checks import ErrorCount
 from drumline.data.storage import saved
 from drumline.data.storage.files import remote
 from drumline.distribute.parameter_server import strategy
-from drumline.distribute.parameter_server.wire import connection, server
+from drumline.distribute.parameter_server.wire import server
 from drumline.distribute.parameter_server.worker import datasets
 from drumline.image import columns
 
@@ -146,7 +146,7 @@ pass_of_parent = iter(filled)
 next(pass_of_parent)
 locks = [
     failure_record._write_once, columns._pool._lock, saved._lock, remote._state.lock,
-    strategy._counting, connection._lookups_lock, server._lock, datasets._lock,
+    strategy._counting, _addresses._lookups_lock, server._lock, datasets._lock,
     memory._plan.store._lock, ErrorCount()._lock, lengths._plan.function.run._lock,
 ]
 assert all(type(lock) is ForkSafeLock for lock in locks)
@@ -172,7 +172,7 @@ def work():
     assert [int(x) for x in Dataset.range(4).cache(str(folder / "other"))] == [0, 1, 2, 3]
     assert [int(x) for x in memory] == list(range(9))
     assert strategy._prefix_of(["a:1"]) == ""
-    assert connection._looking_up(("127.0.0.1", "80")).result(30)
+    assert _addresses.resolve("localhost", 80, 30)
     assert server.find("a:1") is None
     datasets.SentFunction(lambda: None)
     assert not saved._filling

@@ -305,6 +305,18 @@ def test_there_are_only_so_many_strangers(monkeypatch: pytest.MonkeyPatch) -> No
         assert second.getpeername() == host.address
 
 
+def test_silent_strangers_do_not_keep_a_member_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_rendezvous, "_STRANGERS", 2)
+    monkeypatch.setattr(_rendezvous, "_UNDISTURBED_SECONDS", 0.0)
+    with hosting(range(1, 2)) as (host, _), contextlib.ExitStack() as stack:
+        first = stack.enter_context(host.guest(b""))
+        stack.enter_context(host.guest(b""))
+        with host.guest(b"1\n"):
+            assert host.server.wait(until())
+        assert len(host.lost) == 1 and "it made room: more than 2" in host.lost[0]
+        assert ended(first)
+
+
 def test_one_who_leaves_or_says_too_much_is_missing_again() -> None:
     with hosting(range(1, 3)) as (host, loop):
         first, second = host.guest(b"1\n"), host.guest(b"2\nmore\n")

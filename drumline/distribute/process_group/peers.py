@@ -10,7 +10,6 @@ import dataclasses
 import json
 import os
 import re
-import socket
 import time
 from pathlib import Path
 from typing import Literal
@@ -85,6 +84,8 @@ _IP = re.compile(r"\[([0-9a-fA-F.:]+)\]:\d+")
 _TIMED_OUT = re.compile(r"timed? ?out", re.IGNORECASE)
 _DYING_SECONDS = 1.0
 _ANSWER_SECONDS = 1.5
+_LOOKUP_SECONDS = 1.0
+"""For each name: it says who is to blame, for which no process is to wait long."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,8 +254,9 @@ def _lost(timed_out: bool) -> str:
 
 def _ips(address: str) -> set[str]:
     try:
-        return {str(place[4][0]) for place in socket.getaddrinfo(*_addresses.split(address))}
-    except OSError:
+        found = _addresses.resolve(*_addresses.split(address), _LOOKUP_SECONDS)
+        return {str(each.place[0]) for each in found}
+    except (OSError, UnicodeError):
         return set()
 
 

@@ -11,6 +11,7 @@ JAX's coordination service does, which aborts the survivors without a name when 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import json
 import selectors
@@ -35,6 +36,9 @@ from drumline.distribute.process_group.peers import LocalProcess
 _RETRY_SECONDS = 0.05
 _GREETING_SECONDS = 10.0
 _LONGEST = 1 << 20
+"""Bytes of a line: all tasks, addresses and processes of some thousand hosts."""
+
+_LONGEST_SHOWN = 4000
 
 
 class Rendezvous(NamedTuple):
@@ -73,7 +77,7 @@ def _host(group: ProcessGroup, until: float) -> Rendezvous | str:
     def introduce(channel: _JsonChannel, greeting: Any) -> int:
         _require_same_cluster(group, greeting, channel)
         index: int = greeting["index"]
-        come[index] = greeting["process"]
+        come[index] = _process(greeting.get("process")).to_json()
         return index
 
     with (
@@ -141,13 +145,18 @@ def _visit(group: ProcessGroup, until: float) -> Rendezvous | str:
                 problem = f"{group.tasks[0]} was there, but not all the others came"
                 answer = {}
             if "everybody" in answer:
-                everybody = [LocalProcess.from_json(text) for text in answer["everybody"]]
+                try:
+                    everybody = _everybody(group, answer["everybody"])
+                except ChannelError as error:
+                    raise RuntimeError(
+                        f"{group.task} reached what is no process of this job at "
+                        f"{group.describe(0)}: {error}. Is the port another program's?"
+                    ) from None
                 on_failure.pop_all()
                 return Rendezvous(everybody, {0: channel.detach()})
             if "refused" in answer:
-                raise RuntimeError(
-                    f"{group.task} was refused by {group.describe(0)}: {answer['refused']}"
-                )
+                reason = _printed(answer["refused"])
+                raise RuntimeError(f"{group.task} was refused by {group.describe(0)}: {reason}")
             on_failure.close()
             loop.wait_until(lambda: False, deadline=min(time.monotonic() + _RETRY_SECONDS, until))
     return problem
@@ -161,12 +170,42 @@ def _require_same_cluster(
     index = greeting.get("index")
     if sent == own and isinstance(index, int) and 0 < index < group.num_processes:
         return
+    if sent == {"tasks": None, "addresses": None}:
+        raise ChannelError("it did not say which cluster it was given")
     refusal = (
-        f"it was given the cluster {sent['tasks']} at {sent['addresses']}, and {group.task} of "
-        f"{own['tasks']} at {own['addresses']}; all must be given the same"
+        f"it was given the cluster {_printed(sent['tasks'])} at {_printed(sent['addresses'])}, and "
+        f"{group.task} of {_printed(own['tasks'])} at {_printed(own['addresses'])}; all must be "
+        f"given the same"
     )
     guest.send({"refused": refusal})
     raise RuntimeError(f"A process came to {group.describe(0)}, but {refusal}.")
+
+
+def _process(text: object) -> LocalProcess:
+    """The process that a peer said it is.
+
+    Raises:
+        ChannelError: if it is none.
+    """
+    try:
+        process = LocalProcess.from_json(text) if isinstance(text, str) else None
+    except (TypeError, ValueError, RecursionError):
+        process = None
+    if process is None or [type(each) for each in dataclasses.astuple(process)] != [str, int, int]:
+        raise ChannelError("it did not say which process it is")
+    return process
+
+
+def _everybody(group: ProcessGroup, said: object) -> list[LocalProcess]:
+    if not isinstance(said, list) or len(said) != group.num_processes:
+        raise ChannelError(f"it did not name the group's {group.num_processes} processes")
+    return [_process(text) for text in said]
+
+
+def _printed(said: object) -> str:
+    """What a peer said, short and without control characters, for a message to the user."""
+    text = said if isinstance(said, str) and said.isprintable() else ascii(said)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 class _JsonChannel(LineChannel[dict[str, Any]]):

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from drumline import _addresses
 from drumline._authentication import token_digest
 from drumline.failure_record import DIRECTORY_VARIABLE
 from drumline.jobs.launch.errors import LaunchError
@@ -178,16 +179,16 @@ def resolve(host: str, port: int) -> tuple[int, tuple[str, int]]:
     """The address family and numeric address of `host`.
 
     Raises:
-        LaunchError: if the name is unknown.
+        LaunchError: if the name is unknown, or not resolved in time.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = _addresses.resolve(host, port)[0]
     except (OSError, UnicodeError) as error:
         raise LaunchError(
             f"the address {host!r} is unknown: {error}. Give an IP address or a name that "
             f"resolves here."
         ) from None
-    return found[0], (str(found[4][0]), int(found[4][1]))
+    return found.family, (str(found.place[0]), int(found.place[1]))
 
 
 def _resolved(host: str) -> tuple[int, str]:

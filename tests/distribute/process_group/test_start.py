@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from typing import Any
 import jax
 import pytest
 
-from drumline import _addresses
+from drumline import _addresses, _rendezvous
+from drumline._rendezvous import EventLoop
 from drumline.distribute import process_group
 from drumline.distribute.cluster_resolver import (
     ClusterSpec,
@@ -201,6 +203,62 @@ def test_strangers_do_not_disturb_a_meeting() -> None:
                 stranger.sendall(nonsense)
         first, second = met.result()
     assert first == second == [LocalProcess.this()] * 2
+
+
+def _greeting(address: str, **other: Any) -> bytes:
+    said = {
+        "tasks": ["worker:0", "worker:1"],
+        "addresses": [address, "b:1"],
+        "index": 1,
+        "process": LocalProcess.this().to_json(),
+        **other,
+    }
+    return json.dumps(said).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    "wrong", [None, 7, "", "{", "[]", "{}", '{"machine": 1, "pid": 2, "started": 3}', "[" * 10_000]
+)
+def test_a_stranger_that_names_no_process_does_not_end_a_meeting(wrong: Any) -> None:
+    address = f"127.0.0.1:{free_port('127.0.0.1')}"
+    with ThreadPoolExecutor() as pool:
+        first = group_of(resolver({"worker": [address, "b:1"]}, "worker", 0))
+        waiting = pool.submit(meet, first, 30)
+        with _rendezvous.connect(
+            _addresses.split(address), EventLoop(), time.monotonic() + 20, 0.01
+        ) as stranger:
+            stranger.settimeout(20)
+            stranger.sendall(_greeting(address, process=wrong))
+            assert stranger.recv(100) == b"", "it is sent away, and nothing said to it"
+        second = group_of(resolver({"worker": [address, "b:1"]}, "worker", 1))
+        met = _processes(meet(second, 30))
+        assert met == _processes(waiting.result()) == [LocalProcess.this()] * 2
+
+
+def test_what_a_stranger_says_is_shown_short_and_without_control_characters() -> None:
+    address = f"127.0.0.1:{free_port('127.0.0.1')}"
+    with ThreadPoolExecutor() as pool:
+        first = group_of(resolver({"worker": [address, "b:1"]}, "worker", 0))
+        waiting = pool.submit(meet, first, 30)
+        with _rendezvous.connect(
+            _addresses.split(address), EventLoop(), time.monotonic() + 20, 0.01
+        ) as stranger:
+            stranger.sendall(_greeting(address, tasks="\x1b[2J", addresses=["x" * 500_000]))
+            error = str(waiting.exception(30))
+        assert "A process came to worker:0" in error and "\\x1b[2J" in error
+        assert error.isprintable() and len(error) < 10_000
+
+
+@pytest.mark.parametrize("said", [7, [], ["{}", "{}"], [None, None]])
+def test_what_is_no_process_0_is_named(said: Any) -> None:
+    with ThreadPoolExecutor() as pool, _addresses.listen("127.0.0.1", 0) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        group = group_of(resolver({"worker": [address, "b:1"]}, "worker", 1))
+        waiting = pool.submit(meet, group, 30)
+        with listener.accept()[0] as guest:
+            guest.sendall(json.dumps({"everybody": said}).encode() + b"\n")
+            with pytest.raises(RuntimeError, match="worker:1 reached what is no process of this"):
+                waiting.result(30)
 
 
 def test_an_address_that_cannot_be_listened_on_is_named() -> None:

@@ -6,21 +6,21 @@ read where it lies. Under its name there is always a whole one, the last or the 
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from drumline._safetensors import SUFFIX, ArrayLayout, ArraySpec, bytes_of, checksum, parse
 from drumline.distribute.parameter_server.errors import RestoreError
-from drumline.training.checkpoint.file_format import DamagedCheckpointError, sync_directory
+from drumline.training.checkpoint.file_format import DamagedCheckpointError, replacing
 
 
 def shard_path(directory: str | os.PathLike[str], server: int, servers: int) -> Path:
@@ -28,34 +28,48 @@ def shard_path(directory: str | os.PathLike[str], server: int, servers: int) -> 
     return Path(directory) / f"ps-{server}-of-{servers}{SUFFIX}"
 
 
-class ShardWriter:
-    """Writes a file beside its final name, and renames it when all is on the disk.
+@contextlib.contextmanager
+def new_shard_file(
+    path: Path, arrays: Mapping[str, ArraySpec], metadata: dict[str, Any]
+) -> Iterator[ShardWriter]:
+    """Write a file beside its final name, which it takes when all is on the disk.
 
-    As a context manager it removes what is unfinished when it is left.
+    If the block raises, nothing is left of it, and an older file stays. What a killed server left
+    is removed by the next one that saves there
+    (`drumline.training.checkpoint.file_format.replacing`).
 
     Args:
-        path: the final name; an older file stays there until `finish`.
-        arrays: the arrays' shapes and dtypes by name, in the order in which they are written.
+        path: the final name.
+        arrays: the arrays' shapes and dtypes by name, in the order in which they lie in the file.
         metadata: values that JSON has.
 
     Raises:
         TypeError: for a dtype that the format lacks.
-        OSError: from all methods, if it cannot be written.
+        OSError: if it cannot be written.
+    """
+    layout = ArrayLayout(arrays)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        writer = ShardWriter(file, layout, metadata)
+        yield writer
+        writer.finish()
+
+
+class ShardWriter:
+    """Writes the arrays of a new file piece by piece; see `new_shard_file`.
+
+    Attributes:
+        nbytes: of the whole file.
     """
 
-    def __init__(
-        self, path: Path, arrays: Mapping[str, ArraySpec], metadata: dict[str, Any]
-    ) -> None:
-        self._path = path
+    def __init__(self, file: IO[bytes], layout: ArrayLayout, metadata: dict[str, Any]) -> None:
+        self._file = file
+        self._layout = layout
         self._metadata = metadata
-        self._checksums = dict.fromkeys(arrays, 0)
-        self._written = dict.fromkeys(arrays, 0)
-        self._layout = ArrayLayout(arrays)
+        self._checksums = dict.fromkeys(layout.places, 0)
+        self._written = dict.fromkeys(layout.places, 0)
         self._data = len(self._header())
-        self.nbytes = self._data + self._layout.nbytes
-        self._unfinished = path.with_name(path.name + ".unfinished")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = open(self._unfinished, "wb", buffering=0)  # noqa: SIM115
+        self.nbytes = self._data + layout.nbytes
 
     def append(self, name: str, piece: np.ndarray) -> None:
         """Write the next bytes of an array."""
@@ -66,26 +80,10 @@ class ShardWriter:
         self._written[name] += len(content)
 
     def finish(self) -> None:
-        """Give the file its name."""
+        """Write the header, which holds the checksums of all that was appended."""
         for name, (start, end) in self._layout.places.items():
             assert self._written[name] == end - start, name
         _write_at(self._file.fileno(), memoryview(self._header()), 0)
-        os.fsync(self._file.fileno())
-        os.replace(self._unfinished, self._path)
-        sync_directory(self._path.parent)
-
-    def __enter__(self) -> ShardWriter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._file.close()
-        if kind is not None:
-            self._unfinished.unlink(missing_ok=True)
 
     def _header(self) -> bytes:
         checksums = {name: f"{value:08x}" for name, value in self._checksums.items()}
@@ -93,7 +91,7 @@ class ShardWriter:
 
 
 class ShardFile:
-    """A file that a `ShardWriter` wrote.
+    """A file that `new_shard_file` wrote.
 
     Attributes:
         path: where it is.

@@ -25,7 +25,7 @@ from drumline.distribute.parameter_server.server import memory
 from drumline.distribute.parameter_server.server.checkpoint_files import (
     ShardFile,
     ShardSet,
-    ShardWriter,
+    new_shard_file,
     shard_path,
 )
 from drumline.distribute.parameter_server.server.optimizer_updates import Slot
@@ -71,11 +71,10 @@ def save(
             "parts": described,
         }
         try:
-            with ShardWriter(path, arrays, metadata) as writer:
+            with new_shard_file(path, arrays, metadata) as writer:
                 for snapshot in snapshots:
                     for name, piece in snapshot.pieces():
                         writer.append(name, piece)
-                writer.finish()
         except OSError as error:
             raise SaveError(
                 error.errno,

@@ -13,21 +13,18 @@ before. Futures' callbacks run in the reader thread and must not wait for the sa
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 
 import numpy as np
 
-from drumline._changes import in_forked_child
-from drumline._forks import ForkSafeLock
+from drumline import _addresses
 from drumline.distribute.parameter_server.errors import (
     AuthenticationError,
     CallTimeoutError,
@@ -426,7 +423,7 @@ class _Opening:
         return stream, Beats(beats), granted.get("silence_seconds", silence_seconds)
 
     def _open(self, opened: list[Stream]) -> Stream:
-        connected = self._connected()
+        connected = _addresses.connect(*self._place, max(0.0, self._deadline - time.monotonic()))
         try:
             stream = Stream(connected, self._context, self._name, self._deadline)
         except BaseException:
@@ -435,46 +432,6 @@ class _Opening:
         opened.append(stream)
         greet(stream, self._token)
         return stream
-
-    def _connected(self) -> socket.socket:
-        failure: OSError | None = None
-        for family, kind, protocol, _, place in self._resolved():
-            left = self._deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError
-            connecting = socket.socket(family, kind, protocol)
-            try:
-                connecting.settimeout(left)
-                connecting.connect(place)
-                return connecting
-            except OSError as error:
-                failure = error
-                connecting.close()
-            except BaseException:
-                connecting.close()
-                raise
-        assert failure is not None, "getaddrinfo finds something, or raises"
-        raise failure
-
-    def _resolved(self) -> list[Any]:
-        """What `socket.getaddrinfo` finds, by the deadline.
-
-        The system's resolver knows no limit of ours, and cannot be interrupted.
-        """
-        with contextlib.suppress(OSError, UnicodeError):  # a name, which the resolver is asked for
-            return socket.getaddrinfo(
-                *self._place, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
-            )
-        found = _looking_up(self._place)
-        try:
-            return found.result(max(0.0, self._deadline - time.monotonic()))
-        except FutureTimeoutError:
-            if found.done():
-                raise
-            raise OSError(
-                f"the name {self._place[0]!r} was not resolved within {self._seconds:.3g} s. Is "
-                f"the name server reachable?"
-            ) from None
 
     def _reason(self, error: BaseException) -> str:
         match error:
@@ -490,43 +447,3 @@ class _Opening:
                     f"neither, use TLS?"
                 )
         return str(error)
-
-
-_lookups: dict[tuple[str, str], Future[list[Any]]] = {}
-_lookups_lock = ForkSafeLock()
-
-
-def _looking_up(place: tuple[str, str]) -> Future[list[Any]]:
-    """The addresses of a host and a port to come.
-
-    A lookup that hangs is waited for by all who need it, so those who try again and again have one
-    thread.
-    """
-    with _lookups_lock:
-        found = _lookups.get(place)
-        if found is None:
-            found = _lookups[place] = Future()
-            threading.Thread(
-                target=_look_up, args=(place, found), name="drumline-resolver", daemon=True
-            ).start()
-    return found
-
-
-def _look_up(place: tuple[str, str], found: Future[list[Any]]) -> None:
-    try:
-        addresses = socket.getaddrinfo(*place, type=socket.SOCK_STREAM)
-    except BaseException as error:
-        outcome: Callable[[], None] = functools.partial(found.set_exception, error)
-    else:
-        outcome = functools.partial(found.set_result, addresses)
-    with _lookups_lock:  # the next one asks again
-        _lookups.pop(place, None)
-    outcome()
-
-
-def _forget_lookups() -> None:
-    """A forked child has not the threads of its parent."""
-    _lookups.clear()
-
-
-in_forked_child(_forget_lookups, "a child has none of the threads that look addresses up")

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from drumline import _addresses
 from drumline._changes import in_forked_child
 from drumline._forks import ForkSafeLock, at_exit, tell_in_child
 from drumline.distribute.parameter_server.errors import AuthenticationError, ProtocolError
@@ -373,7 +374,7 @@ def _listening(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     try:
-        family, *_, place = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
+        family, *_, place = _addresses.resolve(host, int(port))[0]
         both = host == "::" and socket.has_dualstack_ipv6()
         return socket.create_server(place, family=family, backlog=_BACKLOG, dualstack_ipv6=both)
     except (OSError, UnicodeError, ValueError) as error:

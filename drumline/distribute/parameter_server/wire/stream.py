@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import os
+import select
 import socket
 import ssl
 import threading
@@ -181,18 +183,31 @@ class Stream:
         self._raw.send(parts)
 
     def write_within(self, seconds: float, data: bytes) -> bool:
-        """Send `data`, unless others write for longer than that. Returns whether it was sent.
+        """Send a few bytes, unless there is no room for them for that long. Returns whether it did.
+
+        There is none while others write, or while the other side does not read.
 
         Raises:
             OSError: as `write`.
         """
+        deadline = time.monotonic() + seconds
         if not self.lock.acquire(timeout=seconds):
             return False
         try:
+            if not self._has_room(max(0.0, deadline - time.monotonic())):
+                return False
             self.write([data])
         finally:
             self.lock.release()
         return True
+
+    def _has_room(self, seconds: float) -> bool:
+        """Wait until something can be written without waiting, or its attempt fails at once."""
+        if self._socket.fileno() < 0:
+            raise OSError(errno.EBADF, "the stream is closed")
+        room = select.poll()
+        room.register(self._socket, select.POLLOUT)
+        return bool(room.poll(seconds * 1000))
 
     @property
     def has_more(self) -> bool:

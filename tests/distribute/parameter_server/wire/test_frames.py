@@ -338,3 +338,39 @@ def test_a_lane_has_one_stream_of_beats(remote: TransportServer) -> None:
         greeting.hear(stream)
         assert stream.byte() is None
         assert connection.call("echo", {"n": 1}).header == {"n": 1}
+
+
+def test_a_goodbye_does_not_wait_for_one_who_does_not_read() -> None:
+    """As a stopped process, whose connections are open and full."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while ours.send(bytes(1 << 16)):
+            pass
+    with contextlib.suppress(BlockingIOError):
+        while ours.send(b"x"):
+            pass
+    stream = Stream(ours, None, None, time.monotonic() + 30)
+    stream.has_been_set_up()
+    with contextlib.closing(stream), theirs:
+        done = threading.Event()
+        said: list[bool] = []
+
+        def say() -> None:
+            said.append(stream.write_within(0.05, b"bye"))
+            done.set()
+
+        threading.Thread(target=say, daemon=True).start()
+        assert done.wait(20), "it waits for room that does not come"
+        assert said == [False]
+        assert theirs.recv(1)
+
+
+def test_a_goodbye_to_one_who_is_gone_is_an_error_of_the_system() -> None:
+    near, far = stream_pair()
+    far.close()
+    with pytest.raises(OSError, match="Broken pipe"):
+        near.write_within(1, b"bye")
+    near.close()
+    with pytest.raises(OSError, match="closed"):
+        near.write_within(1, b"bye")
