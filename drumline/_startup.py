@@ -97,7 +97,7 @@ _DUE: dict[str, Callable[[], None]] = {"jax": _jax_is_imported, "keras": _keras_
 
 
 def _do_what_is_due() -> None:
-    """One after the other; what becomes due by the imports of one has its turn after it."""
+    """Run them in order; what becomes due by the imports of one runs after it."""
     while due := [name for name in _DUE if name in _thread.waiting]:
         _thread.waiting.discard(due[0])
         _thread.depth += 1

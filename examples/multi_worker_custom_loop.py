@@ -7,7 +7,7 @@ Line by line TensorFlow's tutorial "Custom training loop with Keras and
 MultiWorkerMirroredStrategy", on digits. What differs: the data, and names of operations on arrays
 and files.
 
-A run that was interrupted goes on with its last finished epoch; one that was done trains no more.
+A run that was interrupted resumes after its last finished epoch; one that was done trains no more.
 """
 
 import argparse

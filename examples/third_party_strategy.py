@@ -1,4 +1,4 @@
-"""A strategy of one's own: gradients travel as bfloat16, and are summed as float32.
+"""A custom strategy: gradients travel as bfloat16, and are summed as float32.
 
 A strategy answers where variables live, where replicas run and how values are reduced. This one
 changes the third answer alone: `python examples/third_party_strategy.py`.

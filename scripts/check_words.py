@@ -148,7 +148,9 @@ class Source:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 self.texts.append((node.lineno, node.value))
             elif isinstance(node, ast.ClassDef):
-                self.classes.append((node.lineno, node.name))
+                # An older name's arguments for the same thing: `class Name(_Name)`.
+                if f"_{node.name}" not in map(ast.unparse, node.bases):
+                    self.classes.append((node.lineno, node.name))
                 self.names.append((node.lineno, node.name))
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 self.names.append((node.lineno, f"{node.name}()"))

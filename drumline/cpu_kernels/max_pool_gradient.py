@@ -99,7 +99,7 @@ def max_pool_gradient(
         counts = (images.shape[0], *source.shape[1:]) if by_image else source.shape
         return _winners(images, counts, offsets, window_strides, select_prim)
 
-    # Several positions look at a winner, which would be found anew for each of them.
+    # Several positions look at a winner, which would be searched again for each of them.
     by_image = window_dimensions[0] == 1 and window_strides[0] == 1
     winners = in_halves(winners_of, padded) if by_image else winners_of(padded)
     total = _scatter(source, winners, padded.shape, offsets, window_strides)

@@ -139,7 +139,7 @@ class Match:
 
 
 def find(reading: ProgramIndex) -> list[Match]:
-    """All layers of which nothing as large as the convolution's output is used elsewhere."""
+    """Find all layers whose values as large as the convolution's output have no other use."""
     found = []
     for number, equation in enumerate(reading.equations):
         if equation.primitive.name == "reduce_window_max":

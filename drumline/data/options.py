@@ -174,7 +174,7 @@ class Group:
 
 
 def shown(value: Any) -> str:
-    """A value that is of the wrong kind, for a message; classes are told from their instances."""
+    """Format a value of the wrong kind for a message; classes differ from their instances."""
     if isinstance(value, type):
         return f"the class {value.__name__} itself, not an instance: call it, {value.__name__}()"
     return f"{value!r:.40}"

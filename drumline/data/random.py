@@ -4,8 +4,8 @@ In a function given to ``map`` or ``filter`` a draw depends on the seed, the ope
 the position of the element and how many draws the function made before: never on threads, timing
 or interruptions. Each operation has a seed of its own, drawn from Python's ``random`` when it is
 built (``keras.utils.set_random_seed`` seeds that); a ``seed`` given to a draw takes its place.
-Elsewhere draws are different each time. Inside of ``jax.lax`` loops, which trace their bodies
-once, draw before the loop, or `split` and use ``jax.random``.
+Outside of both, draws are different each time. Inside of ``jax.lax`` loops, which trace their
+bodies once, draw before the loop, or `split` and use ``jax.random``.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def TextLineDataset(
 ) -> Dataset:
     r"""The lines of text files, as ``bytes`` without their ends.
 
-    Lines end with ``\n``; the last one may do without. As in ``tf.data`` every ``\r`` is dropped.
+    Lines end with ``\n``; the last one need not. As in ``tf.data`` every ``\r`` is dropped.
     Arguments and errors are those of ``TFRecordDataset``.
     """
     form = FileFormat("lines", *reading_options("TextLineDataset", compression_type, buffer_size))
@@ -263,7 +263,7 @@ def make_csv_dataset(
     if ignore_errors:
         rows = rows.ignore_errors()
     if shuffle:
-        # Reading goes on in a thread of its own while rows are shuffled and batched.
+        # Reading continues in a thread of its own while rows are shuffled and batched.
         rows = rows.prefetch(AUTOTUNE).shuffle(shuffle_buffer_size, shuffle_seed)
     if num_epochs != 1:
         rows = rows.repeat(num_epochs)

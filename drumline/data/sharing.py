@@ -62,7 +62,7 @@ def divides_by_file(dataset: Dataset, num_shards: int) -> bool:
 
 
 def file_share(dataset: Dataset, num_shards: int, index: int) -> Dataset:
-    """What one of `num_shards` processes has of an epoch: the records of every so many-th file.
+    """Return one process's shard of an epoch: the records of every `num_shards`-th file.
 
     Raises:
         ValueError: if it reads no files, or fewer than there are processes.
@@ -99,7 +99,7 @@ def hinted_share(dataset: Dataset, num_shards: int, index: int) -> Dataset:
     """
     if not has_shard_hints(dataset._plan):
         raise ValueError(
-            "AutoShardPolicy.HINT needs to be told where: call `.shard(dl.data.experimental."
+            "AutoShardPolicy.HINT needs the place: call `.shard(dl.data.experimental."
             "SHARD_HINT, dl.data.experimental.SHARD_HINT)` on the dataset at that place, or choose "
             "AutoShardPolicy.DATA."
         )

@@ -115,7 +115,7 @@ class PackedStrings:
 
     @classmethod
     def joined(cls, columns: Sequence[PackedStrings]) -> PackedStrings:
-        """The rows of all columns, which are of one shape, one after the other."""
+        """Return the rows of all columns, which are of one shape, in order."""
         parts = [part for column in columns for part in column.parts]
         return cls(parts, (sum(map(len, columns)), *columns[0].shape[1:]))
 
@@ -158,7 +158,7 @@ def _cut(parts: Sequence[Part], start: int, stop: int) -> Sequence[Part]:
 
 
 def concatenated(parts: Sequence[Any], out: np.ndarray | None = None) -> Any:
-    """The rows of all columns, one after the other; ragged or varying if one of them is.
+    """Return the rows of all columns in order; ragged or varying if one of them is.
 
     Args:
         parts: at least one.

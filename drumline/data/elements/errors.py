@@ -30,7 +30,7 @@ class DataLossError(ValueError):
 
 
 class WorkerDiedError(RuntimeError):
-    """Workers of a data service ended, one after the other, when they were to make an element.
+    """Workers of a data service ended in turn when they were to compute an element.
 
     Attributes:
         where: of which the element is one.
@@ -43,8 +43,8 @@ class WorkerDiedError(RuntimeError):
 
     def __init__(self, where: str, position: int, how: str):
         super().__init__(
-            f"distribute: workers end, one after the other, at element {position} of {where}. Of "
-            f"the last one is known: {how}"
+            f"distribute: each worker that computes element {position} of {where} ends. Of the "
+            f"last one is known: {how}"
         )
         self.where = where
         self.position = position

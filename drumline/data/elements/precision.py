@@ -36,7 +36,7 @@ _device = functools.cache(cpu_device)
 def calling_thread(shared: bool = True) -> jax.Device:
     """A CPU device whose programs run in the thread that calls them.
 
-    On JAX's own CPU devices a thread of XLA's runs them while the caller goes on, which costs two
+    On JAX's own CPU devices a thread of XLA's runs them while the caller continues, which costs two
     changes of threads for a call that waits for its results. Whether they do is set for a whole
     process, and so the user's to say; this device belongs to a client of its own.
 

@@ -68,7 +68,7 @@ class RaggedArray:
 
     @classmethod
     def from_row_lengths(cls, values: Any, row_lengths: Any) -> RaggedArray:
-        """Rows of the given lengths (n,), one after the other."""
+        """Return rows of the given lengths (n,), in order."""
         lengths = np.asarray(row_lengths, np.int64)
         return cls(values, splits_of(lengths))
 
@@ -195,7 +195,7 @@ class RaggedArray:
         return out
 
     def write_to(self, out: np.ndarray) -> None:
-        """Writes rows to the starts of those of ``out`` (n, length, ...), as far as they fit."""
+        """Write rows to the starts of those of ``out`` (n, length, ...), up to its length."""
         inner: Any = self._values
         if isinstance(inner, RaggedArray):
             inner = inner.to_tensor(out.flat[0] if out.size else None, (None, *out.shape[2:]))
@@ -292,7 +292,7 @@ def uniform(column: np.ndarray) -> RaggedArray:
 
 
 def joined(parts: Sequence[RaggedArray]) -> RaggedArray:
-    """The rows of all, one after the other; they are not nested."""
+    """Return the rows of all, in order; they are not nested."""
     values = np.concatenate([part.values for part in parts])
     lengths = np.concatenate([part.row_lengths() for part in parts])
     return RaggedArray._view(values, splits_of(lengths))

@@ -32,8 +32,8 @@ def seeds_are_given() -> bool:
 class SeedsFor:
     """Seeds that depend on nothing but where they are drawn, as a context.
 
-    A dataset made anew for an element, when its epoch is repeated or resumed, so gets the same
-    seeds.
+    A dataset that is created again for an element, when its epoch is repeated or resumed, so gets
+    the same seeds.
 
     Args:
         seed: of the operation whose function makes the dataset.

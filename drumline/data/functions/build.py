@@ -63,7 +63,7 @@ class BuiltFunction:
         It is empty where the function is no traced program.
 
         Raises:
-            TypeError: it holds something that cannot be told to be the same in another process.
+            TypeError: it holds something whose identity in another process is unknown.
         """
         content = getattr(self.run, "content", None)
         if content is None:

@@ -62,7 +62,7 @@ class OneByOne:
 
     Args:
         function: the one it stands for.
-        alone: the same, made for single rows as far as that cannot show in what it computes.
+        alone: the same, compiled for single rows where that cannot change its results.
     """
 
     def __init__(self, function: BlockFunction, alone: BlockFunction):

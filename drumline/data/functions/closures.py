@@ -1,6 +1,6 @@
 """What a function reads beside its arguments, in a form that can be compared.
 
-A function that is defined anew for each element differs from the one before in the numbers of its
+A function that is defined again for each element differs from the one before in the numbers of its
 closure only. Those that belong to the call that defined it (its arguments and local variables) can
 become arguments of one compiled program; what is shared by all calls is compared by value. Tracing
 and compiling ``flat_map(lambda x: Dataset.range(9).map(lambda y: y + x))``'s inner function for
@@ -43,7 +43,7 @@ class Value:
     Attributes:
         given: the user's object.
         array: the same as an array.
-        weak: whether it is a number of Python's, which adopts the dtype of what it meets.
+        weak: whether it is a number of Python's, which adopts the dtype of the other operand.
     """
 
     given: Any
@@ -63,7 +63,7 @@ class Value:
 
 @dataclasses.dataclass(frozen=True)
 class FlattenedClosure:
-    """A function taken apart.
+    """A function, split into code and values.
 
     Attributes:
         function: the user's.
@@ -94,7 +94,7 @@ class FlattenedClosure:
 
 
 class ClosureFlattener:
-    """Takes apart the functions that one function of a user's defines.
+    """Splits the functions that one function of a user's defines into code and values.
 
     Args:
         outer: that function.
@@ -207,7 +207,7 @@ class Reuse:
         return made
 
     def closure(self, function: Callable[..., Any]) -> FlattenedClosure | None:
-        """All that a function reads, taken apart; ``None`` if it cannot be compared."""
+        """Split a function into code and values; ``None`` if it cannot be compared."""
         if self._closures is None:
             self._closures = ClosureFlattener(self._outer)
         try:

@@ -474,7 +474,7 @@ class _Program:
     def __call__(
         self, inputs: Sequence[np.ndarray], results: dict[Key, np.ndarray], start: int
     ) -> np.ndarray:
-        """Puts the results for a block into rows ``start`` and following, as far as these go.
+        """Write the results for a block to rows ``start`` and following, up to the last row.
 
         Returns:
             Which check failed, int32, for each row.
@@ -505,7 +505,7 @@ class _Program:
                 want_results_at([])
             found = [np.asarray(value) for value in outputs], np.asarray(failed)
         except BaseException as error:
-            # It may not be over, if an interrupt came: nobody else must get this memory.
+            # It may not be over, if an interrupt came: no other call must get this memory.
             _abandoned.extend(places)
             if self._has_run or self._device is None or not isinstance(error, Exception):
                 raise

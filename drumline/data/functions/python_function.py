@@ -115,7 +115,7 @@ class PythonFunction:
             raise ShapeMismatch(f"{error}{_SEEN if self._static else ''}") from None
 
     def adapt(self, rows: int, elapsed: float) -> None:
-        """Hears that so many elements took so many seconds."""
+        """Adapt the limit: ``rows`` elements took ``elapsed`` seconds."""
         if rows:
             self._limit = max(1, min(2 * self._limit, int(rows * _PATIENCE / max(elapsed, 1e-9))))
 

@@ -63,7 +63,7 @@ class LoopProgram:
         lengths = [block_length(leaves, program.jaxpr) for program in self._programs]
         self.block_length = min(lengths, default=1024)
         if any(calls_python(program.jaxpr) for program in self._programs):
-            # The loop goes on to the block's end: Python must not run for rows that are not there.
+            # The loop continues to the block's end: Python must not run for rows that are padding.
             self.block_length = 1
         work = sum(operations(program.jaxpr) for program in self._programs)
         self._unroll = min(_UNROLLED if work <= _SMALL else 1, self.block_length)
@@ -241,7 +241,7 @@ class BuiltRecurrence:
     Attributes:
         state: the spec of the state; ``None`` in a shape where it varies.
         spec: of the results, beside the new state; without leaves for ``reduce``.
-        start: makes it anew, with the initial state.
+        start: creates another one, with the initial state.
         is_python: whether it runs as Python.
         origin: if not, what an equal one is built of in another process.
         user: the user's function, with the variables it reads held as they were.

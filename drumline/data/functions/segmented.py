@@ -230,7 +230,7 @@ def _varies(leaf: TensorSpec) -> bool:
 
 
 def _block_length(trace: Trace) -> int:
-    """How many rows to take at once: some megabytes of all values, as far as specs tell."""
+    """Return how many rows to take at once: some megabytes of all values of known size."""
     return min(LONGEST, 1 << max(3, int(np.log2(TARGET_BYTES / _row_nbytes(trace)))))
 
 

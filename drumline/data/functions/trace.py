@@ -50,7 +50,7 @@ class NotTraceable(Exception):
 
     Attributes:
         spec: what the function returns, where a trace could still tell.
-        native: whether it calls native operations, as far as known.
+        native: whether it is known to call native operations.
         varying: whether results of these vary in shape.
         remedy: what to change about it; empty where there is nothing simple.
     """

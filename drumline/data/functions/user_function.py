@@ -198,7 +198,7 @@ class UserFunction:
 
     @property
     def weak(self) -> frozenset[int]:
-        """The leaves it is called with that adopt the dtype of what they meet."""
+        """The leaves it is called with that adopt the dtype of the other operand."""
         return frozenset() if self.lifted is None else self.lifted.weak
 
     @functools.cached_property

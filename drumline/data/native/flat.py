@@ -14,10 +14,10 @@ from drumline.data.native.operation import Column
 
 
 class Flat(abc.ABC):
-    """A column taken apart.
+    """A column, flattened to one array of values.
 
     Attributes:
-        values: of all rows, one after the other: an array (total,).
+        values: of all rows, in order: an array (total,).
         scalar: whether each row is one value.
     """
 
@@ -169,7 +169,7 @@ class _FlatNested(Flat):
 
 
 def flat(column: Column) -> Flat:
-    """A column taken apart."""
+    """Flatten a column."""
     if isinstance(column, RaggedArray):
         return _Ragged(column)
     if not isinstance(column, np.ndarray):

@@ -25,7 +25,7 @@ Change = str | tuple[StringPattern, bytes, bool]
 Substring = tuple[bytes, int]
 """At what strings are cut, and how often at most."""
 
-Numbering = tuple[StringTable, tuple[int, int, int]]
+LookupTable = tuple[StringTable, tuple[int, int, int]]
 """How ``StringChain.numbers`` numbers strings."""
 
 
@@ -48,14 +48,14 @@ class Link(NativeOperation):
         return None
 
     @property
-    def numbering(self) -> Numbering | None:
+    def lookup_table(self) -> LookupTable | None:
         """What numbers they get, if they do and none fails."""
         return None
 
     def after(self, before: NativeOperation) -> NativeOperation | None:
-        if not isinstance(before, Link) or before.numbering is not None:
+        if not isinstance(before, Link) or before.lookup_table is not None:
             return None
-        if self.numbering is None and (before.cut is not None or not (self.changes or self.cut)):
+        if self.lookup_table is None and (before.cut is not None or not (self.changes or self.cut)):
             return None
         return Chain((*before.links, *self.links))
 
@@ -83,8 +83,8 @@ class Chain(Link):
         return next((step.cut for step in self.steps if step.cut is not None), None)
 
     @property
-    def numbering(self) -> Numbering | None:
-        return self.steps[-1].numbering
+    def lookup_table(self) -> LookupTable | None:
+        return self.steps[-1].lookup_table
 
     def results(self, *arguments: TensorSpec) -> ElementSpec:
         results = self.steps[0].results(*arguments)
@@ -96,10 +96,10 @@ class Chain(Link):
         given = flat(columns[0])
         chain = _chain(self.changes, self.cut)
         values: np.ndarray
-        if self.numbering is None:
+        if self.lookup_table is None:
             values, splits = chain.parts(given.values)
         else:
-            values, splits = chain.numbers(given.values, *self.numbering)
+            values, splits = chain.numbers(given.values, *self.lookup_table)
         return OperationResult(
             [given.put(values) if self.cut is None else given.expand(values, splits)]
         )
@@ -453,7 +453,7 @@ class LookUp(Elementwise, Link):
         return np.dtype(np.int64)
 
     @property
-    def numbering(self) -> Numbering | None:
+    def lookup_table(self) -> LookupTable | None:
         if self.absent is None and not self.buckets:
             return None
         return self.vocabulary.table, (self.first, self.absent or 0, self.buckets)

@@ -190,7 +190,7 @@ def save_picture(profile: Profile, path: str | os.PathLike[str] | IO[bytes]) -> 
 
 
 def _label(stage: StageProfile) -> str:
-    """What the stage is, so that two maps can be told apart."""
+    """Describe the stage, so that two maps differ."""
     what = label(stage)
     text = what if what != stage.name else f"{stage.name}: {stage.how}"
     return textwrap.fill(text, _WIDEST, max_lines=_LINES, placeholder=" ...")

@@ -41,7 +41,7 @@ def as_html(profile: Profile, picture: bytes | str) -> str:
 
 
 def label(stage: StageProfile) -> str:
-    """What the stage is in a few words, so that two maps can be told apart."""
+    """Describe the stage in a few words, so that two maps differ."""
     what = re.split(r" \(|:", stage.how)[0]
     return what if what.startswith(stage.name) else stage.name
 

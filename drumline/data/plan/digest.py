@@ -129,7 +129,7 @@ def text_in_digests(text: str) -> bytes:
 
 
 class Digest:
-    """Takes values one after the other; equal ones give equal digests, in any process.
+    """Takes values in order; equal ones give equal digests, in any process.
 
     Values that contain themselves end where they are met again.
     """
@@ -203,7 +203,7 @@ def put(value: Any, into: Digest) -> None:
     """Adds any value: as what it would be pickled as, unless there is a function for its type.
 
     Raises:
-        TypeError: it cannot be told what it is: an open file, a lock, a running generator.
+        TypeError: it has no content to compare: an open file, a lock, a running generator.
     """
     wrapped = getattr(value, "__wrapped__", None)
     if is_jax_array(value):
@@ -223,7 +223,7 @@ def _put_object(value: Any, into: Digest) -> None:
         reduced = value.__reduce_ex__(4)
     except Exception as error:
         raise TypeError(
-            f"whether {into.place} is the same in another run cannot be told: it holds a "
+            f"whether {into.place} is the same in another run is unknown: it holds a "
             f"{qualified_name(type(value))} ({error}). Let functions read plain values, arrays and "
             "other functions only"
         ) from error

@@ -70,7 +70,7 @@ class Node:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Specified(Node):
-    """An operation that does not find out what its elements look like, but is told.
+    """An operation that is given the spec of its elements.
 
     Attributes:
         element: the spec.

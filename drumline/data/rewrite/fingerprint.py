@@ -47,7 +47,7 @@ def fingerprint_of(plan: Node) -> int:
     A seed that the user did not give counts as any seed, and what files hold does not count.
 
     Raises:
-        TypeError: a function reads something that cannot be told to be the same in another run.
+        TypeError: a function reads something whose identity in another run is unknown.
     """
     digest = Digest()
     put(plan, digest)

@@ -96,7 +96,9 @@ def map_parallelization(plan: Node, threads: int | None) -> Node:
 
 
 def push_shard(plan: Node) -> Node:
-    """Below maps whose functions may be left out for elements nobody sees; neighbours merge."""
+    """Push ``shard`` below maps whose functions may be skipped for elements that are dropped;
+    adjacent ones merge.
+    """
     return bottom_up(plan, _push_shard)
 
 
@@ -111,7 +113,9 @@ def _push_shard(node: Node) -> Node:
 
 
 def push_take_skip(plan: Node) -> Node:
-    """Below maps whose functions may be left out for elements nobody sees; runs of them merge."""
+    """Push ``take`` and ``skip`` below maps whose functions may be skipped for elements that are
+    dropped; adjacent ones merge.
+    """
     return bottom_up(plan, _push_take_skip)
 
 
@@ -169,7 +173,7 @@ def _one_each(
 def _several(
     node: FlatMap | Interleave, window: Window, batched: tuple[Batched, ...]
 ) -> Node | None:
-    """If all leaves are taken apart alike, and datasets are not visited by turns."""
+    """Rewrite if all leaves are split alike, and datasets are not interleaved."""
     size, drop = batched[0].size, any(part.drop_remainder for part in batched)
     if any(part.size != size for part in batched) or (size or 0) > window.size:
         return None

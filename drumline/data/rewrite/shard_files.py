@@ -34,7 +34,7 @@ def filenames(plan: Node) -> list[Node] | None:
     """What names the files that the plan reads, a dataset for each place where it reads some.
 
     These are inputs of ``Files``, and of operations whose function reads files for each element.
-    ``None`` if something comes from elsewhere.
+    ``None`` if there is another source.
     """
     if _reads(plan):
         return [plan.input]

@@ -107,5 +107,5 @@ class Mnist(DatasetBuilder):
             f"MNIST's files {', '.join(missing)} are not in {self.data_dir}{here}. drumline "
             f"downloads nothing: put train-{_IMAGES}, train-{_LABELS}, t10k-{_IMAGES} and "
             f"t10k-{_LABELS}, gzipped (.gz) or not, into that directory; the two t10k files alone "
-            f"will do. To look elsewhere, give data_dir or set {VARIABLE}."
+            f"will do. For another directory, give data_dir or set {VARIABLE}."
         )
