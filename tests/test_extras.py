@@ -83,7 +83,7 @@ def test_the_demo_names_its_extra(tmp_path: Path) -> None:
 def test_the_extras_that_messages_name_bring_the_packages() -> None:
     extras = PROJECT["optional-dependencies"]
     needed = {"demo": ["matplotlib", "scikit-learn", "tensorboardX"], "profile": ["matplotlib"]}
-    needed |= {"tensorboard": ["tensorboardX"], "dev": needed["demo"]}
+    needed |= {"tensorboard": ["tensorboardX"], "dev": ["drumline[demo]"]}
     for extra, packages in needed.items():
         brought = " ".join(extras[extra])
         assert all(package in brought for package in packages), extra
