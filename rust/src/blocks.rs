@@ -1,7 +1,6 @@
-//! Rows of blocks: copied, joined, and put in the order of a shuffle.
+//! Rows of blocks: copied, and put in the order of a shuffle.
 
 pub mod gather;
-pub mod joined;
 pub mod permutation;
 pub mod rng;
 pub mod runs;

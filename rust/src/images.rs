@@ -12,5 +12,5 @@ mod interleave;
 pub mod jpeg;
 pub mod png;
 pub mod resize;
-pub mod spare;
+pub mod scratch;
 pub(crate) mod vectorized;

@@ -5,7 +5,7 @@ pub mod blocks;
 pub mod formats;
 pub mod images;
 pub mod kernels;
-pub mod run_delay;
+pub mod sched_delay;
 pub mod strings;
 pub mod tables;
 

@@ -4,7 +4,7 @@ use crate::blocks::gather::Gather;
 use crate::blocks::rng;
 use crate::blocks::shuffle::{Shuffle, ShuffleError};
 use crate::kernels::large_buffers;
-use crate::run_delay;
+use crate::sched_delay;
 use numpy::ndarray::{Dimension, Ix1, Ix2};
 use numpy::{
     BorrowError, Element, IntoPyArray, PyArray, PyArray1, PyArrayMethods, PyUntypedArray,
@@ -45,8 +45,11 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(runs::first_fit, module)?)?;
     module.add_function(wrap_pyfunction!(runs::permuted, module)?)?;
     module.add_function(wrap_pyfunction!(tables::slots::scatter_rows, module)?)?;
-    module.add_function(wrap_pyfunction!(tables::spread::spread_rows, module)?)?;
-    module.add_function(wrap_pyfunction!(tables::spread::sum_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(
+        tables::scatter_gather::spread_rows,
+        module
+    )?)?;
+    module.add_function(wrap_pyfunction!(tables::scatter_gather::sum_rows, module)?)?;
     module.add_function(wrap_pyfunction!(tables::several::read_rows, module)?)?;
     module.add_class::<formats::examples::ExampleParser>()?;
     module.add_class::<items::Items>()?;
@@ -59,8 +62,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     strings::register(module)?;
     strings::tokens::register(module)?;
     strings::unicode::register(module)?;
-    module.add_function(wrap_pyfunction!(strings::joined::joined_bytes, module)?)?;
-    module.add_function(wrap_pyfunction!(strings::joined::padded_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(texts::joined_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(texts::padded_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(formats::tensors::parse_tensors, module)?)?;
     module.add_function(wrap_pyfunction!(
         formats::tensors::serialize_numbers,
@@ -106,7 +109,7 @@ fn mix64(a: u64, b: u64) -> u64 {
 #[pyfunction]
 fn run_delay_seconds() -> f64 {
     // Short, and called often where many threads want the GIL: not released.
-    run_delay::run_delay() as f64 * 1e-9
+    sched_delay::sched_delay() as f64 * 1e-9
 }
 
 /// Copy `src[idx]` to `out`: rows of bytes, by position.

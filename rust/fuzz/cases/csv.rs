@@ -2,7 +2,7 @@
 
 use _core::formats::csv::columns::Column;
 use _core::formats::csv::layout::{Chosen, Field, Layout};
-use _core::formats::csv::reader::{Position, Reader, Trouble};
+use _core::formats::csv::reader::{Position, ReadError, Reader};
 use _core::formats::csv::single;
 use std::io::Cursor;
 
@@ -43,10 +43,10 @@ fn read(file: &[u8], layout: &Layout, header: bool, chunk: usize, limit: usize) 
         let rows = reader.next(limit);
         found.extend((0..rows.count).map(|row| described(&rows.columns, row)));
         match &rows.failure {
-            Some((Trouble::Record(defect), position)) => {
+            Some((ReadError::Record(defect), position)) => {
                 found.push(format!("{defect:?} {position:?}"));
             }
-            Some((Trouble::File(cause), _)) => panic!("{cause:?}"),
+            Some((ReadError::File(cause), _)) => panic!("{cause:?}"),
             None if rows.count == 0 => break,
             None => {}
         }

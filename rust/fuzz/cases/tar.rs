@@ -1,7 +1,7 @@
 //! Tar archives: whatever the bytes are, reading ends, and positions only grow.
 
 use _core::formats::tar::archive::Archive;
-use _core::formats::tar::samples::{first_extensions, Samples, Wanted};
+use _core::formats::tar::samples::{first_extensions, SampleSpec, Samples};
 use std::io::Cursor;
 
 pub fn run(bytes: &[u8]) {
@@ -10,7 +10,7 @@ pub fn run(bytes: &[u8]) {
     };
     let archive = || Archive::new(Box::new(Cursor::new(file.to_vec())), 0);
     let extensions = first_extensions(&mut archive()).unwrap_or_default();
-    let wanted = Wanted {
+    let wanted = SampleSpec {
         defaults: vec![None; extensions.len()],
         extensions,
         others: others % 2 == 0,

@@ -3,7 +3,6 @@
 //! Nothing here trusts a length: memory grows with the bytes that have come, and a record that is
 //! damaged or cut off is a failure that says its place.
 
-pub mod checksum;
 pub mod defect;
 pub mod encoder;
 pub mod format;

@@ -6,7 +6,6 @@
 pub mod archive;
 pub mod defect;
 pub mod header;
-pub mod pax;
 pub mod samples;
 
 #[cfg(test)]

@@ -6,13 +6,12 @@
 //! read it.
 
 pub mod denormals;
-pub mod exchange;
 mod futex;
 pub mod layout;
 pub mod line;
 pub mod numbers;
 pub mod operands;
-pub mod peer;
+pub mod reduction;
 pub mod segment;
 #[cfg(test)]
 mod tests;

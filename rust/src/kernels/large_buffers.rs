@@ -1,4 +1,4 @@
-//! Large buffers that another shared library allocates: kept for its next call, in huge pages.
+//! Large buffers that another shared library allocates: cached for its next call, in huge pages.
 //!
 //! XLA takes the temporary memory of a CPU program afresh at every call and gives it back after it:
 //! for ResNet-50 at batch 16, 2 GB at every step. glibc returns such a buffer to the kernel at once,
@@ -10,15 +10,15 @@
 //! as ever; but for what a caller has placed itself (`placed`), which it keeps.
 
 #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
-mod elf;
+mod cache;
 #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
-mod kept;
+mod elf;
 #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
 mod placed;
 
 #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
 mod routed {
-    use super::{elf, kept, placed};
+    use super::{cache, elf, placed};
     use libc::{c_int, c_void, size_t};
 
     pub fn install(library: &str) -> usize {
@@ -30,17 +30,17 @@ mod routed {
         ];
         let redirected = elf::redirect(library, &functions);
         if redirected > 0 {
-            kept::start();
+            cache::start();
         }
         redirected
     }
 
     pub fn stop() {
-        kept::stop();
+        cache::stop();
     }
 
     pub fn want(places: impl Iterator<Item = placed::Place>) {
-        placed::want(places.filter(|_| kept::is_active()));
+        placed::want(places.filter(|_| cache::is_active()));
     }
 
     unsafe extern "C" fn posix_memalign(
@@ -48,57 +48,57 @@ mod routed {
         alignment: size_t,
         size: size_t,
     ) -> c_int {
-        if let Some(buffer) = placed::take(alignment, size).or_else(|| kept::take(alignment, size))
+        if let Some(buffer) = placed::take(alignment, size).or_else(|| cache::take(alignment, size))
         {
             *out = buffer;
             return 0;
         }
         let status = libc::posix_memalign(out, alignment, size);
-        if status == libc::ENOMEM && kept::release_all() {
+        if status == libc::ENOMEM && cache::release_all() {
             return libc::posix_memalign(out, alignment, size);
         }
         if status == 0 {
-            kept::add(*out, size);
+            cache::add(*out, size);
         }
         status
     }
 
     unsafe extern "C" fn aligned_alloc(alignment: size_t, size: size_t) -> *mut c_void {
-        if let Some(buffer) = placed::take(alignment, size).or_else(|| kept::take(alignment, size))
+        if let Some(buffer) = placed::take(alignment, size).or_else(|| cache::take(alignment, size))
         {
             return buffer;
         }
         let mut buffer = libc::aligned_alloc(alignment, size);
-        if buffer.is_null() && kept::release_all() {
+        if buffer.is_null() && cache::release_all() {
             buffer = libc::aligned_alloc(alignment, size);
         }
-        kept::add(buffer, size);
+        cache::add(buffer, size);
         buffer
     }
 
     unsafe extern "C" fn malloc(size: size_t) -> *mut c_void {
         let alignment = 2 * size_of::<usize>();
-        if let Some(buffer) = placed::take(alignment, size).or_else(|| kept::take(alignment, size))
+        if let Some(buffer) = placed::take(alignment, size).or_else(|| cache::take(alignment, size))
         {
             return buffer;
         }
         let mut buffer = libc::malloc(size);
-        if buffer.is_null() && kept::release_all() {
+        if buffer.is_null() && cache::release_all() {
             buffer = libc::malloc(size);
         }
-        kept::add(buffer, size);
+        cache::add(buffer, size);
         buffer
     }
 
     unsafe extern "C" fn free(buffer: *mut c_void) {
         // First: what is behind a place is none of the allocator's notes on a buffer.
-        if !placed::free(buffer) && !kept::keep(buffer) {
+        if !placed::free(buffer) && !cache::put(buffer) {
             libc::free(buffer);
         }
     }
 }
 
-/// Routes the large allocations of a loaded library through the store of kept buffers.
+/// Routes the large allocations of a loaded library through the store of cached buffers.
 ///
 /// `library` is the end of its path. Returns how many of its imports were redirected: 0 if no such
 /// library is loaded, it allocates otherwise, or the platform is not 64-bit Linux with glibc.
@@ -112,7 +112,7 @@ pub fn install(_library: &str) -> usize {
     0
 }
 
-/// Keeps no buffers from now on, and frees those that are kept. The imports stay redirected, to
+/// Stops caching buffers, and frees those that are cached. The imports stay redirected, to
 /// functions that hand every call on.
 pub fn uninstall() {
     #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]

@@ -1,7 +1,7 @@
 //! Becoming one of the processes that sum through shared memory.
 
 use crate::kernels::all_reduce::layout::{self, Layout};
-use crate::kernels::all_reduce::peer::Peer;
+use crate::kernels::all_reduce::segment::Peer;
 use crate::kernels::all_reduce::segment::Segment;
 use crate::kernels::xla::all_reduce::SEGMENT;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};

@@ -1,7 +1,6 @@
 //! Functions of strings on arrays of `bytes`.
 
 pub mod chains;
-pub mod joined;
 pub mod tokens;
 pub mod unicode;
 

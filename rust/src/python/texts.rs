@@ -1,8 +1,8 @@
 //! Strings between Python and the crate: numpy arrays of `bytes`.
 
-use crate::strings::texts::Texts;
-use numpy::{PyArray1, PyArrayMethods, PyUntypedArrayMethods};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use crate::strings::texts::{concat, padded, Texts};
+use numpy::{IntoPyArray, PyArray1, PyArrayMethods, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -93,4 +93,34 @@ pub fn copied<T: numpy::Element + Copy>(array: &Bound<'_, PyArray1<T>>) -> PyRes
     let mut values = Vec::with_capacity(array.len());
     values.extend(array.try_readonly()?.as_array().iter().copied());
     Ok(values)
+}
+
+/// All strings concatenated, and where each begins.
+#[pyfunction]
+#[allow(clippy::type_complexity)]
+pub fn joined_bytes<'py>(
+    strings: &Bound<'py, PyAny>,
+) -> PyResult<(Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<i64>>)> {
+    let py = strings.py();
+    let strings = Strings::read(strings)?;
+    let (values, edges) = py.detach(|| concat(strings.views()));
+    Ok((values.into_pyarray(py), edges.into_pyarray(py)))
+}
+
+/// Strings cut, or filled up with zeros, to `width` bytes each.
+#[pyfunction]
+pub fn padded_bytes<'py>(
+    strings: &Bound<'py, PyAny>,
+    width: usize,
+) -> PyResult<Bound<'py, PyArray1<u8>>> {
+    let py = strings.py();
+    let strings = Strings::read(strings)?;
+    let views = strings.views();
+    let values = py.detach(|| padded(views, width)).ok_or_else(|| {
+        let count = views.len();
+        PyMemoryError::new_err(format!(
+            "{count} strings of {width} bytes do not fit in memory"
+        ))
+    })?;
+    Ok(values.into_pyarray(py))
 }

@@ -2,7 +2,7 @@
 
 use _core::formats::csv::columns::{empty, Column};
 use _core::formats::csv::layout::{Chosen, Field, Layout};
-use _core::formats::csv::reader::{Position, Reader, Trouble};
+use _core::formats::csv::reader::{Position, ReadError, Reader};
 use _core::formats::csv::single;
 use _core::formats::records::defect::Cause;
 use std::io::{self, Cursor, Read};
@@ -27,7 +27,7 @@ fn told(text: &str) -> (String, Option<usize>) {
     assert_eq!(reader.layout().fields.len(), 2);
     let first = reader.next(1);
     assert_eq!(first.columns[0], Column::Float64(vec![0.5]));
-    let Some((Trouble::Record(defect), place)) = reader.next(1).failure else {
+    let Some((ReadError::Record(defect), place)) = reader.next(1).failure else {
         panic!("{text:?} is not refused");
     };
     assert_eq!((place.offset, place.number, place.line), (6, 1, 1));
@@ -68,7 +68,7 @@ fn problems_of_strings_and_files() {
     let broken = single::read(b"1,a\nb", &layout(), &mut Vec::new(), &mut columns, 0);
     let text = broken.unwrap_err().problem.to_string();
     assert!(text.starts_with("a line break inside a field that is not quoted"));
-    let Some((Trouble::Record(defect), _)) = reader(io::empty(), true).next(1).failure else {
+    let Some((ReadError::Record(defect), _)) = reader(io::empty(), true).next(1).failure else {
         panic!("there is no header");
     };
     assert!(defect.problem.to_string().starts_with("the file is empty"));
@@ -86,7 +86,7 @@ impl Read for Broken {
 fn what_the_file_says_ends_its_records() {
     let mut reader = reader(Cursor::new("1,a\n").chain(Broken), false);
     assert_eq!(reader.next(10).count, 1);
-    let Some((Trouble::File(Cause::Io(error)), place)) = reader.next(10).failure else {
+    let Some((ReadError::File(Cause::Io(error)), place)) = reader.next(10).failure else {
         panic!("the file cannot be read");
     };
     assert_eq!(

@@ -3,23 +3,23 @@
 use _core::formats::examples::column::{Column, Values};
 use _core::formats::examples::encode::{field, list};
 use _core::formats::examples::owned::parse;
-use _core::formats::examples::parse::Part;
-use _core::formats::examples::schema::{Feature, Form, Kind, Schema};
+use _core::formats::examples::parse::FeatureMap;
+use _core::formats::examples::schema::{Feature, FeatureShape, Kind, Schema};
 
-fn part(number: u64, features: &[(&str, Kind, Form)]) -> Part {
-    let features = features.iter().map(|(key, kind, form)| Feature {
+fn map(number: u64, features: &[(&str, Kind, FeatureShape)]) -> FeatureMap {
+    let features = features.iter().map(|(key, kind, shape)| Feature {
         key: key.as_bytes().to_vec(),
         kind: *kind,
-        form: form.clone(),
+        shape: shape.clone(),
     });
-    Part {
+    FeatureMap {
         field: number,
         schema: Schema::new(features.collect()),
     }
 }
 
-const fn fixed(count: usize) -> Form {
-    Form::Fixed {
+const fn fixed(count: usize) -> FeatureShape {
+    FeatureShape::Fixed {
         count,
         default: None,
     }
@@ -41,9 +41,9 @@ fn integers(key: &str, values: &[i64]) -> Vec<u8> {
 }
 
 /// What is wrong with a record, and at which of its bytes.
-fn told(record: &[u8], feature: (Kind, Form)) -> (String, Option<usize>) {
-    let parts = [part(1, &[("a", feature.0, feature.1)])];
-    let (columns, failure) = parse(&parts, &[record]);
+fn told(record: &[u8], feature: (Kind, FeatureShape)) -> (String, Option<usize>) {
+    let maps = [map(1, &[("a", feature.0, feature.1)])];
+    let (columns, failure) = parse(&maps, &[record]);
     assert!(columns.iter().all(|column| column.values.is_empty()));
     let failure = failure.expect("a record that does not fit");
     (failure.defect.to_string(), failure.offset)
@@ -55,7 +55,7 @@ fn defects_of_records() {
     let two = message(1, &integers("a", &[1, 2]));
     let floats = message(1, &entry("a", 2, &message(1, &[0, 0, 0])));
     let long = [&[0x0a][..], &[0xff; 11]].concat();
-    let by_three = (Kind::Int64, Form::Varying { of: 3 });
+    let by_three = (Kind::Int64, FeatureShape::Varying { of: 3 });
     let many = (Kind::Int64, fixed(usize::MAX / 16));
     for (record, feature, text, at) in [
         (&b"\x0a"[..], one(), "the bytes end within a field", Some(1)),
@@ -119,13 +119,13 @@ fn defects_of_records() {
 
 #[test]
 fn defects_of_lists() {
-    let frames = |count| Form::Frames {
+    let frames = |count| FeatureShape::Frames {
         count,
         required: true,
     };
-    let parts = |count| [part(2, &[("x", Kind::Int64, frames(count))])];
+    let maps = |count| [map(2, &[("x", Kind::Int64, frames(count))])];
     let told = |record: &[u8]| {
-        let failure = parse(&parts(Some(1)), &[record]).1.expect("a failure");
+        let failure = parse(&maps(Some(1)), &[record]).1.expect("a failure");
         (failure.defect.to_string(), failure.frame)
     };
     let (text, frame) = told(b"");
@@ -140,7 +140,7 @@ fn defects_of_lists() {
 
 #[test]
 fn numbers_of_many_records_are_those_of_each() {
-    let parts = [part(
+    let maps = [map(
         1,
         &[
             ("few", Kind::Int64, fixed(3)),
@@ -161,11 +161,11 @@ fn numbers_of_many_records_are_those_of_each() {
             records[row].truncate(100);
         }
         let views: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
-        let (found, failure) = parse(&parts, &views);
+        let (found, failure) = parse(&maps, &views);
         assert_eq!(failure.map(|failure| failure.row), failing);
-        let mut expected: Vec<Column> = parse(&parts, &[]).0;
+        let mut expected: Vec<Column> = parse(&maps, &[]).0;
         for view in &views[..failing.unwrap_or(400)] {
-            let (columns, _) = parse(&parts, &[view]);
+            let (columns, _) = parse(&maps, &[view]);
             let joined = expected.iter_mut().zip(&columns);
             joined.for_each(|(all, column)| assert!(all.append(column)));
         }

@@ -1,8 +1,8 @@
 //! Records of files.
 
-use _core::formats::records::checksum::masked;
 use _core::formats::records::defect::{Cause, Failure};
 use _core::formats::records::encoder::Encoder;
+use _core::formats::records::format::masked_crc;
 use _core::formats::records::format::Format;
 use _core::formats::records::inflate::inflated;
 use _core::formats::records::reader::Reader;
@@ -45,7 +45,7 @@ fn what_is_flushed_can_be_read_before_the_end() {
 #[test]
 fn a_record_that_says_to_be_too_long_is_refused_at_once() {
     let length = ((1u64 << 31) + 1).to_le_bytes();
-    let bytes = [&length[..], &masked(&length).to_le_bytes(), &[0; 99]].concat();
+    let bytes = [&length[..], &masked_crc(&length).to_le_bytes(), &[0; 99]].concat();
     let (found, failure) = read(bytes, Compression::None);
     let Some(Failure {
         cause: Cause::Defect(defect),

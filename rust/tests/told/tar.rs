@@ -2,7 +2,7 @@
 
 use _core::formats::tar::archive::Archive;
 use _core::formats::tar::defect::Cause;
-use _core::formats::tar::samples::{FailureCause, Samples, Wanted};
+use _core::formats::tar::samples::{FailureCause, SampleSpec, Samples};
 use std::io::Cursor;
 
 fn header(size: u64, kind: u8) -> Vec<u8> {
@@ -20,7 +20,7 @@ fn told(size: u64, content: &[u8]) -> String {
     let mut bytes = [header(size, b'x'), content.to_vec()].concat();
     bytes.resize(4 * 512, 0);
     let archive = Archive::new(Box::new(Cursor::new(bytes)), 0);
-    let wanted = Wanted {
+    let wanted = SampleSpec {
         extensions: vec![b"x".to_vec()],
         defaults: vec![None],
         others: false,

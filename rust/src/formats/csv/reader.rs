@@ -23,7 +23,7 @@ pub struct Position {
 
 /// Why a record has no values.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum ReadError {
     /// The record is bad; others may follow.
     Record(Defect),
     /// Nothing further can be read.
@@ -35,7 +35,7 @@ pub struct Rows {
     pub columns: Vec<Column>,
     pub count: usize,
     /// What was wrong, and where the record begins.
-    pub failure: Option<(Trouble, Position)>,
+    pub failure: Option<(ReadError, Position)>,
 }
 
 /// Reads a file's records in order. A record that is bad is passed over, as a failure.
@@ -104,7 +104,7 @@ impl Reader {
                 }
                 if let Err(cause) = self.read_further() {
                     self.done = true;
-                    rows.failure = Some((Trouble::File(cause), self.position));
+                    rows.failure = Some((ReadError::File(cause), self.position));
                 }
                 continue;
             };
@@ -168,7 +168,7 @@ impl Reader {
                 problem: Problem::NoHeader,
                 column: None,
             };
-            rows.failure = Some((Trouble::Record(defect), self.position));
+            rows.failure = Some((ReadError::Record(defect), self.position));
         }
     }
 
@@ -196,7 +196,7 @@ impl Reader {
                 rows.count += 1;
                 self.width = Some(self.places.len());
             }
-            Err(defect) => rows.failure = Some((Trouble::Record(defect), begun)),
+            Err(defect) => rows.failure = Some((ReadError::Record(defect), begun)),
         }
         self.header = false;
     }

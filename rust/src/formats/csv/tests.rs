@@ -1,7 +1,7 @@
 use super::columns::{empty, Column};
 use super::layout::{Chosen, Field, Layout};
 use super::problem::{Defect, Flaw, Problem};
-use super::reader::{Position, Reader, Trouble};
+use super::reader::{Position, ReadError, Reader};
 use super::scan::{fields, Reach};
 use super::{record, single};
 use crate::blocks::rng::mix64;
@@ -71,10 +71,10 @@ fn outcomes(text: &str, layout: &Layout, header: bool, step: usize) -> Vec<Outco
             found.extend(pairs.map(Ok));
         }
         match rows.failure {
-            Some((Trouble::Record(Defect { problem, column }), position)) => {
+            Some((ReadError::Record(Defect { problem, column }), position)) => {
                 found.push(Err((problem, column, position.line)));
             }
-            Some((Trouble::File(cause), _)) => panic!("{cause:?}"),
+            Some((ReadError::File(cause), _)) => panic!("{cause:?}"),
             None if rows.count == 0 => return found,
             None => {}
         }
@@ -175,14 +175,14 @@ fn fields_become_numbers() {
     while rows.failure.is_none() {
         rows = reader.next(9);
     }
-    let Some((Trouble::Record(defect), position)) = rows.failure else {
+    let Some((ReadError::Record(defect), position)) = rows.failure else {
         panic!("a record");
     };
     assert_eq!((defect.problem, defect.column), (Problem::Missing, Some(0)));
     assert_eq!((position.number, position.line), (2, 2));
     let rows = reader.next(9);
     assert_eq!(rows.columns[0], Column::Int32(vec![]));
-    let Some((Trouble::Record(defect), _)) = rows.failure else {
+    let Some((ReadError::Record(defect), _)) = rows.failure else {
         panic!("a record");
     };
     let text = b"x".to_vec();
@@ -291,8 +291,8 @@ fn records_read_together_are_what_they_are_one_by_one() {
                 let rows = reader.next(limit);
                 assert!(rows.count <= limit);
                 let failure = rows.failure.map(|(trouble, _)| match trouble {
-                    Trouble::Record(defect) => defect,
-                    Trouble::File(cause) => panic!("{cause:?}"),
+                    ReadError::Record(defect) => defect,
+                    ReadError::File(cause) => panic!("{cause:?}"),
                 });
                 let some = described(&rows.columns, rows.count, failure);
                 if some.is_empty() {

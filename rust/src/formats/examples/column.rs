@@ -1,6 +1,6 @@
 //! The values of one feature in many records.
 
-use super::schema::{Default, Feature, Form, Kind};
+use super::schema::{Default, Feature, FeatureShape, Kind};
 
 /// Values of one kind; bytes stay where they are in the records.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,18 +98,18 @@ impl<'a> Column<'a> {
     pub fn new(feature: &Feature, records: usize, held: usize) -> Option<Self> {
         let mut values = Values::new(feature.kind);
         let (mut rows, mut frames) = (Vec::new(), Vec::new());
-        match feature.form {
-            Form::Fixed { count, .. } => {
+        match feature.shape {
+            FeatureShape::Fixed { count, .. } => {
                 if !values.reserve(held.checked_mul(count)?) {
                     return None;
                 }
             }
-            Form::Varying { .. } | Form::Frames { .. } => {
+            FeatureShape::Varying { .. } | FeatureShape::Frames { .. } => {
                 rows.reserve(records + 1);
                 rows.push(0);
             }
         }
-        if matches!(feature.form, Form::Frames { count: None, .. }) {
+        if matches!(feature.shape, FeatureShape::Frames { count: None, .. }) {
             frames.push(0);
         }
         Some(Self {
@@ -120,15 +120,15 @@ impl<'a> Column<'a> {
     }
 
     /// Takes back what was appended after so many records.
-    pub fn truncate(&mut self, records: usize, form: &Form) {
-        if let Form::Fixed { count, .. } = form {
+    pub fn truncate(&mut self, records: usize, shape: &FeatureShape) {
+        if let FeatureShape::Fixed { count, .. } = shape {
             return self.values.truncate(records * count);
         }
         self.rows.truncate(records + 1);
         let items = self.rows.last().map_or(0, |&end| end as usize);
-        match form {
-            Form::Varying { of } => self.values.truncate(items * of),
-            Form::Frames { count: Some(n), .. } => self.values.truncate(items * n),
+        match shape {
+            FeatureShape::Varying { of } => self.values.truncate(items * of),
+            FeatureShape::Frames { count: Some(n), .. } => self.values.truncate(items * n),
             _ => {
                 self.frames.truncate(items + 1);
                 let end = self.frames.last().map_or(0, |&end| end as usize);

@@ -1,19 +1,19 @@
 use super::column::{Column, Values};
 use super::defect::Failure;
 use super::owned::parse;
-use super::parse::Part;
-use super::schema::{Default, Form, Kind};
-use super::tests::{entry, example, field, fixed, part, VARYING};
+use super::parse::FeatureMap;
+use super::schema::{Default, FeatureShape, Kind};
+use super::tests::{entry, example, field, fixed, map, VARYING};
 use crate::blocks::rng::mix64;
 
 /// What a record gives among others that have the layout of the first.
 fn after<'a>(
-    parts: &'a [Part],
+    maps: &'a [FeatureMap],
     first: &'a [u8],
     record: &'a [u8],
 ) -> (Vec<Column<'a>>, Option<Failure>) {
-    let (mut columns, failure) = parse(parts, &[first, first, record]);
-    let (before, _) = parse(parts, &[first, first]);
+    let (mut columns, failure) = parse(maps, &[first, first, record]);
+    let (before, _) = parse(maps, &[first, first]);
     for (column, before) in columns.iter_mut().zip(&before) {
         let first = before.values.len();
         column.values = match &column.values {
@@ -31,13 +31,13 @@ fn after<'a>(
 #[test]
 fn the_layout_of_records_before_changes_nothing() {
     let default = Some(Default::Int64(vec![7]));
-    let parts = [part(
+    let maps = [map(
         1,
         &[
             ("a", Kind::Int64, fixed(2)),
             ("b", Kind::Float, fixed(2)),
             ("c", Kind::Bytes, VARYING),
-            ("d", Kind::Int64, Form::Fixed { count: 1, default }),
+            ("d", Kind::Int64, FeatureShape::Fixed { count: 1, default }),
             (
                 "a long key that is not compared at once",
                 Kind::Int64,
@@ -59,7 +59,7 @@ fn the_layout_of_records_before_changes_nothing() {
     ];
     let unknown = entry("e", b"");
     let first = example(&[a.clone(), unknown, b.clone(), c.clone(), long.clone()]);
-    assert_eq!(parse(&parts, &[&first, &first]).1, None);
+    assert_eq!(parse(&maps, &[&first, &first]).1, None);
     let others = [
         example(&[a.clone(), b.clone(), c.clone(), long.clone()]),
         example(&[b, a.clone(), c.clone(), long.clone()]),
@@ -77,8 +77,8 @@ fn the_layout_of_records_before_changes_nothing() {
     });
     let (mut parsed, mut failed) = (0, 0);
     for record in others.into_iter().chain(mutated) {
-        let (alone, failure) = parse(&parts, &[&record]);
-        let (columns, later) = after(&parts, &first, &record);
+        let (alone, failure) = parse(&maps, &[&record]);
+        let (columns, later) = after(&maps, &first, &record);
         assert_eq!(later.as_ref().map(|f| f.row), failure.as_ref().map(|_| 2));
         assert_eq!(
             later.map(|f| (f.feature, f.offset, f.defect)),

@@ -2,19 +2,22 @@
 
 use super::column::{Column, Values};
 use super::defect::Failure;
-use super::parse::{no_memory, parse_into, Part};
-use super::schema::{Feature, Form, Kind};
+use super::parse::{no_memory, parse_into, FeatureMap};
+use super::schema::{Feature, FeatureShape, Kind};
 use super::target::{Numbers, Target};
 
-/// The columns of all features of all parts, with the records before the first that failed.
-pub fn parse<'a>(parts: &'a [Part], records: &[&'a [u8]]) -> (Vec<Column<'a>>, Option<Failure>) {
-    let features = || parts.iter().flat_map(|part| part.schema.features());
+/// The columns of all features of all maps, with the records before the first that failed.
+pub fn parse<'a>(
+    maps: &'a [FeatureMap],
+    records: &[&'a [u8]],
+) -> (Vec<Column<'a>>, Option<Failure>) {
+    let features = || maps.iter().flat_map(|map| map.schema.features());
     let owned = features().map(|feature| Owned::new(feature, records.len()));
     let Some(mut owned) = owned.collect::<Option<Vec<_>>>() else {
         return (Vec::new(), Some(no_memory()));
     };
     let targets = owned.iter_mut().map(Owned::target).collect();
-    let (mut columns, failure) = parse_into(parts, records, targets);
+    let (mut columns, failure) = parse_into(maps, records, targets);
     let rows = failure.as_ref().map_or(records.len(), |failed| failed.row);
     for (column, owned) in columns.iter_mut().zip(owned) {
         if let Some(values) = owned.values(rows) {
@@ -34,7 +37,7 @@ enum Owned {
 impl Owned {
     /// None if they do not fit in memory.
     fn new(feature: &Feature, records: usize) -> Option<Self> {
-        let Form::Fixed { count, .. } = feature.form else {
+        let FeatureShape::Fixed { count, .. } = feature.shape else {
             return Some(Self::Nothing);
         };
         let size = records.checked_mul(count)?;

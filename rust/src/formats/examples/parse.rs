@@ -14,7 +14,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// A map of features in a message: `features` of an `Example`, `context` and `feature_lists` of a
 /// `SequenceExample`.
-pub struct Part {
+pub struct FeatureMap {
     /// The number of the message's field.
     pub field: u64,
     pub schema: Schema,
@@ -23,25 +23,25 @@ pub struct Part {
 /// Where the numbers of each feature go of which every record has as many.
 pub type Targets<'o> = Vec<Option<Target<'o>>>;
 
-/// The columns of all features of all parts, with the records before the first that failed.
+/// The columns of all features of all maps, with the records before the first that failed.
 ///
 /// A feature with a target has no values in its column. There are no columns if there is no memory.
 pub fn parse_into<'a>(
-    parts: &'a [Part],
+    maps: &'a [FeatureMap],
     records: &[&'a [u8]],
     targets: Targets,
 ) -> (Vec<Column<'a>>, Option<Failure>) {
     let size: usize = records.iter().map(|record| record.len()).sum();
     if size < PARALLEL_BYTES || !pool_is_usable() {
-        return one_after_another(parts, records, targets);
+        return sequentially(maps, records, targets);
     }
     let rows = (records.len() * CHUNK_BYTES).div_ceil(size).max(1);
     let chunks: Vec<_> = records
         .par_chunks(rows)
         .zip(divided(targets, records.len(), rows))
-        .map(|(chunk, targets)| one_after_another(parts, chunk, targets))
+        .map(|(chunk, targets)| sequentially(maps, chunk, targets))
         .collect();
-    joined(chunks, rows)
+    concat(chunks, rows)
 }
 
 /// The targets of each chunk of `rows` of `records` records.
@@ -60,12 +60,12 @@ fn divided<'o>(targets: Targets<'o>, records: usize, rows: usize) -> Vec<Targets
     divided
 }
 
-fn one_after_another<'a>(
-    parts: &'a [Part],
+fn sequentially<'a>(
+    maps: &'a [FeatureMap],
     records: &[&'a [u8]],
     targets: Targets,
 ) -> (Vec<Column<'a>>, Option<Failure>) {
-    let Some(mut rows) = Rows::new(parts, records.len(), targets) else {
+    let Some(mut rows) = Rows::new(maps, records.len(), targets) else {
         return (Vec::new(), Some(no_memory()));
     };
     let failure = records.iter().find_map(|record| rows.add(record).err());
@@ -73,7 +73,7 @@ fn one_after_another<'a>(
 }
 
 /// The chunks' columns up to the first failure; each chunk has `rows` records.
-fn joined<'a>(
+fn concat<'a>(
     chunks: Vec<(Vec<Column<'a>>, Option<Failure>)>,
     rows: usize,
 ) -> (Vec<Column<'a>>, Option<Failure>) {

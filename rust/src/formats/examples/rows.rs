@@ -4,15 +4,15 @@ use super::column::Column;
 use super::decode::append;
 use super::defect::{Defect, Failure, Found, Malformed};
 use super::locate::Locator;
-use super::parse::{Part, Targets};
+use super::parse::{FeatureMap, Targets};
 use super::quick;
-use super::schema::{Feature, Form};
+use super::schema::{Feature, FeatureShape};
 use super::target::Target;
 use super::wire::{Content, Cursor};
 
 /// Parses records in order.
 pub struct Rows<'a, 's, 'o> {
-    parts: Vec<(u64, Locator<'a, 's>)>,
+    maps: Vec<(u64, Locator<'a, 's>)>,
     columns: Vec<Column<'a>>,
     targets: Targets<'o>,
     count: usize,
@@ -40,8 +40,8 @@ impl From<Malformed> for Wrong {
 impl<'a, 's: 'a, 'o> Rows<'a, 's, 'o> {
     /// Columns for `records` records, or targets, one for each feature; None if columns do not fit
     /// in memory.
-    pub fn new(parts: &'s [Part], records: usize, targets: Targets<'o>) -> Option<Self> {
-        let features = parts.iter().flat_map(|part| part.schema.features());
+    pub fn new(maps: &'s [FeatureMap], records: usize, targets: Targets<'o>) -> Option<Self> {
+        let features = maps.iter().flat_map(|map| map.schema.features());
         let columns = features.zip(&targets).map(|(feature, target)| {
             // Most records are written to targets with no way through a column.
             let held = if target.is_some() { 0 } else { records };
@@ -49,9 +49,9 @@ impl<'a, 's: 'a, 'o> Rows<'a, 's, 'o> {
         });
         Some(Self {
             columns: columns.collect::<Option<_>>()?,
-            parts: parts
+            maps: maps
                 .iter()
-                .map(|part| (part.field, Locator::new(&part.schema)))
+                .map(|map| (map.field, Locator::new(&map.schema)))
                 .collect(),
             targets,
             count: 0,
@@ -79,7 +79,7 @@ impl<'a, 's: 'a, 'o> Rows<'a, 's, 'o> {
                 defect: wrong.found.defect,
             });
         }
-        self.is_as_known = match self.parts.as_slice() {
+        self.is_as_known = match self.maps.as_slice() {
             [(_, locator)] => locator.is_as_known() && !locator.schema().shares_keys(),
             _ => false,
         };
@@ -89,7 +89,7 @@ impl<'a, 's: 'a, 'o> Rows<'a, 's, 'o> {
 
     /// Appends a record that has the known entries and nothing else; None if it is another.
     fn quickly(&mut self, record: &'a [u8]) -> Option<()> {
-        let [(field, locator)] = self.parts.as_slice() else {
+        let [(field, locator)] = self.maps.as_slice() else {
             return None;
         };
         let mut row = Row {
@@ -110,7 +110,7 @@ impl<'a, 's: 'a, 'o> Rows<'a, 's, 'o> {
     }
 
     fn fields(&mut self, record: &'a [u8]) -> Result<(), Wrong> {
-        for (_, locator) in &mut self.parts {
+        for (_, locator) in &mut self.maps {
             locator.start();
         }
         let mut message = Cursor::new(record);
@@ -118,7 +118,7 @@ impl<'a, 's: 'a, 'o> Rows<'a, 's, 'o> {
             let Content::Delimited(map) = content else {
                 continue;
             };
-            for (field, locator) in &mut self.parts {
+            for (field, locator) in &mut self.maps {
                 if *field == number {
                     locator.note(map)?;
                 }
@@ -129,7 +129,7 @@ impl<'a, 's: 'a, 'o> Rows<'a, 's, 'o> {
 
     fn values(&mut self) -> Result<(), Wrong> {
         let mut first = 0;
-        for (_, locator) in &self.parts {
+        for (_, locator) in &self.maps {
             let features = locator.schema().features();
             let range = first..first + features.len();
             let columns = self.columns[range.clone()].iter_mut();
@@ -151,11 +151,11 @@ impl<'a, 's: 'a, 'o> Rows<'a, 's, 'o> {
     }
 
     fn take_back(&mut self) {
-        let features = self.parts.iter().flat_map(|(_, l)| l.schema().features());
+        let features = self.maps.iter().flat_map(|(_, l)| l.schema().features());
         let outputs = self.columns.iter_mut().zip(&self.targets);
         for (feature, (column, target)) in features.zip(outputs) {
             let count = if target.is_some() { 0 } else { self.count };
-            column.truncate(count, &feature.form);
+            column.truncate(count, &feature.shape);
         }
     }
 }
@@ -210,7 +210,7 @@ fn value<'a>(
     column: &mut Column<'a>,
     frame: &mut Option<usize>,
 ) -> Result<(), Found> {
-    let Form::Frames { count, required } = feature.form else {
+    let FeatureShape::Frames { count, required } = feature.shape else {
         return single(feature, message, column);
     };
     match message {
@@ -240,9 +240,9 @@ fn single<'a>(
         offset: message.map(|message| message.at()),
         defect,
     };
-    match &feature.form {
-        Form::Fixed { count: wanted, .. } if count == Some(*wanted) => Ok(()),
-        Form::Fixed {
+    match &feature.shape {
+        FeatureShape::Fixed { count: wanted, .. } if count == Some(*wanted) => Ok(()),
+        FeatureShape::Fixed {
             count: wanted,
             default,
         } => match (count, default) {
@@ -253,7 +253,7 @@ fn single<'a>(
             (None, Some(default)) if column.values.append_default(default) => Ok(()),
             (None, _) => Err(missing(Defect::Missing)),
         },
-        Form::Varying { of } => {
+        FeatureShape::Varying { of } => {
             let found = count.unwrap_or(0);
             let items = found.checked_div(*of).unwrap_or(0);
             if items * of != found {
@@ -263,7 +263,7 @@ fn single<'a>(
             column.rows.push(end);
             Ok(())
         }
-        Form::Frames { .. } => unreachable!("frames are lists of features"),
+        FeatureShape::Frames { .. } => unreachable!("frames are lists of features"),
     }
 }
 

@@ -42,7 +42,7 @@ pub enum Default {
 
 /// How many values a feature has in a record.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Form {
+pub enum FeatureShape {
     /// Always `count`; `default` where the feature is missing.
     Fixed {
         count: usize,
@@ -62,7 +62,7 @@ pub enum Form {
 pub struct Feature {
     pub key: Vec<u8>,
     pub kind: Kind,
-    pub form: Form,
+    pub shape: FeatureShape,
 }
 
 /// Features, and the slots of their keys: features with one key share a slot.

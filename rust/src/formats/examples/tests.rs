@@ -1,8 +1,8 @@
 use super::column::{Column, Values};
 use super::defect::{Defect, Failure, Malformed};
 use super::owned::parse;
-use super::parse::Part;
-use super::schema::{Default, Feature, Form, Kind, Schema};
+use super::parse::FeatureMap;
+use super::schema::{Default, Feature, FeatureShape, Kind, Schema};
 use super::wire::Cursor;
 use crate::blocks::rng::mix64;
 
@@ -10,27 +10,27 @@ use crate::blocks::rng::mix64;
 const EXAMPLE: &[u8] = b"\n1\n\x0c\n\x01a\x12\x07\x1a\x05\n\x03\x01\xac\x02\n\x11\n\x01b\x12\x0c\
     \x12\x0a\n\x08\x00\x00\xc0?\x00\x00 @\n\x0e\n\x01c\x12\x09\n\x07\n\x01x\n\x02yy";
 
-pub fn part(field: u64, features: &[(&str, Kind, Form)]) -> Part {
-    let features = features.iter().map(|(key, kind, form)| Feature {
+pub fn map(field: u64, features: &[(&str, Kind, FeatureShape)]) -> FeatureMap {
+    let features = features.iter().map(|(key, kind, shape)| Feature {
         key: key.as_bytes().to_vec(),
         kind: *kind,
-        form: form.clone(),
+        shape: shape.clone(),
     });
-    Part {
+    FeatureMap {
         field,
         schema: Schema::new(features.collect()),
     }
 }
 
-pub fn fixed(count: usize) -> Form {
-    Form::Fixed {
+pub fn fixed(count: usize) -> FeatureShape {
+    FeatureShape::Fixed {
         count,
         default: None,
     }
 }
 
-pub const VARYING: Form = Form::Varying { of: 1 };
-const FRAMES: Form = Form::Frames {
+pub const VARYING: FeatureShape = FeatureShape::Varying { of: 1 };
+const FRAMES: FeatureShape = FeatureShape::Frames {
     count: None,
     required: false,
 };
@@ -62,9 +62,9 @@ fn unpacked(values: &[u8]) -> Vec<u8> {
     field(3, &fields)
 }
 
-fn parsed(part: Part, record: &[u8]) -> Result<Vec<Values<'static>>, (Option<usize>, Defect)> {
-    let parts = [part];
-    let (columns, failure) = parse(&parts, &[record]);
+fn parsed(map: FeatureMap, record: &[u8]) -> Result<Vec<Values<'static>>, (Option<usize>, Defect)> {
+    let maps = [map];
+    let (columns, failure) = parse(&maps, &[record]);
     match failure {
         Some(failure) => Err((failure.offset, failure.defect)),
         None => Ok(columns.into_iter().map(|c| owned(c.values)).collect()),
@@ -82,8 +82,8 @@ fn owned(values: Values<'_>) -> Values<'static> {
     }
 }
 
-fn integers(part: Part, record: &[u8]) -> Result<Vec<i64>, (Option<usize>, Defect)> {
-    match parsed(part, record)?.swap_remove(0) {
+fn integers(map: FeatureMap, record: &[u8]) -> Result<Vec<i64>, (Option<usize>, Defect)> {
+    match parsed(map, record)?.swap_remove(0) {
         Values::Int64(values) => Ok(values),
         other => panic!("{other:?}"),
     }
@@ -96,7 +96,7 @@ fn tensorflows_bytes_are_parsed() {
         ("a", Kind::Int64, fixed(2)),
         ("b", Kind::Float, fixed(2)),
     ];
-    let found = parsed(part(1, &wanted), EXAMPLE);
+    let found = parsed(map(1, &wanted), EXAMPLE);
     let (a, b) = (Values::Int64(vec![1, 300]), Values::Float(vec![1.5, 2.5]));
     assert_eq!(found, Ok(vec![Values::Bytes(vec![b"x", b"yy"]), a, b]));
 }
@@ -120,7 +120,7 @@ fn integers_of_every_length_come_back() {
         }
         let list = if packed { field(1, &bytes) } else { bytes };
         let record = example(&[entry("a", &field(3, &list))]);
-        let found = integers(part(1, &[("a", Kind::Int64, VARYING)]), &record).unwrap();
+        let found = integers(map(1, &[("a", Kind::Int64, VARYING)]), &record).unwrap();
         assert!(found.iter().map(|&v| v as u64).eq(values.iter().copied()));
     }
 }
@@ -145,7 +145,7 @@ fn unpacked_floats_and_unknown_fields_are_passed() {
     let feature = [unknown.clone(), field(2, &list), unknown.clone()].concat();
     let entries = [unknown.clone(), entry("b", &feature), unknown.clone()].concat();
     let record = [unknown.clone(), field(1, &entries), unknown].concat();
-    let found = parsed(part(1, &[("b", Kind::Float, fixed(2))]), &record);
+    let found = parsed(map(1, &[("b", Kind::Float, fixed(2))]), &record);
     assert_eq!(found, Ok(vec![Values::Float(vec![1.5, 2.5])]));
 }
 
@@ -153,7 +153,7 @@ fn unpacked_floats_and_unknown_fields_are_passed() {
 fn the_last_of_equal_keys_counts_and_lists_of_one_kind_are_joined() {
     let of = |values: &[u8]| entry("a", &unpacked(values));
     let twice = [example(&[of(&[1]), of(&[2])]), example(&[of(&[3, 4])])].concat();
-    let wanted = || part(1, &[("a", Kind::Int64, VARYING)]);
+    let wanted = || map(1, &[("a", Kind::Int64, VARYING)]);
     assert_eq!(integers(wanted(), &twice), Ok(vec![3, 4]));
     let lists = [
         unpacked(&[9]),
@@ -171,7 +171,7 @@ fn the_last_of_equal_keys_counts_and_lists_of_one_kind_are_joined() {
 #[test]
 fn keys_may_come_in_any_order_and_be_missing() {
     let keys = ["a", "bb", "a rather long name of a feature", "d", "ee"];
-    let default = |n| Form::Fixed {
+    let default = |n| FeatureShape::Fixed {
         count: 1,
         default: Some(Default::Int64(vec![n])),
     };
@@ -179,7 +179,7 @@ fn keys_may_come_in_any_order_and_be_missing() {
         .iter()
         .map(|&key| (key, Kind::Int64, default(-1)))
         .collect();
-    let parts = [part(1, &wanted)];
+    let maps = [map(1, &wanted)];
     let mut records = Vec::new();
     let mut rows = Vec::new();
     for row in 0..200u64 {
@@ -207,7 +207,7 @@ fn keys_may_come_in_any_order_and_be_missing() {
         rows.push([of(0), of(1), of(2), of(3)]);
     }
     let slices: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
-    let (columns, failure) = parse(&parts, &slices);
+    let (columns, failure) = parse(&maps, &slices);
     assert_eq!(failure, None);
     for (i, column) in columns.iter().enumerate() {
         let wanted = rows.iter().map(|row| row[i]).collect();
@@ -218,7 +218,7 @@ fn keys_may_come_in_any_order_and_be_missing() {
 #[test]
 fn features_may_share_a_key() {
     let found = parsed(
-        part(
+        map(
             1,
             &[("a", Kind::Int64, fixed(1)), ("a", Kind::Int64, VARYING)],
         ),
@@ -231,7 +231,7 @@ fn features_may_share_a_key() {
 #[test]
 fn what_does_not_fit_is_named_with_its_byte() {
     let record = example(&[entry("a", &unpacked(&[1, 2, 3]))]);
-    let of = |kind, form| integers(part(1, &[("a", kind, form)]), &record);
+    let of = |kind, shape| integers(map(1, &[("a", kind, shape)]), &record);
     let at = |defect| Err((Some(9), defect));
     let (found, wanted) = (Some(Kind::Int64), Kind::Float);
     assert_eq!(of(Kind::Float, VARYING), at(Defect::Kind { found, wanted }));
@@ -240,12 +240,12 @@ fn what_does_not_fit_is_named_with_its_byte() {
         of(Kind::Int64, fixed(2)),
         at(Defect::Count { found, wanted })
     );
-    let of_two = of(Kind::Int64, Form::Varying { of: 2 });
+    let of_two = of(Kind::Int64, FeatureShape::Varying { of: 2 });
     assert_eq!(of_two, at(Defect::Multiple { found, of: 2 }));
-    let missing = integers(part(1, &[("b", Kind::Int64, fixed(1))]), &record);
+    let missing = integers(map(1, &[("b", Kind::Int64, fixed(1))]), &record);
     assert_eq!(missing, Err((None, Defect::Missing)));
     let none = example(&[entry("a", b"")]);
-    let missing = integers(part(1, &[("a", Kind::Int64, fixed(1))]), &none);
+    let missing = integers(map(1, &[("a", Kind::Int64, fixed(1))]), &none);
     assert_eq!(missing, Err((None, Defect::Missing)));
 }
 
@@ -281,7 +281,7 @@ fn damaged_bytes_are_named() {
             Malformed::Floats { at: 13, length: 3 },
         ),
     ] {
-        let found = parsed(part(1, &[("b", Kind::Float, VARYING)]), &bytes);
+        let found = parsed(map(1, &[("b", Kind::Float, VARYING)]), &bytes);
         assert_eq!(
             found,
             Err((Some(malformed.at()), malformed.into())),
@@ -300,9 +300,9 @@ fn frames(list: &[Vec<u8>]) -> Vec<u8> {
 fn lists_of_frames() {
     let record = frames(&[unpacked(&[1, 2]), unpacked(&[3, 4])]);
     let uneven = frames(&[unpacked(&[1]), b"".to_vec(), unpacked(&[2, 3])]);
-    let of = |form: &Form, records: &[&[u8]]| {
-        let parts = [part(1, &[]), part(2, &[("x", Kind::Int64, form.clone())])];
-        let (mut columns, failure) = parse(&parts, records);
+    let of = |shape: &FeatureShape, records: &[&[u8]]| {
+        let maps = [map(1, &[]), map(2, &[("x", Kind::Int64, shape.clone())])];
+        let (mut columns, failure) = parse(&maps, records);
         let column = columns.swap_remove(0);
         let Values::Int64(values) = column.values else {
             panic!()
@@ -319,11 +319,11 @@ fn lists_of_frames() {
         })
     };
     let (count, none) = (Some(2), b"".as_slice());
-    let optional = Form::Frames {
+    let optional = FeatureShape::Frames {
         count,
         required: false,
     };
-    let required = Form::Frames {
+    let required = FeatureShape::Frames {
         count,
         required: true,
     };
@@ -363,19 +363,19 @@ fn lists_of_frames() {
     assert_eq!(found, (vec![1, 2, 3], vec![0, 3], vec![0, 1, 1, 3], wrong));
 }
 
-fn mixed_parts() -> Vec<Part> {
+fn mixed_maps() -> Vec<FeatureMap> {
     let default = Some(Default::Bytes(vec![b"none".to_vec()]));
     vec![
-        part(
+        map(
             1,
             &[
                 ("a", Kind::Int64, VARYING),
-                ("b", Kind::Float, Form::Varying { of: 2 }),
+                ("b", Kind::Float, FeatureShape::Varying { of: 2 }),
                 ("c", Kind::Bytes, VARYING),
-                ("d", Kind::Bytes, Form::Fixed { count: 1, default }),
+                ("d", Kind::Bytes, FeatureShape::Fixed { count: 1, default }),
             ],
         ),
-        part(2, &[("x", Kind::Int64, FRAMES)]),
+        map(2, &[("x", Kind::Int64, FRAMES)]),
     ]
 }
 
@@ -384,18 +384,18 @@ fn many_records_are_parsed_alike_on_all_cores() {
     let long = example(&[entry("c", &field(1, &field(1, &[7; 3000])))]);
     let bad = b"\x0a\x7f".as_slice();
     let listed = [EXAMPLE, &frames(&[unpacked(&[1, 2]), unpacked(&[3])])].concat();
-    let parts = mixed_parts();
+    let maps = mixed_maps();
     for failing in [None, Some(0), Some(700), Some(1199)] {
         let mut records: Vec<&[u8]> = [long.as_slice(), EXAMPLE, &listed].repeat(400);
         if let Some(row) = failing {
             records[row] = bad;
         }
-        let (columns, failure) = parse(&parts, &records);
+        let (columns, failure) = parse(&maps, &records);
         assert_eq!(failure.map(|f| f.row), failing);
         let rows = failing.unwrap_or(records.len());
         let mut expected: Vec<Column> = Vec::new();
         for record in &records[..rows] {
-            let (columns, _) = parse(&parts, &[record]);
+            let (columns, _) = parse(&maps, &[record]);
             match expected.as_mut_slice() {
                 [] => expected = columns,
                 all => assert!(all.iter_mut().zip(&columns).all(|(a, c)| a.append(c))),
@@ -411,7 +411,7 @@ fn many_records_are_parsed_alike_on_all_cores() {
 fn mutated_records_end_in_columns_or_a_failure_within_them() {
     let lists = frames(&[unpacked(&[1, 2]), field(3, &field(1, &[0xff, 0xff, 0x7f]))]);
     let record = [EXAMPLE, &lists].concat();
-    let parts = mixed_parts();
+    let maps = mixed_maps();
     for round in 0..20_000u64 {
         let mut bytes = record.clone();
         for change in 0..1 + mix64(round, 0) % 3 {
@@ -424,7 +424,7 @@ fn mutated_records_end_in_columns_or_a_failure_within_them() {
                 _ => bytes.insert(at, byte),
             }
         }
-        let (columns, failure) = parse(&parts, &[&record, &bytes, &record]);
+        let (columns, failure) = parse(&maps, &[&record, &bytes, &record]);
         let rows = 3 - 2 * usize::from(failure.is_some());
         for column in columns.iter().take(3) {
             assert_eq!(column.rows.len(), rows + 1);
@@ -438,7 +438,7 @@ fn mutated_records_end_in_columns_or_a_failure_within_them() {
 
 #[test]
 fn what_does_not_fit_in_memory_is_refused() {
-    let huge = part(1, &[("a", Kind::Int64, fixed(usize::MAX / 8))]);
+    let huge = map(1, &[("a", Kind::Int64, fixed(usize::MAX / 8))]);
     let (columns, failure) = parse(std::slice::from_ref(&huge), &[EXAMPLE, EXAMPLE]);
     assert!(columns.is_empty());
     assert_eq!(failure.unwrap().defect, Defect::Memory);

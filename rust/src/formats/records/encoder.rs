@@ -1,6 +1,6 @@
 //! The bytes of a TFRecord file.
 
-use super::checksum::masked;
+use super::format::masked_crc;
 use super::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use std::io::{self, Write};
@@ -29,9 +29,9 @@ impl Encoder {
         let length = (record.len() as u64).to_le_bytes();
         let sink = self.sink();
         sink.write_all(&length)?;
-        sink.write_all(&masked(&length).to_le_bytes())?;
+        sink.write_all(&masked_crc(&length).to_le_bytes())?;
         sink.write_all(record)?;
-        sink.write_all(&masked(record).to_le_bytes())?;
+        sink.write_all(&masked_crc(record).to_le_bytes())?;
         Ok(self.out().len())
     }
 

@@ -1,6 +1,5 @@
 //! Where records begin and end.
 
-use super::checksum::masked;
 use super::defect::{Defect, MOST_BYTES};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -84,7 +83,7 @@ fn tf_record(View { bytes, ended, .. }: View<'_>) -> Result<Found, Defect> {
         };
     };
     let (length, crc) = header.split_at(LENGTH_BYTES);
-    if masked(length) != little_endian(crc) {
+    if masked_crc(length) != little_endian(crc) {
         let compressed = matches!(header, [0x1f, 0x8b, ..] | [0x78, ..]);
         return Err(Defect::Length { compressed });
     }
@@ -96,7 +95,7 @@ fn tf_record(View { bytes, ended, .. }: View<'_>) -> Result<Found, Defect> {
     if rest.len() < size + CRC_BYTES {
         return missing(size + CRC_BYTES - rest.len(), ended);
     }
-    if masked(&rest[..size]) != little_endian(&rest[size..]) {
+    if masked_crc(&rest[..size]) != little_endian(&rest[size..]) {
         return Err(Defect::Data { length });
     }
     Ok(Found::Record {
@@ -153,4 +152,12 @@ fn fixed(view: View<'_>, record: usize, lead: usize, footer: usize) -> Result<Fo
             footer,
         }),
     }
+}
+
+/// Added by TensorFlow to a rotated CRC32C.
+const MASK: u32 = 0xa282_ead8;
+
+/// The CRC32C of `bytes`, rotated and shifted, so that a CRC may be computed of data with CRCs in it.
+pub fn masked_crc(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(MASK)
 }

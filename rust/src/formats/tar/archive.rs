@@ -2,7 +2,7 @@
 
 use super::defect::{Cause, Defect};
 use super::header::{self, Kind, BLOCK};
-use super::pax::{self, Pax};
+use super::header::{parse_pax, Pax};
 use std::io::{self, Read};
 
 /// Names and pax headers that are longer are taken for damage.
@@ -65,7 +65,7 @@ impl Archive {
                     continue;
                 }
                 Kind::Pax => {
-                    pax = pax::parse(&self.short(header.size)?)?;
+                    pax = parse_pax(&self.short(header.size)?)?;
                     continue;
                 }
                 Kind::Note => {

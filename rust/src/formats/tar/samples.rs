@@ -5,7 +5,7 @@ use super::defect::{Cause, Defect};
 use std::fmt;
 
 /// What a sample is to hold.
-pub struct Wanted {
+pub struct SampleSpec {
     /// What comes after the first dot of members' names, in lower case.
     pub extensions: Vec<Vec<u8>>,
     /// For each extension, what stands for it in samples that lack it.
@@ -16,7 +16,7 @@ pub struct Wanted {
     pub most: u64,
 }
 
-/// The content of a sample's members, in the order of `Wanted::extensions`.
+/// The content of a sample's members, in the order of `SampleSpec::extensions`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Sample {
     pub key: Vec<u8>,
@@ -68,7 +68,7 @@ pub enum FailureCause {
 /// Reads an archive's samples in order. Once reading failed it has no more.
 pub struct Samples {
     archive: Archive,
-    wanted: Wanted,
+    spec: SampleSpec,
     held: Option<(Member, Name)>,
     /// What is wrong after the last sample.
     after: Option<Cause>,
@@ -83,10 +83,10 @@ struct Name {
 
 impl Samples {
     /// Reads an archive that begins `number` samples into its file.
-    pub fn new(archive: Archive, wanted: Wanted, number: u64) -> Self {
+    pub fn new(archive: Archive, spec: SampleSpec, number: u64) -> Self {
         Self {
             archive,
-            wanted,
+            spec,
             held: None,
             after: None,
             number,
@@ -102,7 +102,7 @@ impl Samples {
 
     /// How many members a sample has.
     pub fn width(&self) -> usize {
-        self.wanted.extensions.len()
+        self.spec.extensions.len()
     }
 
     /// The next sample; `None` at the end.
@@ -135,7 +135,7 @@ impl Samples {
             return Ok(None);
         };
         let key = name.key.clone();
-        let mut values = vec![None; self.wanted.extensions.len()];
+        let mut values = vec![None; self.spec.extensions.len()];
         let (mut wrong, mut total) = (None, 0u64);
         loop {
             *offset = member.start;
@@ -143,8 +143,8 @@ impl Samples {
             match place {
                 Some(place) => {
                     total = total.saturating_add(member.size);
-                    if total > self.wanted.most {
-                        let (bytes, most) = (total, self.wanted.most);
+                    if total > self.spec.most {
+                        let (bytes, most) = (total, self.spec.most);
                         return Err(Defect::TooLong { bytes, most }.into());
                     }
                     let content = self.archive.content(member.size)?;
@@ -155,7 +155,7 @@ impl Samples {
                 }
                 None => {
                     self.archive.pass(member.size)?;
-                    if !self.wanted.others {
+                    if !self.spec.others {
                         let (key, extension) = (lossy(&key), lossy(&name.extension));
                         wrong.get_or_insert(Wrong::Unexpected { key, extension });
                     }
@@ -182,17 +182,17 @@ impl Samples {
     }
 
     fn place(&self, extension: &[u8]) -> Option<usize> {
-        let extensions = &self.wanted.extensions;
+        let extensions = &self.spec.extensions;
         extensions.iter().position(|wanted| wanted == extension)
     }
 
     fn complete(&self, key: Vec<u8>, values: Vec<Option<Vec<u8>>>) -> Result<Sample, Wrong> {
         let mut complete = Vec::with_capacity(values.len());
         for (place, value) in values.into_iter().enumerate() {
-            match value.or_else(|| self.wanted.defaults[place].clone()) {
+            match value.or_else(|| self.spec.defaults[place].clone()) {
                 Some(value) => complete.push(value),
                 None => {
-                    let extension = lossy(&self.wanted.extensions[place]);
+                    let extension = lossy(&self.spec.extensions[place]);
                     let key = lossy(&key);
                     return Err(Wrong::Lacks { key, extension });
                 }

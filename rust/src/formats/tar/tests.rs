@@ -1,5 +1,5 @@
 use super::archive::Archive;
-use super::samples::{first_extensions, FailureCause, Sample, Samples, Wanted};
+use super::samples::{first_extensions, FailureCause, Sample, SampleSpec, Samples};
 use crate::blocks::rng::mix64;
 use std::io::{self, Cursor, Read};
 
@@ -34,7 +34,7 @@ fn archive(members: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn samples(bytes: &[u8], most: u64) -> Samples {
-    let wanted = Wanted {
+    let wanted = SampleSpec {
         extensions: vec![b"a".to_vec(), b"b".to_vec()],
         defaults: vec![None, Some(b"?".to_vec())],
         others: false,
@@ -213,7 +213,7 @@ fn a_source_may_give_little_and_fail() {
     let wanted = samples(b"", 1 << 20);
     assert!(all(wanted).is_empty());
     let input = Box::new(Poor(Cursor::new(bytes), 0));
-    let wanted = Wanted {
+    let wanted = SampleSpec {
         extensions: vec![b"a".to_vec()],
         defaults: vec![None],
         others: true,

@@ -1,7 +1,7 @@
 //! Reading bits, the most significant first.
 
 use super::super::defect::Defect;
-use super::super::spare;
+use super::super::scratch;
 
 /// The bytes of a scan without stuffing, cut at restart markers.
 pub struct Entropy {
@@ -28,7 +28,7 @@ impl Entropy {
     /// Reads from `start` up to the marker that ends the scan, whose position is returned.
     pub fn read(bytes: &[u8], start: usize) -> (Self, usize) {
         let mut scan = Self {
-            data: spare::take(bytes.len() - start + PADDING),
+            data: scratch::take(bytes.len() - start + PADDING),
             ends: Vec::new(),
             start,
             truncated: false,
@@ -73,7 +73,7 @@ impl Entropy {
 
     /// Keeps the memory for the next scan.
     pub fn recycle(self) {
-        spare::give(self.data);
+        scratch::give(self.data);
     }
 
     /// The bits between two restart markers, if there are so many.

@@ -6,8 +6,8 @@ use super::huffman::{Pair, Pairs, PART};
 use super::transform::{Block, PLACES};
 use std::rc::Rc;
 
-/// One component's part in a scan.
-pub struct Part<'a> {
+/// A component of a scan.
+pub struct ScanComponent<'a> {
     pub dc: &'a Table,
     pub ac: &'a Table,
     pub pairs: Rc<Pairs>,
@@ -21,7 +21,7 @@ pub struct Part<'a> {
 /// Room for the coefficients of a block, and for those that lie beyond: for all that a byte can say.
 pub type Room = [i16; 256];
 
-impl Part<'_> {
+impl ScanComponent<'_> {
     /// Reads a block; returns the position of its last coefficient, at most.
     #[inline(always)]
     pub fn read<const KEEP: bool>(
@@ -89,12 +89,12 @@ impl Part<'_> {
 
     /// The next number, too long for a look-up, and the zeros before it, or `END`.
     #[inline(always)]
-    fn long(&self, part: Pair, bits: &mut Bits) -> Result<(usize, i32), NoCode> {
-        if part.bits() == 0 {
+    fn long(&self, component: Pair, bits: &mut Bits) -> Result<(usize, i32), NoCode> {
+        if component.bits() == 0 {
             return self.ac.number(bits);
         }
-        bits.consume(part.bits());
-        Ok((part.first(), bits.signed(part.second() as u32)))
+        bits.consume(component.bits());
+        Ok((component.first(), bits.signed(component.second() as u32)))
     }
 
     /// After a pair which fills the block from `k` on.
@@ -160,7 +160,7 @@ mod tests {
             Table::new(&[0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[0; 4]),
         );
         let dc = dc.expect("a table");
-        let mut part = Part {
+        let mut component = ScanComponent {
             dc: &dc,
             ac: &ac,
             pairs: Rc::new(Pairs::new(&ac)),
@@ -184,7 +184,7 @@ mod tests {
                 plain.consume(2); // The code of the first.
                 let wanted = plainly(&mut plain, &ac);
                 let mut room = [0; 256];
-                let read = part.read::<true>(&mut bits, &mut room);
+                let read = component.read::<true>(&mut bits, &mut room);
                 let Some(wanted) = wanted else {
                     assert!(read.is_err());
                     break;

@@ -2,7 +2,7 @@
 
 use super::super::defect::{Defect, Kind};
 use super::super::image::Window;
-use super::super::spare;
+use super::super::scratch;
 use super::bits::Entropy;
 use super::color::Color;
 use super::decoder::Request;
@@ -135,7 +135,7 @@ impl File<'_> {
 impl Drop for File<'_> {
     fn drop(&mut self) {
         for plane in &mut self.planes {
-            spare::give(std::mem::take(&mut plane.samples));
+            scratch::give(std::mem::take(&mut plane.samples));
         }
     }
 }

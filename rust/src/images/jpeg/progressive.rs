@@ -23,8 +23,8 @@ impl Coefficients {
     }
 }
 
-/// One component's part in a scan.
-pub struct Part<'a> {
+/// A component of a scan.
+pub struct ProgressiveComponent<'a> {
     /// Not there if the scan refines: codes are for its first pass alone.
     pub dc: Option<&'a Table>,
     pub ac: Option<&'a Table>,
@@ -34,7 +34,7 @@ pub struct Part<'a> {
 
 pub struct Progressive<'a> {
     pub scan: &'a Scan,
-    pub parts: Vec<Part<'a>>,
+    pub components: Vec<ProgressiveComponent<'a>>,
     pub coefficients: &'a mut [Coefficients],
     /// Blocks without further coefficients that follow.
     pub empty: u32,
@@ -43,8 +43,8 @@ pub struct Progressive<'a> {
 impl Blocks for Progressive<'_> {
     fn restart(&mut self) {
         self.empty = 0;
-        for part in &mut self.parts {
-            part.before = 0;
+        for component in &mut self.components {
+            component.before = 0;
         }
     }
 
@@ -56,15 +56,15 @@ impl Blocks for Progressive<'_> {
         row: usize,
         column: usize,
     ) -> Result<(), NoCode> {
-        let part = &mut self.parts[slot];
-        let block = self.coefficients[part.component].block(row, column);
+        let component = &mut self.components[slot];
+        let block = self.coefficients[component.component].block(row, column);
         let (low, band) = (self.scan.low, self.scan.first..=self.scan.last);
         match (self.scan.first, self.scan.high) {
             (0, 0) => {
                 bits.refill();
-                let (_, difference) = part.dc.ok_or(NoCode)?.number(bits)?;
-                part.before = part.before.wrapping_add(difference);
-                block[0] = (part.before << low) as i16;
+                let (_, difference) = component.dc.ok_or(NoCode)?.number(bits)?;
+                component.before = component.before.wrapping_add(difference);
+                block[0] = (component.before << low) as i16;
                 Ok(())
             }
             (0, _) => {
@@ -73,7 +73,7 @@ impl Blocks for Progressive<'_> {
             }
             (_, 0) => first(
                 bits,
-                part.ac.ok_or(NoCode)?,
+                component.ac.ok_or(NoCode)?,
                 block,
                 band,
                 low,
@@ -81,7 +81,7 @@ impl Blocks for Progressive<'_> {
             ),
             _ => refine(
                 bits,
-                part.ac.ok_or(NoCode)?,
+                component.ac.ok_or(NoCode)?,
                 block,
                 band,
                 low,

@@ -18,7 +18,7 @@ use std::rc::Rc;
 impl File<'_> {
     pub fn sequential(&mut self, scan: &Scan, entropy: &Entropy) -> Result<(), Stopped> {
         let mut pairs: [Option<Rc<Pairs>>; 4] = Default::default();
-        let parts = scan.components.iter().map(|&(number, dc, ac)| {
+        let components = scan.components.iter().map(|&(number, dc, ac)| {
             let missing = |what: &str| Stopped {
                 row: 0,
                 defect: Defect::damaged(
@@ -32,7 +32,7 @@ impl File<'_> {
             let table = headers.ac[ac].as_ref().ok_or_else(|| missing("AC"))?;
             let pairs = pairs[ac].get_or_insert_with(|| Rc::new(Pairs::new(table)));
             let quantization = headers.quantization[quantization].as_ref();
-            Ok(coefficients::Part {
+            Ok(coefficients::ScanComponent {
                 dc,
                 ac: table,
                 pairs: Rc::clone(pairs),
@@ -41,7 +41,7 @@ impl File<'_> {
                 before: 0,
             })
         });
-        let parts = parts.collect::<Result<Vec<_>, Stopped>>()?;
+        let components = components.collect::<Result<Vec<_>, Stopped>>()?;
         let units = Units::new(&self.frame, scan);
         let source = sequential::Source {
             rows: self.rows_needed(scan, units.rows),
@@ -50,7 +50,7 @@ impl File<'_> {
             bytes: self.headers.bytes,
             restart: self.headers.restart,
         };
-        source.read(parts, &mut self.planes)
+        source.read(components, &mut self.planes)
     }
 
     /// How many rows of units there are up to the end of the window.
@@ -66,19 +66,19 @@ impl File<'_> {
     }
 
     pub fn progressive(&mut self, scan: &Scan, entropy: &Entropy) -> Result<(), Stopped> {
-        let parts = scan
-            .components
-            .iter()
-            .map(|&(number, dc, ac)| progressive::Part {
-                dc: self.headers.dc[dc].as_ref(),
-                ac: self.headers.ac[ac].as_ref(),
-                component: number,
-                before: 0,
-            });
+        let components =
+            scan.components
+                .iter()
+                .map(|&(number, dc, ac)| progressive::ProgressiveComponent {
+                    dc: self.headers.dc[dc].as_ref(),
+                    ac: self.headers.ac[ac].as_ref(),
+                    component: number,
+                    before: 0,
+                });
         let units = Units::new(&self.frame, scan);
         let mut blocks = Progressive {
             scan,
-            parts: parts.collect(),
+            components: components.collect(),
             coefficients: &mut self.coefficients,
             empty: 0,
         };

@@ -3,7 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 use super::super::vectorized::has_avx2;
 use super::bits::{Bits, Entropy};
-use super::coefficients::{Part, Room};
+use super::coefficients::{Room, ScanComponent};
 use super::huffman::NoCode;
 use super::scan::{Blocks, Stopped, Units};
 use super::transform::Block;
@@ -14,10 +14,10 @@ use super::upsample::Plane;
 use std::marker::PhantomData;
 
 struct Sequential<'a, L> {
-    parts: Vec<Part<'a>>,
+    components: Vec<ScanComponent<'a>>,
     planes: &'a mut [Plane],
     /// For the block that is read: zeros; and for the one before, which waits for its transform: what
-    /// was stored in parts is slow to load as a whole at once.
+    /// was stored in pieces is slow to load as a whole at once.
     rooms: [Room; 2],
     /// Whose turn it is to be read to.
     turn: usize,
@@ -26,10 +26,10 @@ struct Sequential<'a, L> {
 }
 
 impl<'a, L: Lanes> Sequential<'a, L> {
-    fn new(parts: Vec<Part<'a>>, planes: &'a mut [Plane]) -> Self {
+    fn new(components: Vec<ScanComponent<'a>>, planes: &'a mut [Plane]) -> Self {
         let (rooms, lanes) = ([[0; 256]; 2], PhantomData);
         Self {
-            parts,
+            components,
             planes,
             rooms,
             turn: 0,
@@ -41,8 +41,8 @@ impl<'a, L: Lanes> Sequential<'a, L> {
 
 impl<L: Lanes> Blocks for Sequential<'_, L> {
     fn restart(&mut self) {
-        for part in &mut self.parts {
-            part.before = 0;
+        for component in &mut self.components {
+            component.before = 0;
         }
     }
 
@@ -55,23 +55,29 @@ impl<L: Lanes> Blocks for Sequential<'_, L> {
         row: usize,
         column: usize,
     ) -> Result<(), NoCode> {
-        let part = &mut self.parts[slot];
-        let plane = &mut self.planes[part.plane];
+        let component = &mut self.components[slot];
+        let plane = &mut self.planes[component.plane];
         let room = &mut self.rooms[self.turn % 2];
         let place = plane.place(row, column);
         let Some(place) = place.filter(|_| plane.size > 1) else {
-            part.read::<false>(bits, room)?;
+            component.read::<false>(bits, room)?;
             if let Some(place) = place {
                 let samples = &mut plane.samples[place..];
-                flat(part.before as i16, &part.factors, 1, samples, plane.stride);
+                flat(
+                    component.before as i16,
+                    &component.factors,
+                    1,
+                    samples,
+                    plane.stride,
+                );
             }
             return Ok(());
         };
-        let last = part.read::<true>(bits, room)?;
-        let dc = part.before as i16;
+        let last = component.read::<true>(bits, room)?;
+        let dc = component.before as i16;
         if last == 0 {
             let samples = &mut plane.samples[place..];
-            flat(dc, &part.factors, plane.size, samples, plane.stride);
+            flat(dc, &component.factors, plane.size, samples, plane.stride);
             return Ok(());
         }
         room[0] = dc;
@@ -83,7 +89,7 @@ impl<L: Lanes> Blocks for Sequential<'_, L> {
     }
 }
 
-/// A block that was read: its part in the scan, and where its samples go.
+/// A block that was read: its component in the scan, and where its samples go.
 struct Waiting {
     slot: usize,
     place: usize,
@@ -102,12 +108,12 @@ impl<L: Lanes> Sequential<'_, L> {
     /// Writes the samples of the block that lies in the room whose turn it is.
     #[inline(always)]
     fn transform(&mut self, waiting: Waiting) {
-        let part = &self.parts[waiting.slot];
-        let plane = &mut self.planes[part.plane];
+        let component = &self.components[waiting.slot];
+        let plane = &mut self.planes[component.plane];
         let room = &mut self.rooms[self.turn % 2];
         let samples = &mut plane.samples[waiting.place..];
         let block: &mut Block = room.first_chunk_mut().expect("room for a block");
-        transform_by::<L>(block, &part.factors, plane.size, samples, plane.stride);
+        transform_by::<L>(block, &component.factors, plane.size, samples, plane.stride);
         block.fill(0);
     }
 }
@@ -125,26 +131,38 @@ pub struct Source<'a> {
 
 impl Source<'_> {
     /// Reads the blocks' samples into the planes.
-    pub fn read(&self, parts: Vec<Part>, planes: &mut [Plane]) -> Result<(), Stopped> {
+    pub fn read(
+        &self,
+        components: Vec<ScanComponent>,
+        planes: &mut [Plane],
+    ) -> Result<(), Stopped> {
         #[cfg(target_arch = "x86_64")]
         if has_avx2() {
             // SAFETY: the processor has the instructions.
-            return unsafe { self.read_widely(parts, planes) };
+            return unsafe { self.read_widely(components, planes) };
         }
-        self.read_by::<Plain>(parts, planes)
+        self.read_by::<Plain>(components, planes)
     }
 
     /// # Safety
     /// The processor has these instructions.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1,bmi2")]
-    unsafe fn read_widely(&self, parts: Vec<Part>, planes: &mut [Plane]) -> Result<(), Stopped> {
-        self.read_by::<Wide>(parts, planes)
+    unsafe fn read_widely(
+        &self,
+        components: Vec<ScanComponent>,
+        planes: &mut [Plane],
+    ) -> Result<(), Stopped> {
+        self.read_by::<Wide>(components, planes)
     }
 
     #[inline(always)]
-    fn read_by<L: Lanes>(&self, parts: Vec<Part>, planes: &mut [Plane]) -> Result<(), Stopped> {
-        let mut blocks = Sequential::<L>::new(parts, planes);
+    fn read_by<L: Lanes>(
+        &self,
+        components: Vec<ScanComponent>,
+        planes: &mut [Plane],
+    ) -> Result<(), Stopped> {
+        let mut blocks = Sequential::<L>::new(components, planes);
         let (entropy, bytes) = (self.entropy, self.bytes);
         let read = self
             .units

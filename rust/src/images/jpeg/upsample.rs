@@ -2,7 +2,7 @@
 //! libjpeg-turbo's `jdsample.c`.
 
 use super::super::image::Window;
-use super::super::spare;
+use super::super::scratch;
 use super::super::vectorized::vectorized;
 use super::frame::{Component, Frame};
 use std::ops::Range;
@@ -170,7 +170,7 @@ impl Plane {
     /// Makes room for the samples, which are anything until they are read; or gray.
     pub fn allocate(&mut self, gray: bool) {
         let length = self.stride * self.rows.len() * self.size;
-        self.samples = spare::take(length);
+        self.samples = scratch::take(length);
         if gray {
             self.samples[..length].fill(128);
         }

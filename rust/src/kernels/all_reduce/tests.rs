@@ -1,10 +1,10 @@
 //! Ranks as threads of this process.
 
-use super::exchange::Exchange;
 use super::layout::{Layout, LARGE_CHANNELS, LARGE_PIECE};
 use super::numbers::Kind;
 use super::operands::{Array, Operands};
-use super::peer::Peer;
+use super::reduction::Reduction;
+use super::segment::Peer;
 use super::segment::Segment;
 use crate::kernels::xla::c_api::{F32, S64};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -30,13 +30,13 @@ fn threads(ranks: usize) -> Arc<Segment> {
     segment(peers.collect(), PATIENT)
 }
 
-fn exchange<T>(
+fn reduction<T>(
     segment: &Arc<Segment>,
     place: (usize, usize),
     dtype: i32,
     arrays: &[Vec<T>],
     sums: &mut [Vec<T>],
-) -> Result<Exchange, String> {
+) -> Result<Reduction, String> {
     let array = |(input, output): (&Vec<T>, &mut Vec<T>)| Array {
         input: input.as_ptr().cast(),
         output: output.as_mut_ptr().cast(),
@@ -44,7 +44,7 @@ fn exchange<T>(
     };
     let arrays = arrays.iter().zip(sums).map(array).collect();
     let operands = unsafe { Operands::new(Kind::of(dtype).unwrap(), arrays) };
-    Exchange::new(Arc::clone(segment), place.0, place.1, operands)
+    Reduction::new(Arc::clone(segment), place.0, place.1, operands)
 }
 
 /// Numbers whose sums depend on the order.
@@ -76,13 +76,13 @@ fn many_sums_of_many_sizes_on_channels_in_any_order() {
             let mut under_way = Vec::new();
             for (i, sums) in sums.iter_mut().enumerate() {
                 let place = (channels[i], rank);
-                under_way.push(exchange(&segment, place, F32, &inputs[i], sums).unwrap());
+                under_way.push(reduction(&segment, place, F32, &inputs[i], sums).unwrap());
             }
             if rank % 2 == 1 {
                 under_way.reverse();
             }
             while !under_way.is_empty() {
-                under_way.retain_mut(|each| !each.go_on(Duration::from_micros(50)).unwrap());
+                under_way.retain_mut(|each| !each.resume(Duration::from_micros(50)).unwrap());
             }
             for (sums, channel) in sums.iter().zip(channels) {
                 for (i, (sum, &len)) in sums.iter().zip(sizes).enumerate() {
@@ -112,8 +112,9 @@ fn sums_may_go_where_the_numbers_were() {
             scope.spawn(move || {
                 let mut values = vec![vec![i64::MAX - 1 + rank as i64; 100_000]];
                 let inputs = unsafe { std::slice::from_raw_parts(values.as_ptr(), 1) };
-                let mut exchange = exchange(segment, (0, rank), S64, inputs, &mut values).unwrap();
-                assert!(exchange.go_on(PATIENT).unwrap());
+                let mut reduction =
+                    reduction(segment, (0, rank), S64, inputs, &mut values).unwrap();
+                assert!(reduction.resume(PATIENT).unwrap());
                 assert!(values[0].iter().all(|&sum| sum == -3));
             });
         }
@@ -125,14 +126,14 @@ fn ranks_that_do_not_come_are_named() {
     let peers = ["worker:0", "worker:1", "chief:0"].map(Peer::this).to_vec();
     let segment = segment(peers, Duration::from_millis(300));
     let (values, mut sums) = (vec![vec![1f32]], vec![vec![0f32]]);
-    let mut late = exchange(&segment, (0, 0), F32, &values, &mut sums).unwrap();
-    assert!(!late.go_on(Duration::from_millis(1)).unwrap());
-    let error = late.go_on(PATIENT).unwrap_err();
+    let mut late = reduction(&segment, (0, 0), F32, &values, &mut sums).unwrap();
+    assert!(!late.resume(Duration::from_millis(1)).unwrap());
+    let error = late.resume(PATIENT).unwrap_err();
     assert!(error.contains("worker:1 (replica 1), chief:0 (replica 2) did not come within 0.3 s"));
     assert!(error.starts_with("timed out"));
     drop(late);
-    let mut other = exchange(&segment, (1, 1), F32, &values, &mut sums).unwrap();
-    let error = other.go_on(PATIENT).unwrap_err();
+    let mut other = reduction(&segment, (1, 1), F32, &values, &mut sums).unwrap();
+    let error = other.resume(PATIENT).unwrap_err();
     assert_eq!(error, "worker:0 has failed in one before");
 }
 
@@ -142,8 +143,8 @@ fn a_process_that_has_ended_is_not_waited_for() {
     peers[1].started += 1;
     let segment = segment(peers, PATIENT);
     let (values, mut sums) = (vec![vec![1f32]], vec![vec![0f32]]);
-    let mut alone = exchange(&segment, (0, 0), F32, &values, &mut sums).unwrap();
-    assert_eq!(alone.go_on(PATIENT).unwrap_err(), "worker:1 has ended");
+    let mut alone = reduction(&segment, (0, 0), F32, &values, &mut sums).unwrap();
+    assert_eq!(alone.resume(PATIENT).unwrap_err(), "worker:1 has ended");
 }
 
 #[test]
@@ -154,8 +155,8 @@ fn ranks_that_bring_different_arrays_are_refused() {
             let values = vec![vec![1f32; 5 + rank]];
             let mut sums = values.clone();
             let place = (LARGE_CHANNELS, rank);
-            let mut exchange = exchange(&segment, place, F32, &values, &mut sums).unwrap();
-            exchange.go_on(PATIENT).unwrap_err()
+            let mut reduction = reduction(&segment, place, F32, &values, &mut sums).unwrap();
+            reduction.resume(PATIENT).unwrap_err()
         };
         let threads = [0, 1].map(|number| scope.spawn(move || rank(number)));
         threads.map(|thread| thread.join().unwrap()).to_vec()
@@ -169,11 +170,11 @@ fn a_channel_is_for_one_sum_at_a_time() {
     let segment = threads(2);
     let (values, mut sums) = (vec![vec![1f32]], vec![vec![0f32]]);
     let place = (3, 1);
-    let first = exchange(&segment, place, F32, &values, &mut sums).unwrap();
-    let second = exchange(&segment, place, F32, &values, &mut sums);
+    let first = reduction(&segment, place, F32, &values, &mut sums).unwrap();
+    let second = reduction(&segment, place, F32, &values, &mut sums);
     assert!(second.err().unwrap().contains("two sums at a time"));
     drop(first);
-    assert!(exchange(&segment, place, F32, &values, &mut sums).is_ok());
-    assert!(exchange(&segment, (64, 0), F32, &values, &mut sums).is_err());
-    assert!(exchange(&segment, (0, 2), F32, &values, &mut sums).is_err());
+    assert!(reduction(&segment, place, F32, &values, &mut sums).is_ok());
+    assert!(reduction(&segment, (64, 0), F32, &values, &mut sums).is_err());
+    assert!(reduction(&segment, (0, 2), F32, &values, &mut sums).is_err());
 }

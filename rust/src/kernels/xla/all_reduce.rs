@@ -3,9 +3,9 @@
 use super::c_api::{CallFrame, Error, INTERNAL, UNAVAILABLE};
 use super::call::{answer_or_promise, Call, Tensor};
 use crate::kernels::all_reduce::denormals::Flushed;
-use crate::kernels::all_reduce::exchange::Exchange;
 use crate::kernels::all_reduce::numbers::Kind;
 use crate::kernels::all_reduce::operands::{Array, Operands};
+use crate::kernels::all_reduce::reduction::Reduction;
 use crate::kernels::all_reduce::segment::Segment;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, OnceLock};
@@ -29,8 +29,8 @@ pub static SEGMENT: OnceLock<Arc<Segment>> = OnceLock::new();
 /// XLA calls it.
 pub unsafe extern "C" fn all_reduce(frame: *mut CallFrame) -> *mut Error {
     answer_or_promise(frame, NAME, |call| {
-        let mut exchange = exchange(call).map_err(unavailable)?;
-        if exchange.go_on(PATIENCE).map_err(unavailable)? {
+        let mut reduction = reduction(call).map_err(unavailable)?;
+        if reduction.resume(PATIENCE).map_err(unavailable)? {
             return Ok(None);
         }
         let promise = call.promise();
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn all_reduce(frame: *mut CallFrame) -> *mut Error {
         let finish = move || {
             // What XLA does next it may do on this thread, as on its own.
             let _flushed = Flushed::new();
-            let result = catch_unwind(AssertUnwindSafe(|| finish(exchange)))
+            let result = catch_unwind(AssertUnwindSafe(|| finish(reduction)))
                 .unwrap_or_else(|_| Err((INTERNAL, format!("{NAME}: panicked"))));
             promise.settle(result);
         };
@@ -51,9 +51,9 @@ pub unsafe extern "C" fn all_reduce(frame: *mut CallFrame) -> *mut Error {
     })
 }
 
-fn finish(mut exchange: Exchange) -> Result<(), (i32, String)> {
+fn finish(mut reduction: Reduction) -> Result<(), (i32, String)> {
     loop {
-        let done = exchange.go_on(Duration::from_secs(1));
+        let done = reduction.resume(Duration::from_secs(1));
         if done.map_err(|message| unavailable(format!("{NAME}: {message}")))? {
             return Ok(());
         }
@@ -64,7 +64,7 @@ fn unavailable(message: String) -> (i32, String) {
     (UNAVAILABLE, message)
 }
 
-fn exchange(call: &Call) -> Result<Exchange, String> {
+fn reduction(call: &Call) -> Result<Reduction, String> {
     let segment = SEGMENT
         .get()
         .ok_or("this process shares no memory with others")?;
@@ -86,7 +86,7 @@ fn exchange(call: &Call) -> Result<Exchange, String> {
         .collect::<Result<_, _>>()?;
     // SAFETY: XLA lets the arrays live until the call is answered.
     let operands = unsafe { Operands::new(kind, arrays) };
-    Exchange::new(
+    Reduction::new(
         Arc::clone(segment),
         channel as usize,
         rank.number()? as usize,

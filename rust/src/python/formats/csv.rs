@@ -3,7 +3,7 @@
 use crate::formats::csv::columns::{empty, Column};
 use crate::formats::csv::layout::{Chosen, Field, Layout};
 use crate::formats::csv::problem::Defect;
-use crate::formats::csv::reader::{Position, Reader, Trouble};
+use crate::formats::csv::reader::{Position, ReadError, Reader};
 use crate::formats::csv::single;
 use crate::formats::records::defect::Cause;
 use crate::python::formats::source::{compression_of, opened, raised};
@@ -167,10 +167,10 @@ impl CsvReader {
             reader.next(limit)
         });
         let failure = rows.failure.map(|(trouble, position)| match trouble {
-            Trouble::Record(Defect { problem, column }) => {
+            ReadError::Record(Defect { problem, column }) => {
                 (problem.to_string(), column, before(position), true, None)
             }
-            Trouble::File(cause) => {
+            ReadError::File(cause) => {
                 let (message, raised) = told(py, cause);
                 (message, None, before(position), false, raised)
             }

@@ -2,8 +2,8 @@
 
 use crate::formats::examples::column::{Column, Values};
 use crate::formats::examples::defect::Failure;
-use crate::formats::examples::parse::{parse_into, Part};
-use crate::formats::examples::schema::{Default, Feature, Form, Kind, Schema};
+use crate::formats::examples::parse::{parse_into, FeatureMap};
+use crate::formats::examples::schema::{Default, Feature, FeatureShape, Kind, Schema};
 use crate::formats::examples::target::{Numbers, Target};
 use crate::python::formats::messages::kind_of;
 use crate::python::packed::{self, strings};
@@ -17,8 +17,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// A feature as Python describes it: key, kind, form, count, default.
-type Wanted<'py> = (Vec<u8>, String, String, usize, Option<Bound<'py, PyAny>>);
+/// A feature as Python describes it: key, kind, shape, count, default.
+type FeatureArguments<'py> = (Vec<u8>, String, String, usize, Option<Bound<'py, PyAny>>);
 
 /// Values, where rows end, where frames end.
 type Parsed<'py> = (
@@ -33,22 +33,22 @@ type Told = (usize, Option<usize>, Option<usize>, Option<usize>, String);
 /// Parses columns of serialized `Example` or `SequenceExample` messages.
 #[pyclass(frozen, module = "drumline._core")]
 pub struct ExampleParser {
-    parts: Vec<Part>,
+    maps: Vec<FeatureMap>,
 }
 
 #[pymethods]
 impl ExampleParser {
     #[new]
-    fn new(parts: Vec<(u64, Vec<Wanted<'_>>)>) -> PyResult<Self> {
-        let part = |(field, features): (u64, Vec<Wanted>)| {
+    fn new(maps: Vec<(u64, Vec<FeatureArguments<'_>>)>) -> PyResult<Self> {
+        let map = |(field, features): (u64, Vec<FeatureArguments>)| {
             let features = features.into_iter().map(feature).collect::<PyResult<_>>();
-            Ok(Part {
+            Ok(FeatureMap {
                 field,
                 schema: Schema::new(features?),
             })
         };
-        let parts = parts.into_iter().map(part).collect::<PyResult<_>>()?;
-        Ok(Self { parts })
+        let maps = maps.into_iter().map(map).collect::<PyResult<_>>()?;
+        Ok(Self { maps })
     }
 
     /// The columns of the records before the first that failed, and why it did.
@@ -80,7 +80,7 @@ impl ExampleParser {
         records: &[&[u8]],
         out: Vec<Option<Bound<'py, PyAny>>>,
     ) -> PyResult<(Vec<Parsed<'py>>, Option<Told>)> {
-        let features = self.parts.iter().flat_map(|part| part.schema.features());
+        let features = self.maps.iter().flat_map(|map| map.schema.features());
         let features: Vec<&Feature> = features.collect();
         if features.len() != out.len() {
             let message = format!("{} arrays for {} features", out.len(), features.len());
@@ -91,7 +91,7 @@ impl ExampleParser {
         let mut borrowed = borrowed.collect::<PyResult<Vec<_>>>()?;
         let targets: PyResult<_> = borrowed.iter_mut().map(Borrowed::target).collect();
         let targets = targets?;
-        let (columns, failure) = py.detach(|| parse_into(&self.parts, records, targets));
+        let (columns, failure) = py.detach(|| parse_into(&self.maps, records, targets));
         let columns = columns.into_iter().zip(out).map(|(column, out)| {
             let (values, rows, frames) = arrays(py, column);
             (out.unwrap_or(values), rows, frames)
@@ -109,7 +109,7 @@ enum Borrowed<'py> {
 
 impl<'py> Borrowed<'py> {
     fn of(feature: &Feature, out: &Option<Bound<'py, PyAny>>, records: usize) -> PyResult<Self> {
-        let (Form::Fixed { count, .. }, Some(out)) = (&feature.form, out) else {
+        let (FeatureShape::Fixed { count, .. }, Some(out)) = (&feature.shape, out) else {
             return Ok(Self::Nothing);
         };
         let size = records.checked_mul(*count);
@@ -145,31 +145,35 @@ fn writable<'py, T: Element>(
     borrowed.map_err(|error| borrow_error("out", error))
 }
 
-fn feature(wanted: Wanted<'_>) -> PyResult<Feature> {
-    let (key, kind, form, count, default) = wanted;
+fn feature(wanted: FeatureArguments<'_>) -> PyResult<Feature> {
+    let (key, kind, shape, count, default) = wanted;
     let kind = kind_of(&kind)?;
     let default = default.map(|value| match kind {
         Kind::Bytes => value.extract().map(Default::Bytes),
         Kind::Float => value.extract().map(Default::Float),
         Kind::Int64 => value.extract().map(Default::Int64),
     });
-    let form = match form.as_str() {
-        "fixed" => Form::Fixed {
+    let shape = match shape.as_str() {
+        "fixed" => FeatureShape::Fixed {
             count,
             default: default.transpose()?,
         },
-        "varying" => Form::Varying { of: count },
-        "frames" | "optional frames" => Form::Frames {
+        "varying" => FeatureShape::Varying { of: count },
+        "frames" | "optional frames" => FeatureShape::Frames {
             count: Some(count),
-            required: form == "frames",
+            required: shape == "frames",
         },
-        "varying frames" => Form::Frames {
+        "varying frames" => FeatureShape::Frames {
             count: None,
             required: false,
         },
-        _ => return Err(PyValueError::new_err(format!("no form of values: {form}"))),
+        _ => {
+            return Err(PyValueError::new_err(format!(
+                "no shape of values: {shape}"
+            )))
+        }
     };
-    Ok(Feature { key, kind, form })
+    Ok(Feature { key, kind, shape })
 }
 
 fn arrays<'py>(py: Python<'py>, column: Column<'_>) -> Parsed<'py> {

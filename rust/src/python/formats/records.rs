@@ -1,8 +1,8 @@
 //! `RecordReader` and `RecordEncoder`: sources that Python opens, and the GIL released.
 
-use crate::formats::records::checksum::masked;
 use crate::formats::records::defect::{Cause, Failure};
 use crate::formats::records::encoder::Encoder;
+use crate::formats::records::format::masked_crc;
 use crate::formats::records::format::Format;
 use crate::formats::records::reader::Reader;
 use crate::python::formats::source::{compression_of, opened, raised};
@@ -90,7 +90,7 @@ impl RecordReader {
 /// TensorFlow's masked CRC32C, which is Snappy's as well.
 #[pyfunction]
 pub fn masked_checksum(content: &[u8]) -> u32 {
-    masked(content)
+    masked_crc(content)
 }
 
 /// Makes the bytes of a TFRecord file.

@@ -2,7 +2,7 @@
 
 use crate::formats::tar::archive::Archive;
 use crate::formats::tar::defect::Cause;
-use crate::formats::tar::samples::{first_extensions, Failure, FailureCause, Samples, Wanted};
+use crate::formats::tar::samples::{first_extensions, Failure, FailureCause, SampleSpec, Samples};
 use crate::python::formats::source::{compression_of, opened, raised};
 use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
@@ -42,7 +42,7 @@ impl TarReader {
             return Err(PyValueError::new_err(message));
         }
         let archive = archive(py, source, compression, chunk, offset)?;
-        let wanted = Wanted {
+        let wanted = SampleSpec {
             extensions,
             defaults,
             others,

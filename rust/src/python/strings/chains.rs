@@ -13,21 +13,21 @@ use std::sync::Arc;
 
 /// What the table's first string counts as, what a part does that is not in it, and how many
 /// numbers after the table's stand for such parts by their hash, if any do.
-type Numbering = (i64, i64, u64);
+type LookupArguments = (i64, i64, u64);
 
 /// A change by name, or a pattern, what its matches become, and whether all of them do.
 #[derive(FromPyObject)]
-enum Wanted<'py> {
+enum ChangeArgument<'py> {
     Named(String),
     Replace(Bound<'py, StringPattern>, Vec<u8>, bool),
 }
 
-fn change_of(wanted: &Wanted<'_>) -> PyResult<Change> {
+fn change_of(wanted: &ChangeArgument<'_>) -> PyResult<Change> {
     match wanted {
-        Wanted::Named(name) => {
+        ChangeArgument::Named(name) => {
             Change::named(name).map_or_else(|| unknown("change of strings", name), Ok)
         }
-        Wanted::Replace(pattern, rewrite, all) => Ok(Change::Replace {
+        ChangeArgument::Replace(pattern, rewrite, all) => Ok(Change::Replace {
             pattern: Arc::clone(&pattern.get().0),
             rewrite: pattern.get().rewrite(rewrite)?,
             all: *all,
@@ -42,7 +42,7 @@ pub struct StringChain(Chain);
 #[pymethods]
 impl StringChain {
     #[new]
-    fn new(changes: Vec<Wanted<'_>>, cut: Option<(Vec<u8>, i64)>) -> PyResult<Self> {
+    fn new(changes: Vec<ChangeArgument<'_>>, cut: Option<(Vec<u8>, i64)>) -> PyResult<Self> {
         let changes = changes.iter().map(change_of).collect::<PyResult<_>>()?;
         let cut = cut.map(|(separator, most)| (Splitter::new(&separator), most));
         Ok(Self(Chain { changes, cut }))
@@ -65,7 +65,7 @@ impl StringChain {
         &self,
         strings: &Bound<'py, PyAny>,
         table: &StringTable,
-        numbering: Numbering,
+        numbering: LookupArguments,
     ) -> PyResult<Numbers<'py>> {
         let py = strings.py();
         let strings = Strings::read(strings)?;

@@ -46,9 +46,9 @@ impl StringTable {
 
 /// How tokens are numbered: what an empty one counts as (nothing if negative), what one does that
 /// is not in the table, and what the table's first does.
-type Numbering = (i64, i64, i64);
+type LookupArguments = (i64, i64, i64);
 
-fn number(table: &Vocabulary, (empty, absent, first): Numbering, token: &[u8]) -> i64 {
+fn number(table: &Vocabulary, (empty, absent, first): LookupArguments, token: &[u8]) -> i64 {
     if token.is_empty() {
         return empty;
     }
@@ -110,7 +110,7 @@ impl TextTokenizer {
         strings: &Bound<'py, PyAny>,
         splits: &Bound<'py, PyArray1<i64>>,
         table: &StringTable,
-        numbering: Numbering,
+        numbering: LookupArguments,
     ) -> PyResult<Numbers<'py>> {
         let py = strings.py();
         let strings = Strings::read(strings)?;
@@ -134,7 +134,7 @@ impl TextTokenizer {
         strings: &Bound<'py, PyAny>,
         splits: &Bound<'py, PyArray1<i64>>,
         table: &StringTable,
-        numbering: Numbering,
+        numbering: LookupArguments,
         length: usize,
     ) -> PyResult<Bound<'py, PyArray2<i64>>> {
         self.tabulated(strings, splits, length, |row, out| {
@@ -154,7 +154,7 @@ impl TextTokenizer {
         strings: &Bound<'py, PyAny>,
         splits: &Bound<'py, PyArray1<i64>>,
         table: &StringTable,
-        numbering: Numbering,
+        numbering: LookupArguments,
         depth: usize,
         once: bool,
     ) -> PyResult<Bound<'py, PyArray2<i64>>> {

@@ -2,7 +2,7 @@
 
 use crate::python::tables::rows::integers;
 use crate::python::{addresses, borrow_error, check_apart, contiguous};
-use crate::tables::scatter::scatter;
+use crate::tables::scatter_gather::scatter;
 use crate::tables::slots::Slots;
 use numpy::ndarray::Ix2;
 use numpy::npyffi::{self, NpyTypes, PY_ARRAY_API};

@@ -6,7 +6,7 @@ use super::super::lanes::Lanes;
 use super::super::scratch;
 use super::gradient::PooledGradient;
 use super::padded_image::{is_padded, rows, zeros};
-use super::steps::{each_part, Parts, Steps};
+use super::steps::{each_tile, Steps, TileWork};
 use super::weight_gradient::all_finite;
 use super::winners::Winners;
 use crate::kernels::xla::threads::Threads;
@@ -97,7 +97,7 @@ impl PooledInputGradient {
 }
 
 /// What one image receives from some windows.
-struct Part<'a> {
+struct ImageSums<'a> {
     geometry: &'a Geometry,
     steps: &'a Steps,
     windows: Range<usize>,
@@ -108,9 +108,9 @@ struct Part<'a> {
     packed: *const f32,
 }
 
-impl Parts for Part<'_> {
+impl TileWork for ImageSums<'_> {
     #[inline(always)]
-    unsafe fn part<V: Lanes, const TAPS: usize, const REGISTERS: usize>(
+    unsafe fn tile<V: Lanes, const TAPS: usize, const REGISTERS: usize>(
         &mut self,
         first_tap: usize,
         channel: usize,
@@ -168,7 +168,7 @@ impl Work for PooledInputGradient {
         for windows in Winners::chunks(&self.gradient) {
             let some = (image, windows.clone());
             let buffers = (&mut scratch.wins, &mut scratch.counts);
-            let mut part = Part {
+            let mut sums_of_image = ImageSums {
                 geometry: g,
                 steps: &steps,
                 windows,
@@ -178,7 +178,7 @@ impl Work for PooledInputGradient {
                 winners: Winners::list(&self.gradient, g.features, some, buffers),
                 packed: self.packed,
             };
-            each_part::<V, _>(g, 1, &mut part);
+            each_tile::<V, _>(g, 1, &mut sums_of_image);
         }
         if is_padded(g) {
             for (inside, outside, len) in rows(g) {

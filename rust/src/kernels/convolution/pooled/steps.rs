@@ -87,10 +87,10 @@ pub fn registers<V: Lanes>() -> usize {
 }
 
 /// What is done for a part of the kernel: some of its elements, one or two registers of channels.
-pub trait Parts {
+pub trait TileWork {
     /// # Safety
-    /// As `each_part`.
-    unsafe fn part<V: Lanes, const TAPS: usize, const REGISTERS: usize>(
+    /// As `each_tile`.
+    unsafe fn tile<V: Lanes, const TAPS: usize, const REGISTERS: usize>(
         &mut self,
         first_tap: usize,
         channel: usize,
@@ -102,7 +102,7 @@ pub trait Parts {
 /// # Safety
 /// The channels fill registers, and what `work` does is safe.
 #[inline(always)]
-pub unsafe fn each_part<V: Lanes, W: Parts>(g: &Geometry, most: usize, work: &mut W) {
+pub unsafe fn each_tile<V: Lanes, W: TileWork>(g: &Geometry, most: usize, work: &mut W) {
     let mut channel = 0;
     while channel < g.channels {
         let registers = ((g.channels - channel) / V::COUNT).min(most);
@@ -118,22 +118,22 @@ pub unsafe fn each_part<V: Lanes, W: Parts>(g: &Geometry, most: usize, work: &mu
 }
 
 #[inline(always)]
-unsafe fn by_taps<V: Lanes, W: Parts, const REGISTERS: usize>(
+unsafe fn by_taps<V: Lanes, W: TileWork, const REGISTERS: usize>(
     work: &mut W,
     taps: Range<usize>,
     channel: usize,
 ) {
     let first = taps.start;
     match taps.len() {
-        1 => work.part::<V, 1, REGISTERS>(first, channel),
-        2 => work.part::<V, 2, REGISTERS>(first, channel),
-        3 => work.part::<V, 3, REGISTERS>(first, channel),
-        4 => work.part::<V, 4, REGISTERS>(first, channel),
-        5 => work.part::<V, 5, REGISTERS>(first, channel),
-        6 => work.part::<V, 6, REGISTERS>(first, channel),
-        7 => work.part::<V, 7, REGISTERS>(first, channel),
-        8 => work.part::<V, 8, REGISTERS>(first, channel),
-        9 => work.part::<V, 9, REGISTERS>(first, channel),
+        1 => work.tile::<V, 1, REGISTERS>(first, channel),
+        2 => work.tile::<V, 2, REGISTERS>(first, channel),
+        3 => work.tile::<V, 3, REGISTERS>(first, channel),
+        4 => work.tile::<V, 4, REGISTERS>(first, channel),
+        5 => work.tile::<V, 5, REGISTERS>(first, channel),
+        6 => work.tile::<V, 6, REGISTERS>(first, channel),
+        7 => work.tile::<V, 7, REGISTERS>(first, channel),
+        8 => work.tile::<V, 8, REGISTERS>(first, channel),
+        9 => work.tile::<V, 9, REGISTERS>(first, channel),
         taps => unreachable!("{taps} elements of the kernel in a part of at most {MOST_TAPS}"),
     }
 }

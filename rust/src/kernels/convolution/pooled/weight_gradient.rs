@@ -6,7 +6,7 @@ use super::super::lanes::Lanes;
 use super::super::scratch;
 use super::gradient::PooledGradient;
 use super::padded_image::padded;
-use super::steps::{each_part, registers, Parts, Steps};
+use super::steps::{each_tile, registers, Steps, TileWork};
 use super::wins::Wins;
 use crate::kernels::xla::threads::Threads;
 use std::ops::Range;
@@ -103,7 +103,7 @@ impl PooledWeightGradient {
 }
 
 /// One image's part of a block's sums, from some rows of windows.
-struct Part<'a> {
+struct ImageSums<'a> {
     geometry: &'a Geometry,
     steps: &'a Steps,
     covered: *const f32,
@@ -111,9 +111,9 @@ struct Part<'a> {
     sums: *mut f32,
 }
 
-impl Parts for Part<'_> {
+impl TileWork for ImageSums<'_> {
     #[inline(always)]
-    unsafe fn part<V: Lanes, const TAPS: usize, const REGISTERS: usize>(
+    unsafe fn tile<V: Lanes, const TAPS: usize, const REGISTERS: usize>(
         &mut self,
         first_tap: usize,
         channel: usize,
@@ -162,14 +162,14 @@ impl Work for PooledWeightGradient {
             for rows in steps.chunks::<V>() {
                 let buffers = (&mut scratch.wins, &mut scratch.counts);
                 let wins = Wins::list(&self.gradient, &steps, g.features, (image, rows), buffers);
-                let mut part = Part {
+                let mut sums_of_image = ImageSums {
                     geometry: g,
                     steps: &steps,
                     covered,
                     wins,
                     sums,
                 };
-                each_part::<V, _>(g, registers::<V>(), &mut part);
+                each_tile::<V, _>(g, registers::<V>(), &mut sums_of_image);
             }
             if !all_finite(from, g.image_len()) {
                 self.add_zeros_times(image, sums);

@@ -12,7 +12,7 @@ thread_local! {
 }
 
 /// Nanoseconds that this thread could have run but waited; 0 where the system counts none.
-pub fn run_delay() -> u64 {
+pub fn sched_delay() -> u64 {
     let mut text = [0; 80];
     COUNTS.with_borrow(|file| {
         let read = file
@@ -30,7 +30,7 @@ fn second(text: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{run_delay, second, PATH};
+    use super::{sched_delay, second, PATH};
     use std::fs;
 
     #[test]
@@ -50,10 +50,10 @@ mod tests {
         };
         for _ in 0..100 {
             let before = counted();
-            let found = run_delay();
+            let found = sched_delay();
             assert!((before..=counted()).contains(&found));
         }
-        std::thread::spawn(|| assert!(run_delay() <= 1_000_000_000))
+        std::thread::spawn(|| assert!(sched_delay() <= 1_000_000_000))
             .join()
             .expect("a thread");
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A sum under way. It gets on when all ranks do the like, on the same channel.
-pub struct Exchange {
+pub struct Reduction {
     segment: Arc<Segment>,
     channel: usize,
     rank: usize,
@@ -23,7 +23,7 @@ pub struct Exchange {
     waiting_since: Instant,
 }
 
-impl Exchange {
+impl Reduction {
     pub fn new(
         segment: Arc<Segment>,
         channel: usize,
@@ -53,7 +53,7 @@ impl Exchange {
 
     /// Continues until the sums are there, which is true, or until another rank has let this one wait
     /// for `patience`.
-    pub fn go_on(&mut self, patience: Duration) -> Result<bool, String> {
+    pub fn resume(&mut self, patience: Duration) -> Result<bool, String> {
         let result = self.advance(patience);
         if result.is_err() {
             self.segment.fail(self.rank);
@@ -227,7 +227,7 @@ impl Exchange {
     }
 }
 
-impl Drop for Exchange {
+impl Drop for Reduction {
     fn drop(&mut self) {
         self.segment.leave(self.channel, self.rank);
     }

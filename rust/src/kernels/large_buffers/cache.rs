@@ -1,11 +1,11 @@
-//! The store of freed buffers.
+//! The cache of freed buffers.
 
 use libc::{c_void, size_t};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Buffers of this many bytes and more are kept and advised: numpy advises from here on, too.
+/// Buffers of this many bytes and more are cached and advised: numpy advises from here on, too.
 const LARGE: usize = 4 << 20;
 
 /// What the store may hold, as a share of the machine's memory.
@@ -14,32 +14,32 @@ const SHARE: usize = 2;
 /// How many buffers the store may hold.
 const MOST: usize = 256;
 
-struct Kept {
+struct CachedBuffer {
     address: usize,
     bytes: usize,
 }
 
 struct Store {
     /// Freed buffers, the oldest first.
-    kept: Vec<Kept>,
+    buffers: Vec<CachedBuffer>,
     /// The addresses of those in use that came from here. What else is freed may have come from a
     /// function that is not routed, and would fill the store with buffers that are never requested.
     used: BTreeSet<usize>,
 }
 
 static STORE: Mutex<Store> = Mutex::new(Store {
-    kept: Vec::new(),
+    buffers: Vec::new(),
     used: BTreeSet::new(),
 });
 
-/// Whether buffers are kept and advised now; a library's imports stay routed once they are.
+/// Whether buffers are cached and advised now; a library's imports stay routed once they are.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 
 pub fn start() {
     ACTIVE.store(true, Ordering::Release);
 }
 
-/// Keeps none from now on, and frees those that it has.
+/// Stops caching, and frees the cached buffers.
 pub fn stop() {
     ACTIVE.store(false, Ordering::Release);
     release_all();
@@ -53,20 +53,20 @@ fn store() -> MutexGuard<'static, Store> {
     STORE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A kept buffer of at least `size` bytes, and at most an eighth more, at a multiple of `alignment`.
+/// A cached buffer of at least `size` bytes, and at most an eighth more, at a multiple of `alignment`.
 pub fn take(alignment: usize, size: usize) -> Option<*mut c_void> {
     if size < LARGE || !is_active() {
         return None;
     }
     let mut store = store();
-    let fits = |kept: &Kept| {
-        kept.bytes >= size && kept.bytes - size <= size / 8 && kept.address % alignment == 0
+    let fits = |buffer: &CachedBuffer| {
+        buffer.bytes >= size && buffer.bytes - size <= size / 8 && buffer.address % alignment == 0
     };
     // Of equals the last, which is likelier to be in the caches.
-    let candidates = store.kept.iter().enumerate().rev();
-    let fitting = candidates.filter(|(_, kept)| fits(kept));
-    let (position, _) = fitting.min_by_key(|(_, kept)| kept.bytes)?;
-    let address = store.kept.remove(position).address;
+    let candidates = store.buffers.iter().enumerate().rev();
+    let fitting = candidates.filter(|(_, buffer)| fits(buffer));
+    let (position, _) = fitting.min_by_key(|(_, buffer)| buffer.bytes)?;
+    let address = store.buffers.remove(position).address;
     store.used.insert(address);
     Some(address as *mut c_void)
 }
@@ -91,7 +91,7 @@ pub unsafe fn add(buffer: *mut c_void, size: usize) {
 ///
 /// # Safety
 /// `buffer` is null or a live allocation of this process's allocator, which is not used any more.
-pub unsafe fn keep(buffer: *mut c_void) -> bool {
+pub unsafe fn put(buffer: *mut c_void) -> bool {
     if buffer.is_null() {
         return false;
     }
@@ -106,10 +106,10 @@ pub unsafe fn keep(buffer: *mut c_void) -> bool {
         if !store.used.remove(&address) || bytes > budget() || !is_active() {
             return false;
         }
-        store.kept.push(Kept { address, bytes });
-        let mut total: usize = store.kept.iter().map(|kept| kept.bytes).sum();
-        while total > budget() || store.kept.len() > MOST {
-            let oldest = store.kept.remove(0);
+        store.buffers.push(CachedBuffer { address, bytes });
+        let mut total: usize = store.buffers.iter().map(|buffer| buffer.bytes).sum();
+        while total > budget() || store.buffers.len() > MOST {
+            let oldest = store.buffers.remove(0);
             total -= oldest.bytes;
             evicted.push(oldest.address);
         }
@@ -120,21 +120,21 @@ pub unsafe fn keep(buffer: *mut c_void) -> bool {
     true
 }
 
-/// Frees everything that is kept; says whether there was anything.
+/// Frees all cached buffers; says whether there was anything.
 pub fn release_all() -> bool {
-    let kept = std::mem::take(&mut store().kept);
-    for buffer in &kept {
+    let buffers = std::mem::take(&mut store().buffers);
+    for buffer in &buffers {
         // SAFETY: the store owned it, and no longer does.
         unsafe { libc::free(buffer.address as *mut c_void) };
     }
-    !kept.is_empty()
+    !buffers.is_empty()
 }
 
 /// Bytes that the store may hold.
 fn budget() -> usize {
     static BUDGET: OnceLock<usize> = OnceLock::new();
     *BUDGET.get_or_init(|| {
-        // SAFETY: a query without arguments in memory; -1, where it is unknown, keeps nothing.
+        // SAFETY: a query without arguments in memory; -1, where it is unknown, caches nothing.
         let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
         usize::try_from(pages).unwrap_or(0) / SHARE * super::elf::page_size()
     })
@@ -146,7 +146,7 @@ mod tests {
 
     /// One test, since the store is the process's.
     #[test]
-    fn buffers_are_kept_and_fit() {
+    fn cached_buffers_fit() {
         start();
         let allocate = |bytes| {
             let mut out = std::ptr::null_mut();
@@ -158,31 +158,31 @@ mod tests {
         unsafe {
             let (small, foreign) = (allocate(1 << 20), allocate(8 << 20));
             add(small, 1 << 20);
-            assert!(!keep(small) && !keep(foreign) && !keep(std::ptr::null_mut()));
+            assert!(!put(small) && !put(foreign) && !put(std::ptr::null_mut()));
             libc::free(small);
             libc::free(foreign);
             let (first, second) = (allocate(8 << 20), allocate(16 << 20));
             add(first, 8 << 20);
             add(second, 16 << 20);
-            assert!(keep(first) && keep(second));
+            assert!(put(first) && put(second));
             assert_eq!(take(64, 1 << 20), None);
             assert_eq!(take(64, 12 << 20), None, "16 MiB is too much for 12");
             assert_eq!(take(64, (8 << 20) - 100), Some(first));
             assert_eq!(take(64, 8 << 20), None, "it is in use");
-            assert!(keep(first));
+            assert!(put(first));
             assert!(release_all() && !release_all());
             let (held, used) = (allocate(8 << 20), allocate(16 << 20));
             add(held, 8 << 20);
             add(used, 16 << 20);
-            assert!(keep(held));
+            assert!(put(held));
             stop();
             assert_eq!(take(64, 8 << 20), None, "it was freed");
-            assert!(!keep(used) && !release_all());
+            assert!(!put(used) && !release_all());
             libc::free(used);
             let other = allocate(8 << 20);
             add(other, 8 << 20);
             start();
-            assert!(!keep(other), "it came while nothing was kept");
+            assert!(!put(other), "it was allocated while the cache was off");
             libc::free(other);
         }
     }

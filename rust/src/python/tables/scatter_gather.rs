@@ -2,7 +2,7 @@
 
 use crate::python::tables::rows::{integers, Pointer};
 use crate::python::{addresses, borrow_error, check_apart, contiguous};
-use crate::tables::spread::{BadPlace, Blocks, Value};
+use crate::tables::scatter_gather::{BadPlace, Blocks, Value};
 use numpy::ndarray::Ix2;
 use numpy::{Element, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyIndexError, PyValueError};
@@ -35,7 +35,7 @@ pub fn spread_rows(
     }
     let (rows, to) = (located(&blocks, width), Pointer(written.data()));
     // SAFETY: the shapes were compared, and the borrows outlive the call.
-    py.detach(|| unsafe { rows.spread(&places, width, to.get()) })
+    py.detach(|| unsafe { rows.gather(&places, width, to.get()) })
         .map_err(|bad| bad_place(bad, &blocks))
 }
 

@@ -1,4 +1,6 @@
-//! A row for each id of a batch from the rows of its different ids, and sums the other way round.
+//! Rows of tables by position: gathered for each id of a batch, summed by id, scattered into a table.
+
+use crate::blocks::gather::BadIndex;
 
 /// A place that stands for no row.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,7 +37,7 @@ impl Blocks {
     /// # Safety
     /// The blocks are readable, `out` holds a writable row for each place and overlaps none of
     /// them, and no thread writes them meanwhile.
-    pub unsafe fn spread(
+    pub unsafe fn gather(
         &self,
         places: &[i64],
         width: usize,
@@ -116,6 +118,39 @@ pub trait Value: Copy + std::ops::AddAssign {}
 impl Value for f32 {}
 impl Value for f64 {}
 
+/// Sets the rows of `table` at `places` to those of `rows`, all of `width` bytes. The table is
+/// untouched when a place is none of its.
+pub fn scatter(
+    rows: &[u8],
+    places: &[i64],
+    table: &mut [u8],
+    width: usize,
+) -> Result<(), BadIndex> {
+    let count = table.len().checked_div(width).unwrap_or(usize::MAX);
+    let bad = |&value: &i64| usize::try_from(value).map_or(true, |place| place >= count);
+    if let Some(position) = places.iter().position(bad) {
+        let value = places[position];
+        return Err(BadIndex { position, value });
+    }
+    match width {
+        0 => {}
+        4 => copy_rows::<4>(rows, places, table, 4),
+        8 => copy_rows::<8>(rows, places, table, 8),
+        _ => copy_rows::<0>(rows, places, table, width),
+    }
+    Ok(())
+}
+
+/// A width known to the compiler, not 0, makes each copy a single load and store.
+#[inline(always)]
+fn copy_rows<const WIDTH: usize>(rows: &[u8], places: &[i64], table: &mut [u8], width: usize) {
+    let width = if WIDTH > 0 { WIDTH } else { width };
+    for (row, &place) in rows.chunks_exact(width).zip(places) {
+        let start = place as usize * width;
+        table[start..start + width].copy_from_slice(row);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,11 +166,11 @@ mod tests {
         let mut out = vec![0; 8];
         let rows = blocks_of(&mut blocks, 2);
         // SAFETY: the vectors live on, and `out` has a row for each place.
-        let mut spread = |places: &[i64]| unsafe { rows.spread(places, 2, out.as_mut_ptr()) };
-        assert_eq!(spread(&[2, 0, 2, 1]), Ok(()));
+        let mut gather = |places: &[i64]| unsafe { rows.gather(places, 2, out.as_mut_ptr()) };
+        assert_eq!(gather(&[2, 0, 2, 1]), Ok(()));
         for (position, value) in [(1, 3), (0, -1)] {
             let places = if position == 1 { [2, 3] } else { [-1, 0] };
-            assert_eq!(spread(&places), Err(BadPlace { position, value }));
+            assert_eq!(gather(&places), Err(BadPlace { position, value }));
         }
         assert_eq!(out, [5, 6, 1, 2, 5, 6, 3, 4]);
     }
@@ -160,5 +195,28 @@ mod tests {
             Ok(())
         );
         assert_eq!(blocks, [vec![0.0, 0.25, 0.0], vec![5.0]]);
+    }
+
+    #[test]
+    fn every_row_gets_to_its_place() {
+        for width in [1usize, 4, 8, 13] {
+            let rows: Vec<u8> = (0..3 * width as u8).collect();
+            let mut table = vec![99; 5 * width];
+            scatter(&rows, &[4, 0, 2], &mut table, width).unwrap();
+            let row = |i: usize| table[i * width..(i + 1) * width].to_vec();
+            assert_eq!([row(4), row(0), row(2)].concat(), rows);
+            assert_eq!([row(1), row(3)].concat(), vec![99; 2 * width]);
+        }
+    }
+
+    #[test]
+    fn a_place_outside_is_named() {
+        let mut table = [0; 4];
+        for value in [2, -1] {
+            let bad = scatter(&[1; 4], &[0, value], &mut table, 2);
+            assert_eq!(bad, Err(BadIndex { position: 1, value }));
+        }
+        assert_eq!(table, [0; 4]);
+        assert_eq!(scatter(&[], &[7], &mut [], 0), Ok(()));
     }
 }
