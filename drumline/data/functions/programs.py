@@ -110,6 +110,15 @@ def gathered_rows(size: int, length: int, row_nbytes: int) -> int:
     return found or length
 
 
+def whole_batches(rows: int, size: int) -> int:
+    """Return `rows`, or the whole batches of `size` rows in it if there are any.
+
+    A first block that ended within a batch would have every later block end so, and a batch of each
+    be copied together.
+    """
+    return rows - rows % size if rows > size else rows
+
+
 def _power_of_two(limit: float) -> int:
     return 1 << max(0, int(math.log2(max(1.0, limit))))
 

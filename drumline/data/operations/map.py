@@ -16,6 +16,7 @@ from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.functions.build import BuiltFunction
 from drumline.data.functions.call import BlockFunction, SupportsBatchHint, Vectorized
 from drumline.data.functions.compiled import CompiledFunction
+from drumline.data.functions.programs import whole_batches
 from drumline.data.operations.ordering.order import ParallelSourceStage, SourceStage
 from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.runtime.indexed import Index, RandomAccessSource
@@ -123,6 +124,7 @@ class MapStage(CountingStage):
         self._processes = processes
         self._gathering = function if isinstance(function, SupportsBatchHint) else None
         self._at_once = 0
+        self._batch_size = 1
         self.function = function
         self.ragged = function.ragged
         self.varying = function.varying
@@ -132,8 +134,10 @@ class MapStage(CountingStage):
         return max(self.source.preferred_block_size, self.function.block_length)
 
     def next(self, limit: int) -> Block | None:
-        most = max(self.preferred_block_size, self._at_once)
-        limit = self.function.limit(min(limit, most) if self.preferred_block_size > 1 else limit)
+        if self.preferred_block_size > 1:
+            most = max(self.preferred_block_size, self._at_once)
+            limit = whole_batches(min(limit, most), self._batch_size)
+        limit = self.function.limit(limit)
         block = self._pushback.peek(limit)
         if block is None:
             return None
@@ -145,6 +149,7 @@ class MapStage(CountingStage):
     def hint_batch_size(self, size: int) -> None:
         if self._gathering is not None:
             self._at_once = self._gathering.at_once(size)
+            self._batch_size = size if self._at_once % size == 0 else 1
 
     def limit_demand(self, positions: int) -> None:
         self.source.limit_demand(positions)
@@ -242,6 +247,7 @@ class ParallelMapStage(Stage):
         self._most_rows = max(self.preferred_block_size, TARGET_BYTES // row_nbytes)
         self._ended = False
         self._batch_hint = 1
+        self._batch_size = 1
         self._finalizer = finalize(self, pool.close)
         self._finalizer.atexit = False
 
@@ -254,6 +260,7 @@ class ParallelMapStage(Stage):
         if self._gathering is not None:
             at_once = max(self.preferred_block_size, self._gathering.at_once(size))
             self._task_nbytes = at_once * self._row_nbytes
+            self._batch_size = size if self._gathering.at_once(size) % size == 0 else 1
 
     @property
     def preferred_block_size(self) -> int:  # type: ignore[override]
@@ -269,6 +276,7 @@ class ParallelMapStage(Stage):
         block = self._current
         assert block is not None
         events = block.events
+        limit = whole_batches(limit, self._batch_size)
         start, stop = self._used, min(self._used + limit, events)
         self._used = stop
         self._position += stop - start

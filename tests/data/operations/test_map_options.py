@@ -173,3 +173,31 @@ def test_map_and_batch_fusion() -> None:
     assert fused[1] == apart[1]
     assert ", whole batches of 48, " in ds.explain()
     assert "whole batches" not in without(ds, "map_and_batch_fusion").explain()
+
+
+@pytest.mark.parametrize("workers", [None, 1, 2])
+@pytest.mark.parametrize("source", ["arrays", "stream"])
+def test_first_blocks_end_with_a_batch_so_that_no_later_batch_is_copied_together(
+    workers: int | None, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """250 rows are nearly two blocks of 128; the first block is asked for as one of 128."""
+    numbers = np.arange(1030, dtype=np.float32)
+    ds = Dataset.from_tensor_slices(numbers)
+    if source == "stream":
+        ds = ds.filter(lambda number: number >= 0)
+    ds = ds.map(lambda v: jnp.full((32, 64, 3), v).cumsum(0), num_parallel_calls=workers).batch(50)
+    assert "compiled for blocks of 128 " in ds.explain()
+    pieces: list[int] = []
+    joined = BatchStage._joined
+
+    def noted(self: BatchStage, parts: Any) -> Any:
+        pieces.append(len(parts))
+        return joined(self, parts)
+
+    monkeypatch.setattr(BatchStage, "_joined", noted)
+    found = list(ds)
+    assert [len(batch) for batch in found] == [50] * 20 + [30]
+    assert [batch[:, 0, 0, 0].tolist() for batch in found] == [
+        numbers[start : start + 50].tolist() for start in range(0, 1030, 50)
+    ]
+    assert set(pieces) == {1}

@@ -20,7 +20,7 @@ from drumline.data.elements.block import UNBOUNDED, Block, estimated_nbytes
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.spec import INFINITE, UNKNOWN, is_known
 from drumline.data.functions.call import BlockFunction
-from drumline.data.functions.programs import gathered_rows
+from drumline.data.functions.programs import gathered_rows, whole_batches
 from drumline.data.operations.cache import Cache
 from drumline.data.operations.numbering import RandomKeys
 from drumline.data.operations.ordering.shuffle_buffer import EVERYTHING, ShuffleStage
@@ -55,6 +55,7 @@ class SourceStage(Stage):
 
     Attributes:
         at_once: how many elements to compute at once.
+        batch_size: of batches that are computed whole; 1 where they are not.
         prepared: all elements by position, if they were computed beforehand.
     """
 
@@ -81,6 +82,7 @@ class SourceStage(Stage):
             if function.ragged is not None:
                 self.ragged, self.varying = function.ragged, function.varying
         self.at_once = self.preferred_block_size
+        self.batch_size = 1
         self._again: Index = range(0)
 
     def then(self, function: BlockFunction, row_nbytes: int) -> SourceStage:
@@ -93,9 +95,9 @@ class SourceStage(Stage):
         return self.preferred_block_size > 1
 
     def next(self, limit: int) -> Block | None:
-        index, start = self.take(
-            min(limit, self.at_once) if self.preferred_block_size > 1 else limit
-        )
+        if self.preferred_block_size > 1:
+            limit = whole_batches(min(limit, self.at_once), self.batch_size)
+        index, start = self.take(limit)
         if not len(index):
             return None
         block = self.evaluate(index, start)
@@ -109,6 +111,7 @@ class SourceStage(Stage):
         whole = all(function.limit(rows) == rows for function in self.functions)
         if whole and self.indexed.limit(rows) == rows:
             self.at_once = rows
+            self.batch_size = size if rows % size == 0 else 1
 
     def take(self, limit: int) -> tuple[Index, int]:
         """Return up to ``limit`` of the next positions, and how many were taken before them."""
@@ -196,6 +199,7 @@ class ParallelSourceStage(Stage):
         block = self._current
         if block is None:
             return None
+        limit = whole_batches(limit, self.walk.batch_size)
         start, stop = self._used, min(self._used + limit, block.events)
         self._used = stop
         self._position += stop - start
