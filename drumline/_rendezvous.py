@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from drumline import _addresses
+from drumline._lost_process import CLOSED
 
 M = TypeVar("M")
 
@@ -167,7 +168,7 @@ class LineChannel(abc.ABC, Generic[M]):
             self._break(error)
             data = b""
         if not data:
-            raise ChannelError(self.broken or "it closed the connection")
+            raise ChannelError(self.broken or f"it {CLOSED}")
         self.heard_at = time.monotonic()
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         if any(len(line) > self.line_limit for line in (*lines, self._buffer)):

@@ -77,7 +77,7 @@ def test_lines_arrive_whole_however_they_are_cut(said: list[str], cuts: list[int
         for text in said:
             channel.send(text)
         far.shutdown(socket.SHUT_WR)
-        with pytest.raises(ChannelError, match="it closed the connection"):
+        with pytest.raises(ChannelError, match="it has closed its connection"):
             receive(channel)
         assert channel.peer == channel.local_address == "127.0.0.1"
 
@@ -181,7 +181,7 @@ def test_hear_waits_for_what_is_asked() -> None:
         far.sendall(b"two\n")
         far.shutdown(socket.SHUT_WR)
         assert hear(channel, loop, lambda heard: len(heard) > 5, until()) == ["two"]
-        with pytest.raises(ChannelError, match="closed the connection"):
+        with pytest.raises(ChannelError, match="closed its connection"):
             hear(channel, loop, bool, until())
 
 

@@ -188,7 +188,7 @@ def test_at_a_terminal_there_is_a_line_for_each_process(launcher: Launcher) -> N
         (launcher.directory / "end-1").touch()
         wait_until(ended)
     assert job.wait(timeout=30) == 1
-    assert "Failed first: worker:1, which exited with code 1" in shown
+    assert "Failed first: worker:1 at " in shown and "is lost: it exited with code 1" in shown
     assert "last line of its log" in shown and "step 1" not in shown
     assert row("worker:1", "failed (exit 1)")
     assert shown.count("\x1b[?25h") >= 1, "the cursor is shown again"

@@ -8,13 +8,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
-import pytest
-
 from drumline.failure_record import FailureRecord, Kind
 from drumline.jobs.launch import failure_cause
 from drumline.jobs.launch.process import Child
 from drumline.jobs.launch.tasks import LaunchedTask
 from tests.jobs.launching import Launcher, alive
+from tests.lost_processes import lost_in
 
 
 def test_a_native_abort_of_its_peers_does_not_hide_an_exception(launcher: Launcher) -> None:
@@ -33,8 +32,10 @@ os.abort()
 """,
     )
     assert done.returncode == 1
-    first = "Failed first: worker:1, which exited with code 1: ValueError: bad luck (step 7)"
-    assert first in done.stdout
+    assert "Failed first: worker:1 at " in done.stdout
+    first = lost_in(done.stdout, "worker:1")
+    assert first["seen"] == "it exited with code 1: ValueError: bad luck (step 7)"
+    assert first["address"] and first["pid"] and "See its log" in str(first["remedy"])
     after = done.stdout.split("After it: ")[1]
     assert after.count("was killed by SIGABRT (native code gave up) (a consequence)") == 2
 
@@ -55,7 +56,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert done.returncode == 1
     lines = done.stdout.splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("Failed first"))
-    assert "worker:1, which was killed by SIGKILL" in lines[first]
+    assert "it was killed by SIGKILL" in str(lost_in(lines[first], "worker:1")["seen"])
     assert lines[first + 2].strip() == "the last words"
     assert lines[first + 3] == "After it: worker:0 lost worker:1 (a consequence)"
 
@@ -76,7 +77,7 @@ sys.exit(1)
 """,
     )
     assert done.returncode == 1
-    assert "Failed first: worker:1, which was suspended (SIGSTOP)" in done.stdout
+    assert "it was suspended (SIGSTOP)" in str(lost_in(done.stdout, "worker:1")["seen"])
     assert "After it: worker:0 lost worker:1" in done.stdout
     assert "worker:1 suspended" in done.stdout
     assert "worker:1 stopped (SIGTERM)" in done.stdout, "it was woken to hear of its end"
@@ -87,7 +88,7 @@ def child(task: str, returncode: int | None, ended: float, log: Path, **more: ob
     kind, index = task.split(":")
     failed = bool(returncode) and not more.get("asked_to_stop", False)
     found = {"task": LaunchedTask(kind, int(index)), "returncode": returncode, "ended_at": ended}
-    found |= {"log": log, "failed": failed, "seen_stopped": False, **more}
+    found |= {"log": log, "failed": failed, "seen_stopped": False, "address": "", "pid": 7, **more}
     return cast(Child, SimpleNamespace(**found))
 
 
@@ -129,20 +130,6 @@ def test_the_order_of_blame(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("returncode", "text"),
-    [
-        (1, "exited with code 1"),
-        (-11, "was killed by SIGSEGV (a crash in native code)"),
-        (-40, "was killed by signal 40"),
-        (137, "exited with code 137 (in a shell: SIGKILL (by someone"),
-        (255, "exited with code 255"),
-    ],
-)
-def test_how_a_process_ended_in_words(returncode: int, text: str) -> None:
-    assert failure_cause.describe_exit(returncode).startswith(text)
-
-
 def test_records_that_cannot_be_read_are_mentioned(launcher: Launcher) -> None:
     done = launcher.run(
         *("--workers", "1"),
@@ -150,4 +137,4 @@ def test_records_that_cannot_be_read_are_mentioned(launcher: Launcher) -> None:
         "sys.exit(4)",
     )
     assert "failure records could not be read" in done.stdout
-    assert "Failed first: worker:0, which exited with code 4" in done.stdout
+    assert lost_in(done.stdout, "worker:0")["seen"] == "it exited with code 4"

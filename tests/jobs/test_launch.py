@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from tests.jobs.launching import ROOT, Launcher
+from tests.lost_processes import lost_in
 
 _TELL_ENVIRONMENT = """
 names = ["DRUMLINE_FAILURE_DIR", "DRUMLINE_RESTART", "DRUMLINE_CPU_DEVICES"]
@@ -105,13 +106,11 @@ if attempt < 2:
 def test_restarts_run_out(launcher: Launcher) -> None:
     done = launcher.run("--workers", "1", "--max-restarts", "1", "--quiet", body="sys.exit(3)")
     assert done.returncode == 1
-    failed = "Failed first: worker:0, which exited with code 3"
-    assert done.stdout.splitlines() == [
-        failed,
-        "Restart 1 of 1.",
-        failed,
-        "All 1 of --max-restarts are used up.",
-    ]
+    first, restart, second, used_up = done.stdout.splitlines()
+    for failed in (first, second):
+        assert failed.startswith("Failed first: worker:0 at ")
+        assert lost_in(failed, "worker:0")["seen"] == "it exited with code 3"
+    assert (restart, used_up) == ("Restart 1 of 1.", "All 1 of --max-restarts are used up.")
 
 
 def test_a_log_directory_serves_one_launch_at_a_time(launcher: Launcher) -> None:

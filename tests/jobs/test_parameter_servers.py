@@ -11,6 +11,7 @@ from drumline.jobs.launch.errors import LaunchError
 from drumline.jobs.launch.options import LaunchOptions
 from drumline.jobs.launch.tasks import Layout
 from tests.jobs.launching import Launcher
+from tests.lost_processes import lost_in
 
 _OPTIONS = ("--workers", "2", "--ps", "1", "--chief")
 _SERVE = """
@@ -39,7 +40,8 @@ else:
 """,
     )
     assert done.returncode == 0, done.stdout
-    assert "Failed: worker:1, which was killed by SIGKILL" in done.stdout
+    assert "it was killed by SIGKILL" in str(lost_in(done.stdout, "worker:1")["seen"])
+    assert lost_in(done.stdout, "worker:1")["follows"] == "The others continue"
     assert "worker:1 is started again, 2 of 2; the others continue." in done.stdout
     assert len({launcher.told(f"worker-1-{start}") for start in range(3)}) == 1
     started = [path.name for path in sorted(launcher.logs.glob("*.log"))]
@@ -59,7 +61,8 @@ def test_a_worker_that_fails_too_often_fails_the_job(launcher: Launcher) -> None
     )
     assert done.returncode == 1
     assert done.stdout.count("worker:1 is started again, 1 of 1; the others continue.") == 2
-    assert done.stdout.count("Failed first: worker:1, which exited with code 3") == 2
+    assert lost_in(done.stdout, "worker:1")["seen"] == "it exited with code 3"
+    assert done.stdout.count("Failed first: worker:1 at ") == 2
     assert "Restart 1 of 1." in done.stdout
 
 
@@ -80,7 +83,8 @@ if task != "chief" or start == 0:
 """,
     )
     assert done.returncode == 0, done.stdout
-    assert f"Failed first: {who}:0, which was killed by SIGKILL" in done.stdout
+    assert f"Failed first: {who}:0 at " in done.stdout
+    assert "it was killed by SIGKILL" in str(lost_in(done.stdout, f"{who}:0")["seen"])
     assert "Restart 1 of 1." in done.stdout
     assert "the others continue" not in done.stdout
     tokens = {

@@ -14,6 +14,7 @@ import pytest
 from drumline.jobs.launch.environment import Ports
 from drumline.jobs.launch.rendezvous.messages import Ping, parse
 from tests.jobs.launching import LAUNCH, Launcher, alive, wait_until
+from tests.lost_processes import lost_in
 from tests.network_namespaces import two_hosts
 
 
@@ -68,8 +69,8 @@ elif attempt == "0":
     outputs = [output(job) for job in jobs]
     assert [job.returncode for job in jobs] == [0, 0], outputs
     for text in outputs:
-        assert "Failed first: ps:1, which exited with code 3" in text
-        assert "The end of its log, on host 1" in text and "    the last words\n" in text
+        assert lost_in(text, "ps:1")["seen"] == "it exited with code 3"
+        assert "See its log, on host 1" in text and "    the last words\n" in text
         assert "Restart 1 of 2." in text and "Restart 2" not in text
     assert "Stopping: host 1: ps:1 failed" in outputs[0]
     clusters = [json.loads(launcher.told(f"chief-0-{attempt}")) for attempt in (0, 1)]
@@ -138,7 +139,7 @@ def test_a_message_out_of_the_ordinary_is_refused() -> None:
         b"",
         b"[]",
         b'{"kind":"ping","more":1}',
-        b'{"kind":"greeting","protocol":"drumline-launch-2","nonce":"12","has_token":true}',
+        b'{"kind":"greeting","protocol":"drumline-launch-3","nonce":"12","has_token":true}',
         b'{"kind":"part","addresses":{"worker":["no port"]}}',
         b'{"kind":"part","addresses":{"master":["a:1"]}}',
         b'{"kind":"trouble","text":"' + b"x" * 10_001 + b'"}',
@@ -187,7 +188,7 @@ def test_two_machines_and_the_death_of_a_launcher(launcher: Launcher) -> None:
         jobs[1].kill()
         text = output(jobs[0])
         assert jobs[0].returncode == 1
-        gone = f"the launcher of host 1 ({hosts.addresses[1]}) is gone"
+        gone = f"the launcher of host 1 at {hosts.addresses[1]} is lost"
         # Its worker's end may be noticed before its own.
         assert f"Stopping: {gone}" in text or "the peer is gone" in text
         assert f"It cannot be restarted: {gone}" in text

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from drumline._lost_process import LostProcess
+
 
 class DataLossError(ValueError):
     """A file is damaged, cut off, or not of the format it is read as.
@@ -43,8 +45,11 @@ class WorkerDiedError(RuntimeError):
 
     def __init__(self, where: str, position: int, how: str):
         super().__init__(
-            f"distribute: each worker that computes element {position} of {where} ends. Of the "
-            f"last one is known: {how}"
+            LostProcess("A worker of distribute", how).report(
+                f"Each worker that computes element {position} of {where} ends",
+                "What makes this element ends its process, as by a crash in native code or for "
+                "lack of memory: mend it, or pass over the element with ignore_errors()",
+            )
         )
         self.where = where
         self.position = position

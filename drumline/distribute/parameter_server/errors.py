@@ -8,6 +8,8 @@ class's name and text; `checkpoint` and `worker_dispatcher` make their own class
 
 from __future__ import annotations
 
+from drumline._lost_process import LostProcess
+
 
 class ParameterServerLostError(RuntimeError):
     """A parameter server is gone, and what it kept with it.
@@ -20,9 +22,11 @@ class ParameterServerLostError(RuntimeError):
 
     def __init__(self, task_index: int, address: str, reason: str) -> None:
         super().__init__(
-            f"Parameter server ps:{task_index} at {address} is lost: {reason}. The variables it "
-            "kept are gone with it. Start the job again; it resumes from the last checkpoint, if "
-            "it has one (`drumline launch --max-restarts` does both)."
+            LostProcess(f"ps:{task_index}", reason, address).report(
+                "The variables of this parameter server are gone with it",
+                "Start the job again; it resumes from the last checkpoint, if it has one ("
+                "`drumline launch --max-restarts` does both)",
+            )
         )
         self.task_index = task_index
         self.address = address
@@ -46,8 +50,10 @@ class ChiefLostError(RuntimeError):
 
     def __init__(self, task: str, reason: str, seconds: float) -> None:
         super().__init__(
-            f"{task} has lost its chief ({reason}), which did not come back within {seconds:g} s. "
-            "See what ended the chief, and start the job again."
+            LostProcess("chief:0", reason).report(
+                f"It did not come back within {seconds:g} s, so {task} ends",
+                "See what ended the chief, and start the job again",
+            )
         )
 
 

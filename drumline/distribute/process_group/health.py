@@ -19,6 +19,7 @@ from typing import NoReturn
 
 import jax
 
+from drumline._lost_process import STOPPED
 from drumline.distribute.process_group.coordination import Failure
 from drumline.distribute.process_group.peers import FailureCause, Membership, is_about_a_peer
 from drumline.distribute.process_group.rendezvous import ControlChannel, silence_seconds
@@ -249,9 +250,7 @@ class Monitor:
         stopped = self._membership.processes[0].condition() == "stopped"
         self._coordinator_stopped = self._coordinator_stopped + 1 if stopped else 0
         if self._coordinator_stopped > silence_seconds(self._membership.heartbeat_timeout_seconds):
-            self._lost(
-                FailureCause(self._membership.group.tasks[0], "is stopped (SIGSTOP, a debugger)")
-            )
+            self._lost(FailureCause(self._membership.group.tasks[0], STOPPED))
 
     def _stuck(self, failure: Failure) -> None:
         """Say where this process stands when a step of another's does not end."""

@@ -17,6 +17,7 @@ from typing import Literal
 import jax
 
 from drumline import _addresses
+from drumline._lost_process import CLOSED, DIED, NO_ANSWER, STOPPED, LostProcess, silent
 from drumline._shared_memory import process_namespace
 from drumline.distribute.process_group.coordination import Failure, KeyValueStore
 from drumline.distribute.process_group.group import ProcessGroup
@@ -127,46 +128,47 @@ class Membership:
         timed_out = bool(_TIMED_OUT.search(error_text))
         until = time.monotonic() + _DYING_SECONDS
         while True:  # a process's connections close a moment before it is dead, or has said why
-            blame = self._reported() or self._by_condition("dead", "has died (killed, or aborted)")
+            blame = self._reported() or self._by_condition("dead", DIED)
             if blame or timed_out or time.monotonic() > until:
                 break
             time.sleep(0.02)
         return (
             blame
-            or self._by_condition("stopped", "is stopped (SIGSTOP, a debugger)")
+            or self._by_condition("stopped", STOPPED)
             or self._by_address(error_text)
             or self._by_name(error_text, timed_out)
             or self._the_only_other(timed_out)
-            or FailureCause(None, "gave no answer")
+            or FailureCause(None, NO_ANSWER)
         )
 
     def silent(self, index: int) -> FailureCause:
         """Who is to blame when process `index` has sent no heartbeat."""
         condition = self.processes[index].condition()
-        what = {"dead": "has died (killed, or aborted)", "stopped": "is stopped (SIGSTOP)"}.get(
+        what = {"dead": DIED, "stopped": STOPPED}.get(
             condition, "was killed or stopped, or its machine or its link is down"
         )
         return FailureCause(
             self.group.tasks[index],
-            f"has sent no heartbeat for {self.heartbeat_timeout_seconds} s: it {what}",
+            f"{silent(self.heartbeat_timeout_seconds)}: it {what}",
         )
 
-    def line_ended(self, index: int, silent: bool) -> FailureCause:
+    def line_ended(self, index: int, is_silent: bool) -> FailureCause:
         """Who is to blame when the connection to process `index` has ended."""
-        if silent:
-            what = "does not answer: its machine or its link is down"
+        if is_silent:
+            what = f"{NO_ANSWER}: its machine or its link is down"
         elif self.processes[index].condition() == "running":
-            what = "has closed its connection"
+            what = CLOSED
         else:
-            what = "has died (killed, or aborted)"
+            what = DIED
         return FailureCause(self.group.tasks[index], what)
 
-    def sentence(self, blame: FailureCause) -> str:
-        """`blame` in words, with the peer's address."""
+    def lost(self, blame: FailureCause) -> LostProcess:
+        """The process to blame, with all that is known of it."""
+        seen = f"it {blame.what}"
         if blame.peer is None:
-            return f"One of the peers {blame.what}"
+            return LostProcess("One of the peers", seen)
         index = self.group.tasks.index(blame.peer)
-        return f"{self.group.describe(index)} {blame.what}"
+        return LostProcess(blame.peer, seen, self.group.addresses[index], self.processes[index].pid)
 
     def reported(self, failure: Failure) -> FailureCause:
         """The blame that a failure carries."""
@@ -181,7 +183,7 @@ class Membership:
             try:
                 blame = self._standing()
             except jax.errors.JaxRuntimeError:
-                return FailureCause(self.group.tasks[0], "does not answer any more")
+                return FailureCause(self.group.tasks[0], f"{NO_ANSWER} any more")
             if blame is not None:
                 return blame
             time.sleep(0.02)
@@ -207,7 +209,7 @@ class Membership:
                 return self.reported(failure)
             gone = self.coordination.left() & set(self.others)
         except jax.errors.JaxRuntimeError:
-            return FailureCause(self.group.tasks[0], "does not answer any more")
+            return FailureCause(self.group.tasks[0], f"{NO_ANSWER} any more")
         if gone:
             return self.ended_early(min(gone))
         return None
@@ -233,9 +235,7 @@ class Membership:
         there = [index for index in self.others if found[1] in _ips(self.group.addresses[index])]
         if len(there) != 1:
             return None
-        return FailureCause(
-            self.group.tasks[there[0]], "closed its connection: it has ended or died"
-        )
+        return FailureCause(self.group.tasks[there[0]], f"{CLOSED}: it has ended or died")
 
     def _by_name(self, error_text: str, timed_out: bool) -> FailureCause | None:
         others = [self.group.tasks[index] for index in self.others]
@@ -249,7 +249,9 @@ class Membership:
 
 
 def _lost(timed_out: bool) -> str:
-    return "did not answer in time" if timed_out else "is lost"
+    return (
+        "did not answer in time" if timed_out else f"{NO_ANSWER}: it has ended, or its link is down"
+    )
 
 
 def _ips(address: str) -> set[str]:
@@ -274,7 +276,7 @@ class PeerLostError(RuntimeError):
 
     Attributes:
         peer: the task to blame, as ``"worker:1"``, or None if it could not be found out.
-        what: what happened to the peer, as a sentence without its subject.
+        what: what was seen of the peer, as a sentence without its subject.
         step: the step that failed, if known.
     """
 
@@ -283,7 +285,7 @@ class PeerLostError(RuntimeError):
         message: str,
         *,
         peer: str | None = None,
-        what: str = "is lost",
+        what: str = NO_ANSWER,
         step: int | None = None,
     ) -> None:
         super().__init__(message)

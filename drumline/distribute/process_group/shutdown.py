@@ -225,8 +225,10 @@ class Ending:
     def because(self, blame: FailureCause, what: str, step: int | None = None) -> PeerLostError:
         """The error that says `blame`, `what` follows from it here, and what to do."""
         return PeerLostError(
-            f"{self._membership.sentence(blame)}. {what}. This process cannot continue alone: "
-            f"restart all from the last checkpoint.",
+            self._membership.lost(blame).report(
+                f"{what}; this process cannot continue alone",
+                "Restart all from the last checkpoint",
+            ),
             peer=blame.peer,
             what=blame.what,
             step=step,

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from drumline._lost_process import LostProcess, exited
 from drumline.failure_record import FailureRecord, read_all
 from drumline.jobs.launch.logs import last_lines, shown
 from drumline.jobs.launch.process import Child
@@ -22,11 +23,6 @@ _CONSEQUENCE = re.compile(
     r"|coordination service.*(UNAVAILABLE|DEADLINE_EXCEEDED)",
     re.IGNORECASE,
 )
-_HINTS = {
-    signal.SIGKILL: "by someone, or by the kernel for lack of memory",
-    signal.SIGSEGV: "a crash in native code",
-    signal.SIGABRT: "native code gave up",
-}
 
 
 class Role(enum.IntEnum):
@@ -50,6 +46,8 @@ class Suspect:
         why: what the process said itself; may be empty.
         log: its log file.
         lines: the last lines of its log.
+        address: where it listens, as ``"host:port"``; empty if others do not connect to it.
+        pid: its number on its host, if known.
     """
 
     task: str
@@ -59,6 +57,14 @@ class Suspect:
     why: str = ""
     log: str = ""
     lines: tuple[str, ...] = ()
+    address: str = ""
+    pid: int | None = None
+
+    @property
+    def lost(self) -> LostProcess:
+        """The process in the words that all have who notice a loss."""
+        seen = f"it {self.what}" + (f": {self.why}" if self.why else "")
+        return LostProcess(self.task, seen, self.address, self.pid)
 
 
 def suspects(children: Sequence[Child], records: Iterable[FailureRecord]) -> list[Suspect]:
@@ -78,29 +84,14 @@ def in_order(all_suspects: Iterable[Suspect]) -> list[Suspect]:
     return sorted(all_suspects, key=lambda suspect: (suspect.part, -suspect.age))
 
 
-def describe_exit(returncode: int) -> str:
-    """``"exited with code 1"``, ``"was killed by SIGKILL (...)"``."""
-    if returncode < 0:
-        return f"was killed by {_signal_name(-returncode)}"
-    if 128 < returncode < 128 + signal.NSIG:
-        return f"exited with code {returncode} (in a shell: {_signal_name(returncode - 128)})"
-    return f"exited with code {returncode}"
-
-
 def short_exit(returncode: int) -> str:
     """``"exit 1"``, ``"SIGKILL"``."""
     if returncode >= 0:
         return f"exit {returncode}"
-    return _signal_name(-returncode).partition(" ")[0]
-
-
-def _signal_name(number: int) -> str:
     try:
-        known = signal.Signals(number)
+        return signal.Signals(-returncode).name
     except ValueError:  # real-time signals have no names
-        return f"signal {number}"
-    hint = _HINTS.get(known)
-    return f"{known.name} ({hint})" if hint else known.name
+        return f"signal {-returncode}"
 
 
 def _suspect(child: Child, record: FailureRecord | None) -> Suspect | None:
@@ -117,6 +108,8 @@ def _suspect(child: Child, record: FailureRecord | None) -> Suspect | None:
         why=_why(record),
         log=shown(child.log),
         lines=tuple(lines[-_LINES_SHOWN:]),
+        address=child.address,
+        pid=child.pid,
     )
 
 
@@ -140,7 +133,7 @@ def _what(child: Child, record: FailureRecord | None) -> str:
     if record is not None and record.kind == "peer lost":
         return f"lost {record.peer or 'one of the others'}"
     if child.failed and child.returncode is not None:
-        return describe_exit(child.returncode)
+        return exited(child.returncode)
     return "failed"
 
 

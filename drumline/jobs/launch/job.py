@@ -40,11 +40,10 @@ def explain(verdict: Verdict) -> Iterator[str]:
     if not verdict.suspects:
         return
     first, *others = verdict.suspects
-    yield f"Failed first: {first.task}, which {first.what}" + (
-        f": {first.why}" if first.why else ""
-    )
+    said = first.lost.report("The others are stopped", f"See its log, {first.log}")
+    yield f"Failed first: {said}"
     if first.lines:
-        yield f"The end of its log, {first.log}:"
+        yield "The end of its log:"
         yield from (f"    {_cropped(line)}" for line in first.lines)
     if others:
         yield "After it: " + "; ".join(_briefly(other) for other in others)
@@ -52,8 +51,7 @@ def explain(verdict: Verdict) -> Iterator[str]:
 
 def explain_alone(suspect: Suspect) -> Iterator[str]:
     """Lines for the user: how one process failed, without which the job continues."""
-    yield f"Failed: {suspect.task}, which {suspect.what}" + (f": {suspect.why}" * bool(suspect.why))
-    yield f"Its log: {suspect.log}"
+    yield f"Failed: {suspect.lost.report('The others continue', f'See its log, {suspect.log}')}"
 
 
 def _cropped(line: str) -> str:
@@ -346,11 +344,16 @@ class _Job:
         try:
             cluster = self._others.agree(offered(tasks, ports.addresses))
             envs = environments(self._options, tasks, cluster, failures)
-            children = [self._started(task, envs[task]) for task in tasks]
+            addresses = dict(zip(filter(has_address, tasks), ports.addresses, strict=True))
+
+            def started(task: LaunchedTask) -> Child:
+                return self._started(task, envs[task], addresses.get(task, ""))
+
+            children = [started(task) for task in tasks]
             self._view.begin(children, self._title(attempt))
             watched = Attempt(
                 *(children, self._options, self._loop, self._view, self._others, failures),
-                again=lambda task: self._started(task, envs[task]),
+                again=started,
             )
             report = watched.run()
             kill_descendants([self._guardian.pid])
@@ -359,11 +362,11 @@ class _Job:
             ports.close()
         return report.interrupted, self._others.conclude(report)
 
-    def _started(self, task: LaunchedTask, env: Mapping[str, str]) -> Child:
+    def _started(self, task: LaunchedTask, env: Mapping[str, str], address: str) -> Child:
         number = self._starts[task]
         self._starts[task] += 1
         told = {**env, RESTART_VARIABLE: str(number)}
-        return Child(task, self._options.command, told, self._logs.log(task, number))
+        return Child(task, self._options.command, told, self._logs.log(task, number), address)
 
     def _title(self, attempt: int) -> str:
         restart = f" (restart {attempt} of {self._options.max_restarts})" if attempt else ""

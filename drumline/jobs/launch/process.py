@@ -39,9 +39,11 @@ class Child:
         command: program and arguments.
         env: its whole environment.
         log: the file for its stdout and stderr, emptied first.
+        address: where it is to listen, as ``"host:port"``; empty if others do not connect to it.
 
     Attributes:
         task: as given.
+        address: as given.
         log: as given.
         pid: its process number, and that of its process group.
         pidfd: becomes readable when it ends.
@@ -56,10 +58,16 @@ class Child:
     """
 
     def __init__(
-        self, task: LaunchedTask, command: Sequence[str], env: Mapping[str, str], log: Path
+        self,
+        task: LaunchedTask,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        log: Path,
+        address: str = "",
     ) -> None:
         self.task = task
         self.log = log
+        self.address = address
         self.returncode: int | None = None
         self.ended_at: float | None = None
         self.asked_to_stop = False

@@ -90,7 +90,8 @@ def test_a_loop_and_a_fit_go_on_when_a_server_was_killed(tmp_path):
         timeout=900,
     )
     assert done.returncode == 0, done.stdout
-    assert "Failed first: ps:0, which was killed by SIGKILL" in done.stdout
+    assert "Failed first: ps:0 at " in done.stdout
+    assert "is lost: it was killed by SIGKILL" in done.stdout
     assert "Restart 1 of 1." in done.stdout
     lines = (tmp_path / "told").read_text().splitlines()
     saved, trained, first, second, restored, again, *epochs, end = map(json.loads, lines)

@@ -8,6 +8,7 @@ import drumline as dl
 from drumline.distribute.parameter_server import ChiefLostError
 from drumline.distribute.parameter_server.wire import Connection, cluster_token
 from tests.distribute.parameter_server.clusters import TOKEN, cluster_spec
+from tests.lost_processes import lost_in
 
 
 @pytest.fixture
@@ -34,8 +35,9 @@ def test_join_ends_when_the_chief_has_finished(server):
 
 def test_join_names_a_chief_that_stays_away(server):
     chief_of(server).close()
-    with pytest.raises(ChiefLostError, match="ps:0 has lost its chief"):
+    with pytest.raises(ChiefLostError, match="chief:0 is lost: it has closed") as caught:
         server.join()
+    assert "so ps:0 ends" in str(lost_in(str(caught.value), "chief:0")["follows"])
 
 
 def test_a_chief_may_come_back(server):

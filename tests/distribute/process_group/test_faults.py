@@ -14,6 +14,7 @@ import pytest
 
 from drumline.distribute.process_group import environment, jax_internals
 from tests.distribute.process_group.clusters import Cluster, Ended, Run, running
+from tests.lost_processes import lost_in
 
 SOON = 15.0  # what takes about a second on an idle machine
 HEARTBEAT, COLLECTIVE, WATCHDOG, WORK = 10, 3, 3.0, 7.0
@@ -64,8 +65,10 @@ def lost(survivor: Ended, peer: str) -> str:
     assert survivor.status == PEER_LOST, survivor.log
     assert survivor.record is not None
     assert (survivor.record.kind, survivor.record.peer) == ("peer lost", peer)
-    assert survivor.record.message.startswith(f"{peer} (127.0.0.1:")
+    assert survivor.record.message.startswith(f"{peer} at 127.0.0.1:")
     assert survivor.record.message in survivor.log
+    said = lost_in(survivor.record.message, peer)
+    assert said["pid"] and said["remedy"] == "Restart all from the last checkpoint"
     return survivor.record.message
 
 
@@ -103,7 +106,7 @@ def test_a_killed_coordinator_ends_the_others(run: Run) -> None:
         assert "coordination service" in survivor.log.lower()
     else:
         assert (survivor.record.kind, survivor.record.peer) == ("peer lost", "worker:0")
-        assert "worker:0 (127.0.0.1:" in survivor.log and "has died (killed" in survivor.log
+        assert "worker:0 at 127.0.0.1:" in survivor.log and "has died (killed" in survivor.log
     assert after_fault(culprit, survivor) < SOON
 
 
@@ -116,7 +119,9 @@ def test_sigterm_ends_a_process(run: Run) -> None:
 def test_a_stopped_worker_is_found_by_its_heartbeat(run: Run) -> None:
     survivor, culprit = run.ended("stop 1")
     message = lost(survivor, "worker:1")
-    assert f"has sent no heartbeat for {HEARTBEAT} s: it is stopped (SIGSTOP)" in message
+    assert (
+        f"has sent no heartbeat for {HEARTBEAT} s: it is stopped (SIGSTOP, a debugger)" in message
+    )
     assert after_fault(culprit, survivor) < HEARTBEAT + SOON
 
 

@@ -12,6 +12,7 @@ import cloudpickle
 
 from drumline._forks import finalize, tell_in_child
 from drumline._function_identity import UNSET, reads_of
+from drumline._lost_process import LostProcess
 from drumline.data.elements.block import Block
 from drumline.data.elements.errors import at_element
 from drumline.data.functions.call import Position
@@ -139,8 +140,10 @@ class ProcessFunction:
 
     def _blame(self, died: WorkerDied, start: int) -> Exception:
         error = RuntimeError(
-            f"the worker process that ran {self._where} {died}, at element {start + died.row}; "
-            "what follows is made by another one, and ignore_errors() passes over this element"
+            LostProcess("A worker process", f"it {died}", pid=died.pid).report(
+                f"It ran {self._where}, at element {start + died.row}",
+                "What follows is made by another one; ignore_errors() passes over this element",
+            )
         )
         return at_element(error, start + died.row, self._where)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 import socket
 import struct
 import subprocess
@@ -21,6 +20,7 @@ import cloudpickle
 import numpy as np
 
 from drumline._forks import never_freed, tell_in_child
+from drumline._lost_process import exited
 from drumline._memory import padded
 from drumline._shared_memory import create_memory, map_memory
 from drumline.data.elements.block import Block
@@ -160,11 +160,13 @@ class WorkerDied(RuntimeError):
 
     Attributes:
         row: how many elements of the block it had done.
+        pid: its number.
     """
 
-    def __init__(self, how: str, row: int):
+    def __init__(self, how: str, row: int, pid: int):
         super().__init__(how)
         self.row = row
+        self.pid = pid
 
 
 class WorkerProcess:
@@ -211,7 +213,7 @@ class WorkerProcess:
             self._channel.send(payload)
             failure = self._channel.receive()
         except (EOFError, OSError):
-            failure = f"it ended {self._ending()}"
+            failure = f"it {self._ending()}"
         if failure is not None:
             self.stop()
             raise RuntimeError(
@@ -237,7 +239,7 @@ class WorkerProcess:
             placed, others, dtypes, n, error, cpu = self._channel.receive()
         except (EOFError, OSError):
             done = max(0, self._replies.progress - 1)
-            raise WorkerDied(f"ended {self._ending()}", done) from None
+            raise WorkerDied(self._ending(), done, self.pid) from None
         columns: list[np.ndarray] = self._replies.read(placed, others, dtypes)
         return Block(columns, n, error), cpu
 
@@ -247,11 +249,7 @@ class WorkerProcess:
         return self._process.pid
 
     def _ending(self) -> str:
-        code = self._process.wait()
-        if code < 0:
-            why = ", as the system does where memory is short" if -code == signal.SIGKILL else ""
-            return f"by signal {-code} ({signal.Signals(-code).name}{why})"
-        return f"with exit code {code}"
+        return exited(self._process.wait())
 
     def stop(self) -> None:
         """Stop the process at once and wait for it; may be called again."""

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from drumline._lost_process import LostProcess
 from drumline.distribute.parameter_server.coordinator.commands import MakeCommand, WorkerSession
 from drumline.distribute.parameter_server.coordinator.function import ScheduledFunction
 from drumline.distribute.parameter_server.coordinator.scheduling import ScheduledClosure
@@ -58,11 +59,13 @@ class UnreachableWarning:
 
     Args:
         worker: its name.
+        address: where it listens.
         seconds: after which to warn.
     """
 
-    def __init__(self, worker: str, seconds: float) -> None:
+    def __init__(self, worker: str, address: str, seconds: float) -> None:
         self._worker = worker
+        self._address = address
         self._seconds = seconds
         self._since: float | None = None
         self._told = False
@@ -73,12 +76,13 @@ class UnreachableWarning:
         self._since = self._since or now
         if now - self._since >= self._seconds and not self._told:
             self._told = True
+            lost = LostProcess(self._worker, reason, self._address)
             _log.warning(
-                "%s was not reached for %.0f s (%s). It is tried again and again; meanwhile the "
-                "others run all closures, if there are any.",
-                self._worker,
-                now - self._since,
-                reason,
+                lost.report(
+                    f"It was not reached for {now - self._since:.0f} s",
+                    "It is tried again and again; meanwhile the others run all closures, if there "
+                    "are any",
+                )
             )
 
     def over(self) -> None:
@@ -158,6 +162,7 @@ class WorkerDispatcher:
         self, coordinator: ClusterCoordinator, index: int, connect: Callable[[float], Connection]
     ) -> None:
         self.index = index
+        self._address = coordinator.strategy.worker_addresses[index]
         self.completed = 0
         self.lost = 0
         self._coordinator = coordinator
@@ -166,7 +171,9 @@ class WorkerDispatcher:
         self._running: dict[str, ScheduledClosure] = {}
         self._room = threading.Condition()
         self._pace = AdaptiveWindow()
-        self._absence = UnreachableWarning(f"worker:{index}", coordinator.strategy.timeout_seconds)
+        self._absence = UnreachableWarning(
+            f"worker:{index}", self._address, coordinator.strategy.timeout_seconds
+        )
         self._lost: BaseException | None = None
         self._thread = threading.Thread(
             target=self._serve, name=f"drumline worker:{index}", daemon=True
@@ -245,11 +252,13 @@ class WorkerDispatcher:
         with self._room:
             closures, self._running = list(self._running.values()), {}
         self.lost += 1
+        lost = self._lost
+        seen = lost.reason if isinstance(lost, PeerUnavailableError) else f"it failed: {lost}"
         _log.warning(
-            "worker:%d is lost (%s); its %d closure(s) run on other workers.",
-            self.index,
-            self._lost,
-            len(closures),
+            LostProcess(f"worker:{self.index}", seen, self._address).report(
+                f"Its {len(closures)} closure(s) run on other workers",
+                "It is tried again until it is back",
+            )
         )
         self._coordinator.queue.present(self.index, False)
         self._coordinator.queue.give_back(closures)

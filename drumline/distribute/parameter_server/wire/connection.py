@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from drumline import _addresses
+from drumline._lost_process import CLOSED, NO_ANSWER, SHUT_DOWN, silent
 from drumline.distribute.parameter_server.errors import (
     AuthenticationError,
     CallTimeoutError,
@@ -305,9 +306,9 @@ class RemoteLink:
         self._memory.trim()
         if self._beats.exchange():
             self._last_heard = now
-        silent = now - self._last_heard
-        if silent > self._silence_seconds and self._fail(
-            f"nothing was heard of it for {silent:.0f} s: it is stopped or cut off"
+        seconds = now - self._last_heard
+        if seconds > self._silence_seconds and self._fail(
+            f"it {silent(seconds)}: it is stopped or cut off"
         ):
             self._stream.end()
 
@@ -318,11 +319,11 @@ class RemoteLink:
         return future
 
     def _read(self) -> None:
-        reason = "it ended the connection"
+        reason = f"it {CLOSED}"
         try:
             while self._read_reply():
                 pass
-            reason = "it has shut down"
+            reason = f"it {SHUT_DOWN}"
         except EOFError:
             reason = self._broken or reason
         except ProtocolError as error:
@@ -436,7 +437,7 @@ class _Opening:
     def _reason(self, error: BaseException) -> str:
         match error:
             case TimeoutError():
-                return f"it does not answer within {self._seconds:.3g} s"
+                return f"it {NO_ANSWER} within {self._seconds:.3g} s"
             case ConnectionRefusedError():
                 return f"nothing listens there ({error})"
             case ssl.SSLError():

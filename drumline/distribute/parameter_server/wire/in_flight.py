@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from drumline._authentication import same_token
+from drumline._lost_process import CLOSED
 from drumline._memory import aligned_empty
 from drumline.distribute.parameter_server.errors import (
     AuthenticationError,
@@ -43,7 +44,7 @@ from drumline.distribute.parameter_server.wire.codec import (
 if TYPE_CHECKING:
     from drumline.distribute.parameter_server.wire.server import TransportServer
 
-LEFT = "it closed the connection"
+LEFT = f"it {CLOSED}"
 """Why a connection ended that its client has closed."""
 
 _MOST_REQUESTS = 100_000

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from drumline._lost_process import CLOSED, silent
 from drumline.distribute.parameter_server.errors import ProtocolError
 from drumline.distribute.parameter_server.wire.arena import SharedMemory
 from drumline.distribute.parameter_server.wire.codec import (
@@ -142,9 +143,9 @@ class ServerLane:
         self._memory.trim()
         if self._beats is not None and self._beats.exchange():
             self._last_heard = now
-        silent = now - self._last_heard
-        if silent > self._silence_seconds:
-            self.end(f"nothing was heard of it for {silent:.0f} s")
+        seconds = now - self._last_heard
+        if seconds > self._silence_seconds:
+            self.end(f"it {silent(seconds)}")
 
     def end(self, reason: str) -> None:
         """Answer the client no more."""
@@ -251,4 +252,4 @@ def _nbytes(message: Message) -> int:
     return sum(array.nbytes for array in message.arrays)
 
 
-_WITHOUT_GOODBYE = "its connection ended without a goodbye, as when a process is killed"
+_WITHOUT_GOODBYE = f"it {CLOSED} without a goodbye, as when a process is killed"

@@ -12,6 +12,7 @@ import socket
 import time
 
 from drumline._authentication import ConnectionKey, new_nonce
+from drumline._lost_process import silent
 from drumline._rendezvous import ChannelError, LineChannel
 from drumline.jobs.launch.rendezvous.messages import PROTOCOL, Greeting, Message, Ping, parse
 
@@ -73,7 +74,7 @@ class LauncherChannel(LineChannel[Message]):
         """
         now = time.monotonic()
         if now - self.heard_at > SILENCE_SECONDS:
-            raise ChannelError(f"nothing was heard of it for {SILENCE_SECONDS:.0f} s")
+            raise ChannelError(f"it {silent(SILENCE_SECONDS)}")
         if self._greeted and now - self.sent_at > _PING_SECONDS:
             self.send(Ping())
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from drumline import _addresses
+from drumline._lost_process import LostProcess
 from drumline._rendezvous import ChannelError, RendezvousServer
 from drumline.jobs.launch.coordination import Report, Verdict, merged
 from drumline.jobs.launch.errors import Interrupted, LaunchError
@@ -169,7 +170,7 @@ class Leader:
             self._drop(host)
             expected = host in self._reports and self._reports[host][1].interrupted
             if not expected:
-                text = f"the launcher of host {host} ({peer}) is gone: {error}"
+                text = LostProcess(f"the launcher of host {host}", str(error), peer).clause
                 self._final = self._final or f"It cannot be restarted: {text}."
                 self._spread(text)
 

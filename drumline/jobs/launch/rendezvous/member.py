@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
+from drumline._lost_process import LostProcess
 from drumline._rendezvous import ChannelError, connect, hear
 from drumline.jobs.launch.coordination import Report, Verdict
 from drumline.jobs.launch.errors import Interrupted, LaunchError
@@ -131,7 +132,8 @@ class Member:
 
     def _lose(self, error: ChannelError) -> None:
         self._loop.forget(self._channel.fileno())
-        self._lost = f"the launcher of host 0 ({self._channel.peer}) is gone: {error}"
+        lost = LostProcess("the launcher of host 0", str(error), self._channel.peer)
+        self._lost = lost.clause
         self.trouble = self.trouble or self._lost
 
 

@@ -13,7 +13,7 @@ from drumline.jobs.launch.coordination import Report, Verdict
 from drumline.jobs.launch.failure_cause import Role, Suspect
 from drumline.jobs.launch.options import LaunchOptions
 
-PROTOCOL: Literal["drumline-launch-2"] = "drumline-launch-2"
+PROTOCOL: Literal["drumline-launch-3"] = "drumline-launch-3"
 
 _Count = Annotated[int, Field(ge=0, le=100_000)]
 _Text = Annotated[str, Field(max_length=10_000)]
@@ -30,7 +30,7 @@ class Greeting(_Message):
     """Said first by both sides, before anything is known of the other."""
 
     kind: Literal["greeting"] = "greeting"
-    protocol: Literal["drumline-launch-2"] = PROTOCOL
+    protocol: Literal["drumline-launch-3"] = PROTOCOL
     nonce: Annotated[str, Field(pattern=rf"^[0-9a-f]{{{2 * NONCE_BYTES}}}$")]
     has_token: bool
 
@@ -105,6 +105,8 @@ class SuspectMessage(_Message):
     why: _Line
     log: _Text
     lines: Annotated[list[_Line], Field(max_length=100)]
+    address: Annotated[str, Field(max_length=300)]
+    pid: Annotated[int, Field(ge=0)] | None
 
     @classmethod
     def of(cls, suspect: Suspect) -> SuspectMessage:
@@ -117,12 +119,16 @@ class SuspectMessage(_Message):
             why=suspect.why[:10_000],
             log=suspect.log[:10_000],
             lines=[line[:2_000] for line in suspect.lines],
+            address=suspect.address[:300],
+            pid=suspect.pid,
         )
 
     def suspect(self) -> Suspect:
         """What it says."""
         return Suspect(
-            self.task, Role(self.part), self.age, self.what, self.why, self.log, tuple(self.lines)
+            self.task,
+            Role(self.part),
+            *(self.age, self.what, self.why, self.log, tuple(self.lines), self.address, self.pid),
         )
 
 
