@@ -44,6 +44,16 @@ other.restore(state)
 second = next(other)  # what the first one would give next
 ```
 
+## What later versions can read
+
+| written | read by |
+| --- | --- |
+| `Dataset.save`, `snapshot`, `cache(directory)`, `iterator.state()`, checkpoints | later versions |
+| `pickle.dumps(dataset)` | the version that pickled it; others raise `pickle.UnpicklingError` |
+
+A pickle holds the plan and the functions in it, for processes that run now. To go on after an
+update, keep the state of the iterator and make the dataset by its program again.
+
 ## The tables
 
 They are made of [tf_data_names.toml](tf_data_names.toml) by `scripts/tf_data_names.py`, which

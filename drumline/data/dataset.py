@@ -2239,6 +2239,8 @@ class Dataset(BaseDataset):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the plan with its functions, lambdas too; what ``cache()`` holds is left out.
 
+        The same version of drumline unpickles it; another one raises ``pickle.UnpicklingError``.
+
         Raises:
             TypeError: if a part of it cannot be pickled; the message names the operation and the
                 part.

@@ -5,6 +5,8 @@ A pickled dataset holds its plan with the functions in it.
 
 from __future__ import annotations
 
+import functools
+import importlib.metadata
 import os
 import pickle
 import time
@@ -165,11 +167,28 @@ def reduced(
     Raises:
         TypeError: a part of it cannot be pickled; the message names the operation and the part.
     """
-    return _restored, (make, packed((plan, options), plan, _REFUSAL), epoch)
+    return _restored, (make, packed((plan, options), plan, _REFUSAL), epoch, _version())
 
 
-def _restored(make: Callable[..., Any], sent: PickledObject, epoch: int) -> Any:
+def _restored(
+    make: Callable[..., Any], sent: PickledObject, epoch: int, version: str = "another version"
+) -> Any:
+    if version != _version():
+        raise pickle.UnpicklingError(
+            f"this dataset was pickled by drumline {version}, and this is drumline {_version()}: "
+            "pickles of datasets hold within one version. Make the dataset by its program again. "
+            "Saved datasets, snapshots, cache directories, states of iterators and checkpoints can "
+            "be read by later versions."
+        )
     plan, options = pickle.loads(sent.content, buffers=sent.buffers)
     dataset = make(plan, options)
     dataset._next_epoch = epoch
     return dataset
+
+
+@functools.cache
+def _version() -> str:
+    try:
+        return importlib.metadata.version("drumline")
+    except importlib.metadata.PackageNotFoundError:
+        return "from a folder that is not installed"

@@ -1,6 +1,7 @@
 """Datasets as bytes: for processes that are spawned, and for frameworks that send objects."""
 
 import copy
+import importlib.metadata
 import pickle
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 import drumline as dl
 from drumline.data import Dataset, Options, TensorSpec
+from drumline.data._dataset import storing
 from tests.data.plans import bits
 
 OFFSET = 3
@@ -99,3 +101,18 @@ def test_another_process_reads_it(tmp_path):
     program = f"import pickle; print(*pickle.load(open({str(path)!r}, 'rb')))"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert run.stdout.split() == [str(v) for v in DATASETS["compiled"]()], run.stderr
+
+
+def test_a_pickle_of_another_version_is_refused_with_both_named(monkeypatch):
+    content = pickle.dumps(numbers().map(lambda v: v + 1))
+    monkeypatch.setattr(storing, "_version", lambda: "99.0")
+    here = importlib.metadata.version("drumline")
+    with pytest.raises(pickle.UnpicklingError, match=rf"by drumline {here}, .* drumline 99\.0: "):
+        pickle.loads(content)
+    assert list(pickle.loads(pickle.dumps(numbers().take(2)))) == [0, 1]
+
+
+def test_a_pickle_without_a_version_is_of_another_one():
+    restore, arguments = numbers().__reduce__()[:2]
+    with pytest.raises(pickle.UnpicklingError, match="pickles of datasets hold within one version"):
+        restore(*arguments[:-1])
