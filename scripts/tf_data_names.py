@@ -51,7 +51,7 @@ second = next(other)  # what the first one would give next
 | `Dataset.save`, `snapshot`, `cache(directory)`, `iterator.state()`, checkpoints | later versions |
 | `pickle.dumps(dataset)` | the version that pickled it; others raise `pickle.UnpicklingError` |
 
-A pickle holds the plan and the functions in it, for processes that run now. To go on after an
+A pickle holds the plan and the functions in it, for processes that run now. To continue after an
 update, keep the state of the iterator and make the dataset by its program again.
 
 ## The tables
