@@ -237,18 +237,3 @@ class InForce:
 
 reuse_in_force: ContextVar[Reuse | None] = ContextVar("drumline_reuse", default=None)
 """The `Reuse` of the user's function that runs in this thread, if one does."""
-
-
-def reused(function: Callable[..., Any], others: Hashable, make: Callable[[], Any]) -> Any:
-    """What ``make`` makes of a function, kept in the ``Reuse`` in force, if there is one.
-
-    Args:
-        function: a user's.
-        others: what else the result depends on.
-        make: makes it.
-    """
-    reuse = reuse_in_force.get()
-    closure = None if reuse is None else reuse.closure(function)
-    if reuse is None or closure is None:
-        return make()
-    return reuse.get((closure.key(), others), make)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,12 +16,13 @@ from drumline.data.elements import precision
 from drumline.data.elements.block import Block
 from drumline.data.elements.errors import at_element
 from drumline.data.elements.ragged import has_ragged
-from drumline.data.elements.spec import ElementSpec, has_datasets
+from drumline.data.elements.spec import ElementSpec, TensorSpec, has_datasets
 from drumline.data.elements.structure import tuple_of
 from drumline.data.functions.build import not_here
 from drumline.data.functions.call import Position
-from drumline.data.functions.closures import reused
+from drumline.data.functions.closures import FlattenedClosure, Reuse, reuse_in_force
 from drumline.data.functions.compiled import Guards, as_traced, guarded, row_error
+from drumline.data.functions.lifted import LiftedValues, with_values
 from drumline.data.functions.programs import (
     Computed,
     Constant,
@@ -47,15 +48,28 @@ class LoopProgram:
 
     Rows past the block's end, and those after one that failed, leave the state as it is, so that it
     does not depend on how elements are grouped.
+
+    Args:
+        function: the user's.
+        trace: of it, over a state, an element and ``values``.
+        state: the spec of the state.
+        source: the spec of an element.
+        values: the specs of values that are the same for all elements of an iterator.
     """
 
     def __init__(
-        self, function: UserFunction, trace: Trace, state: ElementSpec, source: ElementSpec
+        self,
+        function: UserFunction,
+        trace: Trace,
+        state: ElementSpec,
+        source: ElementSpec,
+        values: Sequence[TensorSpec] = (),
     ):
         self.function = function
         self.guards = Guards()
         self._trace = trace
         self._held = len(state.leaves)
+        self._first_value = self._held + len(source.leaves)
         self._programs = [p for p in (trace.narrow, trace.wide) if p is not None]
         self.after = trace.routes[: self._held]
         self.results = trace.routes[self._held :]
@@ -69,29 +83,38 @@ class LoopProgram:
         self._unroll = min(_UNROLLED if work <= _SMALL else 1, self.block_length)
         # Under JAX's default types a 64-bit column that only passes through would lose bits.
         self._mode = (
-            precision.wide if any(leaf.dtype.itemsize >= 8 for leaf in leaves) else precision.narrow
+            precision.wide
+            if any(leaf.dtype.itemsize >= 8 for leaf in (*leaves, *values))
+            else precision.narrow
         )
         # Columns that pass through untouched, strings among them, stay out of the loop.
-        self.columns = [i - self._held for i in trace.inputs if i >= self._held]
+        self.columns = [i - self._held for i in trace.inputs if self._held <= i < self._first_value]
         self._compiled = jax.jit(self._loop)
 
     def __call__(
-        self, state: Sequence[np.ndarray], columns: Sequence[np.ndarray], n: int
+        self,
+        state: Sequence[np.ndarray],
+        columns: Sequence[np.ndarray],
+        values: Sequence[np.ndarray],
+        n: int,
     ) -> tuple[list[np.ndarray], dict[int, np.ndarray], np.ndarray]:
         """The state after ``n`` rows, results by their position and each row's flag."""
+        numbers = [v if v.dtype.kind in "biufc" else None for v in values]
         with self._mode():
-            after, results, failed = self._compiled(list(state), list(columns), np.int32(n))
+            after, results, failed = self._compiled(
+                list(state), list(columns), numbers, np.int32(n)
+            )
         made = {i: np.asarray(value) for i, value in results.items()}
         return [np.asarray(leaf) for leaf in after], made, np.asarray(failed)
 
-    def _loop(self, state: list[Any], columns: list[Any], n: Any) -> Any:
+    def _loop(self, state: list[Any], columns: list[Any], beside: list[Any], n: Any) -> Any:
         rows = jnp.arange(self.block_length, dtype=jnp.int32)
 
         def turn(carry: Any, row: Any) -> Any:
             held, sound = carry
             number, leaves = row
             given = {self._held + i: leaf for i, leaf in zip(self.columns, leaves, strict=True)}
-            given |= dict(enumerate(held))
+            given |= dict(enumerate(held)) | dict(enumerate(beside, self._first_value))
             values, flag = self._evaluated(given)
             sound = sound & ((flag == 0) | (number >= n))
             counts = sound & (number < n)
@@ -136,27 +159,32 @@ class LoopProgram:
             return jnp.asarray(route.value)
         return given[route.leaf]
 
-    def column(self, leaf: int, block: Block) -> np.ndarray:
+    def column(self, leaf: int, block: Block, values: Sequence[np.ndarray]) -> np.ndarray:
         """A result that no loop makes."""
         route = self.results[leaf]
+        if isinstance(route, Passed) and route.leaf >= self._first_value:
+            value = values[route.leaf - self._first_value]
+            return np.broadcast_to(value, (block.n, *value.shape))
         if isinstance(route, Passed):
             return np.asarray(block.columns[route.leaf - self._held][: block.n])
         assert isinstance(route, Constant)
         return np.broadcast_to(route.value, (block.n, *route.value.shape))
 
 
-def compiled_program(
-    function: UserFunction, trace: Trace, state: ElementSpec, source: ElementSpec
-) -> LoopProgram:
-    """The loop of a traced function of a state and an element."""
-    return LoopProgram(function, trace, state, source)
-
-
 class CompiledRecurrence:
-    """Runs a loop, always on blocks of one length, and keeps the state between them."""
+    """Runs a loop, always on blocks of one length, and keeps the state between them.
 
-    def __init__(self, program: LoopProgram, state: list[np.ndarray]):
+    Args:
+        program: the loop.
+        state: before the first element.
+        values: for the arguments of the function behind its state and its element.
+    """
+
+    def __init__(
+        self, program: LoopProgram, state: list[np.ndarray], values: Sequence[np.ndarray] = ()
+    ):
         self.state = state
+        self._values = values
         self._program = program
         self.block_length = program.block_length
 
@@ -166,14 +194,14 @@ class CompiledRecurrence:
     def __call__(self, block: Block, position: Position) -> Block:
         program, n = self._program, block.n
         padded = [self._padded(block.columns[i], n) for i in program.columns]
-        self.state, made, failed = program(self.state, padded, n)
+        self.state, made, failed = program(self.state, padded, self._values, n)
         rows, error = n, block.error
         if failed[:n].any():
             rows = int(np.argmax(failed[:n] != 0))
             error = row_error(program.guards, int(failed[rows]))
             at_element(error, position(rows), program.function.where)
         columns = [
-            made[i][:rows] if i in made else program.column(i, block)[:rows]
+            made[i][:rows] if i in made else program.column(i, block, self._values)[:rows]
             for i in range(len(program.results))
         ]
         return Block(columns, rows, error)
@@ -294,15 +322,18 @@ def build_recurrence(
     try:
         _check_traceable(both, state)
         with same_in_python(user):
-            spec, program = reused(
-                function,
-                (operation, state, source, keyed),
-                lambda: _compiled(user, both, state, source),
-            )
+            reuse = reuse_in_force.get()
+            closure = None if reuse is None else reuse.closure(function)
+            values: tuple[np.ndarray, ...] = ()
+            if reuse is None or closure is None:
+                spec, program = _compiled(user, both, state, source)
+            else:
+                redefined = _RedefinedRecurrence(reuse, closure, user, both, state, source)
+                (spec, program), values = redefined.built()
         return BuiltRecurrence(
             state,
             spec,
-            lambda: CompiledRecurrence(program, list(initial)),
+            lambda: CompiledRecurrence(program, list(initial), values),
             is_python=False,
             user=held,
             origin=(held.function, operation, list(initial), state, source, keyed),
@@ -326,16 +357,86 @@ def build_recurrence(
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class _RedefinedRecurrence:
+    """A function that another function of the user's may define again for each element.
+
+    As for maps, whether a value that it reads is an argument of the program or a constant in it is
+    decided by the program alone, not by which of the functions came first.
+    """
+
+    reuse: Reuse
+    closure: FlattenedClosure
+    user: UserFunction
+    both: ElementSpec
+    state: ElementSpec
+    source: ElementSpec
+
+    def built(self) -> tuple[_Compiled, tuple[np.ndarray, ...]]:
+        """The loop, with as many values of the closure as arguments as can be, and these.
+
+        Raises:
+            NotTraceable: it cannot be compiled.
+        """
+        every = tuple(range(len(self.closure.values)))
+        numbers = self.reuse.get(("arguments", self._key(every)), self._liftable) if every else ()
+        made, lifted = self.reuse.get(self._key(numbers), lambda: self._made(numbers))
+        return made, () if lifted is None else lifted.arrays(self.closure)
+
+    def _key(self, numbers: tuple[int, ...]) -> Hashable:
+        others = (self.user.operation, self.state, self.source, self.user.keyed)
+        return (self.closure.key(numbers), numbers, others)
+
+    def _made(self, numbers: tuple[int, ...]) -> tuple[_Compiled, LiftedValues | None]:
+        plain = _compiled(self.user, self.both, self.state, self.source)
+        return (self._lifted(numbers, plain[0]) if numbers else None) or (plain, None)
+
+    def _liftable(self) -> tuple[int, ...]:
+        """The values that can be arguments together."""
+        spec, _ = _compiled(self.user, self.both, self.state, self.source)
+        every = tuple(range(len(self.closure.values)))
+        if self._lifted(every, spec) is not None:
+            return every
+        numbers: tuple[int, ...] = ()
+        for number in every if len(every) > 1 else ():
+            if self._lifted((*numbers, number), spec) is not None:
+                numbers = (*numbers, number)
+        return numbers
+
+    def _lifted(
+        self, numbers: tuple[int, ...], spec: ElementSpec
+    ) -> tuple[_Compiled, LiftedValues] | None:
+        """The loop with these values as arguments, if its results then have the same types."""
+        for narrow in (False, True):
+            values = LiftedValues(self.closure, numbers, narrow, len(self.both.leaves))
+            user = dataclasses.replace(self.user, lifted=values)
+            try:
+                made = _compiled(user, self.both, self.state, self.source, values.specs())
+            except (NotTraceable, TypeError, ValueError):
+                continue
+            if made[0] == spec:
+                return made, values
+        return None
+
+
+_Compiled = tuple[ElementSpec, LoopProgram]
+"""A loop, and the spec of its results."""
+
+
 def _compiled(
-    user: UserFunction, both: ElementSpec, state: ElementSpec, source: ElementSpec
-) -> tuple[ElementSpec, Any]:
-    traced = trace(user, both)
+    user: UserFunction,
+    both: ElementSpec,
+    state: ElementSpec,
+    source: ElementSpec,
+    values: Sequence[TensorSpec] = (),
+) -> _Compiled:
+    traced = trace(user, with_values(both, values) if values else both)
     if traced.natives:
         raise NotTraceable("it calls native operations", traced.spec)
     after, spec = _parted(traced.spec, state, user)
     if after != state:
         raise NotTraceable("the shape of its state changes", traced.spec)
-    return spec, compiled_program(user, traced, state, source)
+    return spec, LoopProgram(user, traced, state, source, values)
 
 
 def _check_traceable(both: ElementSpec, state: ElementSpec) -> None:

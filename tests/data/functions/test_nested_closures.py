@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumline.data import Dataset
-from drumline.data.functions import build
+from drumline.data.functions import build, recurrence
 from drumline.data.functions.closures import ClosureFlattener
 
 OUTER = {
@@ -349,3 +349,86 @@ def test_what_can_be_traced_for_some_outer_elements_is_compiled_for_these(line, 
     found = [float(v) for v in Dataset.from_tensor_slices(outer).flat_map(of)]
     assert found == [2 * y if x > 2 else y for x in outer for y in inner]
     assert kinds[-6:] == [x > 2 for x in outer]
+
+
+@pytest.fixture
+def loops(monkeypatch):
+    """The loops that were compiled, of all scans and reductions."""
+    found = []
+    loop = recurrence.LoopProgram._loop
+
+    def noted(self, *arguments):
+        found.append(self)
+        return loop(self, *arguments)
+
+    monkeypatch.setattr(recurrence.LoopProgram, "_loop", noted)
+    return found
+
+
+# Each from an outer element to a function of a total and an element, for JAX and for Python.
+WITH_STATE = {
+    "plus": lambda x: lambda s, y: (s + y * x, s + x),
+    "python": lambda x: (lambda d: lambda s, y: (s + d, y * d))(int(x)),
+    "branch": lambda x: lambda s, y: (s + (1 if x > 1 else 2), y),
+    "array": lambda x: (lambda a: lambda s, y: (s + a[0] * y, a))(np.array([x, 2])),
+    "passed": lambda x: lambda s, y: (x, s),
+    "text": lambda x: (lambda text: lambda s, y: (s + y, text))(str(x).encode()),
+    "some": lambda x: (
+        lambda a, size: lambda s, y: (s + jnp.zeros(size).shape[0] * a.astype(np.int64), y)
+    )(x, 3),
+}
+
+
+@pytest.mark.parametrize("name", WITH_STATE)
+def test_scans_that_read_the_outer_element_share_one_loop(name, loops):
+    function = WITH_STATE[name]
+    inner = Dataset.range(5)
+    ds = Dataset.range(-1, 7).flat_map(lambda x: inner.scan(np.int64(0), function(x)))
+    found, wanted = list(ds), []
+    for x in np.arange(-1, 7):
+        state = np.int64(0)
+        for y in np.arange(5):
+            state, result = function(x)(state, y)
+            wanted.append(result)
+    same_kinds(found, wanted)
+    # A branch on the value is taken by a program of its own.
+    assert len(set(map(id, loops))) <= (8 if name == "branch" else 1)
+    assert loops
+    iterator = iter(ds)
+    head = [next(iterator) for _ in range(17)]
+    again = iter(ds)
+    again.restore(json.loads(json.dumps(iterator.state())))
+    same_kinds(head + list(again), wanted)
+
+
+def test_reductions_that_read_the_outer_element_share_one_loop(loops):
+    def total(x):
+        result = Dataset.range(5).reduce(np.int64(0), lambda s, y: s + y * x)
+        return Dataset.from_tensors(result)
+
+    ds = Dataset.range(9).flat_map(total)
+    loops.clear()  # Of the call that shows which elements there are.
+    assert [int(value) for value in ds] == [10 * x for x in range(9)]
+    assert len(set(map(id, loops))) <= 1
+
+
+def test_a_scan_in_a_nested_dataset_fails_as_outside_of_one():
+    ds = Dataset.range(1, 4).flat_map(
+        lambda x: Dataset.range(3).scan(np.int64(0), lambda s, y: (s + 1, 6 // (2 - x * y)))
+    )
+    iterator = iter(ds)
+    assert [int(next(iterator)) for _ in range(2)] == [3, 6]
+    with pytest.raises(ZeroDivisionError, match="integer division by zero"):
+        next(iterator)
+
+
+def test_an_array_that_is_filled_again_does_not_change_a_scan_that_was_defined_before():
+    values = np.zeros(1, np.int64)
+
+    def inner(x):
+        values[0] = x
+        own = values[:]
+        return Dataset.range(2).scan(np.int64(0), lambda s, y: (s + own[0], s + own[0]))
+
+    ds = Dataset.range(1, 5).interleave(inner, cycle_length=4)
+    assert [int(value) for value in ds] == [1, 2, 3, 4, 2, 4, 6, 8]
