@@ -23,6 +23,14 @@ _OVER = (
     DistributedIterator,
 )
 
+VIEW = "__drumline_batches__"
+"""The method by which a class of another library's interface says that it is a view of a dataset.
+
+It takes nothing and returns the dataset or iterator (one of the classes above), and a function that
+makes of each batch, whose leaves are arrays or `PerReplica`, what the body of a loop is given: a
+pytree with the same leaves.
+"""
+
 MAX_STACKED_BYTES = 4 * 2**20
 """How many bytes of batches run in one compiled call at most, if more than one batch does."""
 
@@ -31,8 +39,8 @@ MAX_STEPS = 64
 
 
 def is_batches(value: Any) -> bool:
-    """Whether `value` is a dataset, a distributed one, or an iterator of one."""
-    return isinstance(value, _OVER)
+    """Whether `value` is a dataset, a distributed one, an iterator of one, or a `VIEW` of these."""
+    return isinstance(value, _OVER) or hasattr(type(value), VIEW)
 
 
 class Batches:
@@ -43,6 +51,9 @@ class Batches:
     """
 
     def __init__(self, iterable: Any) -> None:
+        present: Callable[[Any], Any] = _itself
+        if hasattr(type(iterable), VIEW):
+            iterable, present = getattr(iterable, VIEW)()
         iterator = iter(iterable)
         self._steps: Iterator[Any] = iterator
         self.place: Callable[[Any], Any] = _itself
@@ -51,6 +62,9 @@ class Batches:
             self._steps = iterator.steps
             self.place = iterator.place
             self._place_many = iterator.place_many
+        if present is not _itself:
+            self.place = _composed(present, self.place)
+            self._place_many = _composed(present, self._place_many)
 
     def first(self) -> Any:
         """The next element as the dataset gives it; None at the end."""
@@ -88,6 +102,11 @@ class Batches:
             return 1
         size = max(1, sum(leaf.nbytes for leaf in leaves))
         return max(1, min(MAX_STEPS, MAX_STACKED_BYTES // size))
+
+
+def _composed(present: Callable[[Any], Any], place: Any) -> Any:
+    """`present` of what `place` gives; None where nothing is placed."""
+    return None if place is None else lambda batch: present(place(batch))
 
 
 def _itself(batch: Any) -> Any:

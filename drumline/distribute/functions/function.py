@@ -241,6 +241,8 @@ class Function:
         python_function: the function.
         input_signature: what it is called with; see `function`.
         keep_64_bits: see `function`.
+        adapt: makes what is traced of the function, whose loops are prepared by then: the hook for
+            interfaces whose functions see other classes than arrays.
 
     Attributes:
         python_function: the function.
@@ -252,13 +254,17 @@ class Function:
         input_signature: Sequence[Any] | None = None,
         *,
         keep_64_bits: bool = False,
+        adapt: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
     ) -> None:
         self._keep_64_bits = keep_64_bits
+        adapt = adapt or _itself
         self.python_function = python_function
         self._specs = input_signature
         self._signatures: dict[int, InputSignature] = {}
         name = getattr(python_function, "__qualname__", repr(python_function))
-        self._with_loops = with_loops(python_function, Loops(name, keep_64_bits=keep_64_bits))
+        loops = Loops(name, keep_64_bits=keep_64_bits)
+        self._with_loops = adapt(with_loops(python_function, loops))
+        self._plain = adapt(python_function)
         self._over_data = False
         self._programs: OrderedDict[Hashable, FunctionProgram] = OrderedDict()
         functools.update_wrapper(self, python_function)
@@ -279,9 +285,9 @@ class Function:
             args, kwargs = tuple(self._signature(len(bound)).arguments(args, kwargs)), {}
         args = (*bound, *args)
         if config.functions_run_eagerly() or isinstance(get_stateless_scope(), StateScope):
-            return self.python_function(*args, **kwargs)
+            return self._plain(*args, **kwargs)
         if running_replica() is not None:
-            return self.python_function(*args, **kwargs)
+            return self._plain(*args, **kwargs)
         if self._over_data or any(map(is_batches, (*args, *kwargs.values()))):
             return self._uncompiled(args, kwargs)
         try:
@@ -312,3 +318,7 @@ class Function:
         if bound not in self._signatures:
             self._signatures[bound] = InputSignature(self.python_function, self._specs, bound)
         return self._signatures[bound]
+
+
+def _itself(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function

@@ -42,7 +42,9 @@ def _value(cell: types.CellType) -> Any:
     except ValueError:  # a name that the function has not assigned yet
         return Identity(_EMPTY)
     known = (bool, int, float, complex, str, np.ndarray, np.generic, jax.Array, PerReplica)
-    return value if isinstance(value, known) else Identity(value)
+    # A pytree node that stands for an array, as a tensor of a look-alike does, is an argument, too.
+    is_array = isinstance(value, known) or hasattr(type(value), "__jax_array__")
+    return value if is_array else Identity(value)
 
 
 class ScanProgram(FunctionProgram):

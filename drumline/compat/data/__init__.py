@@ -1,0 +1,1 @@
+"""``tf.data``: drumline's datasets, whose functions and elements are of tensors."""

@@ -1,0 +1,1 @@
+"""``tf.distribute``: drumline's strategies, whose steps take and give tensors."""

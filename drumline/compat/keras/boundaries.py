@@ -1,0 +1,132 @@
+"""Where users' tensors go into Keras and come out of it.
+
+Keras computes with JAX's arrays. Tensors in give tensors out, arrays in give arrays out: layers,
+losses and metrics are called with arrays and give tensors if they were given any. `fit` and the
+like, `adapt`, `update_state` and `apply_gradients` take tensors and datasets. What a user's
+subclass defines (`call`, `update_state`, `result`) sees tensors, as what ``tf`` functions take.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any
+
+import keras
+import numpy as np
+
+from drumline.compat.values.boundary import map_structure, unwrap, with_control_flow, wrap
+from drumline.compat.values.tensor import Tensor, install_on_arrays
+from drumline.keras import internals
+
+_MARK = "_takes_tensors"
+_FITS = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
+
+
+@functools.cache
+def install() -> None:
+    """Teach Keras's classes and JAX's arrays, once."""
+    install_on_arrays()
+    trainer = internals.JAXTrainer
+    for name in _FITS:
+        _replace(trainer, name, _unwrapped_arguments)
+    for base in (keras.Layer, keras.losses.Loss, keras.Metric):
+        _replace(base, "__call__", _tensors_in_tensors_out)
+    for metric in (keras.Metric, *_subclasses(keras.Metric)):
+        if "update_state" in vars(metric):
+            _replace(metric, "update_state", _unwrapped_arguments)
+    for layer in _subclasses(keras.Layer):
+        if "adapt" in vars(layer):
+            _replace(layer, "adapt", _unwrapped_arguments)
+    _replace(internals.BaseOptimizer, "apply_gradients", _unwrapped_gradients)
+    _wrap_subclasses(keras.Layer, ("call",))
+    _wrap_subclasses(keras.losses.Loss, ("call",))
+    _wrap_subclasses(keras.Metric, ("update_state", "result"))
+
+
+def has_tensors(*values: Any) -> bool:
+    """Whether a `Tensor` is among the leaves of nested values."""
+    found: list[bool] = []
+    map_structure(lambda leaf: found.append(True) if type(leaf) is Tensor else None, values)
+    return bool(found)
+
+
+def _replace(cls: Any, name: str, make: Callable[[Any], Any]) -> None:
+    old = getattr(cls, name)
+    if getattr(old, _MARK, False):
+        return
+    new = functools.wraps(old)(make(old))
+    setattr(new, _MARK, True)
+    setattr(cls, name, new)
+
+
+def _subclasses(cls: type) -> Iterator[type]:
+    each: type
+    for each in cls.__subclasses__():
+        yield each
+        yield from _subclasses(each)
+
+
+def _unwrapped_arguments(old: Callable[..., Any]) -> Callable[..., Any]:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return old(self, *_lists_as_arrays(unwrap(args)), **unwrap(kwargs))
+
+    return call
+
+
+def _lists_as_arrays(args: Any) -> Any:
+    """Lists of numbers, which tf.keras takes for arrays in ``update_state``."""
+    return tuple(
+        np.asarray(each) if type(each) is list and each and type(each[0]) in (int, float) else each
+        for each in args
+    )
+
+
+def _tensors_in_tensors_out(old: Callable[..., Any]) -> Callable[..., Any]:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not has_tensors(args, kwargs):
+            return old(self, *args, **kwargs)
+        return wrap(old(self, *unwrap(args), **unwrap(kwargs)))
+
+    return call
+
+
+def _unwrapped_gradients(old: Callable[..., Any]) -> Callable[..., Any]:
+    def call(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        pairs = [(unwrap(gradient), variable) for gradient, variable in grads_and_vars]
+        return old(self, pairs, *args, **kwargs)
+
+    return call
+
+
+def _wrap_subclasses(base: Any, names: tuple[str, ...]) -> None:
+    """Have the methods of users' subclasses see tensors."""
+    own = vars(base).get("__init_subclass__")
+
+    def init_subclass(cls: Any, **kwargs: Any) -> None:
+        if own is None:
+            super(base, cls).__init_subclass__(**kwargs)
+        else:
+            own.__func__(cls, **kwargs)
+        if cls.__module__.partition(".")[0] in ("keras", "keras_hub", "drumline"):
+            return
+        for name in names:
+            method = vars(cls).get(name)
+            if isinstance(method, FunctionType) and not hasattr(method, _MARK):
+                setattr(cls, name, _of_tensors(method))
+
+    base.__init_subclass__ = classmethod(init_subclass)
+
+
+def _of_tensors(method: Callable[..., Any]) -> Callable[..., Any]:
+    target = with_control_flow(method)
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if has_tensors(args, kwargs):
+            return target(self, *args, **kwargs)
+        return unwrap(target(self, *wrap(args), **wrap(kwargs)))
+
+    setattr(call, _MARK, True)
+    return call

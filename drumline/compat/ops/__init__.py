@@ -1,0 +1,3 @@
+"""Operations on tensors, and the operators of `Tensor`, which importing this package installs."""
+
+from drumline.compat.ops import elementwise as elementwise

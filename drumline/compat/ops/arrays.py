@@ -1,0 +1,613 @@
+"""Functions that make and rearrange tensors: ``tf.constant``, ``tf.reshape``, ``tf.concat``."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from drumline.compat.ops import elementwise
+from drumline.compat.ops.elementwise import compute, keras_ops
+from drumline.compat.values import dtypes
+from drumline.compat.values.boundary import map_structure, unwrap
+from drumline.compat.values.convert import (
+    convert,
+    is_jax,
+    raw,
+    same_dtype,
+    static,
+    static_shape,
+    tensor,
+)
+from drumline.compat.values.errors import InvalidArgumentError
+from drumline.compat.values.shape import TensorShape
+from drumline.compat.values.tensor import Tensor
+from drumline.data.native.symbol import Symbol, ValueNeedsPython
+
+
+def xp_of(*arrays: Any) -> Any:
+    """JAX's numpy if an array is JAX's, else numpy."""
+    if any(isinstance(each, Symbol) for each in arrays):
+        raise ValueNeedsPython("the function computes with a string or an array of varying shape")
+    return jnp if any(map(is_jax, arrays)) else np
+
+
+def constant(value: Any, dtype: Any = None, shape: Any = None, name: Any = "Const") -> Tensor:
+    """A tensor of numbers, text, or nested lists of them.
+
+    Args:
+        value: Python's ints are int32, floats float32; arrays keep their types.
+        dtype: another one.
+        shape: to reshape to; a single number fills it.
+        name: accepted.
+
+    Raises:
+        TypeError: the values cannot be of ``dtype``.
+    """
+    made = convert(value, dtype)
+    if isinstance(made, np.ndarray) and made is raw(value):
+        made = made.copy()
+    if shape is not None:
+        wanted = static_shape(shape)
+        made = np.broadcast_to(made, wanted).copy() if made.size == 1 else made.reshape(wanted)
+    return Tensor(made)
+
+
+def convert_to_tensor(
+    value: Any, dtype: Any = None, dtype_hint: Any = None, name: Any = None
+) -> Any:
+    """A tensor of a value; tensors as they are.
+
+    Raises:
+        ValueError: a tensor has another dtype than the one asked for.
+    """
+    if keras_ops(value) is not None:
+        return value
+    if dtype is not None and type(value) is Tensor and value.dtype != dtype:
+        wanted = dtypes.as_dtype(dtype).name
+        raise ValueError(
+            f"Tensor conversion requested dtype {wanted} for Tensor with dtype {value.dtype.name}"
+        )
+    if dtype is None and dtype_hint is not None and not hasattr(value, "dtype"):
+        try:
+            return tensor(value, dtype_hint)
+        except TypeError:
+            return tensor(value)
+    return tensor(value, dtype)
+
+
+def identity(input: Any, name: Any = None) -> Any:
+    """A tensor with the same value."""
+    if keras_ops(input) is not None:
+        return input
+    return Tensor(convert(input))
+
+
+def stop_gradient(input: Any, name: Any = None) -> Any:
+    """The same value, through which no gradient is taken."""
+    if keras_ops(input) is not None:
+        return keras_ops(input).stop_gradient(input)
+    value = convert(input)
+    return Tensor(jax.lax.stop_gradient(value) if is_jax(value) else value)
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether a value is a tensor, a variable or a composite of tensors."""
+    return isinstance(x, Tensor) or hasattr(x, "_is_keras_variable") or hasattr(x, "read_value")
+
+
+def get_static_value(tensor: Any, partial: bool = False) -> Any:
+    """The value as a numpy array; None if it is not known while a function is traced."""
+    value = raw(tensor)
+    if isinstance(value, (Symbol, jax.core.Tracer)):
+        return None
+    return np.asarray(value)[()]
+
+
+def _filled(number: int) -> Callable[..., Tensor]:
+    def make(shape: Any, dtype: Any = dtypes.float32, name: Any = None, layout: Any = None) -> Any:
+        kind = dtypes.as_dtype(dtype)
+        value: Any = number
+        if kind == dtypes.string:
+            value = b"" if not number else b"1"
+            return Tensor(np.full(static_shape(shape), value, object))
+        return Tensor(np.full(static_shape(shape), value, kind.dtype))
+
+    return make
+
+
+zeros = _filled(0)
+ones = _filled(1)
+
+
+def _filled_like(number: int) -> Callable[..., Any]:
+    def make(input: Any, dtype: Any = None, name: Any = None, layout: Any = None) -> Any:
+        if keras_ops(input) is not None:
+            functions = keras_ops(input)
+            return (functions.ones_like if number else functions.zeros_like)(input, dtype)
+        value = convert(input)
+        kind = value.dtype if dtype is None else dtypes.as_dtype(dtype).dtype
+        return Tensor(xp_of(value).full(value.shape, number, kind))
+
+    return make
+
+
+zeros_like = _filled_like(0)
+ones_like = _filled_like(1)
+
+
+def fill(dims: Any, value: Any, name: Any = None, layout: Any = None) -> Tensor:
+    """A tensor of one value."""
+    made = convert(value)
+    return Tensor(xp_of(made).full(static_shape(dims), made, made.dtype))
+
+
+def range_(
+    start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: Any = None
+) -> Tensor:
+    """Numbers from ``start`` up to ``limit``, which is not among them."""
+    if limit is None:
+        start, limit = 0, start
+    given = [convert(each) for each in (start, limit, delta)]
+    if dtype is not None:
+        kind = dtypes.as_dtype(dtype).dtype
+    else:
+        ranks = [dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64]
+        found = [dtypes.of_array(each.dtype) for each in given]
+        kind = max(found, key=ranks.index).dtype
+    numbers = [static(each) for each in (start, limit, delta)]
+    if numbers[2] == 0:
+        raise InvalidArgumentError(None, None, "Requires delta != 0: 0")
+    return Tensor(np.arange(*numbers, dtype=kind))
+
+
+def linspace(start: Any, stop: Any, num: Any, name: Any = None, axis: int = 0) -> Tensor:
+    """``num`` numbers from ``start`` to ``stop``, both among them, at equal distances."""
+    a, b = same_dtype(start, stop, "LinSpace")
+    xp = xp_of(a, b)
+    return Tensor(xp.linspace(a, b, int(static(num)), dtype=a.dtype, axis=axis))
+
+
+def shape(input: Any, out_type: Any = None, name: Any = None) -> Any:
+    """The dimensions, an int32 tensor."""
+    if keras_ops(input) is not None:
+        return keras_ops(input).shape(input)
+    value = convert(input)
+    if isinstance(value, Symbol) and None in value.shape:
+        raise ValueNeedsPython("the function needs a shape that varies between elements")
+    return Tensor(np.asarray(value.shape, dtypes.as_dtype(out_type or dtypes.int32).dtype))
+
+
+def size(input: Any, out_type: Any = None, name: Any = None) -> Tensor:
+    """The number of elements."""
+    count = int(np.prod(convert(input).shape))
+    return Tensor(np.asarray(count, dtypes.as_dtype(out_type or dtypes.int32).dtype))
+
+
+def rank(input: Any, name: Any = None) -> Tensor:
+    """The number of dimensions."""
+    return Tensor(np.asarray(len(convert(input).shape), np.int32))
+
+
+def reshape(tensor: Any, shape: Any, name: Any = None) -> Any:
+    """The same elements in another shape; -1 for one dimension that is left to compute.
+
+    Raises:
+        InvalidArgumentError: the shapes have different numbers of elements.
+    """
+    wanted = static_shape(shape)
+    if keras_ops(tensor) is not None:
+        return keras_ops(tensor).reshape(tensor, wanted)
+    value = convert(tensor)
+    try:
+        return Tensor(value.reshape(wanted))
+    except ValueNeedsPython:
+        raise
+    except (ValueError, TypeError):
+        count = int(np.prod(value.shape))
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"Input to reshape is a tensor with {count} values, but the requested shape is "
+            f"{list(wanted)}",
+        ) from None
+
+
+def ensure_shape(x: Any, shape: Any, name: Any = None) -> Any:
+    """The tensor, if it has this shape; else ``InvalidArgumentError``."""
+    if not TensorShape(x.shape).is_compatible_with(shape):
+        raise InvalidArgumentError(
+            None, None, f"Shape of tensor {x.shape} is not compatible with {TensorShape(shape)}"
+        )
+    return x
+
+
+def expand_dims(input: Any, axis: Any, name: Any = None) -> Any:
+    """The tensor with a dimension of 1 more."""
+    if keras_ops(input) is not None:
+        return keras_ops(input).expand_dims(input, axis)
+    value = convert(input)
+    if isinstance(value, Symbol):
+        return Tensor(np.expand_dims(value, static(axis)))
+    return Tensor(xp_of(value).expand_dims(value, static(axis)))
+
+
+def squeeze(input: Any, axis: Any = None, name: Any = None) -> Any:
+    """The tensor without its dimensions of 1, or without those that are named."""
+    if keras_ops(input) is not None:
+        return keras_ops(input).squeeze(input, axis)
+    value = convert(input)
+    chosen = static(axis)
+    chosen = tuple(chosen) if isinstance(chosen, list) else chosen
+    try:
+        return Tensor(xp_of(value).squeeze(value, chosen))
+    except ValueNeedsPython:
+        raise
+    except ValueError as error:
+        raise InvalidArgumentError(None, None, f"Can not squeeze: {error}") from None
+
+
+def transpose(a: Any, perm: Any = None, conjugate: bool = False, name: Any = "transpose") -> Any:
+    """The dimensions in another order; reversed by default."""
+    order = None if perm is None else static_shape(perm)
+    if keras_ops(a) is not None:
+        return keras_ops(a).transpose(a, order)
+    value = convert(a)
+    return Tensor(xp_of(value).transpose(value.conj() if conjugate else value, order))
+
+
+def _aligned(values: Any) -> list[Any]:
+    """Raw arrays of one dtype: Python's values take the one of the first tensor."""
+    kinds = [raw(each).dtype for each in values if hasattr(raw(each), "dtype")]
+    arrays = [convert(each, None if hasattr(raw(each), "dtype") else (kinds or [None])[0])
+              for each in values]  # fmt: skip
+    found = {each.dtype for each in arrays}
+    if len(found) > 1 and not any(isinstance(each, jax.core.Tracer) for each in arrays):
+        names = sorted(dtypes.of_array(each).name for each in found)
+        raise InvalidArgumentError(
+            None, None, f"cannot join tensors of different dtypes: {', '.join(names)}"
+        )
+    return arrays
+
+
+def concat(values: Any, axis: Any, name: Any = "concat") -> Any:
+    """Tensors one behind the other along a dimension that is there.
+
+    Raises:
+        InvalidArgumentError: their shapes or dtypes differ.
+    """
+    values = list(values) if isinstance(values, (list, tuple)) else [values]
+    if keras_ops(*values) is not None:
+        return keras_ops(*values).concatenate(values, axis)
+    arrays = _aligned(values)
+    try:
+        return Tensor(compute(xp_of(*arrays).concatenate, arrays, static(axis)))
+    except ValueNeedsPython:
+        raise
+    except (ValueError, TypeError) as error:
+        raise InvalidArgumentError(None, None, f"ConcatOp: {error}") from None
+
+
+def stack(values: Any, axis: int = 0, name: Any = "stack") -> Any:
+    """Tensors side by side along a new dimension."""
+    values = list(values)
+    if keras_ops(*values) is not None:
+        return keras_ops(*values).stack(values, axis)
+    arrays = _aligned(values)
+    try:
+        return Tensor(xp_of(*arrays).stack(arrays, static(axis)))
+    except ValueNeedsPython:
+        raise
+    except ValueError as error:
+        raise InvalidArgumentError(None, None, f"Pack: {error}") from None
+
+
+def unstack(value: Any, num: Any = None, axis: int = 0, name: Any = "unstack") -> list[Tensor]:
+    """The parts of a tensor along a dimension."""
+    array = convert(value)
+    moved = xp_of(array).moveaxis(array, axis, 0)
+    return [Tensor(each) for each in moved]
+
+
+def split(
+    value: Any, num_or_size_splits: Any, axis: Any = 0, num: Any = None, name: Any = "split"
+) -> list[Tensor]:
+    """Parts of a tensor along a dimension: so many equal ones, or of these sizes; -1 for a rest."""
+    array, sizes, along = convert(value), static(num_or_size_splits), static(axis)
+    total = array.shape[along]
+    if isinstance(sizes, int):
+        if total % sizes:
+            raise InvalidArgumentError(None, None, f"{sizes} does not divide {total}")
+        sizes = [total // sizes] * sizes
+    if -1 in sizes:
+        rest = total - sum(each for each in sizes if each != -1)
+        sizes = [rest if each == -1 else each for each in sizes]
+    if sum(sizes) != total:
+        raise InvalidArgumentError(None, None, f"sizes {sizes} must sum to {total}")
+    parts = xp_of(array).split(array, np.cumsum(sizes)[:-1].tolist(), along)
+    return [Tensor(each) for each in parts]
+
+
+def tile(input: Any, multiples: Any, name: Any = None) -> Tensor:
+    """The tensor repeated along each dimension."""
+    value = convert(input)
+    return Tensor(xp_of(value).tile(value, static_shape(multiples)))
+
+
+def repeat(input: Any, repeats: Any, axis: Any = None, name: Any = None) -> Tensor:
+    """The elements, each so many times."""
+    value = convert(input)
+    return Tensor(xp_of(value).repeat(value, np.asarray(static(repeats)), static(axis)))
+
+
+def broadcast_to(input: Any, shape: Any, name: Any = None) -> Tensor:
+    """The tensor in a larger shape."""
+    value = convert(input)
+    return Tensor(xp_of(value).broadcast_to(value, static_shape(shape)))
+
+
+def pad(
+    tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: Any = None
+) -> Tensor:
+    """The tensor with a border: of one value, or mirrored (``REFLECT``, ``SYMMETRIC``)."""
+    value = convert(tensor)
+    kind = mode.lower()
+    if kind not in ("constant", "reflect", "symmetric"):
+        raise ValueError(f"Value of argument `mode` expected to be one of CONSTANT, REFLECT or "
+                         f"SYMMETRIC. Received: {mode}")  # fmt: skip
+    widths = [tuple(each) for each in static(paddings)]
+    options = {"constant_values": raw(constant_values)} if kind == "constant" else {}
+    return Tensor(xp_of(value).pad(value, widths, kind, **options))
+
+
+def reverse(tensor: Any, axis: Any, name: Any = None) -> Tensor:
+    """The elements in the opposite order along dimensions."""
+    value = convert(tensor)
+    return Tensor(xp_of(value).flip(value, static_shape(axis)))
+
+
+def roll(input: Any, shift: Any, axis: Any, name: Any = None) -> Tensor:
+    """The elements moved along dimensions; those at the end come first."""
+    value = convert(input)
+    return Tensor(xp_of(value).roll(value, static(shift), static(axis)))
+
+
+def slice_(input_: Any, begin: Any, size: Any, name: Any = None) -> Tensor:
+    """A part of a tensor; -1 for a size is all that is left."""
+    value = convert(input_)
+    begins, sizes = static_shape(begin), static_shape(size)
+    ends = [None if n == -1 else b + n for b, n in zip(begins, sizes, strict=True)]
+    return Tensor(value[tuple(slice(b, e) for b, e in zip(begins, ends, strict=True))])
+
+
+def gather(
+    params: Any,
+    indices: Any,
+    validate_indices: Any = None,
+    axis: Any = None,
+    batch_dims: int = 0,
+    name: Any = None,
+) -> Any:
+    """The rows with these numbers along a dimension.
+
+    Raises:
+        InvalidArgumentError: there is no row with a number; under JAX it is the nearest one.
+    """
+    values, rows = convert(params), convert(indices)
+    xp = xp_of(values, rows)
+    along = batch_dims if axis is None else operator.index(static(axis))
+    along += len(values.shape) if along < 0 else 0
+    if isinstance(rows, np.ndarray) and rows.size:
+        most = values.shape[along]
+        if rows.min() < 0 or rows.max() >= most:
+            wrong = rows[(rows < 0) | (rows >= most)].ravel()[0]
+            raise InvalidArgumentError(None, None, f"indices = {wrong} is not in [0, {most})")
+    batch = batch_dims + (len(rows.shape) if batch_dims < 0 else 0)
+    if not batch:
+        return Tensor(compute(xp.take, values, rows, axis=along))
+
+    def take(a: Any, i: Any, left: int, at: int) -> Any:
+        if not left:
+            return xp.take(a, i, axis=at)
+        return xp.stack([take(x, y, left - 1, at - 1) for x, y in zip(a, i, strict=True)])
+
+    return Tensor(take(values, rows, batch, along))
+
+
+def gather_nd(params: Any, indices: Any, batch_dims: int = 0, name: Any = None) -> Tensor:
+    """The elements or parts at positions, which the last dimension of ``indices`` gives."""
+    values, positions = convert(params), convert(indices)
+    if batch_dims:
+        parts = zip(values, positions, strict=True)
+        made = [gather_nd(Tensor(a), Tensor(i), batch_dims - 1)._value for a, i in parts]
+        return Tensor(xp_of(values, positions).stack(made))
+    xp = xp_of(values, positions)
+    return Tensor(values[tuple(xp.moveaxis(positions, -1, 0))])
+
+
+def scatter_nd(indices: Any, updates: Any, shape: Any, name: Any = None) -> Tensor:
+    """Zeros with updates added at positions."""
+    new = convert(updates)
+    return tensor_scatter_nd_add(Tensor(np.zeros(static_shape(shape), new.dtype)), indices, new)
+
+
+def _scatter(kind: str) -> Callable[..., Tensor]:
+    def function(tensor: Any, indices: Any, updates: Any, name: Any = None) -> Tensor:
+        value, positions = convert(tensor), convert(indices)
+        new = convert(updates, value.dtype)
+        xp = xp_of(value, positions, new)
+        key = tuple(xp.moveaxis(positions, -1, 0))
+        if xp is jnp:
+            return Tensor(getattr(jnp.asarray(value).at[key], kind)(new))
+        made = value.copy()
+        if kind == "set":
+            made[key] = new
+        else:
+            {"add": np.add, "max": np.maximum, "min": np.minimum}[kind].at(made, key, new)
+        return Tensor(made)
+
+    function.__doc__ = f"The tensor, in which updates are applied by ``{kind}`` at positions."
+    return function
+
+
+tensor_scatter_nd_update = _scatter("set")
+tensor_scatter_nd_add = _scatter("add")
+tensor_scatter_nd_max = _scatter("max")
+tensor_scatter_nd_min = _scatter("min")
+
+
+def tensor_scatter_nd_sub(tensor: Any, indices: Any, updates: Any, name: Any = None) -> Tensor:
+    """The tensor, from which updates are subtracted at positions."""
+    return tensor_scatter_nd_add(tensor, indices, elementwise.negative(updates))
+
+
+def where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Any:
+    """Elements of ``x`` where a condition is true, else of ``y``; without these the positions."""
+    if keras_ops(condition, x, y) is not None:
+        return keras_ops(condition, x, y).where(condition, x, y)
+    chosen = convert(condition)
+    if (x is None) != (y is None):
+        raise ValueError("x and y must both be non-None or both be None.")
+    if x is None:
+        if isinstance(chosen, jax.core.Tracer):
+            raise ValueNeedsPython("the function makes an array whose shape depends on values")
+        return Tensor(np.argwhere(np.asarray(chosen)))
+    a, b = same_dtype(x, y, "SelectV2")
+    return Tensor(compute(xp_of(chosen, a, b).where, chosen, a, b))
+
+
+def boolean_mask(tensor: Any, mask: Any, axis: Any = None, name: Any = None) -> Tensor:
+    """The elements where a mask is true."""
+    value, chosen = convert(tensor), convert(mask)
+    if isinstance(chosen, jax.core.Tracer):
+        raise ValueNeedsPython("the function makes an array whose shape depends on values")
+    skipped = (slice(None),) * (0 if axis is None else static(axis))
+    return Tensor(value[(*skipped, np.asarray(chosen))])
+
+
+def one_hot(
+    indices: Any,
+    depth: Any,
+    on_value: Any = None,
+    off_value: Any = None,
+    axis: Any = None,
+    dtype: Any = None,
+    name: Any = None,
+) -> Any:
+    """A row for each number that is one there and zero otherwise."""
+    rows, count = convert(indices), int(static(depth))
+    kind = dtypes.float32 if dtype is None else dtypes.as_dtype(dtype)
+    if dtype is None and on_value is not None:
+        kind = dtypes.of_array(convert(on_value).dtype)
+    xp = xp_of(rows)
+    hot = rows[..., None] == xp.arange(count, dtype=rows.dtype)
+    on = convert(1 if on_value is None else on_value, kind)
+    off = convert(0 if off_value is None else off_value, kind)
+    made = xp.where(hot, on, off)
+    return Tensor(made if axis in (None, -1) else xp.moveaxis(made, -1, axis))
+
+
+def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = None, name: Any = None) -> Tensor:
+    """For each length a row of so many True, and False behind them."""
+    counts = convert(lengths)
+    most = int(static(maxlen)) if maxlen is not None else int(np.max(static(counts)))
+    xp = xp_of(counts)
+    made = xp.arange(most) < counts[..., None]
+    return Tensor(made.astype(dtypes.as_dtype(dtype or dtypes.bool_).dtype))
+
+
+def unique(x: Any, out_idx: Any = dtypes.int32, name: Any = None) -> Any:
+    """The different values in the order in which they occur, and for each element its number."""
+    values, numbers, _ = unique_with_counts(x, out_idx)
+    return values, numbers
+
+
+def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: Any = None) -> Any:
+    """As `unique`, and how often each value occurs."""
+    value = np.asarray(static_array(x))
+    _, first, inverse, counts = np.unique(
+        value, return_index=True, return_inverse=True, return_counts=True
+    )
+    order = np.argsort(first)
+    numbers = np.empty_like(order)
+    numbers[order] = np.arange(len(order))
+    kind = dtypes.as_dtype(out_idx).dtype
+    found = value[first[order]], numbers[inverse].astype(kind), counts[order].astype(kind)
+    return tuple(map(Tensor, found))
+
+
+def static_array(x: Any) -> np.ndarray:
+    """A tensor's value, which must be known.
+
+    Raises:
+        ValueNeedsPython: it belongs to a function that is being traced.
+    """
+    value = convert(x)
+    if isinstance(value, (Symbol, jax.core.Tracer)):
+        raise ValueNeedsPython("the function makes an array whose shape depends on values")
+    return np.asarray(value)
+
+
+def meshgrid(*args: Any, indexing: str = "xy", name: Any = None) -> list[Tensor]:
+    """The coordinates of a grid."""
+    arrays = [convert(each) for each in args]
+    return [Tensor(each) for each in xp_of(*arrays).meshgrid(*arrays, indexing=indexing)]
+
+
+def searchsorted(
+    sorted_sequence: Any,
+    values: Any,
+    side: str = "left",
+    out_type: Any = dtypes.int32,
+    name: Any = None,
+) -> Tensor:
+    """Where values belong in sorted ones."""
+    a, b = same_dtype(sorted_sequence, values, "SearchSorted")
+    xp = xp_of(a, b)
+    kind = dtypes.as_dtype(out_type).dtype
+    if len(a.shape) == 1:
+        return Tensor(xp.searchsorted(a, b, side).astype(kind))
+    rows = zip(a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1]), strict=True)
+    made = xp.stack([xp.searchsorted(x, y, side) for x, y in rows])
+    return Tensor(made.reshape(b.shape).astype(kind))
+
+
+def group(*inputs: Any, name: Any = None) -> None:
+    """Nothing: what is called has run."""
+
+
+def no_op(name: Any = None) -> None:
+    """Nothing."""
+
+
+def nest_map_structure(func: Callable[..., Any], *structure: Any, **options: Any) -> Any:
+    """A function of the leaves of nested values of one structure."""
+    first = structure[0]
+    flat = [nest_flatten(each) for each in structure]
+    if len({len(each) for each in flat}) > 1:
+        raise ValueError("The structures don't have the same nested structure.")
+    rows = iter(zip(*flat, strict=True))
+    return map_structure(lambda _: func(*next(rows)), first)
+
+
+def nest_flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
+    """The leaves of a nested value, in order; those of dicts by sorted keys."""
+    found: list[Any] = []
+    if isinstance(structure, dict):
+        for key in sorted(structure):
+            found += nest_flatten(structure[key])
+        return found
+    if isinstance(structure, (list, tuple)) and not isinstance(structure, TensorShape):
+        for each in structure:
+            found += nest_flatten(each)
+        return found
+    return [structure]
+
+
+def as_numpy(value: Any) -> Any:
+    """Nested tensors as numpy's arrays."""
+    return map_structure(np.asarray, unwrap(value))

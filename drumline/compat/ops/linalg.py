@@ -1,0 +1,244 @@
+"""Products of matrices, and ``tf.linalg``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from drumline.compat.values.convert import convert, is_jax, raw, same_dtype, static
+from drumline.compat.values.errors import InvalidArgumentError
+from drumline.compat.values.tensor import Tensor
+
+
+def _swapped(array: Any) -> Any:
+    return (jnp if is_jax(array) else np).swapaxes(array, -1, -2)
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    adjoint_a: bool = False,
+    adjoint_b: bool = False,
+    a_is_sparse: bool = False,
+    b_is_sparse: bool = False,
+    output_type: Any = None,
+    grad_a: bool = False,
+    grad_b: bool = False,
+    name: Any = None,
+) -> Any:
+    """The product of matrices ``(..., n, k)`` and ``(..., k, m)``.
+
+    Raises:
+        InvalidArgumentError: they are no such matrices.
+    """
+    from drumline.compat.ops.elementwise import compute, keras_ops
+
+    if keras_ops(a, b) is not None:
+        return keras_ops(a, b).matmul(a, b)
+    x, y = same_dtype(a, b, "MatMul")
+    if len(x.shape) < 2 or len(y.shape) < 2:
+        raise InvalidArgumentError(
+            None, None, f"In[0] and In[1] of MatMul have {x.ndim} and {y.ndim} dimensions: need 2"
+        )
+    if transpose_a or adjoint_a:
+        x = _swapped(x.conj() if adjoint_a else x)
+    if transpose_b or adjoint_b:
+        y = _swapped(y.conj() if adjoint_b else y)
+    if x.shape[-1] != y.shape[-2]:
+        raise InvalidArgumentError(
+            None, None, f"Matrix size-incompatible: In[0]: {x.shape}, In[1]: {y.shape}"
+        )
+    made = compute(jnp.matmul, x, y) if is_jax(x) or is_jax(y) else np.matmul(x, y)
+    if output_type is None:
+        return Tensor(made)
+    return Tensor(convert(made, output_type))
+
+
+def _of_matrices(name: str, of_numpy: Callable[..., Any], of_jax: Any) -> Callable[..., Any]:
+    def function(*tensors: Any, name: Any = None, **options: Any) -> Any:
+        from drumline.compat.ops.elementwise import compute
+
+        arrays = [convert(each) for each in tensors]
+        if any(map(is_jax, arrays)):
+            made = compute(of_jax, *arrays, **options)
+        else:
+            try:
+                made = of_numpy(*arrays, **options)
+            except np.linalg.LinAlgError as error:
+                raise InvalidArgumentError(None, None, f"{label}: {error}") from None
+        return tuple(map(Tensor, made)) if isinstance(made, tuple) else Tensor(made)
+
+    label = name
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"``{name}`` of the matrices in the last two dimensions."
+    return function
+
+
+det = _of_matrices("det", np.linalg.det, jnp.linalg.det)
+cholesky = _of_matrices("cholesky", np.linalg.cholesky, jnp.linalg.cholesky)
+pinv = _of_matrices("pinv", np.linalg.pinv, jnp.linalg.pinv)
+eigh = _of_matrices("eigh", lambda x: tuple(np.linalg.eigh(x)), lambda x: tuple(jnp.linalg.eigh(x)))
+eigvalsh = _of_matrices("eigvalsh", np.linalg.eigvalsh, jnp.linalg.eigvalsh)
+slogdet = _of_matrices(
+    "slogdet", lambda x: tuple(np.linalg.slogdet(x)), lambda x: tuple(jnp.linalg.slogdet(x))
+)
+trace = _of_matrices(
+    "trace", lambda x: x.trace(axis1=-2, axis2=-1), lambda x: x.trace(axis1=-2, axis2=-1)
+)
+diag_part = _of_matrices(
+    "diag_part",
+    lambda x: np.diagonal(x, axis1=-2, axis2=-1),
+    lambda x: jnp.diagonal(x, axis1=-2, axis2=-1),
+)
+_inverse = _of_matrices("inv", np.linalg.inv, jnp.linalg.inv)
+_solve = _of_matrices("solve", np.linalg.solve, jnp.linalg.solve)
+
+
+def inv(input: Any, adjoint: bool = False, name: Any = None) -> Any:
+    """The inverses of matrices.
+
+    Raises:
+        InvalidArgumentError: one is singular.
+    """
+    return _inverse(Tensor(_adjoint(convert(input))) if adjoint else input)
+
+
+def solve(matrix: Any, rhs: Any, adjoint: bool = False, name: Any = None) -> Any:
+    """``x`` of ``matrix @ x = rhs``."""
+    return _solve(Tensor(_adjoint(convert(matrix))) if adjoint else matrix, rhs)
+
+
+def _adjoint(array: Any) -> Any:
+    return _swapped(array.conj())
+
+
+def adjoint(matrix: Any, name: Any = None) -> Any:
+    """The matrices, transposed and conjugated."""
+    return Tensor(_adjoint(convert(matrix)))
+
+
+def matrix_transpose(a: Any, name: Any = None, conjugate: bool = False) -> Any:
+    """The matrices, transposed."""
+    value = convert(a)
+    return Tensor(_adjoint(value) if conjugate else _swapped(value))
+
+
+def matvec(a: Any, b: Any, transpose_a: bool = False, name: Any = None, **options: Any) -> Any:
+    """Matrices times vectors."""
+    vector = convert(b)
+    column = Tensor(vector[..., None])
+    return matmul(a, column, transpose_a=transpose_a, **options)[..., 0]
+
+
+def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: Any = None) -> Any:
+    """Singular values, and unless ``compute_uv`` is False the vectors: ``s, u, v``."""
+    value = convert(tensor)
+    xp = jnp if is_jax(value) else np
+    if not compute_uv:
+        return Tensor(xp.linalg.svd(value, compute_uv=False))
+    u, s, vh = xp.linalg.svd(value, full_matrices=full_matrices)
+    return Tensor(s), Tensor(u), Tensor(_adjoint(vh))
+
+
+def qr(input: Any, full_matrices: bool = False, name: Any = None) -> Any:
+    """The factors ``q, r``."""
+    value = convert(input)
+    xp = jnp if is_jax(value) else np
+    q, r = xp.linalg.qr(value, mode="complete" if full_matrices else "reduced")
+    return Tensor(q), Tensor(r)
+
+
+def diag(diagonal: Any, name: Any = None, k: int = 0, **options: Any) -> Any:
+    """Matrices with these diagonals.
+
+    Raises:
+        NotImplementedError: for options other than ``k``.
+    """
+    if options:
+        raise NotImplementedError(f"tf.linalg.diag with {', '.join(options)}")
+    value = convert(diagonal)
+    xp = jnp if is_jax(value) else np
+    size = value.shape[-1] + (k if k >= 0 else -k)
+    made = xp.zeros((*value.shape[:-1], size, size), value.dtype)
+    rows = np.arange(value.shape[-1]) + max(0, -k)
+    if is_jax(value):
+        return Tensor(made.at[..., rows, rows + k].set(value))
+    made[..., rows, rows + k] = value
+    return Tensor(made)
+
+
+def band_part(input: Any, num_lower: Any, num_upper: Any, name: Any = None) -> Any:
+    """The matrices with zeros outside of a band around the diagonal; negative widths keep all."""
+    value = convert(input)
+    rows, columns = np.indices(value.shape[-2:])
+    lower, upper = int(static(num_lower)), int(static(num_upper))
+    inside = (lower < 0) | (rows - columns <= lower)
+    inside &= (upper < 0) | (columns - rows <= upper)
+    xp = jnp if is_jax(value) else np
+    return Tensor(xp.where(inside, value, np.zeros((), value.dtype)))
+
+
+def tensordot(a: Any, b: Any, axes: Any, name: Any = None) -> Any:
+    """The sum of products over axes."""
+    x, y = same_dtype(a, b, "Tensordot")
+    xp = jnp if is_jax(x) or is_jax(y) else np
+    axes = static(axes)
+    return Tensor(xp.tensordot(x, y, axes))
+
+
+def einsum(equation: str, *inputs: Any, name: Any = None, **options: Any) -> Any:
+    """The sum of products that an equation states."""
+    arrays = [convert(each) for each in inputs]
+    xp = jnp if any(map(is_jax, arrays)) else np
+    return Tensor(xp.einsum(equation, *arrays))
+
+
+def norm(
+    tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False, name: Any = None
+) -> Any:
+    """A norm of vectors, or of matrices if two axes are given; of all elements by default."""
+    value = convert(tensor)
+    xp = jnp if is_jax(value) else np
+    axis = static(axis)
+    axis = tuple(axis) if isinstance(axis, list) else axis
+    if ord in ("euclidean", "fro") and axis is None:
+        total = xp.sqrt(xp.sum(xp.abs(value) ** 2))
+        return Tensor(total.reshape((1,) * value.ndim) if keepdims else total)
+    order = None if ord == "euclidean" else ord
+    if axis is None:
+        value = value.reshape(-1)
+    return Tensor(xp.linalg.norm(value, raw(order), axis, keepdims))
+
+
+def cross(a: Any, b: Any, name: Any = None) -> Any:
+    """The cross products of vectors of 3 elements."""
+    x, y = same_dtype(a, b, "Cross")
+    return Tensor((jnp if is_jax(x) or is_jax(y) else np).cross(x, y))
+
+
+def eye(
+    num_rows: Any,
+    num_columns: Any = None,
+    batch_shape: Any = None,
+    dtype: Any = np.float32,
+    name: Any = None,
+) -> Any:
+    """The identity matrix, or so many of them as ``batch_shape`` says."""
+    made = np.eye(static(num_rows), static(num_columns), dtype=convert(0, dtype).dtype)
+    shape = () if batch_shape is None else tuple(static(batch_shape))
+    return Tensor(np.broadcast_to(made, (*shape, *made.shape)).copy())
+
+
+def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: Any = None) -> Any:
+    """``x`` divided by its norm along axes."""
+    value = convert(x)
+    xp = jnp if is_jax(value) else np
+    axis = static(axis)
+    axis = tuple(axis) if isinstance(axis, list) else axis
+    total = xp.sum(xp.square(value), axis, keepdims=True)
+    return Tensor(value / xp.sqrt(xp.maximum(total, np.asarray(epsilon, value.dtype))))

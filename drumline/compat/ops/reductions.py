@@ -1,0 +1,314 @@
+"""Reductions, cumulative functions, sorting and segments: ``tf.reduce_sum``, ``tf.argmax``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from drumline.compat.ops.arrays import xp_of
+from drumline.compat.ops.elementwise import compute, keras_ops
+from drumline.compat.values import dtypes
+from drumline.compat.values.convert import convert, is_jax, raw, static
+from drumline.compat.values.tensor import Tensor
+
+
+def _axes(axis: Any) -> Any:
+    found = static(axis)
+    return tuple(found) if isinstance(found, list) else found
+
+
+def _reduction(
+    name: str, of_numpy: Callable[..., Any], of_jax: Callable[..., Any], dtype: bool = True
+) -> Callable[..., Any]:
+    """A reduction over axes; all of them by default.
+
+    Args:
+        name: of the function in `keras.ops`.
+        of_numpy: of ``(array, axis, keepdims)``.
+        of_jax: the same.
+        dtype: whether the result is of the argument's dtype.
+    """
+
+    def reduce(
+        input_tensor: Any, axis: Any = None, keepdims: bool = False, name: Any = None
+    ) -> Any:
+        if keras_ops(input_tensor) is not None:
+            found = getattr(keras_ops(input_tensor), label)
+            return found(input_tensor, axis=_axes(axis), keepdims=bool(keepdims))
+        value = convert(input_tensor)
+        options = {"axis": _axes(axis), "keepdims": bool(keepdims)}
+        if is_jax(value):
+            made = compute(of_jax, value, **options)
+        else:
+            xp_of(value)
+            with np.errstate(all="ignore"):
+                made = of_numpy(value, **options)
+        return Tensor(made.astype(value.dtype) if dtype and made.dtype != value.dtype else made)
+
+    label = name
+    reduce.__name__ = reduce.__qualname__ = f"reduce_{name}"
+    reduce.__doc__ = f"The ``{name}`` over axes; over all by default."
+    return reduce
+
+
+def _mean(xp: Any) -> Callable[..., Any]:
+    def mean(value: Any, axis: Any, keepdims: bool) -> Any:
+        if value.dtype.kind in "iu":  # fractions are cut off, as in TensorFlow
+            total = xp.sum(value, axis=axis, keepdims=keepdims, dtype=value.dtype)
+            count = value.size // max(1, total.size)
+            return (xp.sign(total) * (xp.abs(total) // count)).astype(value.dtype)
+        return xp.mean(value, axis=axis, keepdims=keepdims)
+
+    return mean
+
+
+def _max_of_empty(function: Callable[..., Any], low: bool) -> Callable[..., Any]:
+    """numpy's maximum or minimum, which of nothing is the least or greatest number."""
+
+    def call(value: Any, axis: Any, keepdims: bool) -> Any:
+        if value.dtype.kind == "f":
+            return function(value, axis=axis, keepdims=keepdims, initial=-np.inf if low else np.inf)
+        if value.dtype.kind in "iu":
+            info = np.iinfo(value.dtype)
+            start = info.min if low else info.max
+            return function(value, axis=axis, keepdims=keepdims, initial=start)
+        return function(value, axis=axis, keepdims=keepdims)
+
+    return call
+
+
+def _sum_numpy(value: Any, axis: Any, keepdims: bool) -> Any:
+    return np.sum(value, axis=axis, keepdims=keepdims, dtype=value.dtype)
+
+
+reduce_sum = _reduction("sum", _sum_numpy, jnp.sum)
+reduce_mean = _reduction("mean", _mean(np), _mean(jnp))
+reduce_prod = _reduction("prod", np.prod, jnp.prod)
+reduce_max = _reduction("max", _max_of_empty(np.max, True), _max_of_empty(jnp.max, True))
+reduce_min = _reduction("min", _max_of_empty(np.min, False), _max_of_empty(jnp.min, False))
+reduce_all = _reduction("all", np.all, jnp.all)
+reduce_any = _reduction("any", np.any, jnp.any)
+reduce_variance = _reduction("var", np.var, jnp.var)
+reduce_std = _reduction("std", np.std, jnp.std)
+
+
+def _logsumexp(value: Any, axis: Any, keepdims: bool) -> Any:
+    return jax.scipy.special.logsumexp(value, axis=axis, keepdims=keepdims)
+
+
+reduce_logsumexp = _reduction(
+    "logsumexp", lambda v, **k: np.asarray(_logsumexp(v, **k)), _logsumexp
+)
+
+
+def reduce_euclidean_norm(
+    input_tensor: Any, axis: Any = None, keepdims: bool = False, name: Any = None
+) -> Any:
+    """The square root of the sum of squares over axes."""
+    value = convert(input_tensor)
+    xp = xp_of(value)
+    total = xp.sum(xp.square(value), axis=_axes(axis), keepdims=keepdims)
+    return Tensor(xp.sqrt(total).astype(value.dtype))
+
+
+def count_nonzero(
+    input: Any, axis: Any = None, keepdims: Any = None, dtype: Any = dtypes.int64, name: Any = None
+) -> Tensor:
+    """How many elements are not zero."""
+    value = convert(input)
+    found = xp_of(value).count_nonzero(value, axis=_axes(axis), keepdims=bool(keepdims))
+    return Tensor(np.asarray(found).astype(dtypes.as_dtype(dtype).dtype)
+                  if not is_jax(found) else found.astype(dtypes.as_dtype(dtype).dtype))  # fmt: skip
+
+
+def zero_fraction(value: Any, name: Any = None) -> Tensor:
+    """The share of zeros."""
+    given = convert(value)
+    return Tensor((given == 0).mean().astype(np.float32))
+
+
+def _arg(of_numpy: Callable[..., Any], of_jax: Callable[..., Any]) -> Callable[..., Any]:
+    def arg(input: Any, axis: Any = None, output_type: Any = dtypes.int64, name: Any = None) -> Any:
+        """Where the extreme element along an axis is; along the first by default."""
+        along = 0 if axis is None else static(axis)
+        if keras_ops(input) is not None:
+            return getattr(keras_ops(input), of_numpy.__name__)(input, along)
+        value = convert(input)
+        kind = dtypes.as_dtype(output_type).dtype
+        if is_jax(value):
+            found = compute(of_jax, value, axis=along)
+            if isinstance(found, jax.core.Tracer):
+                return Tensor(found.astype(jax.dtypes.canonicalize_dtype(kind)))
+            with jax.enable_x64(True):
+                return Tensor(found.astype(kind))
+        return Tensor(of_numpy(value, axis=along).astype(kind))
+
+    return arg
+
+
+argmax = _arg(np.argmax, jnp.argmax)
+argmin = _arg(np.argmin, jnp.argmin)
+
+
+def _cumulative(name: str) -> Callable[..., Any]:
+    def function(
+        x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: Any = None
+    ) -> Tensor:
+        value, along = convert(x), static(axis)
+        xp = xp_of(value)
+        value = xp.flip(value, along) if reverse else value
+        made = getattr(xp, label)(value, axis=along, dtype=value.dtype)
+        if exclusive:
+            start = xp.full_like(xp.take(made, xp.arange(1), axis=along), label == "cumprod")
+            rest = xp.take(made, xp.arange(made.shape[along] - 1), axis=along)
+            made = xp.concatenate([start, rest], along)
+        return Tensor(xp.flip(made, along) if reverse else made)
+
+    label = name
+    function.__doc__ = f"``{name}`` along an axis."
+    return function
+
+
+cumsum = _cumulative("cumsum")
+cumprod = _cumulative("cumprod")
+
+
+def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: Any = None) -> Tensor:
+    """The values in order."""
+    value = convert(values)
+    xp = xp_of(value)
+    made = xp.sort(value, axis=axis)
+    return Tensor(xp.flip(made, axis) if _descends(direction) else made)
+
+
+def argsort(
+    values: Any,
+    axis: int = -1,
+    direction: str = "ASCENDING",
+    stable: bool = False,
+    name: Any = None,
+) -> Tensor:
+    """The positions of the values in order, int32."""
+    value = convert(values)
+    xp = xp_of(value)
+    if _descends(direction):
+        flipped = xp.argsort(xp.flip(value, axis), axis=axis, stable=True)
+        made = xp.flip(value.shape[axis] - 1 - flipped, axis)
+    else:
+        made = xp.argsort(value, axis=axis, stable=True)
+    return Tensor(made.astype(np.int32))
+
+
+def _descends(direction: str) -> bool:
+    if direction not in ("ASCENDING", "DESCENDING"):
+        raise ValueError(f"direction must be ASCENDING or DESCENDING, got {direction!r}")
+    return direction == "DESCENDING"
+
+
+def top_k(
+    input: Any, k: Any = 1, sorted: bool = True, index_type: Any = dtypes.int32, name: Any = None
+) -> Any:
+    """The greatest values in the last dimension, and where they are."""
+    value, count = convert(input), int(static(k))
+    found: Any
+    where: Any
+    if is_jax(value):
+        found, where = jax.lax.top_k(value, count)
+    else:
+        where = argsort(Tensor(value), direction="DESCENDING")._value[..., :count]
+        found = np.take_along_axis(value, where, -1)
+    return Tensor(found), Tensor(where.astype(dtypes.as_dtype(index_type).dtype))
+
+
+def in_top_k(targets: Any, predictions: Any, k: Any, name: Any = None) -> Tensor:
+    """Whether the target's prediction is among the ``k`` greatest."""
+    rows, scores = convert(targets), convert(predictions)
+    xp = xp_of(rows, scores)
+    own = xp.take_along_axis(scores, rows[:, None], 1)
+    return Tensor((scores > own).sum(1) < static(k))
+
+
+def _segments(name: str) -> Callable[..., Any]:
+    def function(data: Any, segment_ids: Any, num_segments: Any = None, name: Any = None) -> Tensor:
+        values, ids = convert(data), convert(segment_ids)
+        if num_segments is None:
+            num_segments = int(np.max(static(ids))) + 1
+        count = int(static(num_segments))
+        reduce = getattr(jax.ops, f"segment_{'sum' if label == 'mean' else label}")
+        made = compute(reduce, values, ids, count)
+        if label == "mean":
+            sizes = jax.ops.segment_sum(jnp.ones(ids.shape, made.dtype), ids, count)
+            sizes = jnp.maximum(sizes, 1).reshape(-1, *(1,) * (made.ndim - 1))
+            made = (made / sizes).astype(made.dtype)
+        return Tensor(made if is_jax(values) or is_jax(ids) else np.asarray(made))
+
+    label = name
+    function.__doc__ = f"The ``{name}`` of the rows of each segment."
+    return function
+
+
+segment_sum = _segments("sum")
+segment_mean = _segments("mean")
+segment_max = _segments("max")
+segment_min = _segments("min")
+segment_prod = _segments("prod")
+
+
+def bincount(
+    arr: Any,
+    weights: Any = None,
+    minlength: Any = None,
+    maxlength: Any = None,
+    dtype: Any = dtypes.int32,
+    name: Any = None,
+    axis: Any = None,
+    binary_output: bool = False,
+) -> Tensor:
+    """How often each number occurs.
+
+    Raises:
+        NotImplementedError: for ``axis`` and ``binary_output``.
+    """
+    if axis is not None or binary_output:
+        raise NotImplementedError("tf.math.bincount with axis= or binary_output=")
+    numbers = np.asarray(convert(arr)).ravel()
+    shares = None if weights is None else np.asarray(convert(weights)).ravel()
+    if maxlength is not None:
+        inside = numbers < static(maxlength)
+        numbers = numbers[inside]
+        shares = None if shares is None else shares[inside]
+    made = np.bincount(numbers, shares, int(static(minlength) or 0))
+    kind = dtypes.as_dtype(dtype).dtype if shares is None else convert(raw(weights)).dtype
+    return Tensor(made.astype(kind))
+
+
+def global_norm(t_list: Any, name: Any = None) -> Tensor:
+    """The norm of all elements of several tensors; None among them is left out."""
+    arrays = [convert(each) for each in t_list if each is not None]
+    xp = xp_of(*arrays)
+    return Tensor(xp.sqrt(sum(xp.sum(xp.square(each)) for each in arrays)))
+
+
+def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: Any = None) -> Tensor:
+    """The tensor, scaled down so that its norm is at most ``clip_norm``."""
+    value = convert(t)
+    xp = xp_of(value)
+    norm = xp.sqrt(xp.sum(xp.square(value), axis=_axes(axes), keepdims=True))
+    most = convert(clip_norm, value.dtype)
+    return Tensor(value * most / xp.maximum(norm, most))
+
+
+def clip_by_global_norm(
+    t_list: Any, clip_norm: Any, use_norm: Any = None, name: Any = None
+) -> tuple[list[Any], Tensor]:
+    """Tensors scaled down so that the norm of all is at most ``clip_norm``; and that norm."""
+    norm = global_norm(t_list) if use_norm is None else Tensor(convert(use_norm))
+    most = convert(clip_norm, norm.dtype)
+    xp = xp_of(norm._value)
+    scale = most / xp.maximum(norm._value, most)
+    clipped = [None if each is None else Tensor(convert(each) * scale) for each in t_list]
+    return clipped, norm

@@ -1,0 +1,49 @@
+"""Making and rearranging tensors, reductions, ``tf.nest``."""
+
+from drumline.compat.symbols.table import area, same_names
+
+_ARRAYS = "drumline.compat.ops.arrays"
+_REDUCTIONS = "drumline.compat.ops.reductions"
+_REDUCE = (
+    "reduce_sum reduce_mean reduce_prod reduce_max reduce_min reduce_all reduce_any "
+    "reduce_logsumexp argmax argmin cumsum"
+)
+_SEGMENTS = "segment_sum segment_mean segment_max segment_min segment_prod"
+
+AREA = (
+    *same_names(
+        _ARRAYS,
+        "",
+        "constant convert_to_tensor identity stop_gradient is_tensor get_static_value zeros "
+        "ones zeros_like ones_like fill linspace shape size rank reshape ensure_shape "
+        "expand_dims squeeze transpose concat stack unstack split tile repeat broadcast_to "
+        "pad reverse roll gather gather_nd scatter_nd tensor_scatter_nd_update "
+        "tensor_scatter_nd_add tensor_scatter_nd_max tensor_scatter_nd_min "
+        "tensor_scatter_nd_sub where boolean_mask one_hot sequence_mask unique "
+        "unique_with_counts meshgrid searchsorted group no_op",
+    ),
+    *area(
+        _ARRAYS,
+        range_="range",
+        slice_="slice",
+        nest_map_structure="nest.map_structure",
+        nest_flatten="nest.flatten",
+    ),
+    *same_names(_REDUCTIONS, "", _REDUCE),
+    *same_names(
+        _REDUCTIONS,
+        "math.",
+        f"{_REDUCE} reduce_variance reduce_std reduce_euclidean_norm count_nonzero zero_fraction "
+        f"cumprod top_k in_top_k bincount {_SEGMENTS}",
+    ),
+    *same_names(_REDUCTIONS, "", "sort argsort clip_by_norm clip_by_global_norm"),
+    *area(
+        _REDUCTIONS,
+        {
+            f"segment_{kind}": f"math.unsorted_segment_{kind}"
+            for kind in ("sum", "mean", "max", "min", "prod")
+        },
+        global_norm="linalg.global_norm",
+        zero_fraction="nn.zero_fraction",
+    ),
+)

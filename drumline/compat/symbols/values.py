@@ -1,0 +1,34 @@
+"""Tensors, dtypes, shapes, specs, errors."""
+
+from drumline.compat.symbols.table import area, same_names
+
+_DTYPES = (
+    "float16 half float32 float64 double bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 "
+    "uint64 complex64 complex128 string variant resource DType as_dtype"
+)
+_ERRORS = (
+    "OpError CancelledError UnknownError InvalidArgumentError DeadlineExceededError NotFoundError "
+    "AlreadyExistsError PermissionDeniedError ResourceExhaustedError FailedPreconditionError "
+    "AbortedError UnimplementedError InternalError UnavailableError "
+    "UnauthenticatedError"
+)
+
+AREA = (
+    *same_names("drumline.compat.values.dtypes", "", _DTYPES),
+    *same_names("drumline.compat.values.dtypes", "dtypes.", _DTYPES),
+    *area("drumline.compat.values.dtypes", bool_="bool dtypes.bool"),
+    *area("drumline.compat.values.tensor", Tensor="Tensor"),
+    *area("drumline.compat.values.shape", TensorShape="TensorShape"),
+    *area(
+        "drumline.compat.values.specs",
+        TypeSpec="TypeSpec",
+        ArraySpec="TensorSpec",
+        RaggedSpec="RaggedTensorSpec",
+    ),
+    *same_names("drumline.compat.values.errors", "errors.", _ERRORS),
+    *area(
+        "drumline.compat.values.errors",
+        TensorDataLossError="errors.DataLossError",
+        EndOfSequenceError="errors.OutOfRangeError",
+    ),
+)

@@ -1,0 +1,1 @@
+"""Variables, gradients, compiled functions and modules of tensors."""

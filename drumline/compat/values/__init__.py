@@ -1,0 +1,1 @@
+"""What the look-alike's functions take and return: dtypes, shapes, tensors, composites, specs."""

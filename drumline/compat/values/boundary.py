@@ -1,0 +1,140 @@
+"""Between user code and drumline: `wrap` makes tensors of a nested value's arrays, `unwrap` undoes.
+
+Each class of the look-alike that stands for one of drumline's says so once, by `register`. Where a
+user's function is called by drumline, it is passed as `from_core(function)`, which wraps what it is
+given and unwraps what it returns.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import functools
+import inspect
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from drumline.compat.values.tensor import Tensor, wrap_leaf
+
+_TO_USER: list[tuple[type, Callable[[Any], Any]]] = []
+_TO_CORE: list[tuple[type, Callable[[Any], Any]]] = []
+
+
+def register(
+    core: type | None,
+    to_user: Callable[[Any], Any] | None,
+    user: type | None,
+    to_core: Callable[[Any], Any] | None,
+) -> None:
+    """State which class of the look-alike stands for which of drumline's; narrower classes first.
+
+    Args:
+        core: drumline's class.
+        to_user: makes a value of the look-alike of one.
+        user: the look-alike's class.
+        to_core: makes a value of drumline's of one.
+    """
+    if core is not None and to_user is not None:
+        _TO_USER.append((core, to_user))
+    if user is not None and to_core is not None:
+        _TO_CORE.append((user, to_core))
+
+
+def map_structure(function: Callable[[Any], Any], value: Any) -> Any:
+    """`function` of each leaf of nested tuples, lists, namedtuples and mappings, in their order."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return kind(map_structure(function, each) for each in value)
+    if kind is dict:
+        return {key: map_structure(function, each) for key, each in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        if getattr(value, "is_tensor_leaf", False):
+            return function(value)
+        return kind(*(map_structure(function, each) for each in value))
+    if isinstance(value, collections.abc.Mapping) and not hasattr(value, "iloc"):
+        pairs = [(key, map_structure(function, each)) for key, each in value.items()]
+        if isinstance(value, collections.defaultdict):
+            return type(value)(value.default_factory, pairs)
+        return kind(pairs)
+    return function(value)
+
+
+def _wrapped(leaf: Any) -> Any:
+    for core, to_user in _TO_USER:
+        if isinstance(leaf, core):
+            return to_user(leaf)
+    if type(leaf) is bytes:  # a scalar string, as datasets yield it
+        return Tensor(leaf)
+    return wrap_leaf(leaf)
+
+
+def _unwrapped(leaf: Any) -> Any:
+    if type(leaf) is Tensor:
+        return leaf._value
+    for user, to_core in _TO_CORE:
+        if isinstance(leaf, user):
+            return to_core(leaf)
+    return leaf
+
+
+def wrap(value: Any) -> Any:
+    """A nested value of drumline's as users of the look-alike see it."""
+    return map_structure(_wrapped, value)
+
+
+def unwrap(value: Any) -> Any:
+    """A nested value of the look-alike as drumline takes it."""
+    return map_structure(_unwrapped, value)
+
+
+_BOUNDARIES: weakref.WeakKeyDictionary[Any, Callable[..., Any]] = weakref.WeakKeyDictionary()
+
+
+def from_core(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The user's function of tensors as one of arrays, one and the same for the same function.
+
+    drumline compiles once for a function; it sees the user's in the closure of this one.
+    """
+    try:
+        known = _BOUNDARIES.get(function)
+    except TypeError:
+        known = None
+    if known is not None:
+        return known
+    target = with_control_flow(function)
+
+    def of_arrays(*args: Any, **kwargs: Any) -> Any:
+        return unwrap(target(*map(wrap, args), **{k: wrap(v) for k, v in kwargs.items()}))
+
+    for name in ("__name__", "__doc__", "__module__"):
+        if hasattr(function, name):
+            setattr(of_arrays, name, getattr(function, name))
+    name = getattr(function, "__qualname__", type(function).__name__)
+    of_arrays.__qualname__ = name if "<locals>" in name else f"{name}.<locals>.of_arrays"
+    with contextlib.suppress(TypeError, ValueError):
+        of_arrays.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    with contextlib.suppress(TypeError):
+        # The value refers to its key; a bound method would be gone at once.
+        if not inspect.ismethod(function):
+            _BOUNDARIES[function] = of_arrays
+    return of_arrays
+
+
+def with_control_flow(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with ``if``, ``while`` and ``for`` over tensors made ready for tracing.
+
+    The one place where the rewriter of control flow is called.
+    """
+    return function
+
+
+def of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of drumline's as one of tensors: takes and gives tensors."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("name", None)
+        return wrap(function(*unwrap(args), **unwrap(kwargs)))
+
+    return call
