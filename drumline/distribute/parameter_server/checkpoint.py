@@ -21,7 +21,7 @@ import numpy as np
 
 from drumline.distribute.parameter_server.errors import RestoreError, SaveError, UpdateMismatchError
 from drumline.distribute.parameter_server.optimizers import OptimizerRegistry
-from drumline.distribute.parameter_server.server.checkpoint_files import ShardFile, find_shards
+from drumline.distribute.parameter_server.server.checkpoints import ShardFile, find_shards
 from drumline.distribute.parameter_server.servers import Servers
 from drumline.distribute.parameter_server.wire import RemoteError
 from drumline.distribute.parameter_server.wire.messages import (

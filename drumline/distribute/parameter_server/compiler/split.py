@@ -6,7 +6,7 @@ tables (`table_access`), and splits off what computes the ids (`ids_split`). The
 `TracedStep`: a program, the variables and optimizers that it uses, and what makes the step's result
 of its outputs.
 
-One step is traced at a time; `coordinator.tracing` sees to that.
+One step is traced at a time; `coordinator.function.StepTracer` sees to that.
 """
 
 from __future__ import annotations

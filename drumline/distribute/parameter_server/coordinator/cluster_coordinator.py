@@ -29,7 +29,7 @@ from drumline.distribute.parameter_server.coordinator.commands import (
     MakeCommand,
     ReplayedCommands,
 )
-from drumline.distribute.parameter_server.coordinator.function import ScheduledFunctions
+from drumline.distribute.parameter_server.coordinator.function import ScheduledFunctions, StepTracer
 from drumline.distribute.parameter_server.coordinator.scheduling import (
     Admission,
     ClosureQueue,
@@ -39,7 +39,6 @@ from drumline.distribute.parameter_server.coordinator.scheduling import (
     StalenessAdmission,
     next_name,
 )
-from drumline.distribute.parameter_server.coordinator.tracing import StepTracer
 from drumline.distribute.parameter_server.coordinator.values import (
     PerWorkerDataset,
     PerWorkerIterator,

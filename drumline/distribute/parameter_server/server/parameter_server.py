@@ -28,8 +28,8 @@ from drumline.distribute.parameter_server.errors import (
     UnknownShardError,
 )
 from drumline.distribute.parameter_server.server import memory
-from drumline.distribute.parameter_server.server.checkpoint_files import find_shards
 from drumline.distribute.parameter_server.server.checkpoints import (
+    find_shards,
     key_of,
     restore_chosen,
     restore_own,

@@ -15,7 +15,7 @@ import pytest
 
 from drumline.distribute.parameter_server.errors import RestoreError, SaveError, UpdateMismatchError
 from drumline.distribute.parameter_server.server import shard
-from drumline.distribute.parameter_server.server.checkpoint_files import find_shards, new_shard_file
+from drumline.distribute.parameter_server.server.checkpoints import find_shards, new_shard_file
 from drumline.training.checkpoint.file_format import DamagedCheckpointError
 
 ROWS = 12

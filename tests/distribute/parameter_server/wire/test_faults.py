@@ -29,7 +29,7 @@ from drumline.distribute.parameter_server.wire import (
     TransportServer,
 )
 from drumline.distribute.parameter_server.wire import watch as watch_module
-from drumline.distribute.parameter_server.wire.lane import _LINGER_SECONDS
+from drumline.distribute.parameter_server.wire.server import _LINGER_SECONDS
 from drumline.distribute.parameter_server.wire.watch import Watch
 from tests.distribute.parameter_server.wire.wire_support import (
     TOKEN,
