@@ -1,9 +1,14 @@
-"""What `drumline.config` and the environment choose for this process, before JAX is loaded."""
+"""What a program and the environment choose for this process.
+
+Kernels and buffers are chosen before JAX is loaded. What a program sets by other calls is noted
+here, for worker processes, which are new interpreters.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 CPU_KERNELS_VARIABLE = "DRUMLINE_CPU_KERNELS"
 LARGE_BUFFERS_VARIABLE = "DRUMLINE_LARGE_BUFFERS"
@@ -74,3 +79,16 @@ def chosen_buffers(value: str | None) -> bool:
 
 cpu_kernels: tuple[str, ...] = chosen_kernels(os.environ.get(CPU_KERNELS_VARIABLE))
 large_buffers: bool = chosen_buffers(os.environ.get(LARGE_BUFFERS_VARIABLE))
+
+
+_choices: dict[Callable[[Any], object], Any] = {}
+
+
+def note_choice(setter: Callable[[Any], object], value: Any) -> None:
+    """Note that the program called ``setter(value)``: worker processes that start later call it."""
+    _choices[setter] = value
+
+
+def choices() -> list[tuple[Callable[[Any], object], Any]]:
+    """Return what was noted, by the setters, which are functions of modules, with their values."""
+    return list(_choices.items())

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from drumline._memory import BufferPool
+from drumline._settings import note_choice
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.elements.structure import LEAF_STRUCTURE
 from drumline.data.native.operation import Column, OperationResult
@@ -132,6 +133,8 @@ def get_limits() -> Limits:
 def set_limits(limits: Limits) -> None:
     """Sets the limits of decoders that are called, or traced in a ``map``, from now on.
 
+    Worker processes have the limits of when they start.
+
     ``dl.image.set_limits(dl.image.Limits(max_pixels=10_000_000))``.
 
     Raises:
@@ -141,3 +144,4 @@ def set_limits(limits: Limits) -> None:
     if not isinstance(limits, Limits):
         raise TypeError(f"set_limits takes a dl.image.Limits, got {limits!r:.60}")
     _current = limits
+    note_choice(set_limits, limits)

@@ -19,6 +19,7 @@ import numpy as np
 from drumline._core import RecordReader
 from drumline._forks import ForkSafeLock, finalize
 from drumline._local_path import has_scheme
+from drumline._settings import note_choice
 from drumline.data.storage.files.records import FileFormat
 
 
@@ -89,6 +90,7 @@ def set_remote_reads(reads: RemoteReads) -> RemoteReads:
     if not isinstance(reads, RemoteReads):
         raise TypeError(f"set_remote_reads takes RemoteReads, got {type(reads).__name__}")
     before, _state.reads = _state.reads, reads
+    note_choice(set_remote_reads, reads)
     return before
 
 

@@ -56,6 +56,8 @@ def end_with_parent(life: int) -> None:
 
 
 def _serve(channel: ObjectChannel, requests: SharedBuffer, replies: SharedBuffer) -> None:
+    for setter, value in channel.receive():
+        setter(value)
     payload = channel.receive()
     try:
         arguments = pickle.loads(payload)

@@ -22,6 +22,7 @@ import numpy as np
 from drumline._forks import never_freed, tell_in_child
 from drumline._lost_process import exited
 from drumline._memory import padded
+from drumline._settings import choices
 from drumline._shared_memory import create_memory, map_memory
 from drumline.data.elements.block import Block
 
@@ -210,6 +211,7 @@ class WorkerProcess:
 
     def _load(self, payload: bytes) -> None:
         try:
+            self._channel.send(choices())
             self._channel.send(payload)
             failure = self._channel.receive()
         except (EOFError, OSError):

@@ -21,11 +21,13 @@ import numpy as np
 import pytest
 
 from drumline.data import Dataset, Options
+from drumline.data.experimental import RemoteReads, remote_reads, set_remote_reads
 from drumline.data.functions.user_function import UserFunction
 from drumline.data.operations.map import ParallelMapStage
 from drumline.data.runtime.threads import available_cores
 from drumline.data.workers.processes.process_function import dumps
 from drumline.data.workers.processes.worker_process import SharedBuffer, WorkerProcess, sendable
+from drumline.image import Limits, get_limits, set_limits
 from tests.lost_processes import lost_in
 
 PATIENCE = 60.0
@@ -338,3 +340,20 @@ def test_processes_are_autotuned_up_to_the_cores() -> None:
     assert isinstance(stage, ParallelMapStage)
     assert stage.pool.automatic
     assert stage.pool.most == stage.pool.width == available_cores()
+
+
+def limits_and_reads(value: Any) -> tuple[int, int, int]:
+    return int(value), get_limits().max_pixels, remote_reads().attempts
+
+
+def test_they_have_the_limits_that_the_program_set() -> None:
+    limits, reads = get_limits(), remote_reads()
+    set_limits(Limits(max_pixels=77))
+    set_remote_reads(RemoteReads(attempts=9))
+    try:
+        found = in_processes(Dataset.range(4).map(limits_and_reads, num_parallel_calls=2))
+        assert "worker processes" in found.explain()
+        assert [tuple(map(int, each)) for each in found] == [(i, 77, 9) for i in range(4)]
+    finally:
+        set_limits(limits)
+        set_remote_reads(reads)
