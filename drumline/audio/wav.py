@@ -10,8 +10,7 @@ import numpy as np
 
 from drumline._core import decode_wavs
 from drumline.data.elements.ragged import RaggedArray
-from drumline.data.elements.spec import ElementSpec, TensorSpec
-from drumline.data.elements.structure import flatten
+from drumline.data.elements.spec import ElementSpec, TensorSpec, flatten
 from drumline.data.native.apply import apply
 from drumline.data.native.operation import Column, NativeOperation, OperationResult
 from drumline.data.plan.node import count_of

@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 
 from drumline._lazy import jax
-from drumline.data._base import BaseDataset, merged_options, named, set_dataset_class
 from drumline.data._dataset import sampling, storing
 from drumline.data._dataset.files import tables_plan
 from drumline.data._dataset.functions import (
@@ -41,14 +40,13 @@ from drumline.data._dataset.padding import check_arrays, fillers, shapes_of
 from drumline.data._dataset.placement import device_of, distribution
 from drumline.data._dataset.storing import reduced
 from drumline.data.elements.arrow import arrow_columns
-from drumline.data.elements.spec import AUTOTUNE, INFINITE, as_dtype
-from drumline.data.elements.structure import flatten
+from drumline.data.elements.spec import AUTOTUNE, INFINITE, as_dtype, flatten
 from drumline.data.engine.epochs import Epochs
 from drumline.data.engine.explain import Explanation, explain
 from drumline.data.engine.iterator import DatasetIterator
 from drumline.data.engine.random_access import element_at, no_access, obstacle
 from drumline.data.functions.recurrence import fold
-from drumline.data.functions.user_function import UserFunction
+from drumline.data.functions.trace import UserFunction
 from drumline.data.observe.profile import Profile
 from drumline.data.observe.profiling import run_profile
 from drumline.data.operations.batch import Batch, PaddedBatch, RaggedBatch, Rebatch, Unbatch
@@ -81,7 +79,7 @@ from drumline.data.operations.prefetch import Prefetch, PrefetchToDevice
 from drumline.data.operations.reading import constructors
 from drumline.data.operations.reading.huggingface import huggingface, is_huggingface
 from drumline.data.operations.reading.sources import Counter, Random
-from drumline.data.options import Options
+from drumline.data.options import BaseDataset, Options, merged_options, named, set_dataset_class
 from drumline.data.plan.node import (
     Node,
     check_deterministic,

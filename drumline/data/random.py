@@ -18,7 +18,7 @@ import numpy as np
 
 from drumline._lazy import jax, jnp
 from drumline.data.elements.spec import as_array
-from drumline.data.functions.user_function import drawn
+from drumline.data.functions.trace import drawn
 
 Shape = Sequence[int]
 

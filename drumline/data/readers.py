@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from drumline.data._base import named
 from drumline.data._dataset.files import files_plan, first_path
 from drumline.data.dataset import Dataset
 from drumline.data.elements.spec import AUTOTUNE
 from drumline.data.operations.reading.files import ArrayRecordFiles
+from drumline.data.options import named
 from drumline.data.plan.node import count_of
 from drumline.data.storage.files.array_records import ArrayRecords
 from drumline.data.storage.files.csv import CsvColumn, CsvFiles, CsvFormat, csv_columns, csv_records

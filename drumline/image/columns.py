@@ -9,8 +9,7 @@ import numpy as np
 
 from drumline._memory import BufferPool
 from drumline._settings import note_choice
-from drumline.data.elements.spec import ElementSpec, TensorSpec
-from drumline.data.elements.structure import LEAF_STRUCTURE
+from drumline.data.elements.spec import LEAF_STRUCTURE, ElementSpec, TensorSpec
 from drumline.data.native.operation import Column, OperationResult
 from drumline.data.runtime.threads import available_cores
 

@@ -18,8 +18,14 @@ from drumline._core import (
     tensor_dims,
 )
 from drumline.data.elements.ragged import RaggedArray
-from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, as_dtype
-from drumline.data.elements.structure import LEAF_STRUCTURE, flatten
+from drumline.data.elements.spec import (
+    LEAF_STRUCTURE,
+    STRING,
+    ElementSpec,
+    TensorSpec,
+    as_dtype,
+    flatten,
+)
 from drumline.data.native.apply import apply, is_symbol
 from drumline.data.native.flat import flat
 from drumline.data.native.operation import Column, NativeOperation, OperationResult

@@ -12,8 +12,7 @@ import numpy as np
 from drumline._core import ExampleParser
 from drumline._memory import BufferPool
 from drumline.data.elements.ragged import RaggedArray
-from drumline.data.elements.spec import ElementSpec, TensorSpec
-from drumline.data.elements.structure import LEAF_STRUCTURE, Structure
+from drumline.data.elements.spec import LEAF_STRUCTURE, ElementSpec, Structure, TensorSpec
 from drumline.data.native.apply import apply
 from drumline.data.native.operation import Column, NativeOperation, OperationResult
 from drumline.io.feature_columns import BadRecord, FeatureColumn, of_batches, of_records

@@ -13,8 +13,7 @@ from drumline._core import unicode_encode as encode_column
 from drumline._core import unicode_split as split_column
 from drumline._core import unicode_transcode as transcode_column
 from drumline.data.elements.ragged import RaggedTensorSpec
-from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
-from drumline.data.elements.structure import flatten
+from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, flatten
 from drumline.data.native.apply import apply
 from drumline.data.native.flat import flat
 from drumline.data.native.operation import Column, NativeOperation, OperationResult

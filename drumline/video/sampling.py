@@ -11,8 +11,7 @@ import numpy as np
 from drumline._lazy import jax, jnp
 from drumline.data import random as draws
 from drumline.data.elements.ragged import RaggedArray
-from drumline.data.elements.spec import ElementSpec, TensorSpec, as_array
-from drumline.data.elements.structure import LEAF_STRUCTURE
+from drumline.data.elements.spec import LEAF_STRUCTURE, ElementSpec, TensorSpec, as_array
 from drumline.data.native.apply import apply, is_symbol
 from drumline.data.native.operation import Column, NativeOperation, OperationResult
 from drumline.data.plan.node import count_of

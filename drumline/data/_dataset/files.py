@@ -8,12 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from drumline.data._base import BaseDataset, named
 from drumline.data.elements.spec import AUTOTUNE
 from drumline.data.operations.reading import constructors
 from drumline.data.operations.reading.files import Files
 from drumline.data.operations.reading.tables import table_format
-from drumline.data.options import Options
+from drumline.data.options import BaseDataset, Options, named
 from drumline.data.plan.node import Node, count_of
 from drumline.data.storage.files.records import BYTES, Format
 from drumline.data.storage.files.remote import as_paths

@@ -11,24 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data._base import check_on_host
 from drumline.data.elements.seeds import draw_seed
 from drumline.data.elements.spec import (
     ElementSpec,
     TensorSpec,
     as_array,
+    flatten,
     has_datasets,
     is_array_literal,
 )
-from drumline.data.elements.structure import flatten
 from drumline.data.engine.epochs import first_element, first_elements
 from drumline.data.functions.build import BuiltFunction, build
 from drumline.data.functions.python_function import PythonFunction
 from drumline.data.functions.recurrence import BuiltRecurrence, build_recurrence
-from drumline.data.functions.user_function import Draws, UserFunction
+from drumline.data.functions.trace import Draws, UserFunction
 from drumline.data.operations.map import Map
 from drumline.data.operations.nested.batched_windows import single_batches
 from drumline.data.operations.numbering import RandomKeys
+from drumline.data.options import check_on_host
 from drumline.data.plan.node import Node
 
 _EXAMPLES = 3

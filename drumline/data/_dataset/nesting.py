@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 
 from drumline._lazy import jax, jnp
-from drumline.data._base import as_dataset, check_on_host
 from drumline.data._dataset.functions import without_key
 from drumline.data._dataset.padding import per_leaf, shape_of
 from drumline.data.elements.spec import ElementSpec, has_datasets
 from drumline.data.engine.epochs import first_block, first_element, first_elements
-from drumline.data.functions.build import BuiltFunction, build
-from drumline.data.functions.shape_key import by_shape_alone
-from drumline.data.functions.user_function import UserFunction
+from drumline.data.functions.build import BuiltFunction, build, by_shape_alone
+from drumline.data.functions.trace import UserFunction
 from drumline.data.operations.nested.dataset_function import (
     DatasetFunction,
     WindowSize,
@@ -26,6 +24,7 @@ from drumline.data.operations.nested.dataset_function import (
 from drumline.data.operations.nested.groups import GroupByWindow
 from drumline.data.operations.nested.windows import held_rows
 from drumline.data.operations.reading.sources import Generator, SlicesWithDatasets
+from drumline.data.options import as_dataset, check_on_host
 from drumline.data.plan.node import Node, count_of
 
 _INT64 = range(-(2**63), 2**63)

@@ -9,8 +9,15 @@ from typing import Any
 import numpy as np
 
 from drumline.data.elements.ragged import RaggedTensorSpec, fill_value
-from drumline.data.elements.spec import STRING, DatasetSpec, ElementSpec, TensorSpec, as_array
-from drumline.data.elements.structure import LEAF, Structure
+from drumline.data.elements.spec import (
+    LEAF,
+    STRING,
+    DatasetSpec,
+    ElementSpec,
+    Structure,
+    TensorSpec,
+    as_array,
+)
 
 Shape = tuple[int | None, ...]
 

@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data._base import BaseDataset, as_dataset, merged_options
-from drumline.data.elements.spec import ElementSpec, TensorSpec, merged_element
-from drumline.data.elements.structure import LEAF_STRUCTURE
-from drumline.data.functions.user_function import UserFunction
+from drumline.data.elements.spec import LEAF_STRUCTURE, ElementSpec, TensorSpec, merged_element
+from drumline.data.functions.trace import UserFunction
 from drumline.data.operations.choose import Choose, OriginalShare, SampleFromDatasets, Thin, ratios
 from drumline.data.operations.map import Map
 from drumline.data.operations.ordering.order import Take
-from drumline.data.options import Options
+from drumline.data.options import BaseDataset, Options, as_dataset, merged_options
 from drumline.data.plan.node import Node, seed_of
 
 

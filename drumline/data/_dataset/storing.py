@@ -13,10 +13,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from drumline.data._base import check_on_host
 from drumline.data._dataset.functions import with_shards
-from drumline.data.elements.spec import ElementSpec
-from drumline.data.elements.structure import flatten
+from drumline.data.elements.spec import ElementSpec, flatten
 from drumline.data.engine.epochs import digest_of
 from drumline.data.engine.saving import (
     ResumableSave,
@@ -26,7 +24,7 @@ from drumline.data.engine.saving import (
     writable_directory,
 )
 from drumline.data.operations.cache import Cache, CacheStore, Snapshot
-from drumline.data.options import Options
+from drumline.data.options import Options, check_on_host
 from drumline.data.plan.node import Node
 from drumline.data.rewrite.fingerprint import fingerprint_of
 from drumline.data.storage.saved import (

@@ -9,8 +9,7 @@ import numpy as np
 
 from drumline.data.elements.columns import PackedStrings, concatenated
 from drumline.data.elements.ragged import RaggedArray
-from drumline.data.elements.spec import STRING
-from drumline.data.elements.structure import LEAF, Structure
+from drumline.data.elements.spec import LEAF, STRING, Structure
 
 
 class Block:

@@ -13,12 +13,12 @@ from drumline.data.elements.spec import (
     DatasetSpec,
     DatasetValue,
     ElementSpec,
+    Structure,
     TensorSpec,
     as_array,
     merged_element,
     within,
 )
-from drumline.data.elements.structure import Structure
 
 
 class ShapeMismatch(ValueError):

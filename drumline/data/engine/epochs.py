@@ -11,14 +11,12 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from drumline.data._base import as_dataset
 from drumline.data.elements.block import Block, splitter
 from drumline.data.elements.ragged import RaggedTensorSpec, empty
 from drumline.data.elements.rows import single
 from drumline.data.elements.seeds import DrawnSeed
 from drumline.data.elements.spec import AUTOTUNE, DatasetSpec, TensorSpec, has_datasets
-from drumline.data.engine.lowering import Lowering
-from drumline.data.engine.runtime import Runtime
+from drumline.data.engine.lowering import Lowering, Runtime
 from drumline.data.operations.batch import Unbatch
 from drumline.data.operations.cache import Cache
 from drumline.data.operations.filter import Filter
@@ -29,7 +27,7 @@ from drumline.data.operations.ordering.order import resolve_shard_hints
 from drumline.data.operations.prefetch import Prefetch
 from drumline.data.operations.reading.files import Files
 from drumline.data.operations.seeding import drawn_seeds, seed_of, with_drawn_seeds
-from drumline.data.options import Options
+from drumline.data.options import Options, as_dataset
 from drumline.data.plan.node import Node, bottom_up
 from drumline.data.rewrite.optimize import optimize, rules_in_force
 from drumline.data.runtime.meter import Observation

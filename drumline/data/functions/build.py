@@ -1,28 +1,52 @@
-"""From a user's function to something that runs on blocks."""
+"""From a user's function to something that runs on blocks.
+
+What is built is a function compiled once, or divided by native operations, or compiled for each
+combination of shapes that comes (`ShapedFunction`), or made of the shapes of its argument alone
+(`ShapeFunction`), or Python.
+"""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import warnings
 from collections.abc import Callable, Collection, Hashable, Sequence
+from functools import cached_property
 from types import CodeType
 from typing import Any
 
 import numpy as np
 
+from drumline._forks import ForkSafeLock
 from drumline._function_identity import LIBRARIES, frozen
-from drumline.data.elements.ragged import has_ragged
-from drumline.data.elements.spec import ElementSpec, has_datasets
-from drumline.data.elements.structure import Structure
-from drumline.data.functions.call import BlockFunction
+from drumline.data.elements.block import Block, splitter
+from drumline.data.elements.errors import at_element
+from drumline.data.elements.ragged import RaggedArray, has_ragged
+from drumline.data.elements.rows import spec_of_leaf, stack
+from drumline.data.elements.spec import (
+    LEAF_STRUCTURE,
+    ElementSpec,
+    Structure,
+    TensorSpec,
+    has_datasets,
+    merge_leaf,
+)
+from drumline.data.functions.call import BlockFunction, OneByOne, Position
 from drumline.data.functions.closures import FlattenedClosure, Reuse, reuse_in_force
 from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.lifted import LiftedFunction, LiftedValues, with_values
+from drumline.data.functions.programs import Constant
 from drumline.data.functions.python_function import PythonFunction, spec_from_example
-from drumline.data.functions.segmented import SegmentedFunction, ShapedFunction, compiled
-from drumline.data.functions.trace import NotTraceable, same_in_python, trace
-from drumline.data.functions.user_function import Draws, UserFunction
+from drumline.data.functions.segmented import SegmentedFunction
+from drumline.data.functions.trace import (
+    Draws,
+    NotTraceable,
+    Trace,
+    UserFunction,
+    same_in_python,
+    trace,
+)
 from drumline.data.plan import digest as functions  # noqa: F401 (registers)
 from drumline.data.plan.digest import Digest, put
 
@@ -351,7 +375,7 @@ def _traced(user: UserFunction, source: ElementSpec) -> BuiltFunction:
         raise NotTraceable("it takes a dataset")
     if all(leaf.is_static for leaf in source.leaves):
         traced = trace(user, source)
-        return BuiltFunction(traced.spec, compiled(user, source, traced), True)
+        return BuiltFunction(traced.spec, _compiled(user, source, traced), True)
     if (native := _native(user, source)) is not None:
         return native
     if has_ragged(source):
@@ -381,7 +405,7 @@ def _native(user: UserFunction, source: ElementSpec) -> BuiltFunction | None:
     if not traced.natives or _has_none(traced.spec.structure):
         return None
     return BuiltFunction(
-        traced.spec, compiled(user, source, traced), reorderable=True, takes_varying=True
+        traced.spec, _compiled(user, source, traced), reorderable=True, takes_varying=True
     )
 
 
@@ -419,3 +443,196 @@ class Batched:
     leaf: int
     size: int | None
     drop_remainder: bool
+
+
+def _compiled(
+    function: UserFunction, spec: ElementSpec, trace: Trace
+) -> CompiledFunction | SegmentedFunction:
+    """Return a traced function, ready to run."""
+    kind = SegmentedFunction if trace.natives else CompiledFunction
+    return kind(function, spec, trace)
+
+
+_PROBES = (7, 11)
+_MANY_SHAPES = 16
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+class ShapedFunction:
+    """Compiles the function, as it was when given, for each combination of shapes that comes."""
+
+    ragged: bool | None = None
+    varying: bool | None = None
+
+    def __init__(self, function: UserFunction, source: ElementSpec):
+        held = dataclasses.replace(function, function=frozen(function.function))
+        self._function = held
+        self._source = source
+        self._compiled: dict[Shapes, CompiledFunction | SegmentedFunction] = {}
+        self._lock = ForkSafeLock()
+        self._single_rows = False
+        self.spec = self._inferred()
+        self.block_length = 1
+
+    def _inferred(self) -> ElementSpec:
+        """The result's spec: what agrees between two stand-ins for the unknown dimensions."""
+        probes = [trace(self._function, with_unknown(self._source, p)) for p in _PROBES]
+        self._natives = ", ".join(step.operation.name for step in probes[0].natives)
+        if self._natives:
+            self.ragged = self.varying = True
+        low, high = (probe.spec for probe in probes)
+        if low.structure != high.structure:
+            raise NotTraceable("the structure it returns depends on the shape of its argument")
+        leaves = [merge_leaf(a, b) for a, b in zip(low.leaves, high.leaves, strict=True)]
+        if any(leaf is None for leaf in leaves):
+            raise NotTraceable("the dtype or rank it returns depends on the shape of its argument")
+        return self._loosened(low.with_leaves([leaf for leaf in leaves if leaf is not None]))
+
+    def _loosened(self, spec: ElementSpec) -> ElementSpec:
+        """Without what does not hold for the shortest argument: ``x[:5]`` may give one row."""
+        try:
+            short = trace(self._function, with_unknown(self._source, 1)).spec
+        except (NotTraceable, ValueError):
+            return spec
+        if short.structure != spec.structure:
+            return spec
+        pairs = zip(spec.leaves, short.leaves, strict=True)
+        return spec.with_leaves([merge_leaf(a, b) or a for a, b in pairs])
+
+    @cached_property
+    def one_by_one(self) -> OneByOne:
+        alone = copy.copy(self)
+        alone._compiled = {}
+        alone._single_rows = True
+        return OneByOne(self, alone)
+
+    def limit(self, wanted: int) -> int:
+        return wanted
+
+    def __call__(self, block: Block, position: Position) -> Block:
+        if not block.n:  # An error alone: its columns' shapes are no element's.
+            return Block(stack([], self.spec), 0, block.error)
+        try:
+            function = self._for_shapes(tuple(column.shape[1:] for column in block.columns))
+        except (NotTraceable, ValueError) as error:
+            at_element(error, position(0), self._function.where)
+            return Block(stack([], self.spec), 0, error)
+        self.block_length = max(self.block_length, function.block_length)
+        return function(block, position)
+
+    def _for_shapes(self, shapes: Shapes) -> CompiledFunction | SegmentedFunction:
+        with self._lock:
+            if shapes not in self._compiled:
+                pairs = zip(shapes, self._source.leaves, strict=True)
+                spec = self._source.with_leaves([TensorSpec(s, leaf.dtype) for s, leaf in pairs])
+                traced = trace(self._function, spec)
+                self._check(traced.spec, spec)
+                made = _compiled(self._function, spec, traced)
+                self._compiled[shapes] = made.for_single_rows() if self._single_rows else made
+                if len(self._compiled) == _MANY_SHAPES:
+                    warnings.warn(
+                        f"{self._function.where} has been compiled for {_MANY_SHAPES} shapes, "
+                        "which is slow; pad or resize to few shapes before it",
+                        stacklevel=2,
+                    )
+            return self._compiled[shapes]
+
+    def _check(self, found: ElementSpec, argument: ElementSpec) -> None:
+        for i, (mine, promised) in enumerate(zip(found.leaves, self.spec.leaves, strict=False)):
+            if found.structure == self.spec.structure and merge_leaf(mine, promised) == promised:
+                continue
+            raise ValueError(
+                f"{self._function.where} returns leaf {i} as {mine} for {argument.tree()}, but the "
+                f"dataset's element_spec says {promised}"
+            )
+
+    def describe(self) -> str:
+        shapes = f"compiled for each shape ({len(self._compiled)} so far)"
+        native = f"native {self._natives} | " if self._natives else ""
+        return f"{self._function.name}: {native}{shapes}"
+
+
+_PROBE = 7
+
+
+class ShapeFunction:
+    """Calls the function once for each combination of shapes that comes.
+
+    Attributes:
+        user: the function.
+    """
+
+    block_length = 1
+    ragged: bool | None = None
+    varying: bool | None = None
+
+    def __init__(self, function: UserFunction, source: ElementSpec, spec: ElementSpec):
+        self.user = function
+        self._split = splitter(source.structure)
+        self._spec = spec
+        self._known: dict[Any, np.ndarray] = {}
+
+    def limit(self, wanted: int) -> int:
+        return wanted
+
+    def __call__(self, block: Block, position: Position) -> Block:
+        if not block.n:
+            return Block(stack([], self._spec), 0, block.error)
+        columns: list[Any] = list(block.columns)
+        lengths = [column.row_lengths() for column in columns if isinstance(column, RaggedArray)]
+        if not lengths:
+            first, which = np.zeros(1, np.int64), np.zeros(block.n, np.int64)
+        else:
+            _, first, which = np.unique(
+                np.stack(lengths, axis=1), axis=0, return_index=True, return_inverse=True
+            )
+        values = np.zeros(len(first), self._spec.leaves[0].dtype)
+        for i in np.argsort(first).tolist():
+            row = int(first[i])
+            try:
+                values[i] = self._value(block, row)
+            except Exception as error:
+                at_element(error, position(row), self.user.where)
+                return Block([values[which[:row]]], row, error)
+        return Block([values[which.reshape(-1)]], block.n, block.error)
+
+    def _value(self, block: Block, row: int) -> np.ndarray:
+        columns: list[Any] = [column[row : row + 1] for column in block.columns]
+        (element,) = self._split(columns)
+        shapes = tuple(
+            tuple(column.row_lengths()) if isinstance(column, RaggedArray) else column.shape[1:]
+            for column in columns
+        )
+        if shapes not in self._known:
+            self._known[shapes] = np.asarray(self.user(element), self._spec.leaves[0].dtype)
+        return self._known[shapes]
+
+    def describe(self) -> str:
+        return f"{self.user.name}: by shape ({len(self._known)} so far)"
+
+
+def by_shape_alone(function: UserFunction, source: ElementSpec) -> BuiltFunction | None:
+    """The function ready to run, if elements vary in shape and it looks at nothing else.
+
+    Compiling it for each shape, as other functions are, would cost much for a constant.
+    """
+    if all(leaf.is_static for leaf in source.leaves):
+        return None
+    try:
+        traced = trace(function, with_unknown(source, _PROBE))
+    except NotTraceable:
+        return None
+    routes = traced.routes
+    if len(routes) != 1 or not isinstance(routes[0], Constant):
+        return None
+    spec = ElementSpec(LEAF_STRUCTURE, (spec_of_leaf(routes[0].value, static=True),))
+    return BuiltFunction(spec, ShapeFunction(function, source, spec), reorderable=True)
+
+
+def with_unknown(spec: ElementSpec, size: int) -> ElementSpec:
+    leaves = [
+        TensorSpec([size if dim is None else dim for dim in leaf.shape], leaf.dtype)
+        for leaf in spec.leaves
+    ]
+    return spec.with_leaves(leaves)

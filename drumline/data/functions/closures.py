@@ -29,8 +29,7 @@ from drumline._function_identity import (
     shared_by,
 )
 from drumline._lazy import is_jax_array, jax
-from drumline.data.elements.spec import TensorSpec, as_array
-from drumline.data.elements.structure import is_namedtuple
+from drumline.data.elements.spec import TensorSpec, as_array, is_namedtuple
 
 _MOST_VALUES = 16
 _INT32 = range(-(2**31), 2**31)

@@ -25,7 +25,7 @@ from drumline.data.elements.block import Block
 from drumline.data.elements.errors import at_element
 from drumline.data.elements.spec import ElementSpec
 from drumline.data.functions.call import OneByOne, Position
-from drumline.data.functions.elementwise import ElementwiseResult, elementwise_results, left_to_xla
+from drumline.data.functions.elementwise import ElementwiseResult, elementwise_results
 from drumline.data.functions.programs import (
     Computed,
     Constant,
@@ -36,12 +36,12 @@ from drumline.data.functions.programs import (
     gathered_rows,
     inner_consts,
     inner_programs,
+    left_to_xla,
     plain_array,
     same_at_any_length,
     subjaxprs,
 )
-from drumline.data.functions.trace import Trace
-from drumline.data.functions.user_function import UserFunction
+from drumline.data.functions.trace import Trace, UserFunction
 from drumline.data.plan.digest import text_in_digests
 
 _DIVISIONS = ("remainder", "floor_divide", "fmod", "mod")

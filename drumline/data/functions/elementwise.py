@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from drumline._core import RowArithmetic, vector_instructions
 from drumline._lazy import jex
 from drumline._memory import address_of
-from drumline.data.functions.programs import Computed, roundings
+from drumline.data.functions.programs import Computed, left_to_xla, roundings
 from drumline.data.functions.trace import Trace
 from drumline.data.native.operation import OPERATORS, SUMS, Arithmetic, rounded
 
@@ -85,27 +85,6 @@ def elementwise_results(trace: Trace) -> dict[tuple[bool, int], ElementwiseResul
             if result is not None and result.leaf not in taken
         )
     return found
-
-
-def left_to_xla(closed: jex.ClosedJaxpr, outvars: Sequence[Any]) -> list[jex.JaxprEqn]:
-    """Return the equations of a program that ``outvars`` need, and those that have checks."""
-    needed = {var for var in outvars if isinstance(var, jex.Var)}
-    left: list[jex.JaxprEqn] = []
-    for equation in reversed(closed.jaxpr.eqns):
-        if may_fail(equation) or not needed.isdisjoint(equation.outvars):
-            left.append(equation)
-            needed.update(var for var in equation.invars if isinstance(var, jex.Var))
-    return left[::-1]
-
-
-def may_fail(equation: jex.JaxprEqn) -> bool:
-    """Whether a check may be computed beside an equation, as `guarded` does."""
-    inner = equation.params.get("jaxpr")
-    if equation.primitive.name in _CALLS and inner is not None:
-        return any(map(may_fail, inner.jaxpr.eqns))
-    if equation.primitive.name in ("div", "rem"):
-        return bool(np.issubdtype(_aval(equation.invars[1]).dtype, np.integer))
-    return equation.primitive.name in ("dynamic_slice", "gather")
 
 
 def _aval(atom: Any) -> Any:

@@ -11,8 +11,7 @@ import numpy as np
 
 from drumline.data.elements.block import Block
 from drumline.data.elements.columns import concatenated
-from drumline.data.elements.spec import ElementSpec, TensorSpec
-from drumline.data.elements.structure import LEAF_STRUCTURE, tuple_of
+from drumline.data.elements.spec import LEAF_STRUCTURE, ElementSpec, TensorSpec, tuple_of
 from drumline.data.functions.call import BlockFunction, OneByOne, Position
 from drumline.data.functions.closures import FlattenedClosure
 from drumline.data.functions.compiled import CompiledFunction

@@ -1,4 +1,4 @@
-"""What a traced program tells: native calls in it, purity, dependences, block length, routes.
+"""What a traced program tells: native calls, checks, purity, dependences, block length, routes.
 
 The block length is part of a dataset's plan: results do not depend on how blocks are scheduled.
 """
@@ -378,6 +378,28 @@ def _divides(eqn: jex.JaxprEqn) -> bool:
             "cannot be compiled"
         )
     return True
+
+
+def left_to_xla(closed: jex.ClosedJaxpr, outvars: Sequence[Any]) -> list[jex.JaxprEqn]:
+    """Return the equations of a program that ``outvars`` need, and those that have checks."""
+    needed = {var for var in outvars if isinstance(var, jex.Var)}
+    left: list[jex.JaxprEqn] = []
+    for equation in reversed(closed.jaxpr.eqns):
+        if may_fail(equation) or not needed.isdisjoint(equation.outvars):
+            left.append(equation)
+            needed.update(var for var in equation.invars if isinstance(var, jex.Var))
+    return left[::-1]
+
+
+def may_fail(equation: jex.JaxprEqn) -> bool:
+    """Whether a check may be computed beside an equation, as `guarded` does."""
+    inner = equation.params.get("jaxpr")
+    if equation.primitive.name in _INLINED and inner is not None:
+        return any(map(may_fail, inner.jaxpr.eqns))
+    if equation.primitive.name in ("div", "rem"):
+        divisor: Any = equation.invars[1].aval
+        return bool(np.issubdtype(divisor.dtype, np.integer))
+    return equation.primitive.name in ("dynamic_slice", "gather")
 
 
 @contextlib.contextmanager

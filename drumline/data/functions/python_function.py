@@ -22,13 +22,11 @@ from drumline.data.elements import precision
 from drumline.data.elements.block import Block, splitter
 from drumline.data.elements.errors import at_element, with_strings
 from drumline.data.elements.rows import ShapeMismatch, conform, owned, put, specs_of_leaves, stack
-from drumline.data.elements.spec import ElementSpec, TensorSpec, is_array_literal
-from drumline.data.elements.structure import flatten
+from drumline.data.elements.spec import ElementSpec, TensorSpec, flatten, is_array_literal
 from drumline.data.functions.call import Position
 from drumline.data.functions.closures import Reuse
 from drumline.data.functions.programs import random_states_kept
-from drumline.data.functions.trace import kind_of
-from drumline.data.functions.user_function import UserFunction, as_python, keras_writes_held
+from drumline.data.functions.trace import UserFunction, as_python, keras_writes_held, kind_of
 
 _PATIENCE = 0.02
 """Seconds that a task may take: each change of threads between the workers and who waits for them

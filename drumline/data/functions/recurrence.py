@@ -16,8 +16,7 @@ from drumline.data.elements import precision
 from drumline.data.elements.block import Block
 from drumline.data.elements.errors import at_element
 from drumline.data.elements.ragged import has_ragged
-from drumline.data.elements.spec import ElementSpec, TensorSpec, has_datasets
-from drumline.data.elements.structure import tuple_of
+from drumline.data.elements.spec import ElementSpec, TensorSpec, has_datasets, tuple_of
 from drumline.data.functions.build import not_here
 from drumline.data.functions.call import Position
 from drumline.data.functions.closures import FlattenedClosure, Reuse, reuse_in_force
@@ -33,8 +32,7 @@ from drumline.data.functions.programs import (
     operations,
 )
 from drumline.data.functions.python_function import AnyShape, PythonRecurrence, spec_from_example
-from drumline.data.functions.trace import NotTraceable, Trace, same_in_python, trace
-from drumline.data.functions.user_function import UserFunction
+from drumline.data.functions.trace import NotTraceable, Trace, UserFunction, same_in_python, trace
 
 _UNROLLED = 8
 """How many elements one turn of the loop takes where the function is small."""

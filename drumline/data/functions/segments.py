@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from drumline._lazy import jax, jex
-from drumline.data.elements.spec import ElementSpec, TensorSpec
-from drumline.data.elements.structure import LEAF_STRUCTURE, tuple_of
+from drumline.data.elements.spec import LEAF_STRUCTURE, ElementSpec, TensorSpec, tuple_of
 from drumline.data.functions.programs import Computed, Constant, Passed, Route, dependence, unnamed
 from drumline.data.functions.trace import NativeStep, Trace
 from drumline.data.native.operation import OPERATORS, SUMS, Arithmetic, NativeOperation

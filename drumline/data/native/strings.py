@@ -14,8 +14,7 @@ import numpy as np
 
 from drumline._core import StringChain, StringPattern, StringTable, hash_strings
 from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec, splits_of
-from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
-from drumline.data.elements.structure import LEAF_STRUCTURE
+from drumline.data.elements.spec import LEAF_STRUCTURE, STRING, ElementSpec, TensorSpec
 from drumline.data.native.flat import flat, holds_ragged
 from drumline.data.native.operation import Column, NativeOperation, OperationResult
 

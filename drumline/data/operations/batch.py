@@ -26,8 +26,15 @@ from drumline.data.elements.ragged import (
 from drumline.data.elements.rows import single, stack
 from drumline.data.elements.spec import INFINITE, UNKNOWN, ElementSpec, TensorSpec, is_known
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.indexed import Index, RandomAccessSource
-from drumline.data.runtime.stage import CountingStage, Described, ServingStage, Stage, State
+from drumline.data.runtime.stage import (
+    CountingStage,
+    Described,
+    Index,
+    RandomAccessSource,
+    ServingStage,
+    Stage,
+    State,
+)
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering

@@ -14,8 +14,7 @@ from drumline.data.elements.spec import ElementSpec
 from drumline.data.operations.nested.dataset_function import DatasetFunction
 from drumline.data.operations.reading.sources import Columns, PartsStage
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.indexed import Concatenated, RandomAccessSource
-from drumline.data.runtime.stage import Stage, State
+from drumline.data.runtime.stage import Concatenated, RandomAccessSource, Stage, State
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering

@@ -19,8 +19,13 @@ from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.recurrence import BuiltRecurrence, Recurrence
 from drumline.data.operations.map import own_input
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.indexed import RandomAccessSource
-from drumline.data.runtime.stage import MAX_ELEMENTS, CountingStage, Stage, State
+from drumline.data.runtime.stage import (
+    MAX_ELEMENTS,
+    CountingStage,
+    RandomAccessSource,
+    Stage,
+    State,
+)
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering

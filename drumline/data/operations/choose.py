@@ -14,8 +14,7 @@ from drumline.data.elements.block import Block
 from drumline.data.elements.errors import at_element
 from drumline.data.elements.rows import stack
 from drumline.data.elements.seeds import uniform
-from drumline.data.elements.spec import INFINITE, UNKNOWN, ElementSpec, TensorSpec
-from drumline.data.elements.structure import LEAF_STRUCTURE
+from drumline.data.elements.spec import INFINITE, LEAF_STRUCTURE, UNKNOWN, ElementSpec, TensorSpec
 from drumline.data.plan.node import Node, Pass, Specified, Trail
 from drumline.data.runtime.stage import CountingStage, PushbackBuffer, ServingStage, Stage, State
 

@@ -7,11 +7,24 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from drumline.data.elements.block import Block
-from drumline.data.elements.spec import INFINITE, UNKNOWN, ElementSpec, is_known, merge_leaf
-from drumline.data.elements.structure import LEAF_STRUCTURE, Structure
+from drumline.data.elements.spec import (
+    INFINITE,
+    LEAF_STRUCTURE,
+    UNKNOWN,
+    ElementSpec,
+    Structure,
+    is_known,
+    merge_leaf,
+)
 from drumline.data.plan.node import Node, Pass, Specified, Trail
-from drumline.data.runtime.indexed import Concatenated, RandomAccessSource, Zipped
-from drumline.data.runtime.stage import PushbackBuffer, Stage, State
+from drumline.data.runtime.stage import (
+    Concatenated,
+    PushbackBuffer,
+    RandomAccessSource,
+    Stage,
+    State,
+    Zipped,
+)
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering

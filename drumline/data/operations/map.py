@@ -19,12 +19,13 @@ from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.programs import whole_batches
 from drumline.data.operations.ordering.order import ParallelSourceStage, SourceStage
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.indexed import Index, RandomAccessSource
 from drumline.data.runtime.stage import (
     MAX_ELEMENTS,
     TARGET_BYTES,
     CountingStage,
     Described,
+    Index,
+    RandomAccessSource,
     Stage,
     State,
 )

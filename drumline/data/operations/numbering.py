@@ -11,11 +11,16 @@ import numpy as np
 from drumline._core import mix64
 from drumline.data.elements.block import Block
 from drumline.data.elements.seeds import bits
-from drumline.data.elements.spec import ElementSpec, TensorSpec
-from drumline.data.elements.structure import LEAF_STRUCTURE, tuple_of
+from drumline.data.elements.spec import LEAF_STRUCTURE, ElementSpec, TensorSpec, tuple_of
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.indexed import Enumerated, Index, RandomAccessSource
-from drumline.data.runtime.stage import Described, Stage, State
+from drumline.data.runtime.stage import (
+    Described,
+    Enumerated,
+    Index,
+    RandomAccessSource,
+    Stage,
+    State,
+)
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering

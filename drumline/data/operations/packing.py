@@ -13,8 +13,14 @@ from drumline.data.elements.block import Block
 from drumline.data.elements.columns import row_lengths
 from drumline.data.elements.ragged import RaggedArray, copy_rows, joined, uniform
 from drumline.data.elements.rows import stack
-from drumline.data.elements.spec import INFINITE, UNKNOWN, ElementSpec, TensorSpec
-from drumline.data.elements.structure import LEAF_STRUCTURE, Structure
+from drumline.data.elements.spec import (
+    INFINITE,
+    LEAF_STRUCTURE,
+    UNKNOWN,
+    ElementSpec,
+    Structure,
+    TensorSpec,
+)
 from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.runtime.stage import CountingStage, Stage, State
 

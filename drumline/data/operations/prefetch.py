@@ -19,8 +19,14 @@ from drumline.data.elements.ragged import objects
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.operations.batch import Batch
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.indexed import RandomAccessSource
-from drumline.data.runtime.stage import TARGET_BYTES, BatchSizeController, Stage, StartsEarly, State
+from drumline.data.runtime.stage import (
+    TARGET_BYTES,
+    BatchSizeController,
+    RandomAccessSource,
+    Stage,
+    StartsEarly,
+    State,
+)
 from drumline.data.runtime.threads import (
     ReadLimiter,
     interpreter_exiting,

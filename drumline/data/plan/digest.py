@@ -17,7 +17,7 @@ from drumline._function_identity import components, digested_code, digested_part
 from drumline._lazy import is_jax_array
 
 _NAMES_IN_DIGESTS = {
-    "drumline.data.elements.structure.Structure": "drumline.data.structure.Structure",
+    "drumline.data.elements.spec.Structure": "drumline.data.structure.Structure",
     "drumline.data.storage.files.records.Format": "drumline.data.files.file_format.Format",
     "drumline.data.storage.files.csv.CsvColumn": "drumline.data.files.csv_columns.CsvColumn",
     "drumline.data.storage.files.csv.CsvRecords": "drumline.data.files.csv_format.CsvRecords",

@@ -5,23 +5,22 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from drumline.data._base import BaseDataset
 from drumline.data.elements.block import Block
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.seeds import DrawnSeed
 from drumline.data.elements.spec import ElementSpec, TensorSpec
-from drumline.data.functions.build import BuiltFunction
+from drumline.data.functions.build import BuiltFunction, ShapeFunction
 from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.lifted import LiftedFunction
 from drumline.data.functions.recurrence import BuiltRecurrence
 from drumline.data.functions.segmented import SegmentedFunction
-from drumline.data.functions.shape_key import ShapeFunction
-from drumline.data.functions.user_function import UserFunction
+from drumline.data.functions.trace import UserFunction
 from drumline.data.operations.checks import IgnoreErrors
 from drumline.data.operations.nested.dataset_function import DatasetFunction, WindowSize
 from drumline.data.operations.prefetch import Prefetch, PrefetchToDevice
 from drumline.data.operations.reading.files import File, Files
 from drumline.data.operations.reading.sources import Stored
+from drumline.data.options import BaseDataset
 from drumline.data.plan import digest as functions  # noqa: F401 (registers)
 from drumline.data.plan.digest import Digest, put
 from drumline.data.plan.node import Node

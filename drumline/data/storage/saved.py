@@ -14,18 +14,16 @@ import numpy as np
 
 from drumline._changes import in_forked_child
 from drumline._forks import ForkSafeLock
-from drumline.data._base import as_dataset
 from drumline.data.elements.block import Block
-from drumline.data.elements.spec import STRING, DatasetSpec, ElementSpec
-from drumline.data.elements.structure import LEAF_STRUCTURE
+from drumline.data.elements.spec import LEAF_STRUCTURE, STRING, DatasetSpec, ElementSpec
 from drumline.data.operations.cache import CacheStore, FillStage, Recorder, Snapshot
 from drumline.data.operations.nested.dataset_function import DatasetFunction, dataset_function
 from drumline.data.operations.nested.windows import held_rows
 from drumline.data.operations.reading.sources import Slices, Stored, StoredParts
+from drumline.data.options import as_dataset
 from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.rewrite.fingerprint import fingerprint_of
-from drumline.data.runtime.indexed import RandomAccessSource
-from drumline.data.runtime.stage import Stage, State
+from drumline.data.runtime.stage import RandomAccessSource, Stage, State
 from drumline.data.storage.store.columns import spec_to_json
 from drumline.data.storage.store.directory import (
     DESCRIPTION,

@@ -12,8 +12,7 @@ import keras
 import numpy as np
 
 from drumline import image, io
-from drumline.data.elements.spec import ElementSpec, TensorSpec
-from drumline.data.elements.structure import LEAF_STRUCTURE
+from drumline.data.elements.spec import LEAF_STRUCTURE, ElementSpec, TensorSpec
 from drumline.data.native.apply import apply
 from drumline.data.native.operation import Column, NativeOperation, OperationResult
 from drumline.datasets.folders.labelled_files import Request

@@ -12,8 +12,7 @@ import numpy as np
 
 from drumline import video
 from drumline.data import RaggedArray
-from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
-from drumline.data.elements.structure import LEAF_STRUCTURE
+from drumline.data.elements.spec import LEAF_STRUCTURE, STRING, ElementSpec, TensorSpec
 from drumline.data.native.apply import apply
 from drumline.data.native.flat import flat
 from drumline.data.native.operation import Column, NativeOperation, OperationResult, run_native

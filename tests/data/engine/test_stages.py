@@ -10,8 +10,7 @@ from drumline.data.operations.ordering.order import SourceStage
 from drumline.data.operations.ordering.shuffle_buffer import ShuffleStage
 from drumline.data.operations.prefetch import PrefetchStage
 from drumline.data.operations.reading.sources import Integers
-from drumline.data.runtime.indexed import Sequential
-from drumline.data.runtime.stage import BatchSizeController
+from drumline.data.runtime.stage import BatchSizeController, Sequential
 
 
 def walk(n):

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from drumline.data.elements.ragged import RaggedArray
-from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
-from drumline.data.elements.structure import LEAF_STRUCTURE
+from drumline.data.elements.spec import LEAF_STRUCTURE, STRING, ElementSpec, TensorSpec
 from drumline.data.native.apply import apply
 from drumline.data.native.operation import Column, NativeOperation, OperationResult
 

@@ -10,8 +10,7 @@ import pytest
 import drumline as dl
 from drumline.data import Dataset
 from drumline.data.functions.segments import CompiledPart, cut
-from drumline.data.functions.trace import trace
-from drumline.data.functions.user_function import UserFunction
+from drumline.data.functions.trace import UserFunction, trace
 from tests.data.native.native_operations import (
     ToNumber,
     codes,

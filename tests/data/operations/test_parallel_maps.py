@@ -18,7 +18,7 @@ from drumline.data.operations.batch import BatchStage
 from drumline.data.operations.map import ParallelMapStage
 from drumline.data.operations.ordering.order import SourceStage
 from drumline.data.operations.reading.sources import Integers
-from drumline.data.runtime.indexed import Sequential
+from drumline.data.runtime.stage import Sequential
 from drumline.data.runtime.threads import Workers
 
 PATIENCE = 30.0

@@ -14,7 +14,7 @@ import pytest
 
 import drumline as dl
 from drumline.data import Dataset
-from drumline.data.elements.structure import flatten
+from drumline.data.elements.spec import flatten
 
 Pair = collections.namedtuple("Pair", ["left", "right"])
 

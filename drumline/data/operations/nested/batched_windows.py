@@ -13,17 +13,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from drumline._function_identity import Incomparable
-from drumline.data._base import BaseDataset, dataset_class
 from drumline.data.elements.seeds import SeedsFor
-from drumline.data.elements.spec import DatasetSpec, ElementSpec
-from drumline.data.elements.structure import Structure, flatten
+from drumline.data.elements.spec import DatasetSpec, ElementSpec, Structure, flatten
 from drumline.data.functions.build import Batched
 from drumline.data.functions.closures import ClosureFlattener
 from drumline.data.functions.programs import random_states_kept
-from drumline.data.functions.user_function import UserFunction
+from drumline.data.functions.trace import UserFunction
 from drumline.data.operations.batch import Batch
 from drumline.data.operations.combine import Zip
 from drumline.data.operations.reading.sources import Slices
+from drumline.data.options import BaseDataset, dataset_class
 from drumline.data.plan.node import Node, Specified
 
 

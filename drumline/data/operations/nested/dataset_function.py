@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data._base import BaseDataset
 from drumline.data.elements.errors import at_element
 from drumline.data.elements.seeds import SeedsFor, draw_seed
 from drumline.data.elements.spec import ElementSpec, TensorSpec, merged_element
 from drumline.data.functions.build import Batched
 from drumline.data.functions.closures import Reuse
 from drumline.data.functions.programs import random_states_kept
-from drumline.data.functions.user_function import UserFunction, as_python
+from drumline.data.functions.trace import UserFunction, as_python
 from drumline.data.operations.nested.batched_windows import batched_group, batched_windows
 from drumline.data.operations.reading.sources import Generator
+from drumline.data.options import BaseDataset
 from drumline.data.plan.node import Node
 
 

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from drumline.data._base import as_dataset
 from drumline.data.elements.block import Block, concat
 from drumline.data.elements.errors import at_element
 from drumline.data.elements.rows import stack
 from drumline.data.elements.spec import INFINITE, UNKNOWN
-from drumline.data.functions.build import BuiltFunction
-from drumline.data.functions.shape_key import ShapeFunction
+from drumline.data.functions.build import BuiltFunction, ShapeFunction
 from drumline.data.operations.cache import ReplayStage
 from drumline.data.operations.nested.dataset_function import WindowSize
 from drumline.data.operations.nested.inner_datasets import Open, joined_runs, opener
 from drumline.data.operations.nested.nesting import Nested
 from drumline.data.operations.nested.windows import held_rows
+from drumline.data.options import as_dataset
 from drumline.data.plan.node import Pass, Trail
 from drumline.data.runtime.stage import PushbackBuffer, Stage, State
 

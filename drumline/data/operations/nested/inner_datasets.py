@@ -27,8 +27,14 @@ from drumline.data.operations.ordering.order import Shard, SourceStage, resolve_
 from drumline.data.operations.prefetch import PrefetchStage
 from drumline.data.operations.reading.sources import Slices
 from drumline.data.plan.node import Node
-from drumline.data.runtime.indexed import RandomAccessSource
-from drumline.data.runtime.stage import TARGET_BYTES, PushbackBuffer, Stage, StartsEarly, State
+from drumline.data.runtime.stage import (
+    TARGET_BYTES,
+    PushbackBuffer,
+    RandomAccessSource,
+    Stage,
+    StartsEarly,
+    State,
+)
 from drumline.data.runtime.threads import ReadLimiter
 
 if TYPE_CHECKING:

@@ -10,15 +10,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from drumline.data._base import as_dataset
 from drumline.data.elements.block import Block, concat, estimated_nbytes
 from drumline.data.elements.columns import concatenated
 from drumline.data.elements.ragged import RaggedArray, joined, uniform
 from drumline.data.elements.rows import stack
-from drumline.data.elements.spec import STRING, UNKNOWN, DatasetSpec, ElementSpec, is_known
-from drumline.data.elements.structure import LEAF_STRUCTURE
+from drumline.data.elements.spec import (
+    LEAF_STRUCTURE,
+    STRING,
+    UNKNOWN,
+    DatasetSpec,
+    ElementSpec,
+    is_known,
+)
 from drumline.data.operations.cache import ReplayStage
 from drumline.data.operations.reading.sources import Slices
+from drumline.data.options import as_dataset
 from drumline.data.plan.node import Node, Pass, Specified, Trail
 from drumline.data.runtime.stage import (
     TARGET_BYTES,

@@ -25,17 +25,19 @@ from drumline.data.operations.cache import Cache
 from drumline.data.operations.numbering import RandomKeys
 from drumline.data.operations.ordering.shuffle_buffer import EVERYTHING, ShuffleStage
 from drumline.data.plan.node import Node, Pass, Trail, bottom_up
-from drumline.data.runtime.indexed import (
+from drumline.data.runtime.stage import (
+    Described,
     Index,
     IndexOrder,
     Permuted,
     RandomAccessSource,
     Shuffled,
     SlicedRows,
+    Stage,
+    State,
     Strided,
     joined,
 )
-from drumline.data.runtime.stage import Described, Stage, State
 from drumline.data.runtime.threads import Promise, Workers
 
 if TYPE_CHECKING:

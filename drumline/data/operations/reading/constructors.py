@@ -11,20 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from drumline.data._base import BaseDataset
 from drumline.data.elements.ragged import RaggedArray, objects, spec_of
 from drumline.data.elements.rows import single, spec_of_leaf, specs_of_leaves
 from drumline.data.elements.spec import (
+    LEAF,
     DatasetSpec,
     ElementSpec,
+    Structure,
     TensorSpec,
     as_array,
     as_dtype,
+    flatten,
     is_array_literal,
     merged_element,
     within,
 )
-from drumline.data.elements.structure import LEAF, Structure, flatten
 from drumline.data.operations.reading.sources import (
     Generator,
     Range,
@@ -32,6 +33,7 @@ from drumline.data.operations.reading.sources import (
     Slices,
     SlicesWithDatasets,
 )
+from drumline.data.options import BaseDataset
 from drumline.data.plan.node import Node
 
 

@@ -22,8 +22,7 @@ from drumline.data.operations.ordering.order import Skip, Take
 from drumline.data.operations.prefetch import Prefetch
 from drumline.data.operations.reading.tables import TableFormat, TableStage, tables_nbytes
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.indexed import Index, RandomAccessSource
-from drumline.data.runtime.stage import Stage, State, ragged_rows
+from drumline.data.runtime.stage import Index, RandomAccessSource, Stage, State, ragged_rows
 from drumline.data.runtime.threads import MOST_THREADS
 from drumline.data.storage.files.array_records import ArrayRecords
 from drumline.data.storage.files.csv import CsvFormat
@@ -33,8 +32,7 @@ from drumline.data.storage.files.tables import PIECE_BYTES
 from drumline.data.storage.files.tar_format import TarFormat
 
 if TYPE_CHECKING:
-    from drumline.data.engine.lowering import Lowering
-    from drumline.data.engine.runtime import Runtime
+    from drumline.data.engine.lowering import Lowering, Runtime
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

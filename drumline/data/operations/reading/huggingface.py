@@ -17,8 +17,7 @@ from drumline._lazy import pa
 from drumline.data.elements.arrow import arrow_columns, null_rows
 from drumline.data.elements.errors import at_element
 from drumline.data.elements.rows import conform, stack
-from drumline.data.elements.spec import ElementSpec, TensorSpec
-from drumline.data.elements.structure import flatten
+from drumline.data.elements.spec import ElementSpec, TensorSpec, flatten
 from drumline.data.operations.reading import constructors
 from drumline.data.operations.reading.sources import Generator, SequenceItems
 from drumline.data.plan.node import Node

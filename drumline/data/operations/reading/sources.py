@@ -18,18 +18,24 @@ import numpy as np
 from drumline._core import mix64
 from drumline._memory import BufferPool
 from drumline._resumable import close_iterator
-from drumline.data._base import as_dataset
 from drumline.data.elements.block import Block
 from drumline.data.elements.columns import gather
 from drumline.data.elements.errors import at_element, raised_for_good
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.rows import conform, owned, stack
-from drumline.data.elements.spec import INFINITE, UNKNOWN, DatasetSpec, ElementSpec, TensorSpec
-from drumline.data.elements.structure import LEAF_STRUCTURE, StructureError
-from drumline.data.functions.user_function import place_of
+from drumline.data.elements.spec import (
+    INFINITE,
+    LEAF_STRUCTURE,
+    UNKNOWN,
+    DatasetSpec,
+    ElementSpec,
+    StructureError,
+    TensorSpec,
+)
+from drumline.data.functions.trace import place_of
+from drumline.data.options import as_dataset
 from drumline.data.plan.node import Node, Pass, Specified, Trail
-from drumline.data.runtime.indexed import Index, RandomAccessSource
-from drumline.data.runtime.stage import Stage, State, ragged_rows
+from drumline.data.runtime.stage import Index, RandomAccessSource, Stage, State, ragged_rows
 from drumline.data.storage.store.directory import StoredElements, read_directory
 
 if TYPE_CHECKING:

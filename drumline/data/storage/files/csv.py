@@ -17,8 +17,7 @@ import numpy as np
 
 from drumline._core import CsvLayout, numbers_of_strings
 from drumline._local_path import has_scheme
-from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, as_array, as_dtype
-from drumline.data.elements.structure import flatten
+from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, as_array, as_dtype, flatten
 from drumline.data.storage.files.records import CHUNK
 from drumline.data.storage.files.remote import file_system
 

@@ -10,8 +10,7 @@ from typing import IO, Any, Literal, Protocol, Self
 
 from drumline._core import RecordEncoder
 from drumline._local_path import has_scheme
-from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
-from drumline.data.elements.structure import LEAF_STRUCTURE
+from drumline.data.elements.spec import LEAF_STRUCTURE, STRING, ElementSpec, TensorSpec
 from drumline.data.plan.node import count_of
 
 BYTES = ElementSpec(LEAF_STRUCTURE, (TensorSpec((), STRING),))

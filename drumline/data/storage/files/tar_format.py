@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from drumline._core import TarReader, tar_extensions
-from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
-from drumline.data.elements.structure import flatten
+from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, flatten
 from drumline.data.storage.files.records import CHUNK
 from drumline.data.storage.files.remote import Source, opened_bytes
 

@@ -22,8 +22,14 @@ from drumline._core import masked_checksum
 from drumline._forks import keep_in_child
 from drumline._lazy import pa
 from drumline.data.elements.ragged import RaggedArray, has_ragged, splits_of
-from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, has_datasets
-from drumline.data.elements.structure import LEAF_STRUCTURE, Structure
+from drumline.data.elements.spec import (
+    LEAF_STRUCTURE,
+    STRING,
+    ElementSpec,
+    Structure,
+    TensorSpec,
+    has_datasets,
+)
 from drumline.data.storage.store.disk_errors import naming
 
 

@@ -12,13 +12,18 @@ from drumline._forks import finalize
 from drumline.data.elements.block import Block
 from drumline.data.elements.errors import WorkerDiedError
 from drumline.data.elements.rows import single, stack
-from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
-from drumline.data.elements.structure import LEAF_STRUCTURE
+from drumline.data.elements.spec import LEAF_STRUCTURE, STRING, ElementSpec, TensorSpec
 from drumline.data.operations.nested.inner_datasets import InnerDatasets, opener
 from drumline.data.operations.nested.nesting import FlatMapStage, InterleaveStage
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.indexed import RandomAccessSource, SlicedRows
-from drumline.data.runtime.stage import PushbackBuffer, Stage, StartsEarly, State
+from drumline.data.runtime.stage import (
+    PushbackBuffer,
+    RandomAccessSource,
+    SlicedRows,
+    Stage,
+    StartsEarly,
+    State,
+)
 from drumline.data.workers.remote.cluster import (
     MOST,
     Answer,

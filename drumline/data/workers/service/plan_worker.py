@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 
 from drumline.data.elements.block import Block, estimated_nbytes
-from drumline.data.engine.lowering import Lowering
-from drumline.data.engine.runtime import Runtime
+from drumline.data.engine.lowering import Lowering, Runtime
 from drumline.data.plan.node import Pass
 from drumline.data.runtime.stage import BatchSizeController, Stage, State
 from drumline.data.workers.processes.worker_process import sendable

@@ -22,7 +22,7 @@ import pytest
 
 from drumline.data import Dataset, Options
 from drumline.data.experimental import RemoteReads, remote_reads, set_remote_reads
-from drumline.data.functions.user_function import UserFunction
+from drumline.data.functions.trace import UserFunction
 from drumline.data.operations.map import ParallelMapStage
 from drumline.data.runtime.threads import available_cores
 from drumline.data.workers.processes.process_function import dumps
