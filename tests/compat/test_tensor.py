@@ -37,8 +37,10 @@ def test_operands_take_the_dtype_of_the_tensor_beside_them():
     assert (tf.constant(3) / 2).dtype == tf.float64
     with pytest.raises(tf.errors.InvalidArgumentError, match="tf.cast"):
         tf.constant(1) + tf.constant(1.0)
-    with pytest.raises(TypeError, match="int32"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="int32"):
         tf.constant(1) + 1.5
+    with pytest.raises(tf.errors.InvalidArgumentError, match="shapes"):
+        tf.constant([1, 2]) + tf.constant([1, 2, 3])
 
 
 def test_equality_is_by_element_and_tensors_have_no_hash():

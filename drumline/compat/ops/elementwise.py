@@ -80,13 +80,16 @@ def binary(
         of_symbols: computes it of strings in a traced map, if that is possible.
         keras_name: of the function in `keras.ops`; None for `name` in lower case.
     """
-    in_keras = keras_name or name.lower()
+    in_keras, label = keras_name or name.lower(), name
 
     def operation(x: Any, y: Any, name: Any = None) -> Any:
         if type(x) is Tensor and type(y) is Tensor:
             a, b = x._value, y._value
             if type(a) is np.ndarray and type(b) is np.ndarray and a.dtype == b.dtype:
-                return Tensor(of_numpy(a, b))
+                try:
+                    return Tensor(of_numpy(a, b))
+                except ValueError as error:
+                    raise InvalidArgumentError(None, None, f"{label}: {error}") from None
         elif type(x) is Tensor and type(y) in _NUMBERS[getattr(x._value.dtype, "kind", "")]:
             a = x._value
             if type(a) is np.ndarray:
@@ -97,7 +100,7 @@ def binary(
         in_model = keras_ops(x, y)
         if in_model is not None:
             return getattr(in_model, in_keras)(x, y)
-        a, b = same_dtype(x, y, name)
+        a, b = same_dtype(x, y, label)
         if isinstance(a, Symbol) or isinstance(b, Symbol):
             if of_symbols is None:
                 raise ValueNeedsPython("the function computes with a string")
@@ -107,7 +110,7 @@ def binary(
         try:
             return Tensor(of_numpy(a, b))
         except ValueError as error:
-            raise InvalidArgumentError(None, None, f"{name}: {error}") from None
+            raise InvalidArgumentError(None, None, f"{label}: {error}") from None
 
     operation.__name__ = operation.__qualname__ = name.lower()
     operation.__doc__ = f"``{name}`` of two tensors, element by element, with broadcasting."

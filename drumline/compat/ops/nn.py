@@ -19,17 +19,29 @@ from drumline.compat.values.tensor import Tensor
 
 
 def _activation(
-    name: str, function: Callable[..., Any], positions: tuple[str, ...] = ()
+    name: str,
+    function: Callable[..., Any],
+    of_numpy: Callable[..., Any] | None = None,
+    positions: tuple[str, ...] = (),
 ) -> Callable[..., Any]:
-    """An activation; ``positions`` name its options in TensorFlow's order, as JAX's keywords."""
+    """An activation.
+
+    Args:
+        name: the name, also of the function in `keras.ops`.
+        function: computes it of JAX's arrays.
+        of_numpy: the same of numpy's, where that is as exact and faster for small arrays.
+        positions: its options, in TensorFlow's order.
+    """
 
     def activation(features: Any, *args: Any, name: Any = None, **options: Any) -> Any:
+        chosen = {**dict(zip(positions, args, strict=False)), **options}
         if keras_ops(features) is not None:
-            return getattr(keras_ops(features), label)(features, *args, **options)
-        given = dict(zip(positions, args, strict=False))
-        chosen = {"negative_slope" if k == "alpha" and label == "leaky_relu" else k: raw(v)
-                  for k, v in {**given, **options}.items()}  # fmt: skip
-        return Tensor(compute(function, jnp.asarray(convert(features)), **chosen))
+            return getattr(keras_ops(features), label)(features, **chosen)
+        chosen = {key: raw(value) for key, value in chosen.items()}
+        value = convert(features)
+        if of_numpy is not None and isinstance(value, np.ndarray):
+            return Tensor(of_numpy(value, **chosen))
+        return Tensor(compute(function, value, **chosen))
 
     label = name
     activation.__name__ = activation.__qualname__ = name
@@ -37,22 +49,35 @@ def _activation(
     return activation
 
 
-relu = _activation("relu", jax.nn.relu)
-relu6 = _activation("relu6", jax.nn.relu6)
+def _softmax_numpy(x: np.ndarray, axis: Any = -1) -> np.ndarray:
+    shifted = np.exp(x - x.max(-1 if axis is None else axis, keepdims=True))
+    return shifted / shifted.sum(-1 if axis is None else axis, keepdims=True)
+
+
+relu = _activation("relu", jax.nn.relu, lambda x: np.maximum(x, x.dtype.type(0)))
+relu6 = _activation("relu6", jax.nn.relu6, lambda x: np.clip(x, x.dtype.type(0), x.dtype.type(6)))
 elu = _activation("elu", jax.nn.elu)
 selu = _activation("selu", jax.nn.selu)
-silu = _activation("silu", lambda x, beta=1.0: x * jax.nn.sigmoid(beta * x), ("beta",))
+silu = _activation("silu", lambda x, beta=1.0: x * jax.nn.sigmoid(beta * x), None, ("beta",))
 gelu = _activation(
-    "gelu", lambda x, approximate=False: jax.nn.gelu(x, approximate), ("approximate",)
+    "gelu", lambda x, approximate=False: jax.nn.gelu(x, approximate), None, ("approximate",)
 )
 leaky_relu = _activation(
-    "leaky_relu", lambda x, negative_slope=0.2: jax.nn.leaky_relu(x, negative_slope), ("alpha",)
+    "leaky_relu",
+    lambda x, alpha=0.2: jax.nn.leaky_relu(x, alpha),
+    lambda x, alpha=0.2: np.where(x > 0, x, x * x.dtype.type(alpha)),
+    ("alpha",),
 )
-softmax = _activation("softmax", lambda x, axis=-1: jax.nn.softmax(x, -1 if axis is None else axis),
-                      ("axis",))  # fmt: skip
+softmax = _activation(
+    "softmax",
+    lambda x, axis=-1: jax.nn.softmax(x, -1 if axis is None else axis),
+    _softmax_numpy,
+    ("axis",),
+)
 log_softmax = _activation(
     "log_softmax",
     lambda x, axis=-1: jax.nn.log_softmax(x, -1 if axis is None else axis),
+    None,
     ("axis",),
 )
 

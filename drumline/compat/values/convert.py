@@ -193,7 +193,6 @@ def same_dtype(x: Any, y: Any, name: str) -> tuple[Any, Any]:
 
     Raises:
         InvalidArgumentError: both are tensors, of different dtypes.
-        TypeError: a Python value cannot be of the other's dtype.
     """
     a, b = raw(x), raw(y)
     if isinstance(a, Symbol) or isinstance(b, Symbol):
@@ -219,8 +218,6 @@ def _is_fixed(given: Any, value: Any) -> bool:
 
 
 def _adopt(value: Any, dtype: Any, name: str) -> Any:
-    if not hasattr(value, "dtype"):
-        return convert(value, dtype)
     try:
         return convert(value, dtype)
     except TypeError:
