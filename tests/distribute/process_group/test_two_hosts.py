@@ -48,7 +48,7 @@ def test_hosts_compute_together(outcome: tuple[list[Ended], list[Ended], float])
 
 def test_a_cut_cable_ends_both_in_time(outcome: tuple[list[Ended], list[Ended], float]) -> None:
     _, (chief, worker), moment = outcome
-    for end, peer in ((chief, "worker:1 (10.77.0.2:"), (worker, "worker:0 (10.77.0.1:")):
+    for end, peer in ((chief, "worker:1 at 10.77.0.2:"), (worker, "worker:0 at 10.77.0.1:")):
         assert end.status != 0
         assert end.record is not None, end.log
         assert end.record.kind == "peer lost"
