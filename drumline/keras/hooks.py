@@ -16,7 +16,7 @@ from drumline.keras import callbacks, data_adapter, internals, layer_hooks, stat
 from drumline.keras.chief_only import write_on_chief_only
 from drumline.keras.internals import replace_method
 from drumline.keras.parameter_server.loops import on_servers, refuse_on_servers
-from drumline.keras.step import batch_sharding, gradients
+from drumline.keras.step import reductions, train_step
 
 
 def install() -> None:
@@ -224,13 +224,13 @@ def _when_gradients_are_applied() -> None:
         replace_method(
             optimizer,
             "apply",
-            gradients.sum_over_replicas,
+            reductions.sum_over_replicas,
             "the outermost optimizer sums the gradients over the replicas",
         )
     replace_method(
         internals.BaseOptimizer,
         "apply_gradients",
-        gradients.aggregate_if_asked,
+        reductions.aggregate_if_asked,
         "TensorFlow's switches may say that the user has summed them",
     )
 
@@ -247,4 +247,4 @@ def _of_datasets(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_batches(method: Callable[..., Any]) -> Callable[..., Any]:
-    return state.run_in_model_scope(batch_sharding.check_integer_range(refuse_on_servers(method)))
+    return state.run_in_model_scope(train_step.check_integer_range(refuse_on_servers(method)))

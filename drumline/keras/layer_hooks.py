@@ -25,7 +25,7 @@ from drumline.data import INFINITE_CARDINALITY, Dataset
 from drumline.distribute import ReplicaContext, get_strategy, in_cross_replica_context
 from drumline.distribute.replica import is_constant, merging_replica, running_replica, whole_batch
 from drumline.distribute.step.replica_scope import ReplicaScope
-from drumline.keras.step.replica_trace import NeedsGlobalBatch, current_trace
+from drumline.keras.step.reductions import NeedsGlobalBatch, current_trace
 from drumline.training.keras_internals import get_stateless_scope
 from drumline.training.optimizer_hooks import note_draw
 

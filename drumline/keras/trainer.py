@@ -16,14 +16,15 @@ from drumline.distribute.replica import whole_batch
 from drumline.keras.data_adapter import DatasetAdapter
 from drumline.keras.internals import overrides
 from drumline.keras.state import strategy_of
-from drumline.keras.step.batch_sharding import (
+from drumline.keras.step.train_step import (
+    GlobalBatchStep,
+    TrainStep,
+    UnevenReporter,
     move_replicated,
     move_to_devices,
     prefetch_to_devices,
     shard_or_replicate,
 )
-from drumline.keras.step.evaluate_step import GlobalBatchStep
-from drumline.keras.step.train_step import TrainStep, UnevenReporter
 
 
 def limit_in_flight(step: Callable[..., Any], strategy: Strategy) -> Callable[..., Any]:

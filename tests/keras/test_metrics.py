@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from drumline.keras.step.losses_and_metrics import adds_up
+from drumline.keras.step.reductions import adds_up
 
 
 class Largest(keras.metrics.Metric):

@@ -1,7 +1,9 @@
-"""A training step: Keras's own ``train_step`` on each replica, with its shard of the batch.
+"""The compiled steps of ``fit`` and ``evaluate``, and where their batches lie.
 
-Also what surrounds it: merging what replicas wrote to non-trainable variables, and the check that
-replicas have not diverged.
+A batch is sharded over the replicas, or replicated to each of them. `GlobalBatchStep` is a step
+over the global batch, partitioned over the devices by the compiler. `TrainStep` runs Keras's own
+``train_step`` on each replica, with its shard of the batch; what surrounds it merges what replicas
+wrote to non-trainable variables, and checks that replicas have not diverged.
 """
 
 from __future__ import annotations
@@ -9,31 +11,190 @@ from __future__ import annotations
 import functools
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import keras
 import numpy as np
-from jax.sharding import PartitionSpec
+from jax.sharding import PartitionSpec, Sharding
 
+from drumline.data.elements.precision import require_all_fit
 from drumline.distribute import Strategy
 from drumline.distribute.collectives.collective_channels import allocate_channels
-from drumline.distribute.replica import merge_written
+from drumline.distribute.global_arrays import shard, to_local_array
+from drumline.distribute.replica import merge_written, whole_batch
 from drumline.distribute.step.compiled_step import NumberedPrograms
 from drumline.distribute.strategy import REPLICA_AXIS
 from drumline.keras.internals import overrides
-from drumline.keras.step.batch_sharding import splits_evenly
-from drumline.keras.step.evaluate_step import GlobalBatchStep
-from drumline.keras.step.gradients import averaged_gradients, overwrites
-from drumline.keras.step.losses_and_metrics import (
+from drumline.keras.state import strategy_of
+from drumline.keras.step.reductions import (
+    NeedsGlobalBatch,
     ReplicaMetrics,
+    ReplicaTrace,
+    averaged_gradients,
     global_loss,
+    overwrites,
+    tracing,
     whole_batch_outputs,
 )
-from drumline.keras.step.replica_trace import NeedsGlobalBatch, ReplicaTrace, tracing
 from drumline.training.jax_internals import current_trace, is_staged
+
+
+def splits_evenly(batch: Any, replicas: int) -> bool:
+    """Whether every array of the batch has the same rows, a positive multiple of `replicas`."""
+    rows = -1
+    for leaf in jax.tree.leaves(batch, is_leaf=_is_array):
+        if not isinstance(leaf, (np.ndarray, jax.Array)) or leaf.ndim == 0:
+            return False
+        if rows < 0:
+            rows = leaf.shape[0]
+        elif leaf.shape[0] != rows:
+            return False
+    return rows > 0 and rows % replicas == 0
+
+
+def _is_array(node: Any) -> bool:
+    return hasattr(node, "shape")
+
+
+def prefetch_to_devices(batches: Iterable[Any], strategy: Strategy) -> Iterator[Any]:
+    """Yield the batches placed over the replicas, each transfer started one batch early."""
+    ahead: Any = None
+    for batch in batches:
+        placed = shard_or_replicate(batch, strategy)
+        if ahead is not None:
+            yield ahead
+        ahead = placed
+    if ahead is not None:
+        yield ahead
+
+
+def shard_or_replicate(batch: Any, strategy: Strategy) -> Any:
+    """Return the batch sharded over the replicas if it splits evenly, else replicated to each.
+
+    Raises:
+        OverflowError: if an integer does not fit into 32 bits.
+    """
+    _require_fits(batch)
+    if not splits_evenly(batch, strategy.num_replicas_in_sync):
+        return jax.device_put(jax.tree.map(to_local_array, batch), strategy.variable_sharding)
+    if strategy.spans_processes:
+        return jax.tree.map(lambda leaf: _cut_over_processes(leaf, strategy), batch)
+    return jax.device_put(batch, strategy.batch_sharding)
+
+
+def move_to_devices(batch: Any, strategy: Strategy) -> Any:
+    """Move arrays that are committed to devices to where `shard_or_replicate` puts them.
+
+    What another model returned lies on the devices of that model, and a compiled step refuses an
+    array that is committed to other devices than it runs on. All else JAX moves by itself.
+
+    Raises:
+        OverflowError: if an integer does not fit into 32 bits.
+    """
+    _require_fits(batch)
+    if not any(map(_is_committed, jax.tree.leaves(batch))):
+        return batch
+    even = splits_evenly(batch, strategy.num_replicas_in_sync)
+    sharding = strategy.batch_sharding if even else strategy.variable_sharding
+    return jax.tree.map(
+        lambda leaf: jax.device_put(leaf, sharding) if _is_committed(leaf) else leaf, batch
+    )
+
+
+def move_replicated(batch: Any, strategy: Strategy) -> Any:
+    """As `move_to_devices`, for a step in which every replica computes the whole batch."""
+    _require_fits(batch)
+
+    def move(leaf: Any) -> Any:
+        if not _is_committed(leaf) or not (leaf.is_fully_addressable or leaf.is_fully_replicated):
+            return leaf
+        return strategy._arrays.for_program(strategy._arrays.place_variable(leaf))
+
+    return jax.tree.map(move, batch)
+
+
+def check_integer_range(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``train_on_batch`` and its like, in which Keras narrows a batch before its step has it.
+
+    Raises:
+        OverflowError: if an integer does not fit into 32 bits.
+    """
+
+    @functools.wraps(method)
+    def check_batch(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
+        if strategy_of(self) is not None:
+            _require_fits((args, kwargs))
+        return method(self, *args, **kwargs)
+
+    return check_batch
+
+
+def _require_fits(batch: Any) -> None:
+    require_all_fit(batch, "A batch", "switch on JAX's 64-bit types, `jax_enable_x64`")
+
+
+def _is_committed(leaf: Any) -> bool:
+    """Whether `leaf` is an array of JAX's that stays on its devices."""
+    is_array = isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)
+    return is_array and leaf.committed
+
+
+def _cut_over_processes(leaf: Any, strategy: Strategy) -> jax.Array:
+    """`leaf`, the same on all processes, cut over their replicas; one that is cut stays."""
+    leaf = to_local_array(leaf)
+    if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+        return leaf
+    return shard(np.asarray(leaf), strategy.mesh)
+
+
+class GlobalBatchStep:
+    """Compiles ``step(state, batch) -> (outputs, state)`` as a program over the global batch.
+
+    Its result is that of one device whatever the step computes. A batch that splits evenly lies
+    sharded over the replicas and XLA partitions the work; any other is replicated, and each replica
+    computes all of it, without the other processes if there are any.
+
+    Args:
+        step: the step, as Keras's JAX trainer defines it.
+        strategy: where state and batches lie.
+        sharded_outputs: leave the outputs as the compiler shards them, instead of replicating them.
+    """
+
+    def __init__(
+        self, step: Callable[..., Any], strategy: Strategy, *, sharded_outputs: bool = False
+    ) -> None:
+        self._strategy = strategy
+
+        def compiled(name: str, placed: Sharding, batch: Sharding, outputs: Any) -> Any:
+            def whole_step(state: Any, batch: Any) -> Any:
+                with whole_batch(strategy):
+                    return step(state, batch)
+
+            whole_step.__name__ = name
+            return jax.jit(
+                whole_step,
+                donate_argnums=0,
+                in_shardings=(placed, batch),
+                out_shardings=(outputs, placed),
+            )
+
+        every, here = strategy._arrays.program_sharding, strategy.variable_sharding
+        leave_sharded = sharded_outputs and not strategy.spans_processes
+        cut = None if leave_sharded else every
+        self._cut = compiled("partitioned_step", every, strategy.batch_sharding, cut)
+        whole = None if leave_sharded else here
+        self._whole = compiled("replicated_step", here, here, whole)
+
+    def __call__(self, state: Any, batch: Any) -> tuple[Any, Any]:
+        """Return the outputs and the new state."""
+        strategy = self._strategy
+        if splits_evenly(batch, strategy.num_replicas_in_sync):
+            return self._cut(state, batch)
+        outputs, state = self._whole(jax.tree.map(to_local_array, state), batch)
+        return outputs, jax.tree.map(strategy._arrays.for_program, state)
 
 
 class ReplicaDivergenceError(RuntimeError):

@@ -1,4 +1,6 @@
-"""Losses and metrics in a per-replica step, with the values of one device.
+"""Losses, metrics and gradients in a per-replica step, with the values of one device.
+
+`ReplicaTrace` is the state of one trace of such a step, for the hooks that act while it runs.
 
 A loss that is the mean of its values over equal shards is computed per shard; for any other, the
 predictions are gathered and every replica computes the loss of the global batch. Likewise a metric
@@ -7,11 +9,15 @@ on every replica with the global batch: it need not add up, nor say how it does.
 
 Neither helps where a model's outputs themselves look across rows, as scores of every row with every
 other do. They are known by their shapes, and such a step is given the whole batch.
+
+Gradients are reduced over the replicas once, before an optimizer applies them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -19,11 +25,97 @@ import jax
 import jax.numpy as jnp
 import keras
 
-from drumline.distribute import ReduceOp, Strategy
-from drumline.distribute.replica import whole_batch
+from drumline.distribute import ReduceOp, ReplicaContext, Strategy
+from drumline.distribute.replica import enter_replica_context, running_replica, whole_batch
 from drumline.keras import internals
 from drumline.keras.internals import overrides, shadowed
-from drumline.keras.step.replica_trace import NeedsGlobalBatch, ReplicaTrace, gather_batch
+from drumline.training.keras_internals import get_stateless_scope
+from drumline.training.optimizer_hooks import update_interceptor
+from drumline.training.state_scope import StateScope
+
+_current: contextvars.ContextVar[ReplicaTrace | None] = contextvars.ContextVar(
+    "drumline_replica_trace", default=None
+)
+
+
+class NeedsGlobalBatch(BaseException):
+    """The step cannot be cut over the replicas with the same numbers; it must see whole batches.
+
+    Raised while a step is traced and caught by the step. Not an ``Exception``, so that neither
+    Keras nor a user's handler rewrites or swallows it on its way.
+    """
+
+
+class ReplicaTrace:
+    """One trace of a step that runs per replica.
+
+    Attributes:
+        context: the replica's context.
+        local: whether arrays hold this replica's share; False where they were gathered.
+    """
+
+    def __init__(self, strategy: Strategy) -> None:
+        self.context = ReplicaContext(strategy)
+        self.local = True
+        self._alike: set[int] = set()
+        self._differing: set[int] = set()
+
+    def wrote(self, variable: Any, *, alike: bool) -> None:
+        """Note that the step writes `variable`, and whether the same on all replicas."""
+        (self._alike if alike else self._differing).add(id(variable))
+
+    def may_differ(self, variable: Any) -> bool:
+        """Whether something was written to `variable` that may differ from replica to replica."""
+        return id(variable) in self._differing
+
+    def wrote_alike(self, variable: Any) -> bool:
+        """Whether all that was written to `variable` is the same on all replicas."""
+        return id(variable) in self._alike and not self.may_differ(variable)
+
+    @contextlib.contextmanager
+    def on_global_batch(self) -> Iterator[None]:
+        """Within the block arrays hold the global batch, on every replica alike."""
+        before, self.local = self.local, False
+        try:
+            yield
+        finally:
+            self.local = before
+
+
+def current_trace() -> ReplicaTrace | None:
+    """The trace of a per-replica step that is running; None outside of one."""
+    return _current.get()
+
+
+@contextlib.contextmanager
+def tracing(strategy: Strategy) -> Iterator[ReplicaTrace]:
+    """Trace a step of `strategy`'s replicas within the block."""
+    trace = ReplicaTrace(strategy)
+    token = _current.set(trace)
+    try:
+        with enter_replica_context(trace.context):
+            yield trace
+    finally:
+        _current.reset(token)
+
+
+def gather_batch(trace: ReplicaTrace, tree: Any) -> Any:
+    """Concatenate every array of a tree over the replicas, along its first dimension.
+
+    Scalars, None and Python numbers stay as they are. A Keras mask is gathered with its array.
+    """
+    return keras.tree.map_structure(lambda leaf: _gather_leaf(trace, leaf), tree)
+
+
+def _gather_leaf(trace: ReplicaTrace, leaf: Any) -> Any:
+    if not isinstance(leaf, jax.Array) or leaf.ndim == 0:
+        return leaf
+    whole = trace.context.all_gather(leaf)
+    mask = internals.get_keras_mask(leaf)
+    if mask is not None:
+        internals.set_keras_mask(whole, trace.context.all_gather(mask))
+    return whole
+
 
 ROWWISE = frozenset(
     {
@@ -324,3 +416,126 @@ def _average_scalars(trace: ReplicaTrace, tree: Any) -> Any:
         return leaf
 
     return keras.tree.map_structure(average, tree)
+
+
+@contextlib.contextmanager
+def averaged_gradients(model: keras.Model, trace: ReplicaTrace) -> Iterator[None]:
+    """Within the block the model's optimizer is given the mean of the replicas' gradients.
+
+    Whatever the optimizer does with them (clipping, accumulation, loss scaling, inner optimizers)
+    comes after. Its own random draws are the same on every replica: it updates one model.
+    """
+    apply = model.optimizer.stateless_apply
+
+    def stateless_apply(
+        optimizer_variables: Any, grads: Sequence[Any], trainable_variables: Any
+    ) -> Any:
+        variables = model.optimizer._trainable_variables
+        if len(grads) == len(variables):  # else Keras refuses: the model was changed
+            grads = _reduce(trace.context, ReduceOp.MEAN, grads, variables)
+        with trace.context.agreeing():
+            return apply(optimizer_variables, grads, trainable_variables)
+
+    with shadowed(model.optimizer, "stateless_apply", stateless_apply):
+        yield
+
+
+def sum_over_replicas(apply: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap an optimizer's ``apply``: in a replica's step it sums gradients over the replicas.
+
+    As ``tf.keras.optimizers.Optimizer.apply_gradients`` does under ``tf.distribute``. Only the
+    outermost optimizer does it, once; an optimizer inside another is given the sums. In a step for
+    parameter servers the gradients go to them, and nothing is updated here.
+    """
+
+    def apply_summed(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        grads = list(grads)
+        given = self._trainable_variables if trainable_variables is None else trainable_variables
+        variables = list(given)
+        if len(variables) != len(grads):
+            return apply(self, grads, trainable_variables)  # Keras refuses it
+        taker = update_interceptor()
+        if taker is not None:
+            taker(self, grads, variables)
+            return None
+        update = functools.partial(_apply, functools.partial(apply, self), self)
+        context = running_replica()
+        if context is None or context.agreed:
+            return update(grads, variables)
+        if _aggregates.get():
+            grads = _reduce(context, ReduceOp.SUM, grads, variables)
+        with context.agreeing():
+            return update(grads, variables)
+
+    return apply_summed
+
+
+_aggregates = contextvars.ContextVar("drumline_aggregates", default=True)
+
+
+def aggregate_if_asked(apply_gradients: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``apply_gradients``: let it take TensorFlow's switches for the aggregation.
+
+    ``experimental_aggregate_gradients=False``, or ``skip_gradients_aggregation=True``, leaves
+    the sum over the replicas to the user.
+    """
+
+    def apply_gradients_as_asked(
+        self: Any,
+        grads_and_vars: Any,
+        name: str | None = None,
+        *,
+        skip_gradients_aggregation: bool = False,
+        experimental_aggregate_gradients: bool = True,
+    ) -> Any:
+        del name  # as in Keras 2, where it names an operation of a graph
+        token = _aggregates.set(experimental_aggregate_gradients and not skip_gradients_aggregation)
+        try:
+            return apply_gradients(self, grads_and_vars)
+        finally:
+            _aggregates.reset(token)
+
+    return apply_gradients_as_asked
+
+
+def _apply(apply: Callable[..., Any], optimizer: Any, grads: list[Any], variables: Any) -> None:
+    """Keras's update; that of loss scaling without side effects in branches that JAX traces."""
+    scope = get_stateless_scope()
+    own_scope = scope is None or isinstance(scope, StateScope)
+    if not (own_scope and isinstance(optimizer, keras.optimizers.LossScaleOptimizer)):
+        apply(grads, variables)
+        return
+    if not optimizer.built:
+        optimizer.build(variables)
+    own = optimizer.variables
+    new, new_own = optimizer.stateless_apply(
+        [variable.value for variable in own], grads, [variable.value for variable in variables]
+    )
+    for variable, value in zip([*variables, *own], [*new, *new_own], strict=True):
+        optimizer.inner_optimizer.assign(variable, value)
+
+
+def _reduce(
+    context: ReplicaContext,
+    op: ReduceOp,
+    grads: Sequence[Any],
+    variables: Sequence[keras.Variable],
+) -> list[Any]:
+    reduced = list(grads)
+    real = [
+        index
+        for index, (grad, variable) in enumerate(zip(grads, variables, strict=True))
+        if grad is not None and not overwrites(variable)
+    ]
+    totals = context.all_reduce(op, [jnp.asarray(grads[index]) for index in real])
+    for index, total in zip(real, totals, strict=True):
+        reduced[index] = total
+    for index, (grad, variable) in enumerate(zip(grads, variables, strict=True)):
+        if grad is not None and overwrites(variable):
+            reduced[index] = jnp.max(context.all_gather(jnp.asarray(grad)[None]), 0)
+    return reduced
+
+
+def overwrites(variable: keras.Variable) -> bool:
+    """Whether the "gradient" is the variable's next value: float8 scales, which take maxima."""
+    return bool(getattr(variable, "overwrite_with_gradient", False))
