@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,6 +32,15 @@ class TensorFunction(Function):
         specs = None if input_signature is None else unwrap(list(input_signature))
         super().__init__(python_function, specs, keep_64_bits=True, adapt=_of_tensors)
         self._given_signature = input_signature
+
+        def of_instance(instance: Any, *args: Any, **kwargs: Any) -> Any:
+            return self._call((instance,), *args, **kwargs)
+
+        self._of_instance = of_instance
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        # A method: that of one access is equal to that of the next, so steps are compiled once.
+        return self if instance is None else types.MethodType(self._of_instance, instance)
 
     @property
     def input_signature(self) -> Sequence[Any] | None:

@@ -11,7 +11,7 @@ import collections.abc
 import contextlib
 import functools
 import inspect
-import weakref
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -88,24 +88,35 @@ def unwrap(value: Any) -> Any:
     return map_structure(_unwrapped, value)
 
 
-_BOUNDARIES: weakref.WeakKeyDictionary[Any, Callable[..., Any]] = weakref.WeakKeyDictionary()
+_MARK = "_drumline_of_arrays"
 
 
 def from_core(function: Callable[..., Any]) -> Callable[..., Any]:
     """The user's function of tensors as one of arrays, one and the same for the same function.
 
-    drumline compiles once for a function; it sees the user's in the closure of this one.
+    drumline compiles once for a function; it sees the user's in the closure of this one. That of a
+    bound method is a method bound to the same object, which is equal to that of the next call.
     """
-    try:
-        known = _BOUNDARIES.get(function)
-    except TypeError:
-        known = None
-    if known is not None:
-        return known
+    if isinstance(function, types.MethodType):
+        return types.MethodType(_of_arrays(function.__func__, 1), function.__self__)
+    return _of_arrays(function, 0)
+
+
+def _of_arrays(function: Callable[..., Any], skip: int) -> Callable[..., Any]:
+    """The function of arrays, whose first ``skip`` arguments are passed as they are.
+
+    It is an attribute of the user's function, so that both are freed together. Decorators copy
+    attributes: what belongs to another function is not used.
+    """
+    known = getattr(function, _MARK, None)
+    if known is not None and known[0] is function:
+        made: Callable[..., Any] = known[1]
+        return made
     target = with_control_flow(function)
 
     def of_arrays(*args: Any, **kwargs: Any) -> Any:
-        return unwrap(target(*map(wrap, args), **{k: wrap(v) for k, v in kwargs.items()}))
+        given = (*args[:skip], *map(wrap, args[skip:]))
+        return unwrap(target(*given, **{name: wrap(value) for name, value in kwargs.items()}))
 
     for name in ("__name__", "__doc__", "__module__"):
         if hasattr(function, name):
@@ -114,10 +125,8 @@ def from_core(function: Callable[..., Any]) -> Callable[..., Any]:
     of_arrays.__qualname__ = name if "<locals>" in name else f"{name}.<locals>.of_arrays"
     with contextlib.suppress(TypeError, ValueError):
         of_arrays.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
-    with contextlib.suppress(TypeError):
-        # The value refers to its key; a bound method would be gone at once.
-        if not inspect.ismethod(function):
-            _BOUNDARIES[function] = of_arrays
+    with contextlib.suppress(AttributeError, TypeError):  # builtins have no attributes
+        setattr(function, _MARK, (function, of_arrays))
     return of_arrays
 
 
