@@ -15,6 +15,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from drumline.compat.values.tensor import Tensor, wrap_leaf
 
 _TO_USER: list[tuple[type, Callable[[Any], Any]]] = []
@@ -144,6 +146,13 @@ def of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         kwargs.pop("name", None)
-        return wrap(function(*unwrap(args), **unwrap(kwargs)))
+        given = map_structure(_argument, unwrap(args)), map_structure(_argument, unwrap(kwargs))
+        return wrap(function(*given[0], **given[1]))
 
     return call
+
+
+def _argument(leaf: Any) -> Any:
+    """A leaf as drumline's functions take it: scalar strings as bytes."""
+    is_text = isinstance(leaf, np.ndarray) and leaf.ndim == 0 and leaf.dtype == object
+    return leaf.item() if is_text else leaf

@@ -1,0 +1,57 @@
+"""``tf.io``, ``tf.strings``, ``tf.image``, ``tf.audio``."""
+
+from drumline.compat.symbols.table import area, same_names
+
+_FILES = "drumline.compat.io.files"
+_IMAGES = "drumline.compat.io.images"
+_CODECS = (
+    "decode_and_crop_jpeg decode_bmp decode_gif decode_image decode_jpeg decode_png encode_jpeg "
+    "encode_png extract_jpeg_shape"
+)
+_PATHS = "copy exists glob isdir join listdir makedirs mkdir remove rename rmtree walk"
+_LOCAL = "paths are local: URLs are refused"
+
+AREA = (
+    *same_names(
+        "drumline.compat.io.text",
+        "strings.",
+        "as_string bytes_split join length lower ngrams reduce_join regex_full_match "
+        "regex_replace split strip substr to_hash_bucket_fast to_hash_bucket_strong to_number "
+        "unicode_decode unicode_decode_with_offsets unicode_encode unicode_split "
+        "unicode_transcode upper",
+    ),
+    *same_names(
+        "drumline.io",
+        "io.",
+        "FixedLenFeature FixedLenSequenceFeature RaggedFeature TFRecordOptions TFRecordWriter "
+        "VarLenFeature",
+    ),
+    *same_names(
+        _FILES,
+        "io.",
+        "decode_base64 decode_csv decode_json_example decode_raw encode_base64 matching_files "
+        "parse_example parse_sequence_example parse_single_example parse_single_sequence_example "
+        "parse_tensor read_file serialize_tensor write_file",
+        differences={"matching_files": _LOCAL, "write_file": _LOCAL},
+    ),
+    *area(
+        _FILES,
+        LocalFile="io.gfile.GFile",
+        differences={"LocalFile": _LOCAL},
+    ),
+    *same_names(_FILES, "io.gfile.", _PATHS, differences=dict.fromkeys(_PATHS.split(), _LOCAL)),
+    *same_names(_IMAGES, "io.", _CODECS),
+    *same_names(
+        _IMAGES,
+        "image.",
+        _CODECS + " adjust_brightness adjust_contrast adjust_gamma adjust_hue adjust_jpeg_quality "
+        "adjust_saturation central_crop convert_image_dtype crop_to_bounding_box flip_left_right "
+        "flip_up_down grayscale_to_rgb hsv_to_rgb pad_to_bounding_box per_image_standardization "
+        "random_brightness random_contrast random_crop random_flip_left_right "
+        "random_flip_up_down random_hue random_jpeg_quality random_saturation resize "
+        "resize_with_crop_or_pad resize_with_pad rgb_to_grayscale rgb_to_hsv rot90 "
+        "sample_distorted_bounding_box transpose",
+    ),
+    *same_names("drumline.image", "image.", "ResizeMethod"),
+    *area(_IMAGES, decode_wav="audio.decode_wav"),
+)
