@@ -92,10 +92,9 @@ def decode_base64(input: Any, name: Any = None) -> Tensor:
 
 def _of_each(function: Callable[[bytes], bytes], strings: Any) -> Tensor:
     value = np.asarray(static(convert(strings)), object)
-    made = np.empty(value.shape, object)
-    for place in np.ndindex(value.shape):
-        made[place] = function(value[place])
-    return Tensor(made)
+    made = np.empty(value.size, object)
+    made[:] = [function(each) for each in value.ravel().tolist()]
+    return Tensor(made.reshape(value.shape))
 
 
 def exists(path: Any) -> bool:
