@@ -44,11 +44,11 @@ from drumline.data.elements.spec import AUTOTUNE, INFINITE, as_dtype, flatten
 from drumline.data.engine.epochs import Epochs
 from drumline.data.engine.explain import Explanation, explain
 from drumline.data.engine.iterator import DatasetIterator
+from drumline.data.engine.observe.profile import Profile
+from drumline.data.engine.observe.profiling import run_profile
 from drumline.data.engine.random_access import element_at, no_access, obstacle
 from drumline.data.functions.recurrence import fold
 from drumline.data.functions.trace import UserFunction
-from drumline.data.observe.profile import Profile
-from drumline.data.observe.profiling import run_profile
 from drumline.data.operations.batch import Batch, PaddedBatch, RaggedBatch, Rebatch, Unbatch
 from drumline.data.operations.checks import (
     AssertCardinality,

@@ -10,9 +10,7 @@ import numpy as np
 
 from drumline._resumable import ResumableIterator, close_iterator
 from drumline.data import Dataset
-from drumline.data.elements.precision import keeping_64_bits
-from drumline.data.options import AutoShardPolicy
-from drumline.data.sharing import (
+from drumline.data._dataset.sharing import (
     divides_by_file,
     file_share,
     files_read,
@@ -22,6 +20,8 @@ from drumline.data.sharing import (
     set_shuffle_seeds,
     shuffle_seeds,
 )
+from drumline.data.elements.precision import keeping_64_bits
+from drumline.data.options import AutoShardPolicy
 from drumline.distribute import global_arrays
 from drumline.distribute.input.options import InputOptions
 from drumline.distribute.input.sharded_input import LockstepInputIterator, Step

@@ -13,7 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumline.data import Dataset, TextLineDataset
-from drumline.data.sharing import file_share, set_next_epoch, set_shuffle_seeds, shuffle_seeds
+from drumline.data._dataset.sharing import (
+    file_share,
+    set_next_epoch,
+    set_shuffle_seeds,
+    shuffle_seeds,
+)
 
 
 def counted(log):

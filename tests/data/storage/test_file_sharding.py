@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumline.data import Dataset, Options, TextLineDataset
+from drumline.data._dataset.sharing import divides_by_file, file_share, files_read
 from drumline.data.options import AutoShardPolicy as Policy
-from drumline.data.sharing import divides_by_file, file_share, files_read
 from drumline.distribute.input import process_input
 
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumline.data import Dataset, Options, TensorSpec
-from drumline.data.sharing import file_share
+from drumline.data._dataset.sharing import file_share
 
 TABLE = pa.table(
     {

@@ -22,8 +22,8 @@ from drumline.data.elements.block import nbytes_of
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.engine.epochs import Epochs
 from drumline.data.engine.iterator import DatasetIterator
+from drumline.data.engine.observe.profiling import _worked_meanwhile
 from drumline.data.engine.tuning import placed
-from drumline.data.observe.profiling import _worked_meanwhile
 from drumline.data.operations.map import ParallelMapStage
 from drumline.data.runtime.meter import BUCKETS, Meter, Observation, bucket
 from drumline.data.runtime.statistics import Statistics

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from drumline.data.dataset import Dataset
 from drumline.data.engine.random_access import length_up_to
 from drumline.data.operations.ordering.order import has_shard_hints, resolve_shard_hints
 from drumline.data.operations.seeding import seeds_of, with_seeds
 from drumline.data.plan.node import Node
 from drumline.data.rewrite.shard_files import filenames, keeps_elements, shard_files
+
+if TYPE_CHECKING:
+    from drumline.data.dataset import Dataset
 
 
 def shuffle_seeds(dataset: Dataset) -> list[int]:

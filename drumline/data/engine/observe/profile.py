@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from drumline._extras import MissingExtraError, import_extra
 from drumline._local_path import local_path
-from drumline.data.observe.table import as_html, as_text, label
+from drumline.data.engine.observe.table import as_html, as_text, label
 from drumline.data.runtime.meter import Counts, Event
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from drumline._lazy import lazy_module
 
 if TYPE_CHECKING:
-    from drumline.data.observe.profile import Profile, StageProfile
+    from drumline.data.engine.observe.profile import Profile, StageProfile
 
 rich_cells = lazy_module("rich.cells")
 

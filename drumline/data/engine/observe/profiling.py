@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from drumline.data.engine.iterator import DatasetIterator
+from drumline.data.engine.observe.profile import Profile, ProfiledWorker, StageProfile
 from drumline.data.engine.tuning import Placed, placed
-from drumline.data.observe.profile import Profile, ProfiledWorker, StageProfile
 from drumline.data.runtime.meter import Counts, Meter, Observation
 from drumline.data.runtime.stage import Stage
 
