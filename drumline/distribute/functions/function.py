@@ -13,9 +13,9 @@ import numpy as np
 
 from drumline import config
 from drumline._function_identity import python_runs_once
+from drumline.autograph.datasets import with_loops
 from drumline.data import TensorSpec
 from drumline.distribute.functions.batches import is_batches
-from drumline.distribute.functions.loops import with_loops
 from drumline.distribute.functions.program import FunctionProgram
 from drumline.distribute.functions.staged_loop import LoopOverData, Loops
 from drumline.distribute.replica import default_strategy, running_replica
