@@ -188,3 +188,11 @@ def test_a_second_note_of_the_same_thing_replaces_the_first(
     _changes.forget("process", "something")
     _changes.forget("process", "something else")
     assert _changes.changes() == ()
+
+
+def test_it_lists_what_the_interface_of_tensorflow_changes() -> None:
+    found = compared("from drumline.compat import tf; tf.keras.layers.Dense, tf.data.Dataset")
+    assert changed(found) - listed(found, "Keras", "JAX") == set()
+    assert listed(found, "Keras") - changed(found) == set()
+    assert any(what.endswith(".Array.numpy") for what in listed(found, "JAX"))
+    assert "keras.src.losses.loss.Loss.__call__" in listed(found, "Keras")

@@ -16,11 +16,14 @@ from typing import Any
 import keras
 import numpy as np
 
+from drumline._changes import full_name, note
 from drumline.compat.values.boundary import map_structure, unwrap, with_control_flow, wrap
 from drumline.compat.values.tensor import Tensor, install_on_arrays
 from drumline.keras import internals
 
 _MARK = "_takes_tensors"
+_WHY = "tensors of drumline.compat.tf are arrays inside of Keras"
+_OFF = "do not import drumline.compat.tf"
 _FITS = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
 
 
@@ -59,6 +62,7 @@ def _replace(cls: Any, name: str, make: Callable[[Any], Any]) -> None:
     new = functools.wraps(old)(make(old))
     setattr(new, _MARK, True)
     setattr(cls, name, new)
+    note("Keras", full_name(cls, name), _WHY, _OFF)
 
 
 def _subclasses(cls: type) -> Iterator[type]:
@@ -117,6 +121,7 @@ def _wrap_subclasses(base: Any, names: tuple[str, ...]) -> None:
                 setattr(cls, name, _of_tensors(method))
 
     base.__init_subclass__ = classmethod(init_subclass)
+    note("Keras", full_name(base, "__init_subclass__"), _WHY, _OFF)
 
 
 def _of_tensors(method: Callable[..., Any]) -> Callable[..., Any]:

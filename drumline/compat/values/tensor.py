@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from drumline._changes import full_name, note
 from drumline.compat.values import dtypes
 from drumline.compat.values.dtypes import DType
 from drumline.compat.values.shape import TensorShape
@@ -287,3 +288,9 @@ def install_on_arrays() -> None:
     }
     for name, method in methods.items():
         setattr(jax.Array, name, method)
+        note(
+            "JAX",
+            full_name(jax.Array, name),
+            "results that Keras gives as arrays are used as tensors",
+            "do not import drumline.compat.tf",
+        )
