@@ -10,13 +10,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from drumline.autograph import TracedRange
 from drumline.compat.ops import elementwise
 from drumline.compat.ops.elementwise import compute, keras_ops
 from drumline.compat.values import dtypes
 from drumline.compat.values.boundary import map_structure, unwrap
 from drumline.compat.values.convert import (
+    cast_array,
     convert,
     is_jax,
+    is_traced,
     raw,
     same_dtype,
     static,
@@ -148,8 +151,11 @@ def fill(dims: Any, value: Any, name: Any = None, layout: Any = None) -> Tensor:
 
 def range_(
     start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: Any = None
-) -> Tensor:
-    """Numbers from ``start`` up to ``limit``, which is not among them."""
+) -> Any:
+    """Numbers from ``start`` up to ``limit``, which is not among them.
+
+    Limits that are traced give a `drumline.autograph.TracedRange`, which can only be looped over.
+    """
     if limit is None:
         start, limit = 0, start
     given = [convert(each) for each in (start, limit, delta)]
@@ -159,6 +165,8 @@ def range_(
         ranks = [dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64]
         found = [dtypes.of_array(each.dtype) for each in given]
         kind = max(found, key=ranks.index).dtype
+    if any(map(is_traced, given)):
+        return TracedRange(*(cast_array(each, kind) for each in given))
     numbers = [static(each) for each in (start, limit, delta)]
     if numbers[2] == 0:
         raise InvalidArgumentError(None, None, "Requires delta != 0: 0")

@@ -87,8 +87,8 @@ def _argument(leaf: Any) -> Any:
     return Tensor(convert(leaf)) if isinstance(leaf, (np.ndarray, np.generic)) else leaf
 
 
-def _of_tensors(traced: Callable[..., Any]) -> Callable[..., Any]:
-    target = with_control_flow(traced)
+def _of_tensors(traced: Callable[..., Any], loops: Any) -> Callable[..., Any]:
+    target = with_control_flow(traced, loops)
 
     @functools.wraps(traced)
     def call(*args: Any, **kwargs: Any) -> Any:

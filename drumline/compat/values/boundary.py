@@ -15,8 +15,10 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 
+from drumline.autograph import TensorKind, convert
 from drumline.compat.values.tensor import Tensor, wrap_leaf
 
 _TO_USER: list[tuple[type, Callable[[Any], Any]]] = []
@@ -132,12 +134,30 @@ def _of_arrays(function: Callable[..., Any], skip: int) -> Callable[..., Any]:
     return of_arrays
 
 
-def with_control_flow(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with ``if``, ``while`` and ``for`` over tensors made ready for tracing.
+class _Tensors(TensorKind):
+    """How converted control flow knows the look-alike's tensors."""
 
-    The one place where the rewriter of control flow is called.
+    def unwrap(self, tree: Any) -> Any:
+        return unwrap(tree)
+
+    def wrap(self, tree: Any) -> Any:
+        return wrap(tree)
+
+    def is_traced(self, value: Any) -> bool:
+        return isinstance(value._value if type(value) is Tensor else value, jax.core.Tracer)
+
+
+_TENSORS = _Tensors()
+
+
+def with_control_flow(function: Callable[..., Any], loops: Any = None) -> Callable[..., Any]:
+    """Convert ``if``, ``while`` and ``for`` over tensors, so that the function can be traced.
+
+    Args:
+        function: the user's.
+        loops: stages its loops over datasets; see `drumline.autograph.convert`.
     """
-    return function
+    return convert(function, _TENSORS, loops)
 
 
 def of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -241,8 +241,9 @@ class Function:
         python_function: the function.
         input_signature: what it is called with; see `function`.
         keep_64_bits: see `function`.
-        adapt: makes what is traced of the function, whose loops are prepared by then: the hook for
-            interfaces whose functions see other classes than arrays.
+        adapt: makes what is traced of the function, given what stages its loops over datasets (None
+            where they are not staged): the hook for interfaces whose functions see other classes
+            than arrays. By default `with_loops`.
 
     Attributes:
         python_function: the function.
@@ -254,17 +255,17 @@ class Function:
         input_signature: Sequence[Any] | None = None,
         *,
         keep_64_bits: bool = False,
-        adapt: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
+        adapt: Callable[[Callable[..., Any], Loops | None], Callable[..., Any]] | None = None,
     ) -> None:
         self._keep_64_bits = keep_64_bits
-        adapt = adapt or _itself
+        adapt = adapt or _with_staged_loops
         self.python_function = python_function
         self._specs = input_signature
         self._signatures: dict[int, InputSignature] = {}
         name = getattr(python_function, "__qualname__", repr(python_function))
         loops = Loops(name, keep_64_bits=keep_64_bits)
-        self._with_loops = adapt(with_loops(python_function, loops))
-        self._plain = adapt(python_function)
+        self._with_loops = adapt(python_function, loops)
+        self._plain = adapt(python_function, None)
         self._over_data = False
         self._programs: OrderedDict[Hashable, FunctionProgram] = OrderedDict()
         functools.update_wrapper(self, python_function)
@@ -320,5 +321,5 @@ class Function:
         return self._signatures[bound]
 
 
-def _itself(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
+def _with_staged_loops(function: Callable[..., Any], loops: Loops | None) -> Callable[..., Any]:
+    return function if loops is None else with_loops(function, loops)

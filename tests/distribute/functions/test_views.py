@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from drumline.autograph import with_loops
 from drumline.data import Dataset
 from drumline.distribute.functions.function import Function
 
@@ -41,15 +42,16 @@ class Wrapped:
     value: object
 
 
-def test_functions_are_adapted_after_their_loops_are_prepared():
+def test_functions_are_adapted_with_what_stages_their_loops():
     def total(data, start):
         found = start.value
         for each in data:
             found = found + each.sum()
         return found
 
-    def adapt(function):
-        return lambda data, start: function(data, Wrapped(start))
+    def adapt(function, loops):
+        staged = function if loops is None else with_loops(function, loops)
+        return lambda data, start: staged(data, Wrapped(start))
 
     data = Dataset.from_tensor_slices(np.arange(6, dtype=np.int32)).batch(2)
     assert int(Function(total, adapt=adapt)(data, np.int32(1))) == 16
