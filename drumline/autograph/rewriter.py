@@ -121,6 +121,20 @@ def _at(statements: list[Any], place: ast.AST) -> list[Any]:
     return statements
 
 
+def _stores(body: Sequence[ast.stmt]) -> tuple[str, ...]:
+    """The items and attributes that the statements assign, of objects that are not their own."""
+    own = set(assigned(list(body)))
+    found = set()
+    for node in own_nodes(list(body)):
+        if isinstance(node, (ast.Subscript, ast.Attribute)) and not isinstance(node.ctx, ast.Load):
+            base: ast.expr = node
+            while isinstance(base, (ast.Subscript, ast.Attribute)):
+                base = base.value
+            if not (isinstance(base, ast.Name) and base.id in own):
+                found.add(ast.unparse(node))
+    return tuple(sorted(found))
+
+
 def _unless(flags: set[str]) -> str:
     return f"not ({' or '.join(sorted(flags))})"
 
@@ -320,7 +334,7 @@ class _Calls(ast.NodeTransformer):
         otherwise = self._function(f"__else_{number}__", [], node.orelse, names, node)
         call = parsed(
             f"{RUNTIME}.if_(0, __then_{number}__, __else_{number}__, "
-            f"{tuple(names)!r}, {node.lineno})"
+            f"{tuple(names)!r}, {node.lineno}, {_stores([*node.body, *node.orelse])!r})"
         )
         call[0].value.args[0] = test
         return [then, otherwise, *_at(call, node)]
@@ -340,7 +354,8 @@ class _Calls(ast.NodeTransformer):
             self._function(f"__body_{number}__", [], node.body, names, node),
         ]
         call = f"{RUNTIME}.while_(__test_{number}__, __body_{number}__, {tuple(names)!r}, "
-        return [*definitions, *_at(parsed(f"{call}{node.lineno})"), node)]
+        call += f"{node.lineno}, {_stores(node.body)!r})"
+        return [*definitions, *_at(parsed(call), node)]
 
     def visit_For(self, node: Any) -> Any:
         number = self._next()
@@ -358,7 +373,8 @@ class _Calls(ast.NodeTransformer):
             condition = _at(parsed(f"return {_unless(stops)}"), node)
             definitions.append(self._function(going, [], condition, [], node))
         call = (
-            f"{RUNTIME}.for_({over}, __body_{number}__, {going}, {tuple(names)!r}, {node.lineno})"
+            f"{RUNTIME}.for_({over}, __body_{number}__, {going}, {tuple(names)!r}, "
+            f"{node.lineno}, {_stores(node.body)!r})"
         )
         loop = [*definitions, *_at(parsed(call), node)]
         return [*iterable, *self._over_data(node, over, number, loop)]

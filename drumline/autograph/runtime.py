@@ -139,6 +139,7 @@ class ControlFlow:
         otherwise: types.FunctionType,
         names: Sequence[str],
         line: int,
+        stores: Sequence[str] = (),
     ) -> None:
         """``if``: the branches assign `names` in the closure they share."""
         if not self._traced(test):
@@ -147,7 +148,10 @@ class ControlFlow:
             else:
                 otherwise()
             return
+        _refuse_stores(stores, line)
+        lists = _lists((then, otherwise))
         self._cond(test, then, otherwise, _cells(names, line, then, otherwise), line)
+        _refuse_appends(lists, line)
 
     def _cond(
         self,
@@ -214,6 +218,7 @@ class ControlFlow:
         body: types.FunctionType,
         names: Sequence[str],
         line: int,
+        stores: Sequence[str] = (),
     ) -> None:
         """``while``: as Python until the condition is traced."""
         while True:
@@ -223,6 +228,7 @@ class ControlFlow:
             if not before:
                 return
             body()
+        _refuse_stores(stores, line)
         cells = _cells(names, line, test, body)
         self._loop(cells, lambda _: test(), lambda _: body(), None, (test, body), line)
 
@@ -233,6 +239,7 @@ class ControlFlow:
         going: types.FunctionType | None,
         names: Sequence[str],
         line: int,
+        stores: Sequence[str] = (),
     ) -> None:
         """``for`` over anything but a dataset."""
         traced = self._traced(iterable)
@@ -244,11 +251,13 @@ class ControlFlow:
                     continue
                 on = going()
                 if self._traced(on):
+                    _refuse_stores(stores, line)
                     self._rest(list(items), body, going, names, line)
                     return
                 if not on:
                     return
             return
+        _refuse_stores(stores, line)
         functions = (body,) if going is None else (body, going)
         cells = _cells(names, line, *functions)
         if isinstance(iterable, TracedRange):
@@ -294,19 +303,19 @@ class ControlFlow:
         index = jnp.zeros((), int)
         for _ in range(4):
             trace = self._loop_body(before, start, cells, test, body, index)
-            for name, size, held in lists:
-                if len(held) != size:
-                    del held[size:]
-                    raise TypeError(
-                        f"The loop in line {line} appends to the list {name!r}, and how often it "
-                        "runs is known only when the program runs. Assign to an array of the final "
-                        "size with `.at[i].set`."
-                    )
+            _refuse_appends(lists, line)
             settled = True
             for name, (treedef, leaves) in trace.kinds.items():
                 avals = [_aval(leaf, trace) for leaf in leaves]
+                were, structure = jax.tree.flatten(before.values.get(name, NOTHING))
+                unchanged = structure == treedef and all(map(_same, were, leaves))
                 new = _settled(
-                    str(name), before.values.get(name), start.get(name), (treedef, avals), line
+                    str(name),
+                    before.values.get(name),
+                    start.get(name),
+                    (treedef, avals),
+                    unchanged,
+                    line,
                 )
                 settled = settled and new is None
                 if new is not None:
@@ -526,6 +535,26 @@ def _lists(functions: Sequence[Any]) -> list[tuple[str, int, list[Any]]]:
     return found
 
 
+def _refuse_appends(lists: Sequence[tuple[str, int, list[Any]]], line: int) -> None:
+    for name, size, held in lists:
+        if len(held) != size:
+            del held[size:]
+            raise TypeError(
+                f"The condition or loop in line {line} changes the length of the list {name!r}, "
+                "and whether and how often it runs is known only when the program runs. Assign to "
+                "an array of the final size with `.at[i].set`."
+            )
+
+
+def _refuse_stores(stores: Sequence[str], line: int) -> None:
+    if stores:
+        raise TypeError(
+            f"The condition or loop in line {line} assigns {', '.join(stores)}, and whether it "
+            "runs is known only when the program runs: only names and drumline's variables can "
+            "depend on that. Assign a name there, and the item or attribute after it."
+        )
+
+
 def _is_numeric(leaf: Any) -> bool:
     return isinstance(leaf, (_At, *_PLAIN)) or (
         isinstance(leaf, _ARRAYS) and leaf.dtype.kind in "biufcV"
@@ -555,7 +584,7 @@ def _merged(text: str, a: _Trace, b: _Trace, name: Any, line: int) -> Any:
         if len(leaves) == 1 and leaves[0] is NOTHING:
             kept = other.kinds[name][1]
             avals = [_aval(leaf, other) for leaf in kept]
-            if not hidden or not kept or None in avals:
+            if not hidden or None in avals:
                 return NOTHING
             pairs = [(NOTHING, x) if leaves is leaves_a else (x, NOTHING) for x in kept]
             return _Tree(treedef, list(zip(pairs, avals, strict=True)))
@@ -598,7 +627,9 @@ def _carried(value: Any) -> tuple[Any, list[Any]] | None:
     return treedef, [jnp.asarray(leaf) for leaf in leaves]
 
 
-def _settled(text: str, held: Any, current: Any, after: tuple[Any, list[Any]], line: int) -> Any:
+def _settled(
+    text: str, held: Any, current: Any, after: tuple[Any, list[Any]], same: bool, line: int
+) -> Any:
     """None if a step leaves a name as it was, else what the loop is to start it with.
 
     Raises:
@@ -606,18 +637,20 @@ def _settled(text: str, held: Any, current: Any, after: tuple[Any, list[Any]], l
     """
     treedef, avals = after
     if current is None:
-        if held is NOTHING and avals and None not in avals:
+        if held is NOTHING and None not in avals:
             return treedef, [jnp.zeros(aval.shape, aval.dtype) for aval in avals]
+        if held is not NOTHING and not same:
+            raise TypeError(_changes(text, line, f"{held!r:.40}", "another object"))
         return None
     if treedef != current[0] or None in avals:
         raise TypeError(_changes(text, line, str(current[0]), str(treedef)))
     leaves, changed = [], False
     for leaf, aval in zip(current[1], avals, strict=True):
-        same = leaf.shape == aval.shape and leaf.dtype == aval.dtype
+        fits = leaf.shape == aval.shape and leaf.dtype == aval.dtype
         weak = jax.typeof(leaf).weak_type and not aval.shape and not leaf.shape
-        if not same and not aval.weak_type and weak and leaf.dtype.kind == aval.dtype.kind:
-            leaf, same, changed = leaf.astype(aval.dtype), True, True
-        if not same:
+        if not fits and not aval.weak_type and weak and leaf.dtype.kind == aval.dtype.kind:
+            leaf, fits, changed = leaf.astype(aval.dtype), True, True
+        if not fits:
             was = jax.typeof(leaf).str_short()
             raise TypeError(_changes(text, line, was, aval.str_short()))
         leaves.append(leaf)

@@ -301,3 +301,59 @@ def test_loops_over_datasets_are_staged():
     dataset = dl.data.Dataset.range(10).batch(3)
     assert converted(dataset) == 20
     assert loops._programs
+
+
+def test_items_attributes_and_lists_are_not_changed_by_a_traced_branch():
+    def item(x):
+        found = {"a": 0}
+        if x > 2:
+            found["a"] = 5
+        return found["a"]
+
+    def attribute(x):
+        item.holder = 0
+        while x > 2:
+            item.holder = x
+            x -= 1
+        return item.holder
+
+    def appended(x):
+        found = []
+        if x > 2:
+            found.append(x)
+        return len(found)
+
+    def looped(x):
+        found = {"a": 0}
+        for i in range(x):
+            found["a"] = i
+        return found["a"]
+
+    refused = [(item, "found"), (attribute, "item.holder"), (appended, "'found'")]
+    for f, text in [*refused, (looped, "found")]:
+        assert convert(f)(1) == 0
+        with pytest.raises(TypeError, match=text):
+            jax.jit(convert(f))(1)
+
+
+def test_objects_are_not_changed_by_a_traced_loop():
+    def f(x):
+        text = "before"
+        while x > 0:
+            text = "after"
+            x -= 1
+        return len(text)
+
+    assert convert(f)(1) == 5
+    with pytest.raises(TypeError, match="'text'"):
+        jax.jit(convert(f))(1)
+
+
+def test_none_is_returned_from_a_traced_loop():
+    def f(x):
+        for i in range(x):
+            if i > 2:
+                return None
+        return None
+
+    assert jax.jit(convert(f))(4) is None

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline._function_identity import copy_function
+from drumline.autograph.runtime import NOTHING
 from drumline.distribute.functions.batches import Batches, is_batches
 from drumline.distribute.functions.program import FunctionProgram
 from drumline.distribute.global_arrays import to_local_array
@@ -111,11 +112,6 @@ class LoopOverData(BaseException):
     """
 
 
-class _Unset:
-    def __repr__(self) -> str:
-        return "<not assigned>"
-
-
 class Loops:
     """The loops of one function; see `with_loops`.
 
@@ -124,7 +120,7 @@ class Loops:
         keep_64_bits: whether its batches' 64-bit numbers keep their bits.
     """
 
-    unset = _Unset()
+    unset = NOTHING
 
     def __init__(self, name: str, *, keep_64_bits: bool = False) -> None:
         self._name = name
