@@ -118,6 +118,7 @@ def test_a_rendezvous_does_not_wait_for_a_name_server(name_server: threading.Eve
     loop.close()
 
 
+@pytest.mark.filterwarnings("ignore:os.fork")  # of JAX, if another test has imported it
 def test_a_forked_child_looks_up_by_itself(name_server: threading.Event) -> None:
     with pytest.raises(OSError, match="was not resolved"):
         resolve("slow.example", 5, 0.02)

@@ -159,3 +159,16 @@ def test_iterators_end_as_tensorflows_do():
     assert not iterator.get_next_as_optional().has_value()
     with pytest.raises(tf.errors.OutOfRangeError):
         iterator.get_next()
+
+
+def test_layers_of_modules_that_do_not_use_it_see_arrays():
+    code = """
+import keras
+class Plain(keras.layers.Layer):
+    def call(self, x):
+        return x / x.size  # a tensor of TensorFlow's has no such attribute
+"""
+    names = {"__name__": "plain"}
+    exec(code, names)  # a module without the look-alike
+    layer = names["Plain"]()
+    assert layer(tf.constant([[2.0, 4.0]])).numpy().tolist() == [[1.0, 2.0]]

@@ -3,14 +3,15 @@
 Keras computes with JAX's arrays. Tensors in give tensors out, arrays in give arrays out: layers,
 losses and metrics are called with arrays and give tensors if they were given any. `fit` and the
 like, `adapt`, `update_state` and `apply_gradients` take tensors and datasets. What a user's
-subclass defines (`call`, `update_state`, `result`) sees tensors, as what ``tf`` functions take.
+subclass defines (`call`, `update_state`, `result`) sees tensors if its module uses the look-alike;
+layers of other modules, written for arrays of JAX's, see these.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from types import FunctionType
+from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 import keras
@@ -22,6 +23,7 @@ from drumline.compat.values.tensor import Tensor, install_on_arrays
 from drumline.keras import internals
 
 _MARK = "_takes_tensors"
+_ROOM = "drumline.compat"
 _WHY = "tensors of drumline.compat.tf are arrays inside of Keras"
 _OFF = "do not import drumline.compat.tf"
 _FITS = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
@@ -105,7 +107,7 @@ def _unwrapped_gradients(old: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wrap_subclasses(base: Any, names: tuple[str, ...]) -> None:
-    """Have the methods of users' subclasses see tensors."""
+    """Have the methods of users' subclasses see tensors, where they use the look-alike."""
     own = vars(base).get("__init_subclass__")
 
     def init_subclass(cls: Any, **kwargs: Any) -> None:
@@ -113,15 +115,39 @@ def _wrap_subclasses(base: Any, names: tuple[str, ...]) -> None:
             super(base, cls).__init_subclass__(**kwargs)
         else:
             own.__func__(cls, **kwargs)
-        if cls.__module__.partition(".")[0] in ("keras", "keras_hub", "drumline"):
+        if cls.__module__.partition(".")[0] == "drumline":
             return
         for name in names:
             method = vars(cls).get(name)
-            if isinstance(method, FunctionType) and not hasattr(method, _MARK):
+            if (
+                isinstance(method, FunctionType)
+                and not hasattr(method, _MARK)
+                and _sees_tensors(method)
+            ):
                 setattr(cls, name, _of_tensors(method))
 
     base.__init_subclass__ = classmethod(init_subclass)
     note("Keras", full_name(base, "__init_subclass__"), _WHY, _OFF)
+
+
+def _sees_tensors(method: FunctionType) -> bool:
+    """Whether a method is of a module or function that uses the look-alike; others see arrays."""
+    cells = (cell.cell_contents for cell in method.__closure__ or () if _is_set(cell))
+    return any(map(_is_of_look_alike, [*method.__globals__.values(), *cells]))
+
+
+def _is_of_look_alike(value: Any) -> bool:
+    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    return isinstance(name, str) and name.startswith(_ROOM)
+
+
+def _is_set(cell: CellType) -> bool:
+    """Whether a variable of a closure has a value yet."""
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
 
 
 def _of_tensors(method: Callable[..., Any]) -> Callable[..., Any]:

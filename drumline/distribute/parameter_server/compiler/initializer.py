@@ -147,9 +147,7 @@ def export_initializer(
     """
     shape = tuple(int(size) for size in shape)
     if not 0 <= start < stop <= (shape[0] if shape else 1):
-        raise ValueError(
-            f"RowSparse {start} to {stop} are not those of a variable of shape {shape}."
-        )
+        raise ValueError(f"Rows {start} to {stop} are not those of a variable of shape {shape}.")
     with StatelessScope(initialize_variables=False):
         traced = jax.make_jaxpr(lambda: jnp.asarray(initializer(shape, dtype=dtype), dtype))()
     (made,) = traced.out_avals
