@@ -86,10 +86,13 @@ def test_a_job_is_restarted_on_other_ports_until_it_ends_well(launcher: Launcher
         *("--workers", "2", "--max-restarts", "5"),
         body="""
 attempt = int(os.environ["DRUMLINE_RESTART"])
+records = pathlib.Path(os.environ["DRUMLINE_FAILURE_DIR"])
+assert not list(records.iterdir())
 tell(f"{index}-{attempt}", json.dumps(config["cluster"]["worker"]))
-assert not list(pathlib.Path(os.environ["DRUMLINE_FAILURE_DIR"]).iterdir())
 wait_for(f"0-{attempt}"); wait_for(f"1-{attempt}")
 if attempt < 2:
+    if index == 0:
+        wait_for(records / "worker-1.json")
     record(*[("peer lost", "broken"), ("exception", f"failure {attempt}")][index])
     sys.exit(1)
 """,
