@@ -8,8 +8,10 @@ looked up at import, so that a JAX of another version is refused there, with wha
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -85,10 +87,11 @@ def jax_has_started() -> bool:
     return bool(xla_bridge.backends_are_initialized())
 
 
-def explicit_64_bits() -> contextlib.AbstractContextManager[object]:
-    """A context in which a 64-bit type that is asked for by name is given."""
-    mode = getattr(jax_config, "ExplicitX64Mode", None)
-    return jax_config.explicit_x64_dtypes(mode.ALLOW if mode is not None else "allow")
+_mode = getattr(jax_config, "ExplicitX64Mode", None)
+explicit_64_bits: Callable[[], contextlib.AbstractContextManager[object]] = functools.partial(
+    jax_config.explicit_x64_dtypes, "allow" if _mode is None else _mode.ALLOW
+)
+"""A context in which a 64-bit type that is asked for by name is given."""
 
 
 def cpu_client() -> Any:

@@ -6,8 +6,8 @@ worker process that runs Python functions) does not wait for JAX, which takes a 
 
     from drumline._lazy import jax, jnp
 
-A stand-in looks the module's attributes up whenever they are used, so that what a user or a test
-replaces in JAX is what drumline calls.
+Once the module is there, it takes its stand-in's place in drumline's modules. Attributes are always
+looked up when they are used, so that what a user or a test replaces in JAX is what drumline calls.
 """
 
 from __future__ import annotations
@@ -28,7 +28,17 @@ class LazyModule(ModuleType):
         module = sys.modules.get(self.__name__)
         if module is None or not hasattr(module, name):
             module = importlib.import_module(self.__name__)
+        if not getattr(module.__spec__, "_initializing", False):
+            self._give_way(module)
         return getattr(module, name)
+
+    def _give_way(self, module: ModuleType) -> None:
+        """Put the module into the namespaces of drumline's modules that have the stand-in."""
+        for user_name, user in list(sys.modules.items()):
+            if user_name.partition(".")[0] == "drumline":
+                names = vars(user)
+                for name in [name for name, value in list(names.items()) if value is self]:
+                    names[name] = module
 
     def __dir__(self) -> list[str]:
         return dir(importlib.import_module(self.__name__))

@@ -119,6 +119,36 @@ def resident_bytes() -> int:
     return int(_STATM.read_text().split()[1]) * mmap.PAGESIZE
 
 
+def available_bytes() -> int:
+    """Return how much memory this machine, or the control group of this process, has left."""
+    return min(_machine(Path("/proc/meminfo")), _group(Path("/sys/fs/cgroup")))
+
+
+def _machine(meminfo: Path) -> int:
+    if not meminfo.exists():
+        return 1 << 62
+    lines = (line.split() for line in meminfo.read_text().splitlines())
+    return next(int(line[1]) * 1024 for line in lines if line[0] == "MemAvailable:")
+
+
+def _group(folder: Path) -> int:
+    """Return how many bytes a version 2 control group leaves; without a limit very many.
+
+    Cached pages of files that were read a while ago count as used there, but can be reclaimed.
+    """
+    limit, used = folder / "memory.max", folder / "memory.current"
+    if not limit.exists() or (text := limit.read_text().strip()) == "max":
+        return 1 << 62
+    return max(0, int(text) - int(used.read_text()) + _reclaimable(folder / "memory.stat"))
+
+
+def _reclaimable(stat: Path) -> int:
+    if not stat.exists():
+        return 0
+    lines = (line.split() for line in stat.read_text().splitlines())
+    return next((int(line[1]) for line in lines if line[0] == "inactive_file"), 0)
+
+
 class BufferPool:
     """Hands out aligned arrays, and takes back those that nothing refers to any more.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +15,12 @@ from drumline._memory import (
     SMALLEST_REUSED,
     BufferPool,
     Trimmer,
+    _group,
+    _machine,
     address_of,
     aligned_empty,
     aligned_part,
+    available_bytes,
     fresh,
     mapped_zeros,
     padded,
@@ -186,3 +190,18 @@ def test_short_epochs_spend_little_on_it():
     for _ in range(1000):
         process.epoch(grown=20, freed=20, seconds=0.01)
     assert process.now < 1.02 * 1000 * 0.01
+
+
+def test_available_bytes(tmp_path: Path) -> None:
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal:  9 kB\nMemAvailable:     5 kB\n")
+    assert _machine(meminfo) == 5 * 1024
+    assert _group(tmp_path) == 1 << 62
+    (tmp_path / "memory.max").write_text("max\n")
+    assert _group(tmp_path) == 1 << 62
+    (tmp_path / "memory.max").write_text("100\n")
+    (tmp_path / "memory.current").write_text("70\n")
+    assert _group(tmp_path) == 30
+    (tmp_path / "memory.stat").write_text("anon 40\nactive_file 5\ninactive_file 25\n")
+    assert _group(tmp_path) == 55
+    assert available_bytes() > 0

@@ -254,6 +254,11 @@ class TensorSpec:
         return self.dtype == STRING
 
     @property
+    def is_symbolic(self) -> bool:
+        """Whether functions get symbols of such values: no compiled program can hold them."""
+        return self.is_string or not self.is_static
+
+    @property
     def nbytes(self) -> int | None:
         """Bytes of one element of this leaf; ``None`` if a dimension varies or it holds bytes."""
         if self.is_string or not self.is_static:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from drumline._forks import finalize
-from drumline._memory import BufferPool
+from drumline._memory import BufferPool, available_bytes
 from drumline.data.elements.spec import AUTOTUNE
-from drumline.data.engine.tuning import Budget, Operation, TunedWidth, Tuner, default_budget
+from drumline.data.engine.tuning import Budget, Operation, TunedWidth, Tuner
 from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.python_function import PythonFunction
 from drumline.data.operations.batch import (
@@ -183,6 +183,7 @@ from drumline.data.workers.remote.distribute import here, piece, remote, remote_
 from drumline.data.workers.remote.nodes import Distribute, Piece, Remote, RemoteSplit, Shards
 
 _THREADS = "drumline-map"
+_SHARE_OF_MEMORY = 4
 
 
 class Runtime:
@@ -226,7 +227,7 @@ class Runtime:
     @functools.cached_property
     def nbytes(self) -> int:
         """How many bytes buffers may hold together whose sizes are left to drumline."""
-        return self.options.autotune.ram_budget or default_budget()
+        return self.options.autotune.ram_budget or available_bytes() // _SHARE_OF_MEMORY
 
     def room(self, plan: Node) -> AutomaticRoom | None:
         """Return what tunes the size of one of a plan's prefetches; ``None``: not tuned."""

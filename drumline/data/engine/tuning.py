@@ -10,7 +10,6 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 from drumline.data.runtime.meter import Clock, Counts, Meter, SampledMeter
 from drumline.data.runtime.stage import Stage
@@ -475,36 +474,3 @@ def _workers(stages: Sequence[Placed], changes: Sequence[Counts]) -> Iterator[St
         nbytes = 2 * change.nbytes // max(1, change.tasks)
         most = stage.pool.most if stage.pool is not None and stage.pool.automatic else 1
         yield StageSample(id(stage.meter), work, cpu, stage.workers, most, nbytes)
-
-
-_SHARE = 4
-
-
-def default_budget() -> int:
-    """Bytes: a quarter of what this machine, or the control group of this process, has left."""
-    return min(_machine(Path("/proc/meminfo")), _group(Path("/sys/fs/cgroup"))) // _SHARE
-
-
-def _machine(meminfo: Path) -> int:
-    if not meminfo.exists():
-        return 1 << 62
-    lines = (line.split() for line in meminfo.read_text().splitlines())
-    return next(int(line[1]) * 1024 for line in lines if line[0] == "MemAvailable:")
-
-
-def _group(folder: Path) -> int:
-    """Return how many bytes a version 2 control group leaves; without a limit very many.
-
-    Cached pages of files that were read a while ago count as used there, but can be reclaimed.
-    """
-    limit, used = folder / "memory.max", folder / "memory.current"
-    if not limit.exists() or (text := limit.read_text().strip()) == "max":
-        return 1 << 62
-    return max(0, int(text) - int(used.read_text()) + _reclaimable(folder / "memory.stat"))
-
-
-def _reclaimable(stat: Path) -> int:
-    if not stat.exists():
-        return 0
-    lines = (line.split() for line in stat.read_text().splitlines())
-    return next((int(line[1]) for line in lines if line[0] == "inactive_file"), 0)

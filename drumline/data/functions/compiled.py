@@ -286,7 +286,6 @@ class CompiledFunction:
         self._function = function
         self._spec = spec
         self._trace = trace
-        self._pool = BufferPool(_MOST_BUFFERS)
         programs = _programs(trace)
         leaves = [*spec.leaves, *trace.spec.leaves]
         lengths = (block_length(leaves, program.jaxpr) for program in programs)
@@ -298,6 +297,10 @@ class CompiledFunction:
             for wide, program in ((False, trace.narrow), (True, trace.wide))
             if program is not None and _needs_xla(trace, wide, program, elementwise)
         ]
+
+    @cached_property
+    def _pool(self) -> BufferPool:
+        return BufferPool(_MOST_BUFFERS)
 
     def content(self) -> tuple[Any, ...]:
         """All that it computes, for fingerprints."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from drumline._lazy import jax, jex
 from drumline.data.elements.spec import TensorSpec
-from drumline.data.native.symbol import Call, is_symbolic, native
+from drumline.data.native.symbol import Call, native
 
 
 @dataclasses.dataclass(frozen=True)
@@ -289,7 +289,7 @@ def extracted(closed: jex.ClosedJaxpr, leaves: Sequence[TensorSpec]) -> Extracte
     """
     flat = _Flat(closed)
     numbers = [
-        var for var, leaf in zip(closed.jaxpr.invars, leaves, strict=True) if not is_symbolic(leaf)
+        var for var, leaf in zip(closed.jaxpr.invars, leaves, strict=True) if not leaf.is_symbolic
     ]
     positions = {var: i for i, var in enumerate(closed.jaxpr.invars)}
     calls: list[Call] = []
@@ -310,7 +310,7 @@ def extracted(closed: jex.ClosedJaxpr, leaves: Sequence[TensorSpec]) -> Extracte
         operands.append([source(atom) for atom in eqn.invars])
         for var, leaf in zip(eqn.outvars, call.results.leaves, strict=True):
             positions[var] = len(positions)
-            if not is_symbolic(leaf):
+            if not leaf.is_symbolic:
                 numbers.append(var)
     results = [source(atom) for atom in flat.outvars]
     jaxpr = jex.Jaxpr(

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -57,7 +57,6 @@ from drumline.data.native.symbol import (
     Symbol,
     ValueNeedsPython,
     compared_texts,
-    is_symbolic,
     recorded_results,
 )
 
@@ -143,6 +142,8 @@ def call_without_draws(call: Callable[[], Any], where: str) -> Any:
     finally:
         _current.reset(token)
 
+
+T = TypeVar("T")
 
 _current: ContextVar[Draws | str | None] = ContextVar("drumline_draws", default=None)
 
@@ -371,6 +372,17 @@ class NotTraceable(Exception):
         self.remedy = remedy
 
 
+@contextlib.contextmanager
+def _collected(variable: ContextVar[list[T] | None]) -> Iterator[list[T]]:
+    """A list that takes what is noted in a context variable within the block."""
+    collected: list[T] = []
+    token = variable.set(collected)
+    try:
+        yield collected
+    finally:
+        variable.reset(token)
+
+
 @dataclasses.dataclass
 class RawTrace:
     """What one setting of JAX makes of a function.
@@ -442,7 +454,7 @@ def _traced(function: UserFunction, spec: ElementSpec) -> RawTrace:
 
     def program(*tracers: Any) -> list[Any]:
         values = [
-            Symbol(leaf, tracer) if is_symbolic(leaf) else tracer
+            Symbol(leaf, tracer) if leaf.is_symbolic else tracer
             for leaf, tracer in zip(spec.leaves, tracers, strict=True)
         ]
         leaves, structure = flatten(function(spec.structure.unflatten(values)), is_array_literal)
@@ -453,7 +465,7 @@ def _traced(function: UserFunction, spec: ElementSpec) -> RawTrace:
     # taken as it is, and an int64 one would make float64 of `x / 2` where 64-bit types are off.
     types = [
         jax.ShapeDtypeStruct((), np.uint32)
-        if is_symbolic(leaf)
+        if leaf.is_symbolic
         else jax.ShapeDtypeStruct(
             leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype), weak_type=i in function.weak
         )
@@ -461,7 +473,7 @@ def _traced(function: UserFunction, spec: ElementSpec) -> RawTrace:
     ]
     with (
         keras_writes_held() as written,
-        recorded_results() as recorded,
+        _collected(recorded_results) as recorded,
         integer_division_raises(spec.leaves),
     ):
         try:
@@ -550,7 +562,7 @@ class Choice:
 
     def _is_wide(self, value: int) -> bool:
         leaf = self.values[value]
-        return leaf.dtype in precision.WIDE and not is_symbolic(leaf)
+        return leaf.dtype in precision.WIDE and not leaf.is_symbolic
 
     def _computed(self, narrow: int | None, wide: int | None) -> Computed:
         default = None
@@ -572,7 +584,7 @@ class Choice:
 
     def _number(self, position: int) -> int:
         """The value that the programs take at a position."""
-        numbers = [i for i, value in enumerate(self.values) if not is_symbolic(value)]
+        numbers = [i for i, value in enumerate(self.values) if not value.is_symbolic]
         return numbers[position]
 
 
@@ -644,7 +656,7 @@ def trace(function: UserFunction, spec: ElementSpec) -> Trace:
 
 
 def _both(function: UserFunction, spec: ElementSpec) -> tuple[RawTrace | None, RawTrace | None]:
-    numbers = [leaf for leaf in spec.leaves if not is_symbolic(leaf)]
+    numbers = [leaf for leaf in spec.leaves if not leaf.is_symbolic]
     if any(leaf.dtype in precision.WIDE for leaf in numbers):
         wide = traced_twice(function, spec, precision.wide)
         try:
@@ -671,7 +683,7 @@ def _both(function: UserFunction, spec: ElementSpec) -> tuple[RawTrace | None, R
 def _has_wide_results(raw: RawTrace) -> bool:
     """Whether a native operation makes 64-bit numbers that a program may compute with."""
     return any(
-        leaf.dtype in precision.WIDE and not is_symbolic(leaf)
+        leaf.dtype in precision.WIDE and not leaf.is_symbolic
         for eqn in native_calls(raw.program.jaxpr)
         for leaf in eqn.params["call"].results.leaves
     )
@@ -700,7 +712,7 @@ def _merged(spec: ElementSpec, narrow: RawTrace | None, wide: RawTrace | None) -
     return Trace(
         ElementSpec(model.structure, tuple(choice.spec_of(route) for route in routes)),
         routes,
-        tuple(i for i, value in enumerate(choice.values) if not is_symbolic(value)),
+        tuple(i for i, value in enumerate(choice.values) if not value.is_symbolic),
         low.program if low is not None and False in used else None,
         high.program if high is not None and True in used else None,
         natives,
@@ -734,7 +746,7 @@ def _natives(
                 specs.append(choice.spec_of(arguments[-1]))
         results = call.operation.results(*specs)
         if results.structure != call.results.structure or any(
-            a.shape != b.shape or is_symbolic(a) != is_symbolic(b)
+            a.shape != b.shape or a.is_symbolic != b.is_symbolic
             for a, b in zip(results.leaves, call.results.leaves, strict=True)
         ):
             raise NotTraceable(f"dl.{call!r} has results of another shape for 64-bit types")
@@ -764,7 +776,7 @@ def same_in_python(user: UserFunction) -> Iterator[None]:
     Raises:
         TypeError: it cannot, and compares strings with ``str``: these would be unequal to all.
     """
-    with compared_texts() as texts:
+    with _collected(compared_texts) as texts:
         try:
             yield
         except NotTraceable as reason:

@@ -5,13 +5,12 @@ Python's operators and ``reshape`` on such a symbol record calls of native opera
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import inspect
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
@@ -129,12 +128,10 @@ class Symbol:
     __array__ = __int__ = __float__ = __index__ = __fspath__ = _refuse
 
 
-def is_symbolic(spec: TensorSpec) -> bool:
-    """Whether values of a spec appear as symbols: no compiled program can hold them."""
-    return spec.is_string or not spec.is_static or isinstance(spec, RaggedTensorSpec)
-
-
-_recorded: ContextVar[list[TensorSpec] | None] = ContextVar("drumline_recorded", default=None)
+recorded_results: ContextVar[list[TensorSpec] | None] = ContextVar(
+    "drumline_recorded_results", default=None
+)
+"""Takes the specs of what native operations are said to make, also if the trace then fails."""
 
 
 @functools.cache
@@ -192,17 +189,6 @@ class Call:
         return self.operation.name
 
 
-@contextlib.contextmanager
-def recorded_results() -> Iterator[list[TensorSpec]]:
-    """The specs of what operations are said to make meanwhile, also if the trace then fails."""
-    recorded: list[TensorSpec] = []
-    token = _recorded.set(recorded)
-    try:
-        yield recorded
-    finally:
-        _recorded.reset(token)
-
-
 def record(operation: NativeOperation, arguments: Sequence[Any]) -> Any:
     """Puts a call into the program that is being traced.
 
@@ -211,7 +197,7 @@ def record(operation: NativeOperation, arguments: Sequence[Any]) -> Any:
     """
     given = [_argument(value) for value in arguments]
     results = operation.results(*(a.spec if isinstance(a, Fixed) else a for a in given))
-    if (recorded := _recorded.get()) is not None:
+    if (recorded := recorded_results.get()) is not None:
         recorded.extend(results.leaves)
     operands = [
         value.handle if isinstance(value, Symbol) else value
@@ -224,7 +210,7 @@ def record(operation: NativeOperation, arguments: Sequence[Any]) -> Any:
         types=tuple(_type(leaf) for leaf in results.leaves),
     )
     leaves = [
-        Symbol(leaf, tracer, operation.name) if is_symbolic(leaf) else tracer
+        Symbol(leaf, tracer, operation.name) if leaf.is_symbolic else tracer
         for leaf, tracer in zip(results.leaves, made, strict=True)
     ]
     return results.structure.unflatten(leaves)
@@ -243,7 +229,7 @@ def _argument(value: Any) -> TensorSpec | Fixed:
 
 def _type(leaf: TensorSpec) -> tuple[tuple[int, ...], str]:
     """What the program sees of a result, as it sees columns of elements: 32 bits by default."""
-    if is_symbolic(leaf):
+    if leaf.is_symbolic:
         return (), "uint32"
     return tuple(d or 0 for d in leaf.shape), jax.dtypes.canonicalize_dtype(leaf.dtype).name
 
@@ -337,14 +323,15 @@ def reshaped(symbol: Symbol, shape: Sequence[Any], order: str = "C") -> Any:
     return record(Reshape(tuple(dims)), (symbol,))
 
 
-_texts: ContextVar[list[str] | None] = ContextVar("drumline_texts", default=None)
+compared_texts: ContextVar[list[str] | None] = ContextVar("drumline_compared_texts", default=None)
+"""Takes examples of ``str`` that strings are compared with."""
 
 
 def compared(symbol: Symbol, other: object, negated: bool) -> Any:
     """Which strings are the same, or ``None`` if one side is no string."""
     if not symbol.spec.is_string or not _is_string(other):
         return None
-    if (texts := _texts.get()) is not None:
+    if (texts := compared_texts.get()) is not None:
         texts.extend(_str_in(other))
     return record(Equal(negated), (symbol, other))
 
@@ -371,17 +358,6 @@ def _expanded(symbol: Any, axis: Any) -> Any:
     if not isinstance(axis, int) or not -rank <= axis < rank:
         return None
     return indexed(symbol, (*[slice(None)] * (axis % rank), None))
-
-
-@contextlib.contextmanager
-def compared_texts() -> Iterator[list[str]]:
-    """Examples of ``str`` that strings are compared with meanwhile."""
-    texts: list[str] = []
-    token = _texts.set(texts)
-    try:
-        yield texts
-    finally:
-        _texts.reset(token)
 
 
 def _is_string(value: object) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +17,6 @@ from drumline.data.engine.tuning import (
     Operation,
     TunedWidth,
     Tuner,
-    _group,
-    _machine,
-    default_budget,
     placed,
 )
 from drumline.data.operations.prefetch import AutomaticRoom, PrefetchStage
@@ -323,21 +319,6 @@ def test_options_of_autotuning() -> None:
     assert widths(tuning(enabled=False)) == (cores, (8 << 20) // 4, False)
     assert widths(tuning(cpu_budget=7))[0] == 6
     assert widths(tuning(ram_budget=8000))[1] == 1000
-
-
-def test_memory(tmp_path: Path) -> None:
-    meminfo = tmp_path / "meminfo"
-    meminfo.write_text("MemTotal:  9 kB\nMemAvailable:     5 kB\n")
-    assert _machine(meminfo) == 5 * 1024
-    assert _group(tmp_path) == 1 << 62
-    (tmp_path / "memory.max").write_text("max\n")
-    assert _group(tmp_path) == 1 << 62
-    (tmp_path / "memory.max").write_text("100\n")
-    (tmp_path / "memory.current").write_text("70\n")
-    assert _group(tmp_path) == 30
-    (tmp_path / "memory.stat").write_text("anon 40\nactive_file 5\ninactive_file 25\n")
-    assert _group(tmp_path) == 55
-    assert default_budget() > 0
 
 
 @pytest.mark.parametrize("size", [AUTOTUNE, 3])
