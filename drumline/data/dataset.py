@@ -41,9 +41,8 @@ from drumline.data._dataset.placement import device_of, distribution
 from drumline.data._dataset.storing import reduced
 from drumline.data.elements.arrow import arrow_columns
 from drumline.data.elements.spec import AUTOTUNE, INFINITE, as_dtype, flatten
-from drumline.data.engine.epochs import Epochs
 from drumline.data.engine.explain import Explanation, explain
-from drumline.data.engine.iterator import DatasetIterator
+from drumline.data.engine.iterator import DatasetIterator, Epochs
 from drumline.data.engine.observe.profile import Profile
 from drumline.data.engine.observe.profiling import run_profile
 from drumline.data.engine.random_access import element_at, no_access, obstacle

@@ -20,7 +20,7 @@ from drumline.data.elements.spec import (
     has_datasets,
     is_array_literal,
 )
-from drumline.data.engine.epochs import first_element, first_elements
+from drumline.data.engine.iterator import first_element, first_elements
 from drumline.data.functions.build import BuiltFunction, build
 from drumline.data.functions.python_function import PythonFunction
 from drumline.data.functions.recurrence import BuiltRecurrence, build_recurrence

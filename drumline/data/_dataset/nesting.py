@@ -13,7 +13,7 @@ from drumline._lazy import jax, jnp
 from drumline.data._dataset.functions import without_key
 from drumline.data._dataset.padding import per_leaf, shape_of
 from drumline.data.elements.spec import ElementSpec, has_datasets
-from drumline.data.engine.epochs import first_block, first_element, first_elements
+from drumline.data.engine.iterator import first_block, first_element, first_elements
 from drumline.data.functions.build import BuiltFunction, build, by_shape_alone
 from drumline.data.functions.trace import UserFunction
 from drumline.data.operations.nested.dataset_function import (

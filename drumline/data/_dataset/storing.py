@@ -15,7 +15,7 @@ from typing import Any
 
 from drumline.data._dataset.functions import with_shards
 from drumline.data.elements.spec import ElementSpec, flatten
-from drumline.data.engine.epochs import digest_of
+from drumline.data.engine.iterator import digest_of
 from drumline.data.engine.saving import (
     ResumableSave,
     SaveCheckpoints,

@@ -17,8 +17,7 @@ from drumline._local_path import local_path
 from drumline.data.elements.block import Block
 from drumline.data.elements.errors import IteratorStateError
 from drumline.data.elements.spec import ElementSpec
-from drumline.data.engine.epochs import Epochs
-from drumline.data.engine.iterator import check_state, checked_state
+from drumline.data.engine.iterator import Epochs, check_state, checked_state
 from drumline.data.options import Options
 from drumline.data.plan.node import Node
 from drumline.data.rewrite.fingerprint import fingerprint_of

@@ -20,8 +20,7 @@ from drumline._core import run_delay_seconds
 from drumline.data import Dataset, Options
 from drumline.data.elements.block import nbytes_of
 from drumline.data.elements.ragged import RaggedArray
-from drumline.data.engine.epochs import Epochs
-from drumline.data.engine.iterator import DatasetIterator
+from drumline.data.engine.iterator import DatasetIterator, Epochs
 from drumline.data.engine.observe.profiling import _worked_meanwhile
 from drumline.data.engine.tuning import placed
 from drumline.data.operations.map import ParallelMapStage

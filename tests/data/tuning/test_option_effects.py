@@ -12,7 +12,7 @@ import pytest
 
 from drumline.data import Dataset, Options, TensorSpec
 from drumline.data.elements import columns as copying
-from drumline.data.engine.epochs import Epochs
+from drumline.data.engine.iterator import Epochs
 from drumline.data.operations.ordering.order import ParallelSourceStage
 from drumline.data.operations.prefetch import SLACK
 

@@ -10,7 +10,7 @@ import pytest
 
 from drumline._memory import BufferPool
 from drumline.data import AUTOTUNE, Dataset, Options
-from drumline.data.engine.epochs import Epochs
+from drumline.data.engine.iterator import Epochs
 from drumline.data.engine.tuning import (
     Budget,
     Cap,
