@@ -26,11 +26,12 @@ if TYPE_CHECKING:
         io,
         keras,
         nn,
+        random,
         strings,
         train,
         video,
     )
-    from drumline.data import RaggedArray, RaggedTensorSpec, TensorSpec, random
+    from drumline.data import RaggedArray, RaggedTensorSpec, TensorSpec
     from drumline.distribute import (
         Variable,
         VariableAggregation,
@@ -92,8 +93,6 @@ def __getattr__(name: str) -> object:
         from importlib.metadata import version
 
         value = version("drumline")
-    elif name == "random":
-        value = importlib.import_module("drumline.data.random")
     elif name in __all__:
         for module, names in _FROM.items():
             if name in names:

@@ -29,7 +29,7 @@ FOREIGN = re.compile(r"\s*(https?:)?//", re.I)
 FETCHED_BY_STYLES = re.compile(r"(?:@import\s+|url\()\s*[\"']?((?:https?:)?//[^\"')\s]+)", re.I)
 
 PUBLIC = """
-    audio config data data.experimental data.random datasets distribute distribute.cluster_resolver
+    audio config data data.experimental datasets distribute distribute.cluster_resolver
     distribute.coordinator errors image io keras keras.callbacks keras.layers strings train video
 """
 """The modules below ``drumline`` whose names the reference must have."""

@@ -11,8 +11,8 @@ import numpy as np
 from drumline._core import decode_wavs
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.spec import ElementSpec, TensorSpec, flatten
-from drumline.data.native.apply import apply
-from drumline.data.native.operation import Column, NativeOperation, OperationResult
+from drumline.data.functions.native.apply import apply
+from drumline.data.functions.native.operation import Column, NativeOperation, OperationResult
 from drumline.data.plan.node import count_of
 
 _MOST = 1 << 28

@@ -10,7 +10,7 @@ import numpy as np
 from drumline._memory import BufferPool
 from drumline._settings import note_choice
 from drumline.data.elements.spec import LEAF_STRUCTURE, ElementSpec, TensorSpec
-from drumline.data.native.operation import Column, OperationResult
+from drumline.data.functions.native.operation import Column, OperationResult
 from drumline.data.runtime.threads import available_cores
 
 Told = tuple[str, str] | None

@@ -17,8 +17,8 @@ from drumline._core import (
     encode_pngs,
 )
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
-from drumline.data.native.apply import apply
-from drumline.data.native.operation import Column, NativeOperation, OperationResult
+from drumline.data.functions.native.apply import apply
+from drumline.data.functions.native.operation import Column, NativeOperation, OperationResult
 from drumline.image import columns as col
 from drumline.image.columns import Limits, get_limits
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from drumline import random
 from drumline._core import arrange_images
 from drumline._lazy import jax, jnp
-from drumline.data import random
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.spec import ElementSpec, TensorSpec
-from drumline.data.native.apply import apply, is_symbol
-from drumline.data.native.operation import Column, NativeOperation, OperationResult
-from drumline.data.native.symbol import ValueNeedsPython
+from drumline.data.functions.native.apply import apply, is_symbol
+from drumline.data.functions.native.operation import Column, NativeOperation, OperationResult
+from drumline.data.functions.native.symbol import ValueNeedsPython
 from drumline.image import columns as col
 
 TRANSPOSED, UPSIDE_DOWN, MIRRORED = 1, 2, 4

@@ -13,8 +13,8 @@ import numpy as np
 
 from drumline._core import decode_jpegs, decode_resized, jpeg_shapes
 from drumline.data.elements.spec import ElementSpec, TensorSpec
-from drumline.data.native.apply import apply
-from drumline.data.native.operation import (
+from drumline.data.functions.native.apply import apply
+from drumline.data.functions.native.operation import (
     Arithmetic,
     Column,
     NativeOperation,

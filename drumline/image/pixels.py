@@ -13,11 +13,11 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from drumline import random
 from drumline._lazy import jax, jnp
-from drumline.data import random
 from drumline.data.elements.spec import ElementSpec, TensorSpec
-from drumline.data.native.apply import apply, is_symbol
-from drumline.data.native.operation import Column, NativeOperation, OperationResult
+from drumline.data.functions.native.apply import apply, is_symbol
+from drumline.data.functions.native.operation import Column, NativeOperation, OperationResult
 from drumline.image import columns as col
 from drumline.image.files import EncodeJpeg
 from drumline.image.jpeg import decode_jpeg

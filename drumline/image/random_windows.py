@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from drumline import random
 from drumline._lazy import jax, jnp
-from drumline.data import random
 
 
 class DistortedBoundingBox(NamedTuple):

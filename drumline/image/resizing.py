@@ -12,8 +12,8 @@ import numpy as np
 from drumline._core import resize_images, resize_nearest, resize_spans
 from drumline._lazy import jax, jnp
 from drumline.data.elements.spec import ElementSpec, TensorSpec
-from drumline.data.native.apply import apply
-from drumline.data.native.operation import (
+from drumline.data.functions.native.apply import apply
+from drumline.data.functions.native.operation import (
     Arithmetic,
     Column,
     NativeOperation,

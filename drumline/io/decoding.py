@@ -26,11 +26,11 @@ from drumline.data.elements.spec import (
     as_dtype,
     flatten,
 )
-from drumline.data.native.apply import apply, is_symbol
-from drumline.data.native.flat import flat
-from drumline.data.native.operation import Column, NativeOperation, OperationResult
-from drumline.data.native.strings import failure, require_strings, with_dtype
-from drumline.data.native.symbol import ValueNeedsPython
+from drumline.data.functions.native.apply import apply, is_symbol
+from drumline.data.functions.native.flat import flat
+from drumline.data.functions.native.operation import Column, NativeOperation, OperationResult
+from drumline.data.functions.native.strings import failure, require_strings, with_dtype
+from drumline.data.functions.native.symbol import ValueNeedsPython
 from drumline.data.storage.files.csv import CsvRecords, csv_columns, csv_records
 from drumline.data.storage.messages import example_from_json
 

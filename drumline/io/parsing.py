@@ -13,8 +13,8 @@ from drumline._core import ExampleParser
 from drumline._memory import BufferPool
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.spec import LEAF_STRUCTURE, ElementSpec, Structure, TensorSpec
-from drumline.data.native.apply import apply
-from drumline.data.native.operation import Column, NativeOperation, OperationResult
+from drumline.data.functions.native.apply import apply
+from drumline.data.functions.native.operation import Column, NativeOperation, OperationResult
 from drumline.io.feature_columns import BadRecord, FeatureColumn, of_batches, of_records
 from drumline.io.feature_requests import (
     Failed,

@@ -14,8 +14,8 @@ from drumline._changes import in_forked_child
 from drumline._core import read_files
 from drumline._local_path import has_scheme
 from drumline.data.elements.spec import LEAF_STRUCTURE, STRING, ElementSpec, TensorSpec
-from drumline.data.native.apply import apply
-from drumline.data.native.operation import Column, NativeOperation, OperationResult
+from drumline.data.functions.native.apply import apply
+from drumline.data.functions.native.operation import Column, NativeOperation, OperationResult
 from drumline.data.storage.files.remote import file_system
 
 _AT_ONCE = 16

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from drumline.data.elements.ragged import RaggedArray, objects, splits_of
-from drumline.data.native.flat import Flat, flat, holds_ragged
-from drumline.data.native.operation import Column
+from drumline.data.functions.native.flat import Flat, flat, holds_ragged
+from drumline.data.functions.native.operation import Column
 
 
 @dataclasses.dataclass(frozen=True)

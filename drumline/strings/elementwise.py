@@ -11,11 +11,11 @@ import numpy as np
 from drumline._core import change_strings, string_lengths, substrings
 from drumline.data.elements.ragged import RaggedTensorSpec
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
-from drumline.data.native import strings as string_chain
-from drumline.data.native.apply import apply
-from drumline.data.native.flat import Flat, flat
-from drumline.data.native.operation import Column, NativeOperation, OperationResult
-from drumline.data.native.strings import (
+from drumline.data.functions.native import strings as string_chain
+from drumline.data.functions.native.apply import apply
+from drumline.data.functions.native.flat import Flat, flat
+from drumline.data.functions.native.operation import Column, NativeOperation, OperationResult
+from drumline.data.functions.native.strings import (
     Bad,
     Elementwise,
     Equal,

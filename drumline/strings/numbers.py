@@ -18,10 +18,10 @@ from drumline._core import (
     print_integers,
 )
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, as_dtype
-from drumline.data.native.apply import apply
-from drumline.data.native.flat import flat
-from drumline.data.native.operation import Column, NativeOperation, OperationResult
-from drumline.data.native.strings import (
+from drumline.data.functions.native.apply import apply
+from drumline.data.functions.native.flat import flat
+from drumline.data.functions.native.operation import Column, NativeOperation, OperationResult
+from drumline.data.functions.native.strings import (
     Bad,
     Elementwise,
     LookUp,

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from drumline._core import StringPattern
-from drumline.data.native.apply import apply
-from drumline.data.native.strings import Bad, Change, Elementwise, Link, as_text
+from drumline.data.functions.native.apply import apply
+from drumline.data.functions.native.strings import Bad, Change, Elementwise, Link, as_text
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,10 +13,10 @@ import numpy as np
 from drumline._core import join_rows, join_strings, split_strings, string_ngrams
 from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec
-from drumline.data.native.apply import apply
-from drumline.data.native.flat import flat, holds_ragged
-from drumline.data.native.operation import Column, NativeOperation, OperationResult
-from drumline.data.native.strings import (
+from drumline.data.functions.native.apply import apply
+from drumline.data.functions.native.flat import flat, holds_ragged
+from drumline.data.functions.native.operation import Column, NativeOperation, OperationResult
+from drumline.data.functions.native.strings import (
     Link,
     Substring,
     as_text,

@@ -13,8 +13,8 @@ from drumline._core import TokenCounts
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.rows import single
 from drumline.data.elements.spec import as_array
-from drumline.data.native.apply import apply, is_symbol
-from drumline.data.native.strings import Vocabulary
+from drumline.data.functions.native.apply import apply, is_symbol
+from drumline.data.functions.native.strings import Vocabulary
 from drumline.strings.elementwise import lower
 from drumline.strings.patterns import regex_replace
 from drumline.strings.vectorizing import (

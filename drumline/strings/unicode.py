@@ -14,10 +14,17 @@ from drumline._core import unicode_split as split_column
 from drumline._core import unicode_transcode as transcode_column
 from drumline.data.elements.ragged import RaggedTensorSpec
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, flatten
-from drumline.data.native.apply import apply
-from drumline.data.native.flat import flat
-from drumline.data.native.operation import Column, NativeOperation, OperationResult
-from drumline.data.native.strings import Bad, Elementwise, expanded, failure, one, require_strings
+from drumline.data.functions.native.apply import apply
+from drumline.data.functions.native.flat import flat
+from drumline.data.functions.native.operation import Column, NativeOperation, OperationResult
+from drumline.data.functions.native.strings import (
+    Bad,
+    Elementwise,
+    expanded,
+    failure,
+    one,
+    require_strings,
+)
 from drumline.strings.documents import runs
 
 READ = (

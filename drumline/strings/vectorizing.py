@@ -14,8 +14,14 @@ from drumline._core import TextTokenizer, TokenCounts
 from drumline.data.dataset import Dataset
 from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec, splits_of
 from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, as_array
-from drumline.data.native.operation import Column, NativeOperation, OperationResult
-from drumline.data.native.strings import Bad, Elementwise, Vocabulary, one, require_strings
+from drumline.data.functions.native.operation import Column, NativeOperation, OperationResult
+from drumline.data.functions.native.strings import (
+    Bad,
+    Elementwise,
+    Vocabulary,
+    one,
+    require_strings,
+)
 from drumline.strings.documents import Documents, runs, texts
 
 NAME = "strings.TextVectorization"

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from drumline import random as draws
 from drumline._lazy import jax, jnp
-from drumline.data import random as draws
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.spec import LEAF_STRUCTURE, ElementSpec, TensorSpec, as_array
-from drumline.data.native.apply import apply, is_symbol
-from drumline.data.native.operation import Column, NativeOperation, OperationResult
+from drumline.data.functions.native.apply import apply, is_symbol
+from drumline.data.functions.native.operation import Column, NativeOperation, OperationResult
 from drumline.data.plan.node import count_of
 
 

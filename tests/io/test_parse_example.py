@@ -10,7 +10,7 @@ import pytest
 
 import drumline as dl
 from drumline.data.elements.spec import TensorSpec
-from drumline.data.native.operation import OperationResult
+from drumline.data.functions.native.operation import OperationResult
 from drumline.io import (
     FixedLenFeature,
     FixedLenSequenceFeature,

@@ -12,7 +12,7 @@ from drumline.compat.values.convert import convert
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.tensor import Tensor
 from drumline.data.elements.ragged import RaggedArray
-from drumline.data.native.symbol import Symbol, ValueNeedsPython
+from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
 
 as_string = of_tensors(strings.as_string)
 join = of_tensors(strings.join)

@@ -29,7 +29,7 @@ from drumline.compat.values.convert import (
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.shape import TensorShape
 from drumline.compat.values.tensor import Tensor
-from drumline.data.native.symbol import Symbol, ValueNeedsPython
+from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
 
 
 def xp_of(*arrays: Any) -> Any:

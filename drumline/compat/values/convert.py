@@ -13,7 +13,7 @@ from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.shape import TensorShape
 from drumline.compat.values.tensor import Tensor
 from drumline.data.elements.ragged import RaggedArray
-from drumline.data.native.symbol import Symbol, ValueNeedsPython
+from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
 
 _WIDE = frozenset(np.dtype(name) for name in ("int64", "uint64", "float64", "complex128"))
 

@@ -29,7 +29,7 @@ from drumline._changes import full_name, note
 from drumline.compat.values import dtypes
 from drumline.compat.values.dtypes import DType
 from drumline.compat.values.shape import TensorShape
-from drumline.data.native.symbol import Symbol
+from drumline.data.functions.native.symbol import Symbol
 
 _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 

@@ -18,9 +18,9 @@ import numpy as np
 from drumline._core import RowArithmetic, vector_instructions
 from drumline._lazy import jex
 from drumline._memory import address_of
+from drumline.data.functions.native.operation import OPERATORS, SUMS, Arithmetic, rounded
 from drumline.data.functions.programs import Computed, left_to_xla, roundings
 from drumline.data.functions.trace import Trace
-from drumline.data.native.operation import OPERATORS, SUMS, Arithmetic, rounded
 
 _FROM = frozenset(
     map(np.dtype, (np.bool_, np.uint8, np.int8, np.uint16, np.int16, np.int32, np.float32))

@@ -16,7 +16,7 @@ import numpy as np
 
 from drumline._lazy import jax, jex
 from drumline.data.elements.spec import TensorSpec
-from drumline.data.native.symbol import Call, native
+from drumline.data.functions.native.symbol import Call, native
 
 
 @dataclasses.dataclass(frozen=True)

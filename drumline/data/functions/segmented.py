@@ -17,10 +17,10 @@ from drumline.data.elements.rows import stack
 from drumline.data.elements.spec import ElementSpec, TensorSpec
 from drumline.data.functions.call import OneByOne, Position
 from drumline.data.functions.compiled import CompiledFunction, content
+from drumline.data.functions.native.operation import BroadcastValue, run_native
 from drumline.data.functions.programs import Constant
 from drumline.data.functions.segments import CompiledPart, NativeCall, Origin, cut, fused
 from drumline.data.functions.trace import Trace, UserFunction
-from drumline.data.native.operation import BroadcastValue, run_native
 
 LONGEST = 256
 """Rows of strings, which may be whole files."""

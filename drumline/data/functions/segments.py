@@ -11,9 +11,9 @@ import numpy as np
 
 from drumline._lazy import jax, jex
 from drumline.data.elements.spec import LEAF_STRUCTURE, ElementSpec, TensorSpec, tuple_of
+from drumline.data.functions.native.operation import OPERATORS, SUMS, Arithmetic, NativeOperation
 from drumline.data.functions.programs import Computed, Constant, Passed, Route, dependence, unnamed
 from drumline.data.functions.trace import NativeStep, Trace
-from drumline.data.native.operation import OPERATORS, SUMS, Arithmetic, NativeOperation
 
 
 @dataclasses.dataclass

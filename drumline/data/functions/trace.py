@@ -38,6 +38,15 @@ from drumline.data.elements.spec import (
     is_array_literal,
 )
 from drumline.data.functions import programs
+from drumline.data.functions.native.operation import NativeOperation
+from drumline.data.functions.native.symbol import (
+    Call,
+    Fixed,
+    Symbol,
+    ValueNeedsPython,
+    compared_texts,
+    recorded_results,
+)
 from drumline.data.functions.programs import (
     Computed,
     Constant,
@@ -49,15 +58,6 @@ from drumline.data.functions.programs import (
     dependence,
     extracted,
     native_calls,
-)
-from drumline.data.native.operation import NativeOperation
-from drumline.data.native.symbol import (
-    Call,
-    Fixed,
-    Symbol,
-    ValueNeedsPython,
-    compared_texts,
-    recorded_results,
 )
 
 

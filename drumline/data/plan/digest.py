@@ -16,6 +16,10 @@ import numpy as np
 from drumline._function_identity import components, digested_code, digested_parts, is_library
 from drumline._lazy import is_jax_array
 
+_PACKAGES_IN_DIGESTS = {
+    "drumline.data.functions.native": "drumline.data.native",
+    "drumline.random": "drumline.data.random",
+}
 _NAMES_IN_DIGESTS = {
     "drumline.data.elements.spec.Structure": "drumline.data.structure.Structure",
     "drumline.data.storage.files.records.Format": "drumline.data.files.file_format.Format",
@@ -35,19 +39,23 @@ _NAMES_IN_DIGESTS = {
     "drumline.image.pixels.rgb_to_grayscale": "drumline.image.converting.rgb_to_grayscale",
     "drumline.image.pixels.rgb_to_hsv": "drumline.image.converting.rgb_to_hsv",
     "drumline.audio.wav.DecodeWavFile": "drumline.audio.wav.Decode",
-    "drumline.data.native.operation.Arithmetic": "drumline.data.native.arithmetic.Arithmetic",
-    "drumline.data.native.strings.Chain": "drumline.data.native.string_chain.Chain",
-    "drumline.data.native.strings.Elementwise": (
+    "drumline.data.functions.native.operation.Arithmetic": (
+        "drumline.data.native.arithmetic.Arithmetic"
+    ),
+    "drumline.data.functions.native.strings.Chain": "drumline.data.native.string_chain.Chain",
+    "drumline.data.functions.native.strings.Elementwise": (
         "drumline.data.native.string_elementwise.Elementwise"
     ),
-    "drumline.data.native.strings.Equal": "drumline.data.native.comparing.Equal",
-    "drumline.data.native.strings.Index": "drumline.data.native.indexing.Index",
-    "drumline.data.native.strings.Link": "drumline.data.native.string_chain.Link",
-    "drumline.data.native.strings.LookUp": "drumline.data.native.vocabulary.LookUp",
-    "drumline.data.native.strings.Vocabulary": "drumline.data.native.vocabulary.Vocabulary",
-    "drumline.data.native.symbol.Call": "drumline.data.native.call.Call",
-    "drumline.data.native.symbol.Fixed": "drumline.data.native.call.Fixed",
-    "drumline.data.native.symbol.Reshape": "drumline.data.native.reshaping.Reshape",
+    "drumline.data.functions.native.strings.Equal": "drumline.data.native.comparing.Equal",
+    "drumline.data.functions.native.strings.Index": "drumline.data.native.indexing.Index",
+    "drumline.data.functions.native.strings.Link": "drumline.data.native.string_chain.Link",
+    "drumline.data.functions.native.strings.LookUp": "drumline.data.native.vocabulary.LookUp",
+    "drumline.data.functions.native.strings.Vocabulary": (
+        "drumline.data.native.vocabulary.Vocabulary"
+    ),
+    "drumline.data.functions.native.symbol.Call": "drumline.data.native.call.Call",
+    "drumline.data.functions.native.symbol.Fixed": "drumline.data.native.call.Fixed",
+    "drumline.data.functions.native.symbol.Reshape": "drumline.data.native.reshaping.Reshape",
     "drumline.datasets.folders.images.CropToAspect": (
         "drumline.datasets.folders.aspect.CropToAspect"
     ),
@@ -105,6 +113,9 @@ def qualified_name(value: Any) -> str:
     """Return the module and name of a function or class, as digests have them."""
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", "")
     found = f"{getattr(value, '__module__', None)}.{name}"
+    for now, before in _PACKAGES_IN_DIGESTS.items():
+        if found.startswith(f"{now}."):
+            return _NAMES_IN_DIGESTS.get(found, before + found.removeprefix(now))
     return _NAMES_IN_DIGESTS.get(found, found)
 
 

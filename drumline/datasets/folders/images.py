@@ -13,8 +13,8 @@ import numpy as np
 
 from drumline import image, io
 from drumline.data.elements.spec import LEAF_STRUCTURE, ElementSpec, TensorSpec
-from drumline.data.native.apply import apply
-from drumline.data.native.operation import Column, NativeOperation, OperationResult
+from drumline.data.functions.native.apply import apply
+from drumline.data.functions.native.operation import Column, NativeOperation, OperationResult
 from drumline.datasets.folders.labelled_files import Request
 
 

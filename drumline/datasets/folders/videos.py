@@ -13,9 +13,14 @@ import numpy as np
 from drumline import video
 from drumline.data import RaggedArray
 from drumline.data.elements.spec import LEAF_STRUCTURE, STRING, ElementSpec, TensorSpec
-from drumline.data.native.apply import apply
-from drumline.data.native.flat import flat
-from drumline.data.native.operation import Column, NativeOperation, OperationResult, run_native
+from drumline.data.functions.native.apply import apply
+from drumline.data.functions.native.flat import flat
+from drumline.data.functions.native.operation import (
+    Column,
+    NativeOperation,
+    OperationResult,
+    run_native,
+)
 from drumline.data.plan.node import count_of
 from drumline.datasets.folders.images import FORMATS, channels_of
 from drumline.datasets.folders.labelled_files import LabelledFiles, Request

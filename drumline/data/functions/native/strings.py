@@ -15,8 +15,8 @@ import numpy as np
 from drumline._core import StringChain, StringPattern, StringTable, hash_strings
 from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec, splits_of
 from drumline.data.elements.spec import LEAF_STRUCTURE, STRING, ElementSpec, TensorSpec
-from drumline.data.native.flat import flat, holds_ragged
-from drumline.data.native.operation import Column, NativeOperation, OperationResult
+from drumline.data.functions.native.flat import flat, holds_ragged
+from drumline.data.functions.native.operation import Column, NativeOperation, OperationResult
 
 Change = str | tuple[StringPattern, bytes, bool]
 """As ``StringChain`` takes it."""

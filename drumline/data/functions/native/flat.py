@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from drumline.data.elements.ragged import RaggedArray, objects, splits_of
-from drumline.data.native.operation import Column
+from drumline.data.functions.native.operation import Column
 
 
 class Flat(abc.ABC):

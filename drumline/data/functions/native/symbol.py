@@ -21,8 +21,8 @@ from drumline._lazy import jax, jex
 from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec
 from drumline.data.elements.rows import single, spec_of_leaf
 from drumline.data.elements.spec import LEAF_STRUCTURE, STRING, ElementSpec, TensorSpec, as_array
-from drumline.data.native.operation import Column, NativeOperation, OperationResult
-from drumline.data.native.strings import Equal, Index, static_parts
+from drumline.data.functions.native.operation import Column, NativeOperation, OperationResult
+from drumline.data.functions.native.strings import Equal, Index, static_parts
 
 
 class ValueNeedsPython(TypeError):

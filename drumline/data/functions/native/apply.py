@@ -11,8 +11,8 @@ from drumline.data.elements.precision import given
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.rows import single, spec_of_leaf
 from drumline.data.elements.spec import as_array
-from drumline.data.native.operation import Column, NativeOperation
-from drumline.data.native.symbol import Symbol, record
+from drumline.data.functions.native.operation import Column, NativeOperation
+from drumline.data.functions.native.symbol import Symbol, record
 
 
 def is_symbol(value: Any) -> bool:

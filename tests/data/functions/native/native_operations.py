@@ -10,8 +10,8 @@ import numpy as np
 
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.spec import LEAF_STRUCTURE, STRING, ElementSpec, TensorSpec
-from drumline.data.native.apply import apply
-from drumline.data.native.operation import Column, NativeOperation, OperationResult
+from drumline.data.functions.native.apply import apply
+from drumline.data.functions.native.operation import Column, NativeOperation, OperationResult
 
 
 def one(spec: TensorSpec) -> ElementSpec:

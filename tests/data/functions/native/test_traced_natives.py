@@ -11,7 +11,7 @@ import drumline as dl
 from drumline.data import Dataset
 from drumline.data.functions.segments import CompiledPart, cut
 from drumline.data.functions.trace import UserFunction, trace
-from tests.data.native.native_operations import (
+from tests.data.functions.native.native_operations import (
     ToNumber,
     codes,
     from_codes,

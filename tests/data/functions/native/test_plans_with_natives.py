@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import drumline as dl
 from drumline.data import Dataset
-from tests.data.native.native_operations import (
+from tests.data.functions.native.native_operations import (
     codes,
     from_codes,
     picture,
