@@ -1,5 +1,6 @@
 """The table of names: every entry resolves, and every name that is absent has an answer."""
 
+import collections
 import importlib
 import subprocess
 import sys
@@ -7,8 +8,25 @@ import sys
 import pytest
 
 from drumline.compat import tf
-from drumline.compat.symbols import table
-from drumline.compat.symbols.absent import ABSENT, REASONS
+from drumline.compat.symbols import absent, table
+
+
+def is_there(name):
+    """Whether a public name of TensorFlow is an object of the look-alike."""
+    home, _, last = table.canonical(name).rpartition(".")
+    if table.find(name) is not None or table.is_namespace(name):
+        return True
+    if home.partition(".")[0] == "keras":
+        return hasattr(importlib.import_module(f"drumline.compat.tf.{home}"), last)
+    entry = table.find(home) if home in table.tensorflow().methods else None
+    return entry is not None and hasattr(entry.load(), last)
+
+
+@pytest.fixture(scope="module")
+def absent_names():
+    public = table.tensorflow()
+    methods = {f"{cls}.{name}" for cls, names in public.methods.items() for name in names}
+    return sorted(name for name in public.names | methods if not is_there(name))
 
 
 @pytest.mark.parametrize("area", table.areas())
@@ -25,9 +43,17 @@ def test_names_are_tensorflows_own():
     unknown = {
         name
         for name in table.entries()
-        if name not in table.names_of_tensorflow() and not name.startswith(("keras.", "compat."))
+        if not table.is_public(name) and not name.startswith("keras.")
     }
     assert unknown == set()
+
+
+def test_names_of_one_object_are_there_together():
+    assert tf.linalg.matmul is tf.matmul
+    assert tf.compat.v1.matmul is tf.matmul
+    assert tf.compat.v2.linalg.matmul is tf.matmul
+    assert tf.compat.v1.ceil is tf.math.ceil
+    assert tf.losses.MeanSquaredError is tf.keras.losses.MeanSquaredError
 
 
 def test_names_are_listed_and_importable():
@@ -39,21 +65,86 @@ def test_names_are_listed_and_importable():
     assert "reduce_sum" in dir(math)
     assert keras.layers is layers
     assert "Dense" in dir(layers)
+    listed = [name for name in dir(tf) if name not in ("__version__", "newaxis")]
+    assert all(hasattr(tf, name) for name in listed)
+    assert {name for name in table.present() if "." not in name} <= set(listed)
 
 
-def test_absent_names_say_why_and_what_to_use():
-    with pytest.raises(AttributeError, match=r"tf\.raw_ops is not .*use the function"):
-        tf.raw_ops  # noqa: B018
+def test_absent_names_have_answers(absent_names):
+    uses = collections.defaultdict(list)
+    for name in absent_names:
+        answer = absent.answer(table.canonical(name))
+        uses[answer.use].append(name)
+        assert table.missing(name) == f"tf.{name} is not in the look-alike{answer}"
+        assert "\n" not in table.missing(name)
+        assert answer.use or answer.reason in absent.REASONS, name
+        assert not answer.reason or answer.reason in absent.REASONS, name
+    uses.pop("")
+    wrong = {use: names[:3] for use, names in uses.items() if not absent.resolves(use)}
+    assert wrong == {}
+
+
+def test_no_reason_is_a_rag_bag(absent_names):
+    reasons = collections.Counter(
+        answer.reason
+        for answer in (absent.answer(table.canonical(name)) for name in absent_names)
+        if not answer.use
+    )
+    assert len(absent.REASONS) <= 10
+    assert max(reasons.values()) <= 0.3 * len(absent_names), reasons
+
+
+def test_every_rule_is_the_first_for_a_name():
+    public = table.tensorflow()
+    methods = {f"{cls}.{name}" for cls, names in public.methods.items() for name in names}
+    unused = list(absent.rules())
+    for name in public.names | methods:
+        first = next((rule for rule in absent.rules() if rule.expression.match(name)), None)
+        unused = [rule for rule in unused if rule is not first]
+    assert unused == []
+
+
+def test_what_an_answer_names_is_imported_to_see():
+    assert absent.resolve("tf.math.add") is tf.add
+    assert absent.resolve("str.format") == str.format
+    for wrong in ("jax.lax.no_such", "no_such_package.name", "tf.math.no_such"):
+        assert not absent.resolves(wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("raw_ops.AddV2", "use tf.add"),
+        ("raw_ops.Sum", "use tf.reduce_sum"),
+        ("raw_ops.TensorArrayReadV3", "use "),
+        ("raw_ops.EnqueueTPUEmbeddingIntegerBatch", "TPU embeddings"),
+        ("raw_ops.BoostedTreesPredict", "removed from TensorFlow"),
+        ("compat.v1.Session", "no graphs, sessions"),
+        ("compat.v2.raw_ops.Sum", "use tf.reduce_sum"),
+        ("experimental.numpy.cumsum", "use jax.numpy.cumsum"),
+        ("lite.TFLiteConverter", "convert TensorFlow's graphs"),
+    ],
+)
+def test_an_absent_name_says_what_to_use(name, expected):
+    path, _, last = name.rpartition(".")
+    module = importlib.import_module(f"drumline.compat.tf.{path}")
+    with pytest.raises(AttributeError) as of_attribute:
+        getattr(module, last)
+    text = str(of_attribute.value)
+    assert text.startswith(f"tf.{name} is not in the look-alike") and expected in text
+    with pytest.raises(ImportError) as of_import:
+        exec(f"from drumline.compat.tf.{path} import {last}")
+    assert str(of_import.value) == text
+
+
+def test_misspelled_names_get_near_ones():
     with pytest.raises(AttributeError, match=r"TensorFlow 2\.21 has no .*tf\.reduce_sum"):
         tf.reduce_summ  # noqa: B018
-    for name in sorted(table.names_of_tensorflow() - table.entries().keys()):
-        assert table.missing(name).startswith(f"tf.{name} is not in the look-alike")
-
-
-def test_reasons_are_used_and_known():
-    assert {absent.reason for absent in ABSENT} <= REASONS.keys()
-    present = [a.prefix for a in ABSENT if a.prefix in table.entries()]
-    assert present == []
+    with pytest.raises(ImportError, match=r"nearest: tf\.reduce_sum"):
+        from drumline.compat.tf import reduce_summ  # noqa: F401
+    with pytest.raises(ImportError, match=r"has no tf\.math\.no_such_thing"):
+        import drumline.compat.tf.math.no_such_thing  # noqa: F401
+    assert not hasattr(tf, "__wrapped__")
 
 
 def test_importing_loads_nothing_heavy():

@@ -18,7 +18,7 @@ import difflib
 import functools
 import importlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -88,30 +88,95 @@ def same_names(module: str, prefix: str, names: str, **options: Any) -> tuple[En
     return area(module, {name: prefix + name for name in names.split()}, **options)
 
 
+_LIST = Path(__file__).parent / "tensorflow_names.txt"
+_NOT_AREAS = ("__init__", "absent", "table")
+_SHARED = {
+    "compat.v2": "",
+    "compat.v1.compat.v1": "compat.v1",
+    "compat.v1.compat.v2": "",
+    "compat.v1.compat": "compat",
+    "compat.v1.keras": "keras",
+    "compat.v1.raw_ops": "raw_ops",
+    "initializers": "keras.initializers",
+    "losses": "keras.losses",
+    "metrics": "keras.metrics",
+    "optimizers": "keras.optimizers",
+}
+"""Namespaces that have the names of others."""
+
+
 @dataclass(frozen=True)
-class Absent:
-    """Names of TensorFlow that are not there.
+class PublicNames:
+    """The public names of TensorFlow 2.21, which `scripts/tf_names.py` writes.
 
     Attributes:
-        prefix: of the names.
-        reason: why, one of `REASONS`.
-        instead: what to use.
+        names: all of them, without ``tf.``; but those of `_SHARED` namespaces.
+        namespaces: the modules, as ``"keras.layers"``.
+        same: for names of an object that has another one, this other name.
+        methods: for some classes, the names of their public methods and properties.
     """
 
-    prefix: str
-    reason: str
-    instead: str
+    names: frozenset[str]
+    namespaces: frozenset[str]
+    same: Mapping[str, str]
+    methods: Mapping[str, tuple[str, ...]]
+
+    @functools.cached_property
+    def groups(self) -> Mapping[str, tuple[str, ...]]:
+        """For each object with several names all of them, by the name that `same` has."""
+        found: dict[str, list[str]] = {}
+        for name, first in self.same.items():
+            found.setdefault(first, [first]).append(name)
+        return {first: tuple(names) for first, names in found.items()}
+
+
+@functools.cache
+def tensorflow() -> PublicNames:
+    """What TensorFlow has."""
+    names: list[str] = []
+    namespaces: list[str] = []
+    same: dict[str, str] = {}
+    methods: dict[str, list[str]] = {}
+    prefix, cls = "", ""
+    for line in _LIST.read_text().splitlines()[1:]:
+        if line.startswith("["):
+            title = line[1:-1]
+            cls = title.removeprefix("class ") if title.startswith("class ") else ""
+            prefix = f"{title}." if title else ""
+            namespaces += [] if cls else [title]
+        elif cls:
+            methods.setdefault(cls, []).extend(line.split())
+        else:
+            for each in line.split():
+                name, _, first = each.partition("=")
+                names.append(prefix + name)
+                if first:
+                    same[prefix + name] = first
+    return PublicNames(
+        names=frozenset(names),
+        namespaces=frozenset(filter(None, namespaces)),
+        same=same,
+        methods={cls: tuple(found) for cls, found in methods.items()},
+    )
+
+
+def canonical(path: str) -> str:
+    """The path of a name or namespace that other namespaces share: ``v2.math`` is ``math``."""
+    for shared, home in _SHARED.items():
+        if path == shared or path.startswith(shared + "."):
+            return canonical((home + path.removeprefix(shared)).lstrip("."))
+    return path
 
 
 def areas() -> list[str]:
-    """The files of this package that declare names: all but this one and `absent`."""
+    """The files of this package that declare names."""
     names = (path.stem for path in Path(__file__).parent.glob("*.py"))
-    return sorted(name for name in names if name not in ("__init__", "absent", "table"))
+    return sorted(name for name in names if name not in _NOT_AREAS)
 
 
 @functools.cache
 def entries() -> dict[str, Entry]:
-    """All names that are there.
+    """The names that areas declare; `find` knows the other names of their objects, too.
 
     Raises:
         ValueError: two areas declare one name.
@@ -125,41 +190,73 @@ def entries() -> dict[str, Entry]:
     return found
 
 
+def find(name: str) -> Entry | None:
+    """The entry of a name, or of another name that TensorFlow has for the same object."""
+    found = entries()
+    name = canonical(name)
+    if name in found:
+        return found[name]
+    public = tensorflow()
+    first = public.same.get(name, name)
+    for other in public.groups.get(first, ()):
+        if other in found:
+            return replace(found[other], name=name)
+    return None
+
+
 @functools.cache
-def children() -> dict[str, tuple[str, ...]]:
-    """For each namespace (``""``, ``"math"``) the names directly in it."""
-    found: dict[str, set[str]] = {"": set()}
-    for name in entries():
+def present() -> dict[str, Entry]:
+    """All names that are there, sorted, but those of Keras and of shared namespaces."""
+    public = tensorflow()
+    first = {public.same.get(name, name): entry for name, entry in entries().items()}
+    found = dict(entries())
+    for origin, entry in first.items():
+        for name in public.groups.get(origin, ()):
+            found.setdefault(name, replace(entry, name=name))
+    return dict(sorted(found.items()))
+
+
+@functools.cache
+def _children() -> dict[str, tuple[str, ...]]:
+    found: dict[str, set[str]] = {"": set(), "compat": {"v2"}}
+    for name in present():
         parts = name.split(".")
         for depth in range(len(parts)):
             found.setdefault(".".join(parts[:depth]), set()).add(parts[depth])
     return {prefix: tuple(sorted(names)) for prefix, names in found.items()}
 
 
-@functools.cache
-def names_of_tensorflow() -> frozenset[str]:
-    """The public names of TensorFlow 2.21, but those of ``raw_ops`` and ``compat``."""
-    path = Path(__file__).parent / "tensorflow_names.txt"
-    return frozenset(path.read_text().split())
+def children(path: str) -> tuple[str, ...]:
+    """The names directly in a namespace (``""``, ``"math"``), sorted; none if there is none."""
+    return _children().get(canonical(path), ())
+
+
+def is_public(name: str) -> bool:
+    """Whether TensorFlow has a name, or a class whose methods are listed a method of this name."""
+    name, public = canonical(name), tensorflow()
+    cls, _, method = name.rpartition(".")
+    return name in public.names or method in public.methods.get(cls, ())
+
+
+def is_namespace(path: str) -> bool:
+    """Whether TensorFlow has a module of this name, whether or not anything of it is there."""
+    path = canonical(path)
+    return path in ("", "compat") or path in tensorflow().namespaces
 
 
 def missing(name: str) -> str:
     """One sentence about a name that is not there, and what to use instead."""
-    answers = importlib.import_module("drumline.compat.symbols.absent")
-    reasons = answers.REASONS
+    if is_public(name):
+        from drumline.compat.symbols.absent import answer
 
-    for absent in answers.ABSENT:
-        if name == absent.prefix or name.startswith(absent.prefix + "."):
-            return f"tf.{name} is not in the look-alike: {reasons[absent.reason]}; {absent.instead}"
-    known = name in names_of_tensorflow()
+        return f"tf.{name} is not in the look-alike{answer(canonical(name))}"
     near = _nearest(name)
     use = f"; nearest: {', '.join(f'tf.{each}' for each in near)}" if near else ""
-    if known:
-        return f"tf.{name} is not in the look-alike: {reasons['not yet']}{use}"
     return f"TensorFlow 2.21 has no tf.{name}, and neither has the look-alike{use}"
 
 
 def _nearest(name: str) -> list[str]:
     last = name.rpartition(".")[2]
-    same: Iterable[str] = [each for each in entries() if each.rpartition(".")[2] == last]
-    return [*same, *difflib.get_close_matches(name, entries(), 2, 0.75)][:2]
+    known = present()
+    same: Iterable[str] = [each for each in known if each.rpartition(".")[2] == last]
+    return [*same, *difflib.get_close_matches(name, known, 2, 0.75)][:2]

@@ -39,7 +39,7 @@ class Namespace(ModuleType):
         path = self.__name__.removeprefix(f"{__name__}.")
         fallback = _fallback(path)
         inherited = dir(fallback) if fallback is not None else []
-        return sorted({*table.children().get(path, ()), *inherited})
+        return sorted({*table.children(path), *inherited})
 
 
 def _found(path: str, name: str) -> Any:
@@ -47,10 +47,10 @@ def _found(path: str, name: str) -> Any:
     full = f"{path}.{name}" if path else name
     if name.startswith("__"):
         raise AttributeError(f"module 'tf.{path}' has no attribute {name!r}")
-    entry = table.entries().get(full)
+    entry = table.find(full)
     if entry is not None:
         return entry.load()
-    if full in table.children() or isinstance(_fallback(full), ModuleType):
+    if _is_namespace(full):
         return importlib.import_module(f"{__name__}.{full}")
     fallback = _fallback(path)
     if fallback is not None and hasattr(fallback, name):
@@ -58,8 +58,13 @@ def _found(path: str, name: str) -> Any:
     raise AttributeError(table.missing(full))
 
 
+def _is_namespace(path: str) -> bool:
+    return table.is_namespace(path) or isinstance(_fallback(path), ModuleType)
+
+
 def _fallback(path: str) -> Any:
     """Keras's module of this path, which has all that the table has not; None outside of keras."""
+    path = table.canonical(path)
     if path.partition(".")[0] != "keras":
         return None
     from drumline.compat.keras.fallback import keras_module
@@ -74,10 +79,11 @@ class _NamespaceFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         prefix, _, name = fullname.partition(f"{__name__}.")
-        if prefix or not name:
+        if prefix or not name or name.rpartition(".")[2].startswith("__"):
             return None
-        if name not in table.children() and not isinstance(_fallback(name), ModuleType):
-            return None
+        if not _is_namespace(name):
+            # Without a name of its own the error would be passed over by ``from tf import name``.
+            raise ModuleNotFoundError(table.missing(name), name=f"tf.{name}")
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
@@ -97,4 +103,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*table.children()[""], "keras", "__version__", "newaxis"})
+    return sorted({*table.children(""), "compat", "keras", "__version__", "newaxis"})
