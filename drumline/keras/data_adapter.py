@@ -235,7 +235,7 @@ def build_from_spec(build: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         adapter = getattr(iterator, "data_adapter", None)
         if data_batch is None and isinstance(adapter, DatasetAdapter):
-            data_batch = _example_batch(adapter)
+            data_batch = example_batch(adapter)
         with warnings.catch_warnings():
             # Of int64 arrays, whose dtype Keras asks jax 0.12 for; only shapes matter here.
             warnings.filterwarnings("ignore", "Explicitly requested dtype", UserWarning)
@@ -254,7 +254,7 @@ def shape_of(leaf: TensorSpec, rows: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), dtype)
 
 
-def _example_batch(adapter: DatasetAdapter) -> Any:
+def example_batch(adapter: DatasetAdapter) -> Any:
     """Shapes and dtypes of a batch; None where the specification leaves more than rows open."""
     leaves, treedef = jax.tree.flatten(adapter.dataset.element_spec)
     if any(leaf.shape is None or not leaf.shape or None in leaf.shape[1:] for leaf in leaves):

@@ -168,6 +168,12 @@ def _when_a_step_is_made() -> None:
         state.place_state,
         "a step's state lies where the strategy says, and is put back if no batch comes",
     )
+    replace_method(
+        model_class,
+        "jax_state_sync",
+        state.sync_step_variables,
+        "a step's state may hold variables that the model does not track, as another optimizer's",
+    )
     state.leave_state_untracked()
 
 

@@ -123,7 +123,7 @@ def place_state(get_state: Callable[..., Any]) -> Callable[..., Any]:
         strategy = strategy_of(self)
         if strategy is not None and strategy.spans_processes:
             broadcast_initial_values(strategy, _variables(self, groups))
-        state = get_state(self, **groups)
+        state = _with_step_variables(self, groups, get_state(self, **groups))
         if strategy is not None:
             state = tuple([_placed(strategy, value) for value in part] for part in state)
         if purge:
@@ -132,6 +132,50 @@ def place_state(get_state: Callable[..., Any]) -> Callable[..., Any]:
         return state
 
     return get_placed_state
+
+
+def _with_step_variables(model: keras.Model, groups: dict[str, Any], state: Any) -> Any:
+    """The state, the values of `step_variables` after those of the non-trainable variables."""
+    extra = [variable.value for variable in step_variables(model)]
+    if not extra or not groups.get("non_trainable_variables"):
+        return state
+    position = sum(bool(groups.get(name)) for name in _GROUPS[:1])
+    return (*state[:position], [*state[position], *extra], *state[position + 1 :])
+
+
+def sync_step_variables(sync: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``jax_state_sync``: the values of `step_variables` go back to them, too."""
+
+    def sync_all(self: keras.Model) -> None:
+        state = getattr(self, "_jax_state", None)
+        extra = step_variables(self)
+        if extra and state and not self._jax_state_synced:
+            values = state.get("non_trainable_variables") or []
+            if len(values) > len(self.non_trainable_variables):
+                for variable, value in zip(extra, values[-len(extra) :], strict=True):
+                    variable._direct_assign(value)
+        sync(self)
+
+    return sync_all
+
+
+_STEP_VARIABLES = "_drumline_step_variables"
+
+
+def step_variables(model: keras.Model) -> list[Any]:
+    """The variables that the model's steps use besides the model's own, in order."""
+    found: list[Any] = vars(model).get(_STEP_VARIABLES, [])
+    return found
+
+
+def set_step_variables(model: keras.Model, variables: list[Any]) -> None:
+    """Let the state of the model's steps hold the values of `variables`, too.
+
+    The hook for steps that use more than a model tracks, as a second optimizer: their values are
+    behind those of the non-trainable variables in the state that a step takes and gives, lie where
+    the strategy says, and go back to the variables when the model's do.
+    """
+    vars(model)[_STEP_VARIABLES] = list(variables)
 
 
 def _placed(strategy: Strategy, value: Any) -> jax.Array:
@@ -143,7 +187,7 @@ def _variables(model: keras.Model, groups: dict[str, Any]) -> list[Any]:
     optimizer = getattr(model, "optimizer", None)
     members = {
         "trainable_variables": model.trainable_variables,
-        "non_trainable_variables": model.non_trainable_variables,
+        "non_trainable_variables": [*model.non_trainable_variables, *step_variables(model)],
         "optimizer_variables": [] if optimizer is None else optimizer.variables,
         "metrics_variables": model.metrics_variables,
     }

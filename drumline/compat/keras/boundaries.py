@@ -18,6 +18,8 @@ import keras
 import numpy as np
 
 from drumline._changes import full_name, note
+from drumline.compat.keras import steps
+from drumline.compat.training.tape import TensorTape
 from drumline.compat.values.boundary import map_structure, unwrap, with_control_flow, wrap
 from drumline.compat.values.tensor import Tensor, install_on_arrays
 from drumline.keras import internals
@@ -26,7 +28,15 @@ _MARK = "_takes_tensors"
 _ROOM = "drumline.compat"
 _WHY = "tensors of drumline.compat.tf are arrays inside of Keras"
 _OFF = "do not import drumline.compat.tf"
-_FITS = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
+_FITS = {
+    "fit": "train_step",
+    "train_on_batch": "train_step",
+    "evaluate": "test_step",
+    "test_on_batch": "test_step",
+    "predict": "predict_step",
+    "predict_on_batch": "predict_step",
+}
+_OPTIMIZER_METHODS = ("apply", "assign", "assign_add", "assign_sub", "scale_loss")
 
 
 @functools.cache
@@ -34,8 +44,9 @@ def install() -> None:
     """Teach Keras's classes and JAX's arrays, once."""
     install_on_arrays()
     trainer = internals.JAXTrainer
-    for name in _FITS:
-        _replace(trainer, name, _unwrapped_arguments)
+    for name, step in _FITS.items():
+        _replace(trainer, name, _unwrapped_arguments, steps.using_step(step))
+    _install_steps()
     for base in (keras.Layer, keras.losses.Loss, keras.Metric):
         _replace(base, "__call__", _tensors_in_tensors_out)
     for metric in (keras.Metric, *_subclasses(keras.Metric)):
@@ -44,10 +55,53 @@ def install() -> None:
     for layer in _subclasses(keras.Layer):
         if "adapt" in vars(layer):
             _replace(layer, "adapt", _unwrapped_arguments)
-    _replace(internals.BaseOptimizer, "apply_gradients", _unwrapped_gradients)
-    _wrap_subclasses(keras.Layer, ("call",))
+    _install_optimizers()
+    _wrap_subclasses(keras.Layer, ("call", "compute_loss", "compute_metrics"))
     _wrap_subclasses(keras.losses.Loss, ("call",))
     _wrap_subclasses(keras.Metric, ("update_state", "result"))
+
+
+def _install_steps() -> None:
+    trainer = internals.JAXTrainer
+    for name in steps.STEPS:
+        _replace(trainer, name, functools.partial(steps.accept_data_alone, name))
+    for name in ("compute_loss", "_compute_loss", "compute_metrics"):
+        _replace(internals.Trainer, name, _tensors_in_tensors_out)
+    _replace(internals.Trainer, "_symbolic_build", steps.build_by_tracing)
+    _replace(internals.Trainer, "_get_metrics_result_or_logs", steps.prefer_users_loss)
+    _add(internals.Trainer, "compiled_loss", property(steps.CompiledLoss))
+    _add(internals.Trainer, "compiled_metrics", property(steps.CompiledMetrics))
+
+
+def _install_optimizers() -> None:
+    base = internals.BaseOptimizer
+    _replace(base, "apply_gradients", _unwrapped_gradients)
+    for optimizer in (base, *_subclasses(base)):
+        for name in _OPTIMIZER_METHODS:
+            if name in vars(optimizer):
+                _replace(optimizer, name, _unwrapped_arguments)
+    _add(base, "minimize", _minimize)
+
+
+def _minimize(self: Any, loss: Any, var_list: Any, tape: Any = None, **_: Any) -> Any:
+    """Apply the gradients of a loss, as optimizers of TensorFlow 2 do.
+
+    Args:
+        loss: a function without arguments that gives it, or with ``tape`` a tensor.
+        var_list: the variables, or a function that gives them.
+        tape: which recorded the loss.
+
+    Raises:
+        ValueError: the loss is a tensor, and there is no tape.
+    """
+    if tape is None:
+        if not callable(loss):
+            raise ValueError("`tape` is required when a `Tensor` loss is passed.")
+        with TensorTape() as tape:
+            loss = loss()
+    variables = list(var_list() if callable(var_list) else var_list)
+    self.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+    return self.iterations
 
 
 def has_tensors(*values: Any) -> bool:
@@ -57,14 +111,21 @@ def has_tensors(*values: Any) -> bool:
     return bool(found)
 
 
-def _replace(cls: Any, name: str, make: Callable[[Any], Any]) -> None:
-    old = getattr(cls, name)
+def _replace(cls: Any, name: str, *makes: Callable[[Any], Any]) -> None:
+    old = new = getattr(cls, name)
     if getattr(old, _MARK, False):
         return
-    new = functools.wraps(old)(make(old))
+    for make in makes:
+        new = functools.wraps(old)(make(new))
     setattr(new, _MARK, True)
     setattr(cls, name, new)
     note("Keras", full_name(cls, name), _WHY, _OFF)
+
+
+def _add(cls: Any, name: str, value: Any) -> None:
+    """Give a class of Keras's what it had in TensorFlow 2 and has no more."""
+    setattr(cls, name, value)
+    note("Keras", full_name(cls, name), "scripts of TensorFlow 2 use it", _OFF)
 
 
 def _subclasses(cls: type) -> Iterator[type]:
@@ -125,6 +186,9 @@ def _wrap_subclasses(base: Any, names: tuple[str, ...]) -> None:
                 and _sees_tensors(method)
             ):
                 setattr(cls, name, _of_tensors(method))
+        for name in steps.STEPS if issubclass(cls, keras.Model) else ():
+            if steps.takes_data_alone(vars(cls).get(name)):
+                setattr(cls, name, steps.of_state(name, vars(cls)[name]))
 
     base.__init_subclass__ = classmethod(init_subclass)
     note("Keras", full_name(base, "__init_subclass__"), _WHY, _OFF)
