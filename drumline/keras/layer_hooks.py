@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -206,16 +207,20 @@ def adapt_normalization(adapt: Callable[..., None]) -> Callable[..., None]:
 
 
 def adapt_discretization(adapt: Callable[..., None]) -> Callable[..., None]:
-    """``Discretization.adapt``, which needs TensorFlow whatever it is given, of datasets too."""
+    """``Discretization.adapt``, of arrays and datasets; Keras's needs TensorFlow for any."""
 
     @functools.wraps(adapt)
     def adapted(layer: Any, data: Any, steps: int | None = None) -> None:
-        if not isinstance(data, Dataset):
-            return adapt(layer, data, steps=steps)
         if layer.num_bins is None:
             raise ValueError("Discretization.adapt: the layer has bin_boundaries; give num_bins")
+        if isinstance(data, Dataset):
+            batches: Any = _batches(layer, data if steps is None else data.take(steps))
+        elif hasattr(data, "shape"):
+            batches = [data]
+        else:
+            batches = itertools.islice(data, steps)
         layer.reset_state()
-        for batch in _batches(layer, data if steps is None else data.take(steps)):
+        for batch in batches:
             layer.update_state(batch)
         layer.finalize_state()
 

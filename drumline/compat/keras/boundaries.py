@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator
 from types import CellType, FunctionType, ModuleType
 from typing import Any
 
+import jax
 import keras
 import numpy as np
 
 from drumline._changes import full_name, note
-from drumline.compat.keras import steps
+from drumline.compat.keras import legacy, steps
 from drumline.compat.training.tape import TensorTape
 from drumline.compat.values.boundary import map_structure, unwrap, with_control_flow, wrap
 from drumline.compat.values.tensor import Tensor, install_on_arrays
@@ -56,6 +57,7 @@ def install() -> None:
         if "adapt" in vars(layer):
             _replace(layer, "adapt", _unwrapped_arguments)
     _install_optimizers()
+    _install_old_spellings()
     _wrap_subclasses(keras.Layer, ("call", "compute_loss", "compute_metrics"))
     _wrap_subclasses(keras.losses.Loss, ("call",))
     _wrap_subclasses(keras.Metric, ("update_state", "result"))
@@ -71,6 +73,24 @@ def _install_steps() -> None:
     _replace(internals.Trainer, "_get_metrics_result_or_logs", steps.prefer_users_loss)
     _add(internals.Trainer, "compiled_loss", property(steps.CompiledLoss))
     _add(internals.Trainer, "compiled_metrics", property(steps.CompiledMetrics))
+
+
+def _install_old_spellings() -> None:
+    for owner, names in (
+        (keras.Model, legacy.ADDED_TO_MODELS),
+        (internals.BaseOptimizer, legacy.ADDED_TO_OPTIMIZERS),
+        (keras.Metric, legacy.ADDED_TO_METRICS),
+    ):
+        for name, value in names.items():
+            _add(owner, name, value)
+    for optimizer in _subclasses(internals.BaseOptimizer):
+        if "__init__" in vars(optimizer):
+            _replace(optimizer, "__init__", legacy.with_old_rates)
+    _replace(keras.Model, "save", legacy.with_any_path)
+    for name in ("save_weights", "load_weights"):
+        _replace(keras.Model, name, legacy.with_weights_suffix)
+    _replace(keras.Layer, "add_weight", legacy.with_name_first)
+    _replace(keras.losses.Loss, "__init__", legacy.with_auto_reduction)
 
 
 def _install_optimizers() -> None:
@@ -225,3 +245,33 @@ def _of_tensors(method: Callable[..., Any]) -> Callable[..., Any]:
 
     setattr(call, _MARK, True)
     return call
+
+
+_made: dict[Any, Callable[..., Any]] = {}
+
+
+def function_of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of Keras's that gives tensors, but arrays where it is given arrays of JAX's.
+
+    The same one for the same function. Keras calls it with arrays, users with tensors, lists or
+    numpy's arrays.
+    """
+    if function not in _made:
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if _has_arrays(args, kwargs):
+                return function(*args, **kwargs)
+            return wrap(function(*unwrap(args), **unwrap(kwargs)))
+
+        _made[function] = call
+    return _made[function]
+
+
+def _has_arrays(*values: Any) -> bool:
+    """Whether a leaf is of those that Keras computes with, and none is a tensor."""
+    found: list[Any] = []
+    map_structure(found.append, values)
+    if any(type(leaf) is Tensor for leaf in found):
+        return False
+    return any(isinstance(leaf, (jax.Array, keras.KerasTensor)) for leaf in found)

@@ -1,15 +1,17 @@
-"""Which of Keras's modules has the names of a namespace under ``tf.keras``."""
+"""Which of Keras's modules has the names of a namespace under ``tf.keras``, and its functions."""
 
 from __future__ import annotations
 
 import functools
 import importlib
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from drumline.compat.keras import boundaries
 
 _ROOT = "keras._tf_keras.keras"
+_OF_TENSORS = ("keras.activations", "keras.losses", "keras.metrics", "keras.ops", "keras.random")
+_AS_THEY_ARE = ("get", "serialize", "deserialize")
 
 
 @functools.cache
@@ -29,3 +31,17 @@ def keras_module(path: str) -> ModuleType | None:
     for part in path.split(".")[1:]:
         found = getattr(found, part, None)
     return found if isinstance(found, ModuleType) else None
+
+
+def keras_attribute(module: ModuleType, name: str) -> Any:
+    """What a module of Keras's has under a name; functions of arrays as ones of tensors.
+
+    Raises:
+        AttributeError: it has no such name.
+    """
+    found = getattr(module, name)
+    path = "keras" + module.__name__.removeprefix(_ROOT)
+    of_tensors = path.startswith(_OF_TENSORS) and name not in _AS_THEY_ARE
+    if of_tensors and isinstance(found, FunctionType):
+        return boundaries.function_of_tensors(found)
+    return found

@@ -45,7 +45,7 @@ class Namespace(ModuleType):
 def _found(path: str, name: str) -> Any:
     """What a namespace has under a name: an entry's object, a namespace, or a fallback's."""
     full = f"{path}.{name}" if path else name
-    if name.startswith("__"):
+    if name.startswith("__") and full not in table.entries():
         raise AttributeError(f"module 'tf.{path}' has no attribute {name!r}")
     entry = table.find(full)
     if entry is not None:
@@ -54,7 +54,9 @@ def _found(path: str, name: str) -> Any:
         return importlib.import_module(f"{__name__}.{full}")
     fallback = _fallback(path)
     if fallback is not None and hasattr(fallback, name):
-        return getattr(fallback, name)
+        from drumline.compat.keras.fallback import keras_attribute
+
+        return keras_attribute(fallback, name)
     raise AttributeError(table.missing(full))
 
 

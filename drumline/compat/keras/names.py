@@ -1,0 +1,112 @@
+"""Names of ``tf.keras`` that Keras 3 lacks, or has only with TensorFlow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from drumline import datasets
+from drumline.compat.keras import boundaries, legacy
+from drumline.compat.values.boundary import of_tensors
+
+boundaries.install()
+
+__version__: str = keras.__version__
+
+
+class ModelCheckpoint(keras.callbacks.ModelCheckpoint):
+    """Keras's callback, which takes any path: the suffix that Keras wants is added.
+
+    Args:
+        filepath: where to save; ``.weights.h5`` or ``.keras`` is added if it has no such suffix.
+        save_freq: ``"epoch"`` or a number of batches; ``period``, of Keras 2, a number of epochs,
+            is refused.
+        options: the other arguments of Keras's.
+
+    Raises:
+        TypeError: for an argument that neither Keras 2 nor 3 has.
+    """
+
+    def __init__(
+        self,
+        filepath: Any,
+        monitor: str = "val_loss",
+        verbose: int = 0,
+        save_best_only: bool = False,
+        save_weights_only: bool = False,
+        mode: str = "auto",
+        save_freq: Any = "epoch",
+        initial_value_threshold: float | None = None,
+        **options: Any,
+    ):
+        if "period" in options:
+            raise ValueError("ModelCheckpoint takes no `period`: use `save_freq`, in batches")
+        options.pop("options", None)  # of TensorFlow's file formats
+        if options:
+            raise TypeError(f"ModelCheckpoint takes no {', '.join(options)}")
+        path = os.fspath(filepath)
+        wanted = legacy.WEIGHTS if save_weights_only else ".keras"
+        if not path.endswith((wanted, ".keras") if not save_weights_only else wanted):
+            path = path.removesuffix(".h5") + wanted
+        super().__init__(
+            path,
+            monitor,
+            verbose,
+            save_best_only,
+            save_weights_only,
+            mode,
+            save_freq,
+            initial_value_threshold,
+        )
+
+
+def load_model(filepath: Any, *args: Any, options: Any = None, **kwargs: Any) -> Any:
+    """``tf.keras.models.load_model``, which also takes a directory that ``Model.save`` wrote.
+
+    Args:
+        filepath: of a file or a directory.
+        args: the other arguments of Keras's.
+        options: accepted; about TensorFlow's file formats.
+        kwargs: the other arguments of Keras's, by name.
+
+    Raises:
+        ValueError: the directory has no model of Keras's in it.
+    """
+    path = os.fspath(filepath)
+    if os.path.isdir(path):
+        inner = os.path.join(path, legacy.MODEL)
+        if not os.path.exists(inner):
+            raise ValueError(
+                f"{path} is a directory without {legacy.MODEL}: only directories that Model.save "
+                "of this interface wrote can be loaded; a SavedModel of TensorFlow's cannot"
+            )
+        path = inner
+    return keras.models.load_model(path, *args, **kwargs)
+
+
+class SyncBatchNormalization(keras.layers.BatchNormalization):
+    """Batch normalization with the moments of the global batch, of all replicas."""
+
+    def __init__(self, **options: Any):
+        super().__init__(**{"synchronized": True, **options})
+
+
+def _losses(name: str) -> Callable[..., Any]:
+    return boundaries.function_of_tensors(getattr(keras.losses, name))
+
+
+mean_squared_error = _losses("mean_squared_error")
+mean_absolute_error = _losses("mean_absolute_error")
+mean_absolute_percentage_error = _losses("mean_absolute_percentage_error")
+mean_squared_logarithmic_error = _losses("mean_squared_logarithmic_error")
+kl_divergence = _losses("kl_divergence")
+log_cosh = _losses("log_cosh")
+cosine_similarity = _losses("cosine_similarity")
+
+image_dataset_from_directory = of_tensors(datasets.image_dataset_from_directory)
+text_dataset_from_directory = of_tensors(datasets.text_dataset_from_directory)
+audio_dataset_from_directory = of_tensors(datasets.audio_dataset_from_directory)
+timeseries_dataset_from_array = of_tensors(datasets.timeseries_dataset_from_array)

@@ -1,0 +1,85 @@
+"""``tf.keras``: what differs from Keras 3's own modules, which have all else."""
+
+from drumline.compat.symbols.table import area
+
+_OPTIMIZERS = "Adadelta Adafactor Adagrad Adam AdamW Adamax Ftrl Nadam Optimizer RMSprop SGD"
+_LOSSES = (
+    "mean_squared_error mean_absolute_error mean_absolute_percentage_error "
+    "mean_squared_logarithmic_error kl_divergence log_cosh cosine_similarity"
+)
+_PREPROCESSING = (
+    "CenterCrop CategoryEncoding Discretization Normalization RandomContrast RandomCrop RandomFlip "
+    "RandomRotation RandomTranslation RandomZoom Rescaling Resizing"
+)
+_EXPERIMENTAL = "keras.layers.experimental.preprocessing."
+
+
+def _under(names: str, *prefixes: str) -> dict[str, str]:
+    return {name: " ".join(prefix + name for prefix in prefixes) for name in names.split()}
+
+
+AREA = (
+    *area(
+        "drumline.compat.keras.names",
+        {
+            "__version__": "keras.__version__",
+            "ModelCheckpoint": "keras.callbacks.ModelCheckpoint",
+            "load_model": "keras.models.load_model keras.saving.load_model",
+            "SyncBatchNormalization": "keras.layers.experimental.SyncBatchNormalization",
+            "keras.mixed_precision.set_dtype_policy": (
+                "keras.mixed_precision.experimental.set_policy"
+            ),
+            "keras.mixed_precision.dtype_policy": (
+                "keras.mixed_precision.experimental.global_policy"
+            ),
+            "keras.mixed_precision.DTypePolicy": "keras.mixed_precision.experimental.Policy",
+            "keras.mixed_precision.LossScaleOptimizer": (
+                "keras.mixed_precision.experimental.LossScaleOptimizer"
+            ),
+            "keras.optimizers.schedules.CosineDecay": "keras.experimental.CosineDecay",
+            "keras.optimizers.schedules.CosineDecayRestarts": (
+                "keras.experimental.CosineDecayRestarts"
+            ),
+            **{
+                "keras.layers." + name: names
+                for name, names in _under(_PREPROCESSING, _EXPERIMENTAL).items()
+            },
+            **_under(_LOSSES, "keras.losses.", "keras.metrics."),
+            **{
+                "keras.optimizers." + name: names
+                for name, names in _under(
+                    _OPTIMIZERS, "keras.optimizers.legacy.", "keras.optimizers.experimental."
+                ).items()
+            },
+        },
+        image_dataset_from_directory=(
+            "keras.utils.image_dataset_from_directory "
+            "keras.preprocessing.image_dataset_from_directory"
+        ),
+        text_dataset_from_directory=(
+            "keras.utils.text_dataset_from_directory "
+            "keras.preprocessing.text_dataset_from_directory"
+        ),
+        audio_dataset_from_directory="keras.utils.audio_dataset_from_directory",
+        timeseries_dataset_from_array=(
+            "keras.utils.timeseries_dataset_from_array "
+            "keras.preprocessing.timeseries_dataset_from_array"
+        ),
+        differences={
+            "ModelCheckpoint": "adds the suffix that Keras 3 wants to a path without",
+            "load_model": "directories are those of Model.save here, not TensorFlow's SavedModel",
+        },
+    ),
+    *area(
+        "drumline.compat.keras.lookups",
+        StringLookupLayer=f"keras.layers.StringLookup {_EXPERIMENTAL}StringLookup",
+        IntegerLookupLayer=f"keras.layers.IntegerLookup {_EXPERIMENTAL}IntegerLookup",
+    ),
+    *area(
+        "drumline.compat.keras.text_layers",
+        TextVectorizationLayer=(f"keras.layers.TextVectorization {_EXPERIMENTAL}TextVectorization"),
+        Hashing=f"keras.layers.Hashing {_EXPERIMENTAL}Hashing",
+        HashedCrossing="keras.layers.HashedCrossing",
+        differences={"TextVectorizationLayer": "there are no sparse outputs"},
+    ),
+)
