@@ -25,9 +25,9 @@ from drumline.compat.values.convert import convert
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.data import Dataset
 from drumline.data.elements.ragged import RaggedArray
-from drumline.data.native.apply import apply
-from drumline.data.native.strings import LookUp, Vocabulary
-from drumline.data.native.symbol import Symbol, ValueNeedsPython
+from drumline.data.functions.native.apply import apply
+from drumline.data.functions.native.strings import LookUp, Vocabulary
+from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
 
 boundaries.install()
 

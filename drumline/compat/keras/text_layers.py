@@ -13,7 +13,7 @@ from drumline import strings
 from drumline.compat.keras.lookups import HostLayer, encoded, encoded_shape, serializable
 from drumline.compat.values.boundary import from_core, unwrap
 from drumline.data.elements.ragged import RaggedArray
-from drumline.data.native.symbol import Symbol, ValueNeedsPython
+from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
 
 
 class TextVectorizationLayer(HostLayer):

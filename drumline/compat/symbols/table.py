@@ -239,9 +239,9 @@ def is_public(name: str) -> bool:
 
 
 def is_namespace(path: str) -> bool:
-    """Whether TensorFlow has a module of this name, whether or not anything of it is there."""
+    """Whether TensorFlow has a module of this name, or names under it are declared."""
     path = canonical(path)
-    return path in ("", "compat") or path in tensorflow().namespaces
+    return path in ("", "compat") or path in tensorflow().namespaces or path in _children()
 
 
 def missing(name: str) -> str:
