@@ -13,7 +13,7 @@ QUICK := -m "not thorough"
 
 JPEG_BENCH := rust/bench/Cargo.toml
 
-.PHONY: bench-jpeg demo test test-thorough test-keras test-oldest test-newest-python test-newest-essential lint \
+.PHONY: bench-jpeg demo test test-thorough test-keras test-tutorials test-oldest test-newest-python test-newest-essential lint \
 	lint-rust test-rust test-reference fuzz coverage bench docs install install-oldest \
 	install-reference clean
 
@@ -32,6 +32,14 @@ test-thorough: install $(REFERENCE)/.installed
 KERAS_SHARE ?= 1
 test-keras: install
 	$(VENV)/bin/python -m tests.keras_suite.run -n 2 --share $(KERAS_SHARE) $(KERAS_ARGS)
+
+# TensorFlow's tutorials with their import changed: NOTEBOOKS=DIR, a checkout of tensorflow/docs;
+# TUTORIALS="tutorials/keras/classification" some, TUTORIALS=--tabulate all that guides name.
+test-tutorials: install
+	@if [ -z "$(NOTEBOOKS)" ]; then \
+		echo "test-tutorials: skipped, as NOTEBOOKS names no checkout of tensorflow/docs"; \
+	else $(MAKE) $(VENV)/.installed-tutorials \
+		&& $(VENV)/bin/python -m tests.tutorials.run $(NOTEBOOKS) $(TUTORIALS); fi
 
 # What is compared with TensorFlow, which has an environment of its own.
 WITH_REFERENCE := tests/differential tests/data/test_tf_data_names.py \
@@ -119,6 +127,10 @@ $(VENV)/.installed: $(INPUTS) | check-tools
 
 $(VENV)/.installed-bench: $(VENV)/.installed
 	PATH="$(dir $(CARGO)):$$PATH" $(VENV)/bin/python -m pip install -q -e '.[bench]'
+	touch $@
+
+$(VENV)/.installed-tutorials: $(VENV)/.installed
+	PATH="$(dir $(CARGO)):$$PATH" $(VENV)/bin/python -m pip install -q -e '.[tutorials]'
 	touch $@
 
 # Of the extra alone: what depends on drumline is installed.

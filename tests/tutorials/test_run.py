@@ -1,0 +1,131 @@
+"""The runner of tutorials, on small notebooks of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.tutorials import files
+from tests.tutorials.cells import file_with_imports, magic, without_magics
+from tests.tutorials.run import main, name_of, run_notebook
+
+
+def notebook(folder: Path, *cells: str) -> Path:
+    path = folder / "tutorials" / "own.ipynb"
+    path.parent.mkdir(exist_ok=True)
+    made = [{"cell_type": "code", "source": cell.splitlines(keepends=True)} for cell in cells]
+    path.write_text(json.dumps({"cells": [{"cell_type": "markdown", "source": ["#"]}, *made]}))
+    return path
+
+
+def run(path: Path, **changed: Any) -> dict[str, Any]:
+    given = {"tf": "drumline.compat.tf", "python": sys.executable, "seconds": 60, "limit": 120}
+    return run_notebook(path, path.parent, **{**given, **changed})
+
+
+def ended(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+    return state.rpartition(")")[2].split()[0] == "Z"
+
+
+def test_cells_share_names_and_a_failure_does_not_end_the_notebook(tmp_path: Path) -> None:
+    path = notebook(
+        tmp_path,
+        "# Licensed under the Apache License",
+        "import tensorflow as tf\nfrom tensorflow.keras import layers\nx = tf.constant([1, 2])",
+        "  x + 1\n  assert tf.__name__ == 'drumline.compat.tf'",
+        "\n1 / 0",
+        "lines = !echo one; echo two\nassert lines == ['one', 'two']\n%matplotlib inline",
+        "%%writefile own.py\nimport tensorflow as tf\nprint(tf.reduce_sum(tf.constant([1, 2])))",
+        "%%bash\npython own.py | grep 3",
+        "%%bash\nfalse",
+        "raise SystemExit(1)",
+        "assert __name__ == '__main__'",
+    )
+    result = run(path)
+    assert result["notebook"] == "tutorials/own"
+    errors = {cell["cell"]: cell["error"] for cell in result["cells"]}
+    failed = {number: error for number, error in errors.items() if error is not None}
+    assert sorted(errors) == [*range(1, 10)]
+    assert sorted(failed) == [3, 7, 8], failed
+    assert failed[3].startswith("ZeroDivisionError")
+    assert next(cell["line"] for cell in result["cells"] if cell["cell"] == 3) == 2
+
+
+def test_what_a_notebook_began_ends_with_it(tmp_path: Path) -> None:
+    path = notebook(
+        tmp_path,
+        f"%%bash --bg\necho $$ > {tmp_path}/pid; sleep 600",
+        f"import pathlib, time\nbegan = pathlib.Path('{tmp_path}/pid')\n"
+        "while not began.exists(): time.sleep(0.01)",
+        "import os; os.kill(os.getpid(), 9)",
+        "print('not run')",
+    )
+    result = run(path)
+    assert [cell["error"] is None for cell in result["cells"]] == [True, True, False, False]
+    assert "its process ended with -9" in result["cells"][3]["error"]
+    pid = int((tmp_path / "pid").read_text())
+    while not ended(pid):
+        time.sleep(0.01)
+
+
+def test_a_cell_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    path = notebook(tmp_path, "import time\ntime.sleep(600)", "'the next one runs'")
+    first, second = run(path, seconds=1)["cells"]
+    assert first["error"].startswith("CellTimeoutError") and second["error"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("import tensorflow as tf", "import m.tf as tf"),
+        ("import tensorflow", "import m.tf as tensorflow"),
+        ("from tensorflow.keras import layers as l", "from m.tf.keras import layers as l"),
+        ("import tensorflow.keras.layers as l", "import m.tf.keras.layers as l"),
+        ("import tensorflow_datasets as tfds", "import tensorflow_datasets as tfds"),
+        ("import os, tensorflow as tf", "import os\nimport m.tf as tf"),
+    ],
+)
+def test_imports(text: str, made: str) -> None:
+    assert file_with_imports(text, "a.py", "m.tf").strip() == made
+    assert file_with_imports(text, "a.txt", "m.tf") == text
+
+
+def test_magics() -> None:
+    assert magic("%%bash --bg\nls") == ("bash", "--bg", "ls")
+    assert magic("x = 1\n") == ("", "", "x = 1\n")
+    text = without_magics("!pip install x\n  %time f()\n!rm -rf $a\n%load_ext t\ny = !ls\nx % 2")
+    assert text.split("\n") == [
+        *("pass", "  f()", "_ = run_command('rm -rf $a')", "pass"),
+        *("y = run_command('ls')", "x % 2"),
+    ]
+
+
+def test_files_have_the_original_rows(tmp_path: Path) -> None:
+    images, labels = files.digits(1000, 0)
+    assert images.shape == (1000, 28, 28) and images.dtype == np.uint8
+    assert set(labels) == set(range(10))
+    nearest = [
+        min(range(10), key=lambda d: np.abs(image - images[labels == d].mean(axis=0)).sum())
+        for image in images[:100].astype(np.float32)
+    ]
+    assert np.mean(np.array(nearest) == labels[:100]) > 0.8, "they can be learned"
+    files.MADE["train.csv"](tmp_path / "train.csv")
+    assert len((tmp_path / "train.csv").read_text().splitlines()) == 628
+
+
+def test_a_missing_notebook_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([os.fspath(tmp_path), "guide/none"])
+    assert "give a checkout of tensorflow/docs" in capsys.readouterr().err
+    assert name_of(Path("/x/site/en/guide/keras/a.ipynb")) == "guide/keras/a"
