@@ -250,6 +250,10 @@ def missing(name: str) -> str:
         from drumline.compat.symbols.absent import answer
 
         return f"tf.{name} is not in the look-alike{answer(canonical(name))}"
+    if is_public(f"compat.v1.{name}"):
+        former = f"TensorFlow 2 has no tf.{name}, only tf.compat.v1.{name}"
+        absent = find(f"compat.v1.{name}") is None and not is_namespace(f"compat.v1.{name}")
+        return f"{former}; {missing(f'compat.v1.{name}')}" if absent else former
     near = _nearest(name)
     use = f"; nearest: {', '.join(f'tf.{each}' for each in near)}" if near else ""
     return f"TensorFlow 2.21 has no tf.{name}, and neither has the look-alike{use}"
