@@ -12,6 +12,7 @@ import importlib.util
 import os
 import posixpath
 import re
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,18 @@ def on_files(files: Files, config: Any) -> Files:
             if target.suffix == ".md":
                 waiting.append(target)
     files.append(File.generated(config, MERMAID, abs_src_path=str(mermaid())))
+    for uri, text in _pages_on_tensorflow().items():
+        files.append(File.generated(config, uri, content=text))
     return files
+
+
+def _pages_on_tensorflow() -> dict[str, str]:
+    """The pages that are made of the look-alike's table of names."""
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))
+    from scripts import tf_pages
+
+    return tf_pages.pages()
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
