@@ -16,7 +16,8 @@ import warnings
 from collections.abc import Iterator, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
-from importlib.util import LazyLoader
+from importlib.metadata import entry_points
+from importlib.util import LazyLoader, find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -84,6 +85,16 @@ def jax_has_started() -> bool:
     from drumline import _jax_start
 
     return _jax_start.jax_has_started()
+
+
+def may_have_accelerators() -> bool:
+    """Whether JAX may find other devices than the CPU when it starts: it has a plugin for some."""
+    platforms = _jax_platforms()
+    if platforms is not None and set(platforms.split(",")) == {"cpu"}:
+        return False
+    if entry_points(group="jax_plugins") or find_spec("libtpu") is not None:
+        return True
+    return find_spec("jax_plugins") is not None  # a namespace package, in which plugins are
 
 
 def _set_variable() -> None:

@@ -9,7 +9,7 @@ import re
 import warnings
 from collections.abc import Sequence
 
-from drumline._backend import jax_has_started, keep_cpu_platform
+from drumline._backend import jax_has_started, keep_cpu_platform, may_have_accelerators
 from drumline._changes import note
 from drumline._lazy import jax
 
@@ -101,13 +101,16 @@ def set_logical_device_configuration(
 def list_physical_devices(kind: str | None = None) -> list[str]:
     """The devices before any is divided, as ``tf.config.list_physical_devices``.
 
-    Asked for the CPU alone it does not start JAX, so that the CPU can still be divided.
+    Asked for the CPU alone, or where JAX has no plugin for accelerators, it does not start JAX, so
+    that the CPU can still be divided.
 
     Args:
         kind: ``"cpu"``, ``"gpu"`` or ``"tpu"``, in any case; by default all.
     """
     if kind is not None and kind.lower() == "cpu":
         return ["cpu:0"]
+    if not jax_has_started() and not may_have_accelerators():
+        return ["cpu:0"] if kind is None else []
     listed = list_logical_devices(kind)
     return [name for name in listed if not name.startswith("cpu:") or name == "cpu:0"]
 

@@ -379,9 +379,16 @@ def first_replicas(context: ReplicaContext, value: jax.Array) -> Any:
     return context.all_reduce(ReduceOp.SUM, only).astype(value.dtype)
 
 
-_entered: contextvars.ContextVar[Strategy | None] = contextvars.ContextVar(
-    "drumline_strategy", default=None
+class _Outside:
+    """No scope was entered: what `put_in_force` was given counts."""
+
+
+_OUTSIDE = _Outside()
+_entered: contextvars.ContextVar[Strategy | _Outside | None] = contextvars.ContextVar(
+    "drumline_strategy", default=_OUTSIDE
 )
+_in_force: Strategy | None = None
+_device_before: Any = None
 
 
 _make_default: Callable[[], Strategy] | None = None
@@ -389,7 +396,37 @@ _make_default: Callable[[], Strategy] | None = None
 
 def has_strategy() -> bool:
     """Whether the calling code is inside some strategy's scope."""
-    return _entered.get() is not None
+    return _current_strategy() is not None
+
+
+def _current_strategy() -> Strategy | None:
+    entered = _entered.get()
+    return _in_force if isinstance(entered, _Outside) else entered
+
+
+def put_in_force(strategy: Strategy | None) -> None:
+    """Have a strategy be in force wherever no scope is entered, in all threads.
+
+    As ``tf.distribute.experimental_set_strategy``. It takes the place of one set before.
+
+    Args:
+        strategy: it, or None for the default one.
+
+    Raises:
+        RuntimeError: inside a strategy's scope, or a replica's step.
+    """
+    global _in_force, _device_before
+    if not isinstance(_entered.get(), _Outside) or running_replica() is not None:
+        raise RuntimeError(
+            "A strategy is put in force outside of all scopes and steps; this was called inside "
+            f"the scope of {_current_strategy()!r}."
+        )
+    if _in_force is None:
+        _device_before = jax.config.jax_default_device  # type: ignore[attr-defined]
+    device = None if strategy is None else strategy.local_replica_devices[0]
+    first = device is None or device == jax.local_devices()[0]
+    jax.config.update("jax_default_device", _device_before if first else device)
+    _in_force = strategy
 
 
 def register_default_strategy(make: Callable[[], Strategy]) -> None:
@@ -415,7 +452,7 @@ def get_strategy() -> Strategy:
 
     The default strategy runs one replica on JAX's default device.
     """
-    return _entered.get() or default_strategy()
+    return _current_strategy() or default_strategy()
 
 
 @contextlib.contextmanager
@@ -425,7 +462,7 @@ def enter_scope(strategy: Strategy) -> Iterator[Strategy]:
     Raises:
         RuntimeError: if another strategy's scope is open. The same strategy's may be.
     """
-    current = _entered.get()
+    current = _current_strategy()
     if current is not None and current is not strategy:
         raise RuntimeError(
             f"Cannot enter the scope of {strategy!r} inside the scope of {current!r}; "

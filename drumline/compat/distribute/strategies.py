@@ -1,121 +1,51 @@
-"""Strategies, replica contexts and distributed datasets of tensors."""
+"""Strategies whose steps, values and datasets are of tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import jax
-
-from drumline import distribute
-from drumline.compat.data.dataset import OptionalValue
+from drumline import config, distribute
+from drumline.compat.data.dataset import TensorDataset
+from drumline.compat.distribute.options import RunOptions, core_input_options
+from drumline.compat.distribute.values import DistributedView
 from drumline.compat.keras import boundaries
 from drumline.compat.training.function import TensorFunction
-from drumline.compat.values.boundary import from_core, register, unwrap, wrap
-from drumline.compat.values.errors import EndOfSequenceError
-from drumline.distribute.input.distributed_dataset import DistributedDataset
-from drumline.distribute.input.distributed_dataset_from_function import (
-    DistributedDatasetFromFunction,
+from drumline.compat.values.boundary import from_core, unwrap, wrap
+from drumline.data.elements.precision import in_64_bits, keeping_64_bits
+from drumline.distribute.collectives.platform import (
+    CommunicationImplementation,
+    CommunicationOptions,
 )
-from drumline.distribute.input.distributed_iterator import DistributedIterator
+
+_log = logging.getLogger("drumline")
 
 boundaries.install()
 
 
-class DistributedView:
-    """A distributed dataset whose iterator gives tensors, as ``tf.distribute.DistributedDataset``.
-
-    Args:
-        dataset: drumline's.
-    """
-
-    def __init__(self, dataset: Any):
-        self._dataset = dataset
-
-    def __iter__(self) -> DistributedIteratorView:
-        return DistributedIteratorView(iter(self._dataset))
-
-    def __len__(self) -> int:
-        return len(self._dataset)
-
-    @property
-    def element_spec(self) -> Any:
-        """What the elements are."""
-        return wrap(self._dataset.element_spec)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._dataset, name)
-
-    def __drumline_batches__(self) -> tuple[Any, Callable[[Any], Any]]:
-        return self._dataset, wrap
-
-
-class DistributedIteratorView:
-    """An iterator of a distributed dataset, as ``tf.distribute.DistributedIterator``.
-
-    Args:
-        iterator: drumline's.
-    """
-
-    def __init__(self, iterator: Any):
-        self._iterator = iterator
-
-    def __iter__(self) -> DistributedIteratorView:
-        return self
-
-    def __next__(self) -> Any:
-        return wrap(next(self._iterator))
-
-    def get_next(self) -> Any:
-        """The next batch.
-
-        Raises:
-            EndOfSequenceError: there is none.
-        """
-        try:
-            return next(self)
-        except StopIteration:
-            raise EndOfSequenceError(None, None, "End of sequence") from None
-
-    def get_next_as_optional(self) -> OptionalValue:
-        """The next batch, or an empty value."""
-        try:
-            return OptionalValue(next(self))
-        except StopIteration:
-            return OptionalValue()
-
-    @property
-    def element_spec(self) -> Any:
-        """What the elements are."""
-        return wrap(self._iterator.element_spec)
-
-    def __drumline_batches__(self) -> tuple[Any, Callable[[Any], Any]]:
-        return self._iterator, wrap
-
-
-for _view, _name in (
-    (DistributedView, "DistributedDataset"),
-    (DistributedIteratorView, "DistributedIterator"),
-):
-    _view.__name__ = _view.__qualname__ = _name
-
-
 class OfTensors:
     """What the look-alike changes in a strategy: what goes in and comes out are tensors."""
+
+    cluster_resolver: Any = None
+    _keeps_64_bits = True
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        strategy: Any = self
+        self.extended = ExtendedOfTensors(strategy)
 
     def run(
         self,
         fn: Callable[..., Any],
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
-        options: Any = None,
+        options: RunOptions | None = None,
     ) -> Any:
         """Run a step on each replica; see `drumline.distribute.Strategy.run`."""
-        step = from_core(fn.python_function if isinstance(fn, TensorFunction) else fn)
         above: Any = super()
-        return wrap(above.run(step, unwrap(tuple(args)), unwrap(dict(kwargs or {}))))
+        core = distribute.RunOptions(keep_64_bits=self._keeps_64_bits)
+        return wrap(above.run(step_of(fn), unwrap(tuple(args)), unwrap(dict(kwargs or {})), core))
 
     def reduce(self, reduce_op: Any, value: Any, axis: int | None = None) -> Any:
         """One value of those of the replicas."""
@@ -127,57 +57,196 @@ class OfTensors:
         above: Any = super()
         return wrap(above.gather(unwrap(value), axis))
 
-    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> DistributedView:
+    def experimental_distribute_dataset(
+        self, dataset: Any, options: Any = None
+    ) -> DistributedView | TensorDataset:
         """The dataset, a share of each batch for each replica."""
         above: Any = super()
-        more = () if options is None else (options,)
-        return DistributedView(above.experimental_distribute_dataset(unwrap(dataset), *more))
+        core = core_input_options(options, self._keeps_64_bits)
+        return wrap(above.experimental_distribute_dataset(unwrap(dataset), core))
 
     def distribute_datasets_from_function(
         self, dataset_fn: Callable[..., Any], options: Any = None
-    ) -> DistributedView:
+    ) -> Any:
         """A dataset that a function of the input context makes."""
         above: Any = super()
-        more = () if options is None else (options,)
+        core = core_input_options(options, self._keeps_64_bits)
 
         def made(context: Any) -> Any:
             return unwrap(dataset_fn(context))
 
-        return DistributedView(above.distribute_datasets_from_function(made, *more))
+        return wrap(above.distribute_datasets_from_function(made, core))
+
+    def experimental_distribute_datasets_from_function(
+        self, dataset_fn: Callable[..., Any], options: Any = None
+    ) -> Any:
+        """The older name of `distribute_datasets_from_function`."""
+        return self.distribute_datasets_from_function(dataset_fn, options)
+
+    def experimental_make_numpy_dataset(self, numpy_input: Any, session: None = None) -> Any:
+        """A dataset of the rows of numpy's arrays, as TensorFlow 2.0 has it.
+
+        Raises:
+            ValueError: for a session: there is none here.
+        """
+        if session is not None:
+            raise ValueError("experimental_make_numpy_dataset: there are no sessions; pass None.")
+        return TensorDataset.from_tensor_slices(numpy_input)
+
+    def make_dataset_iterator(self, dataset: Any) -> Any:
+        """An iterator of the distributed dataset, as TensorFlow 2.0 has it."""
+        return iter(self.experimental_distribute_dataset(dataset))
 
     def experimental_distribute_values_from_function(self, value_fn: Callable[..., Any]) -> Any:
         """A value for each replica, which a function gives."""
         above: Any = super()
-        made = above.experimental_distribute_values_from_function(lambda c: unwrap(value_fn(c)))
-        return wrap(made)
+
+        def arrays(context: Any) -> Any:
+            return in_64_bits(unwrap(value_fn(context)))
+
+        with keeping_64_bits():
+            return wrap(above.experimental_distribute_values_from_function(arrays))
 
     def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
         """The values of this process's replicas."""
         above: Any = super()
         return tuple(map(wrap, above.experimental_local_results(unwrap(value))))
 
+    def unwrap(self, value: Any) -> tuple[Any, ...]:
+        """The older name of `experimental_local_results`."""
+        return self.experimental_local_results(value)
+
+    def colocate_vars_with(self, colocate_with_variable: Any) -> Any:
+        """The older place of ``extended.colocate_vars_with``."""
+        return self.extended.colocate_vars_with(colocate_with_variable)
+
+
+class ExtendedOfTensors(distribute.StrategyExtended):
+    """``strategy.extended``, with tensors and TensorFlow's names of devices."""
+
+    experimental_require_static_shapes = False
+    should_checkpoint = True
+    should_save_summary = True
+
+    @property
+    def worker_devices(self) -> tuple[str, ...]:
+        """The names of this process's devices on which replicas run."""
+        return tuple(map(_full_name, super().worker_devices))
+
+    @property
+    def parameter_devices(self) -> tuple[str, ...]:
+        """The names of the devices on which variables live."""
+        return tuple(map(_full_name, super().parameter_devices))
+
+    def reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any = None) -> Any:
+        """One value of those of the replicas, where `destinations` is.
+
+        Args:
+            reduce_op: ``"SUM"``, ``"MEAN"``, or a `tf.distribute.ReduceOp`.
+            value: what `run` returns.
+            destinations: a device's name, or a variable.
+            options: accepted; a strategy's own `CommunicationOptions` are in force.
+        """
+        return wrap(super().reduce_to(reduce_op, unwrap(value), destinations))
+
+    def batch_reduce_to(
+        self,
+        reduce_op: Any,
+        value_destination_pairs: Iterable[tuple[Any, Any]],
+        options: Any = None,
+    ) -> list[Any]:
+        """Several values reduced at once; as `reduce_to`."""
+        pairs = [(unwrap(value), destination) for value, destination in value_destination_pairs]
+        return list(wrap(super().batch_reduce_to(reduce_op, pairs)))
+
+    def update(
+        self,
+        var: Any,
+        fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Any = None,
+        group: bool = True,
+    ) -> Any:
+        """Call ``fn(var, *args, **kwargs)``, which writes `var` alike on every device."""
+
+        def written(variable: Any, *inner: Any, **named: Any) -> Any:
+            return fn(variable, *wrap(inner), **wrap(named))
+
+        return wrap(super().update(var, written, unwrap(tuple(args)), unwrap(kwargs or {}), group))
+
+    def call_for_each_replica(
+        self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        """Run a function on each replica, as `Strategy.run`, whose older name it is."""
+        return self._strategy.run(fn, args, kwargs)
+
 
 class OneDeviceOfTensors(OfTensors, distribute.OneDeviceStrategy):  # type: ignore[misc]
-    """As ``tf.distribute.OneDeviceStrategy``."""
+    """As ``tf.distribute.OneDeviceStrategy``.
 
-    def __init__(self, device: str = "CPU:0"):
-        super().__init__(_device(device))
+    Args:
+        device: a device's name, as ``"/gpu:0"``.
+    """
+
+    def __init__(self, device: Any = "CPU:0"):
+        super().__init__(_present([device])[0])
 
 
 class MirroredOfTensors(OfTensors, distribute.MirroredStrategy):  # type: ignore[misc]
-    """As ``tf.distribute.MirroredStrategy``."""
+    """As ``tf.distribute.MirroredStrategy``.
+
+    Args:
+        devices: names of devices; those that are not there are left out, with a warning.
+        cross_device_ops: the algorithm that reduces values.
+    """
 
     def __init__(self, devices: Any = None, cross_device_ops: Any = None):
-        chosen = None if devices is None else [_device(each) for each in devices]
-        super().__init__(chosen, cross_device_ops)
+        if devices is not None:
+            alone = isinstance(devices, str) or not isinstance(devices, Iterable)
+            devices = _present([devices] if alone else devices)
+        super().__init__(devices, cross_device_ops)
 
 
 class MultiWorkerOfTensors(OfTensors, distribute.MultiWorkerMirroredStrategy):  # type: ignore[misc]
-    """As ``tf.distribute.MultiWorkerMirroredStrategy``."""
+    """As ``tf.distribute.MultiWorkerMirroredStrategy``.
+
+    Args:
+        cluster_resolver: by default what ``TF_CONFIG`` says.
+        communication_options: without GPUs, NCCL becomes AUTO, with a warning.
+    """
+
+    def __init__(self, cluster_resolver: Any = None, communication_options: Any = None):
+        super().__init__(cluster_resolver, _feasible(communication_options))
+
+
+class OlderMultiWorkerOfTensors(MultiWorkerOfTensors):
+    """As ``tf.distribute.experimental.MultiWorkerMirroredStrategy``.
+
+    Args:
+        communication: a ``tf.distribute.experimental.CollectiveCommunication``.
+        cluster_resolver: by default what ``TF_CONFIG`` says.
+    """
+
+    def __init__(
+        self,
+        communication: Any = CommunicationImplementation.AUTO,
+        cluster_resolver: Any = None,
+    ):
+        super().__init__(cluster_resolver, communication)
 
 
 class ParameterServersOfTensors(OfTensors, distribute.ParameterServerStrategy):  # type: ignore[misc]
-    """As ``tf.distribute.ParameterServerStrategy``."""
+    """As ``tf.distribute.ParameterServerStrategy``.
+
+    Args:
+        cluster_resolver: the cluster, with ``"worker"`` and ``"ps"``.
+        variable_partitioner: into how many shards variables are cut.
+    """
+
+    _keeps_64_bits = False
+
+    def __init__(self, cluster_resolver: Any = None, variable_partitioner: Any = None):
+        super().__init__(cluster_resolver, variable_partitioner)
 
 
 for _strategy in (
@@ -187,12 +256,7 @@ for _strategy in (
     ParameterServersOfTensors,
 ):
     _strategy.__name__ = _strategy.__qualname__ = _strategy.__mro__[2].__name__
-
-
-def _device(name: Any) -> str:
-    """A device's name as drumline has it, ``"cpu:0"``, of TensorFlow's."""
-    short = str(name).rpartition("device:")[2].strip("/").lower()
-    return short if ":" in short else f"{short}:0"
+OlderMultiWorkerOfTensors.__name__ = "MultiWorkerMirroredStrategy"
 
 
 class DefaultOfTensors(OfTensors, distribute.Strategy):  # type: ignore[misc]
@@ -200,66 +264,61 @@ class DefaultOfTensors(OfTensors, distribute.Strategy):  # type: ignore[misc]
 
     def __init__(self) -> None:
         self.__dict__.update(vars(distribute.get_strategy()))
+        self.extended = ExtendedOfTensors(self)
 
+    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+        """The dataset itself, as in TensorFlow."""
+        return dataset
 
-def get_strategy() -> Any:
-    """The strategy in whose scope or step this is called; the default one outside of all."""
-    found = distribute.get_strategy()
-    return found if isinstance(found, OfTensors) else DefaultOfTensors()
-
-
-class ReplicaContextView:
-    """The replica that runs a step, as ``tf.distribute.ReplicaContext``.
-
-    Args:
-        context: drumline's.
-    """
-
-    def __init__(self, context: Any):
-        self._context = context
-
-    def all_reduce(self, reduce_op: Any, value: Any, options: Any = None) -> Any:
-        """One value of those of all replicas."""
-        return wrap(self._context.all_reduce(reduce_op, unwrap(value)))
-
-    def all_gather(self, value: Any, axis: int, options: Any = None) -> Any:
-        """The values of all replicas, concatenated."""
-        return wrap(self._context.all_gather(unwrap(value), axis))
-
-    def merge_call(
-        self, merge_fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Any = None
+    def distribute_datasets_from_function(
+        self, dataset_fn: Callable[..., Any], options: Any = None
     ) -> Any:
-        """Call a function once for all replicas."""
-
-        def merged(strategy: Any, *inner: Any, **named: Any) -> Any:
-            return unwrap(merge_fn(strategy, *wrap(inner), **wrap(named)))
-
-        return wrap(self._context.merge_call(merged, unwrap(tuple(args)), unwrap(kwargs or {})))
-
-    @property
-    def replica_id_in_sync_group(self) -> Any:
-        """The replica's number."""
-        found = self._context.replica_id_in_sync_group
-        return wrap(found) if isinstance(found, jax.Array) else found
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._context, name)
+        """What the function gives for the only pipeline."""
+        return dataset_fn(distribute.InputContext())
 
 
-def get_replica_context() -> ReplicaContextView | None:
-    """The replica that runs; None outside of replicas' code."""
-    context = distribute.get_replica_context()
-    return None if context is None else ReplicaContextView(context)
+def step_of(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of arrays that replicas run, of a user's or of a ``tf.function``."""
+    return from_core(fn.python_function if isinstance(fn, TensorFunction) else fn)
 
 
-def _dataset_of(view: Any) -> Any:
-    return view._dataset
+def short_name(name: Any) -> str:
+    """A device's name as drumline has it, ``"cpu:0"``, of TensorFlow's or a `LogicalDevice`."""
+    short = str(getattr(name, "name", name)).rpartition("device:")[2].strip("/").lower()
+    return short if ":" in short else f"{short}:0"
 
 
-def _iterator_of(view: Any) -> Any:
-    return view._iterator
+def _full_name(name: str) -> str:
+    task, _, local = name.rpartition("/")
+    number = task.removeprefix("/task:") if task else "0"
+    job = "worker" if task else "localhost"
+    kind, _, index = local.partition(":")
+    return f"/job:{job}/replica:0/task:{number}/device:{kind.upper()}:{index}"
 
 
-register(DistributedDataset, DistributedView, DistributedView, _dataset_of)
-register(DistributedDatasetFromFunction, DistributedView, None, None)
-register(DistributedIterator, DistributedIteratorView, DistributedIteratorView, _iterator_of)
+def _present(devices: Iterable[Any]) -> list[Any]:
+    """Of these devices those that are there; the CPU if there are none."""
+    wanted = [short_name(each) for each in devices]
+    known = {each for kind in ("cpu", "gpu", "tpu") for each in config.list_logical_devices(kind)}
+    absent = [each for each in wanted if each not in known]
+    if not absent:
+        return wanted
+    found = [each for each in wanted if each in known] or ["cpu:0"]
+    _log.warning(
+        "Some requested devices in `tf.distribute.Strategy` are not visible: %s. The strategy "
+        "runs on %s.",
+        ", ".join(absent),
+        ", ".join(found),
+    )
+    return found
+
+
+def _feasible(options: Any) -> CommunicationOptions:
+    """Options without NCCL where there are no GPUs, as TensorFlow has it."""
+    given = CommunicationOptions.of(options)
+    if given.implementation is not CommunicationImplementation.NCCL:
+        return given
+    if config.list_physical_devices("gpu"):
+        return given
+    _log.warning("Enabled NCCL communication but no GPUs detected/specified: AUTO is used.")
+    return CommunicationOptions(given.bytes_per_pack, given.timeout_seconds)

@@ -31,6 +31,7 @@ from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.tensor import Tensor
 from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
 from drumline.distribute.values import PerReplica
+from drumline.training import jax_internals
 
 _NUMBERS: dict[str, tuple[type, ...]] = collections.defaultdict(
     tuple, f=(float, int), i=(int,), c=(float, int)
@@ -61,7 +62,7 @@ def compute(jax_function: Callable[..., Any], *arrays: Any, **options: Any) -> A
 
 def tracing() -> bool:
     """Whether a function is being traced."""
-    return not jax.core.trace_state_clean()  # type: ignore[attr-defined]
+    return jax_internals.is_staged(jax_internals.current_trace())
 
 
 def binary(

@@ -2,27 +2,125 @@
 
 from drumline.compat.symbols.table import area, same_names
 
+_RESOLVERS = (
+    "ClusterResolver KubernetesClusterResolver KubernetesExecutableLocation SimpleClusterResolver "
+    "SlurmClusterResolver TFConfigClusterResolver UnionResolver"
+)
+_RAISES = "making one raises, with what to use; isinstance works"
+_UNAVAILABLE = "drumline.compat.distribute.unavailable"
+
 AREA = (
     *area(
         "drumline.compat.distribute.strategies",
         OneDeviceOfTensors="distribute.OneDeviceStrategy",
         MirroredOfTensors="distribute.MirroredStrategy",
-        MultiWorkerOfTensors=(
-            "distribute.MultiWorkerMirroredStrategy "
-            "distribute.experimental.MultiWorkerMirroredStrategy"
-        ),
+        MultiWorkerOfTensors="distribute.MultiWorkerMirroredStrategy",
+        OlderMultiWorkerOfTensors="distribute.experimental.MultiWorkerMirroredStrategy",
         ParameterServersOfTensors=(
             "distribute.ParameterServerStrategy distribute.experimental.ParameterServerStrategy"
         ),
+        ExtendedOfTensors="distribute.StrategyExtended",
+        differences={
+            "OneDeviceOfTensors": "a device that is not there becomes the CPU when it is made",
+            "MirroredOfTensors": (
+                "devices that are not there are left out, so that there are fewer replicas; "
+                "TensorFlow runs several replicas on the CPU in their place"
+            ),
+            "MultiWorkerOfTensors": (
+                "without GPUs NCCL becomes AUTO, which is shared memory or Gloo, where TensorFlow "
+                "takes its ring"
+            ),
+            "ParameterServersOfTensors": (
+                "64-bit numbers become 32-bit ones in scheduled functions, and integers that do "
+                "not fit are refused; a variable that is cut into shards is one variable"
+            ),
+        },
+    ),
+    *area(
+        "drumline.compat.distribute.values",
         DistributedView="distribute.DistributedDataset",
         DistributedIteratorView="distribute.DistributedIterator",
+    ),
+    *area(
+        "drumline.compat.distribute.context",
         get_strategy="distribute.get_strategy",
+        experimental_set_strategy="distribute.experimental_set_strategy",
         get_replica_context="distribute.get_replica_context",
+        ReplicaContextView="distribute.ReplicaContext",
+        differences={
+            "ReplicaContextView": (
+                "all_reduce and all_gather accept options and go by those of the strategy"
+            )
+        },
+    ),
+    *area(
+        "drumline.compat.distribute.options",
+        RunOptions="distribute.RunOptions",
+        collective_hints="distribute.experimental.CollectiveHints",
+        differences={
+            "RunOptions": "experimental_enable_dynamic_batch_size changes nothing: each size of "
+            "batches is compiled once"
+        },
+    ),
+    *area(
+        "drumline.compat.distribute.coordinator",
+        CoordinatorOfTensors=(
+            "distribute.coordinator.ClusterCoordinator "
+            "distribute.experimental.coordinator.ClusterCoordinator"
+        ),
+        RemoteTensors=(
+            "distribute.coordinator.RemoteValue distribute.experimental.coordinator.RemoteValue"
+        ),
+        PerWorkerValues=(
+            "distribute.coordinator.PerWorkerValue "
+            "distribute.experimental.coordinator.PerWorkerValues"
+        ),
+    ),
+    *area(
+        "drumline.compat.distribute.preemption",
+        PreemptionCheckpointHandler="distribute.experimental.PreemptionCheckpointHandler",
+        PreemptionWatcher="distribute.experimental.PreemptionWatcher",
+        TerminationConfig="distribute.experimental.TerminationConfig",
+        differences={
+            "PreemptionCheckpointHandler": (
+                "the signal is looked for between steps, by all processes together, and a grace "
+                "period is counted in seconds alone"
+            ),
+        },
+    ),
+    *area(
+        _UNAVAILABLE,
+        TPUStrategy="distribute.TPUStrategy distribute.experimental.TPUStrategy",
+        CentralStorageStrategy="distribute.experimental.CentralStorageStrategy",
+        TPUClusterResolver="distribute.cluster_resolver.TPUClusterResolver",
+        GCEClusterResolver="distribute.cluster_resolver.GCEClusterResolver",
+        initialize_tpu_system="tpu.experimental.initialize_tpu_system",
+        shutdown_tpu_system="tpu.experimental.shutdown_tpu_system",
+        differences={
+            "TPUStrategy": _RAISES,
+            "CentralStorageStrategy": _RAISES,
+            "TPUClusterResolver": "making one raises ValueError, as where there is no TPU",
+            "GCEClusterResolver": _RAISES,
+            "initialize_tpu_system": "it raises, as where there is no TPU",
+            "shutdown_tpu_system": "it raises, as where there is no TPU",
+        },
     ),
     *same_names(
         "drumline.distribute",
         "distribute.",
         "Strategy ReduceOp CrossDeviceOps HierarchicalCopyAllReduce ReductionToOneDevice "
-        "InputContext in_cross_replica_context has_strategy NcclAllReduce",
+        "InputContext InputOptions InputReplicationMode DistributedValues "
+        "in_cross_replica_context has_strategy NcclAllReduce Server",
+    ),
+    *same_names(
+        "drumline.distribute",
+        "distribute.experimental.",
+        "CollectiveCommunication CommunicationImplementation CommunicationOptions ValueContext",
+    ),
+    *same_names("drumline.distribute.cluster_resolver", "distribute.cluster_resolver.", _RESOLVERS),
+    *same_names(
+        "drumline.distribute.parameter_server.partitioners",
+        "distribute.experimental.partitioners.",
+        "FixedShardsPartitioner MaxSizePartitioner MinSizePartitioner Partitioner",
     ),
 )

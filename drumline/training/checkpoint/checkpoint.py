@@ -31,6 +31,11 @@ class CheckpointStatus:
     def __init__(self, restoration: Restoration | None) -> None:
         self._restoration = restoration
 
+    @property
+    def restoration(self) -> Restoration | None:
+        """What is under way; None if there was no checkpoint to restore."""
+        return self._restoration
+
     def assert_existing_objects_matched(self) -> CheckpointStatus:
         """Require that every variable and iterator there is now was restored.
 

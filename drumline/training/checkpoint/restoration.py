@@ -98,6 +98,19 @@ class Restoration:
         self._optimizers: set[str] = set()
         finalize(self, self.leftover.report)
 
+    @property
+    def saved_paths(self) -> set[str]:
+        """Where the checkpoint has values."""
+        return self._snapshot.paths
+
+    def found_at(self, path: str) -> str:
+        """Where the checkpoint has what is found at `path` by the names of attributes."""
+        found = ""
+        for part in path.split("/"):
+            found = f"{found}/{part}" if found else part
+            found = self._snapshot.aliases.get(found, found)
+        return found
+
     def restore(self, objects: dict[str, Any]) -> None:
         """Give what exists below `objects` its values: all of it or, on an error, none.
 
@@ -182,6 +195,7 @@ class _Plan:
         self.positions = []
 
     def _add_variable(self, variable: Variable, path: str) -> None:
+        path = self._snapshot.aliases.get(path, path)
         if not self._snapshot.holds(path):
             self.missing.append(path)
             return

@@ -186,6 +186,24 @@ def _add(found: SavedObjects, seen: dict[int, str], value: Any, path: str) -> No
         found.optimizers[path] = value
     for name, child in parts.children.items():
         _add(found, seen, child, f"{path}/{name}")
+    if isinstance(value, keras.Layer):
+        _add_names(found, seen, value, parts, path)
+
+
+def _add_names(
+    found: SavedObjects, seen: dict[int, str], layer: Any, parts: TrackableChildren, path: str
+) -> None:
+    """Note the names of a layer's variables and of its attributes that are layers.
+
+    A checkpoint of parts, as ``Checkpoint(net=Checkpoint(hidden=Checkpoint(bias=...)))``, finds
+    their values by these.
+    """
+    for index, variable in enumerate(parts.variables):
+        named = variable_path(f"{path}/{variable.name}", 0)
+        found.aliases.setdefault(named, variable_path(path, index))
+    for name, held in vars(layer).items():
+        if isinstance(held, keras.Layer) and id(held) in seen and name not in parts.children:
+            found.aliases.setdefault(f"{path}/{name}", seen[id(held)])
 
 
 def is_built_optimizer(value: Any) -> bool:
