@@ -138,7 +138,7 @@ def modules(tf, tmp_path):
     whole = Whole(0.0)
     tf.train.Checkpoint(module=whole).restore(path).assert_consumed()
     listed = [name for name, _ in tf.train.list_variables(path) if not name.startswith("_")]
-    return [v.numpy() for v in whole.variables], listed
+    return sorted(v.numpy() for v in whole.variables), listed
 
 
 def iterators(tf, tmp_path):

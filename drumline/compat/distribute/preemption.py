@@ -38,7 +38,7 @@ class TerminationConfig:
         termination_watcher_fn: says whether the machine will be taken; asked once a second. By
             default SIGTERM says it.
         exit_fn: called after the checkpoint is saved; by default it ends the program.
-        grace_period: for how many seconds steps may go on before the checkpoint is saved; 0 by
+        grace_period: for how many seconds steps may be run before the checkpoint is saved; 0 by
             default. While they pass, the checkpoint is saved once before, too.
         save_fn: saves, in the place of the checkpoint's own `save`.
     """

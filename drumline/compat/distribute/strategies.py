@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from drumline import config, distribute
 from drumline.compat.data.dataset import TensorDataset
-from drumline.compat.distribute.options import RunOptions, core_input_options
 from drumline.compat.distribute.values import DistributedView
 from drumline.compat.keras import boundaries
 from drumline.compat.training.function import TensorFunction
@@ -22,6 +22,52 @@ from drumline.distribute.collectives.platform import (
 _log = logging.getLogger("drumline")
 
 boundaries.install()
+
+
+@dataclasses.dataclass(frozen=True)
+class StepOptions:
+    """Options of a step, as ``tf.distribute.RunOptions``; all are about TPUs.
+
+    Attributes:
+        experimental_enable_dynamic_batch_size: accepted; each size is compiled once.
+        experimental_bucketizing_dynamic_shape: must be False.
+        experimental_xla_options: must be None.
+
+    Raises:
+        NotImplementedError: for what is not possible here.
+    """
+
+    experimental_enable_dynamic_batch_size: bool = True
+    experimental_bucketizing_dynamic_shape: bool = False
+    experimental_xla_options: Any = None
+
+    def __post_init__(self) -> None:
+        if self.experimental_bucketizing_dynamic_shape:
+            raise NotImplementedError(
+                "tf.distribute.RunOptions(experimental_bucketizing_dynamic_shape=True): batches "
+                "are not padded here; pad them in the dataset, with padded_batch or "
+                "bucket_by_sequence_length."
+            )
+        if self.experimental_xla_options is not None:
+            raise NotImplementedError(
+                "tf.distribute.RunOptions(experimental_xla_options=...): set XLA_FLAGS in the "
+                "environment instead."
+            )
+
+
+def collective_hints(bytes_per_pack: int = 0, timeout_seconds: float | None = None) -> Any:
+    """Options of collectives, as ``tf.distribute.experimental.CollectiveHints`` makes them."""
+    return CommunicationOptions(bytes_per_pack, timeout_seconds)
+
+
+def _core_input_options(
+    options: distribute.InputOptions | None, keep_64_bits: bool
+) -> distribute.InputOptions:
+    """drumline's options of a user's, which retain 64 bits as tensors do."""
+    return dataclasses.replace(distribute.InputOptions.of(options), keep_64_bits=keep_64_bits)
+
+
+StepOptions.__name__ = StepOptions.__qualname__ = "RunOptions"
 
 
 class OfTensors:
@@ -40,7 +86,7 @@ class OfTensors:
         fn: Callable[..., Any],
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
-        options: RunOptions | None = None,
+        options: StepOptions | None = None,
     ) -> Any:
         """Run a step on each replica; see `drumline.distribute.Strategy.run`."""
         above: Any = super()
@@ -62,7 +108,7 @@ class OfTensors:
     ) -> DistributedView | TensorDataset:
         """The dataset, a share of each batch for each replica."""
         above: Any = super()
-        core = core_input_options(options, self._keeps_64_bits)
+        core = _core_input_options(options, self._keeps_64_bits)
         return wrap(above.experimental_distribute_dataset(unwrap(dataset), core))
 
     def distribute_datasets_from_function(
@@ -70,7 +116,7 @@ class OfTensors:
     ) -> Any:
         """A dataset that a function of the input context makes."""
         above: Any = super()
-        core = core_input_options(options, self._keeps_64_bits)
+        core = _core_input_options(options, self._keeps_64_bits)
 
         def made(context: Any) -> Any:
             return unwrap(dataset_fn(context))

@@ -1,4 +1,4 @@
-"""Strategies and resolvers that there is nothing for here: scripts ask for them, and go on.
+"""Strategies and resolvers that there is nothing for here: scripts ask for them first.
 
 They exist so that ``isinstance`` works, and that a script which tries a TPU first falls back as it
 does with TensorFlow on a machine without one. Making one raises, with what to use.
@@ -19,7 +19,7 @@ class TPUClusterResolver(ClusterResolver):
     """As ``tf.distribute.cluster_resolver.TPUClusterResolver`` where no TPU is.
 
     Raises:
-        ValueError: always, as TensorFlow does without a TPU.
+        ValueError: always, as TensorFlow does where there is none.
     """
 
     def __init__(self, tpu: Any = None, *args: Any, **kwargs: Any):

@@ -49,7 +49,7 @@ class LogicalDevice(NamedTuple):
     device_type: str
 
 
-class LogicalDeviceConfiguration(NamedTuple):
+class PartOfDevice(NamedTuple):
     """One of the devices into which a physical one is divided.
 
     As ``tf.config.LogicalDeviceConfiguration``; none of its attributes can be set here.
@@ -60,9 +60,11 @@ class LogicalDeviceConfiguration(NamedTuple):
     experimental_device_ordinal: int | None = None
 
 
+PartOfDevice.__name__ = PartOfDevice.__qualname__ = "LogicalDeviceConfiguration"
+
 _visible: dict[str, list[PhysicalDevice]] = {}
 """Of each kind of devices those that `set_visible_devices` left; all of a kind that is not here."""
-_divided: list[LogicalDeviceConfiguration] = []
+_divided: list[PartOfDevice] = []
 _soft_placement = True
 
 
@@ -84,7 +86,7 @@ def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice
 
 
 _hidden: dict[str, list[PhysicalDevice]] = {}
-"""All devices of a kind, where JAX was told to use some of them alone."""
+"""All devices of a kind, of which JAX is to use some alone."""
 
 
 def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
@@ -159,7 +161,7 @@ def get_visible_devices(device_type: str | None = None) -> list[PhysicalDevice]:
 
 
 def set_logical_device_configuration(
-    device: PhysicalDevice, logical_devices: Sequence[LogicalDeviceConfiguration] | None
+    device: PhysicalDevice, logical_devices: Sequence[PartOfDevice] | None
 ) -> None:
     """Divide the CPU into several devices, before JAX starts.
 
@@ -172,7 +174,7 @@ def set_logical_device_configuration(
         ValueError: for a limit of a CPU's memory.
         NotImplementedError: for another device: JAX does not divide GPUs.
     """
-    wanted = list(logical_devices or [LogicalDeviceConfiguration()])
+    wanted = list(logical_devices or [PartOfDevice()])
     kind = _kind_of(device)
     if kind != "CPU":
         raise NotImplementedError(
@@ -195,7 +197,7 @@ def set_logical_device_configuration(
 
 def get_logical_device_configuration(
     device: PhysicalDevice,
-) -> list[LogicalDeviceConfiguration] | None:
+) -> list[PartOfDevice] | None:
     """What `set_logical_device_configuration` was given; None if it was not called."""
     return list(_divided) or None if _kind_of(device) == "CPU" else None
 

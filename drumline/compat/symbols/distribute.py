@@ -54,11 +54,11 @@ AREA = (
         },
     ),
     *area(
-        "drumline.compat.distribute.options",
-        RunOptions="distribute.RunOptions",
+        "drumline.compat.distribute.strategies",
+        StepOptions="distribute.RunOptions",
         collective_hints="distribute.experimental.CollectiveHints",
         differences={
-            "RunOptions": "experimental_enable_dynamic_batch_size changes nothing: each size of "
+            "StepOptions": "experimental_enable_dynamic_batch_size changes nothing: each size of "
             "batches is compiled once"
         },
     ),

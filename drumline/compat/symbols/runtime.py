@@ -11,7 +11,7 @@ AREA = (
         _DEVICES,
         PhysicalDevice="config.PhysicalDevice",
         LogicalDevice="config.LogicalDevice",
-        LogicalDeviceConfiguration=(
+        PartOfDevice=(
             "config.LogicalDeviceConfiguration config.experimental.VirtualDeviceConfiguration"
         ),
         list_physical_devices=(

@@ -14,7 +14,6 @@ import numpy as np
 
 from drumline import train
 from drumline._resumable import Resumable
-from drumline.compat.training.module import TensorModule
 from drumline.compat.training.variable import TensorVariable
 from drumline.compat.values import dtypes
 from drumline.compat.values.boundary import unwrap
@@ -332,24 +331,33 @@ class _Graph:
         if isinstance(value, _KERAS):
             return value
         if id(value) not in self._nodes:
-            is_group = isinstance(value, (TensorCheckpoint, TensorModule, Mapping, list, tuple))
-            self._nodes[id(value)] = (value, _Node(self, value) if is_group else unwrap(value))
+            self._nodes[id(value)] = (
+                value,
+                _Node(self, value) if _is_group(value) else unwrap(value),
+            )
         return self._nodes[id(value)][1]
 
 
 def _parts(value: Any) -> list[tuple[Any, Any]]:
     if isinstance(value, TensorCheckpoint):
         return list(value._objects.items())
-    if isinstance(value, TensorModule):
-        return sorted(vars(value).items())
+    if hasattr(value, "trackable_attributes"):
+        found: list[tuple[Any, Any]] = value.trackable_attributes()
+        return found
     if isinstance(value, Mapping):
         return list(value.items())
     return list(enumerate(value))
 
 
+def _is_group(value: Any) -> bool:
+    kinds = (TensorCheckpoint, Mapping, list, tuple)
+    return isinstance(value, kinds) or hasattr(value, "trackable_attributes")
+
+
 def _is_trackable(value: Any) -> bool:
-    groups = (TensorCheckpoint, TensorModule, dict, list, tuple, *_KERAS)
-    return isinstance(value, groups) or isinstance(unwrap(value), Resumable)
+    if isinstance(value, _KERAS) or _is_group(value):
+        return True
+    return isinstance(unwrap(value), Resumable)
 
 
 class ManagerOfTensors(train.CheckpointManager):

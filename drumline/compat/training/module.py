@@ -48,6 +48,10 @@ class TensorModule:
                 if isinstance(leaf, TensorModule):
                     yield from leaf._leaves(seen)
 
+    def trackable_attributes(self) -> list[tuple[str, Any]]:
+        """Its attributes by name, which a checkpoint saves if they are something to save."""
+        return sorted(vars(self).items())
+
     @property
     def variables(self) -> tuple[Any, ...]:
         """All variables, those of modules and layers in it among them, by attribute's name."""
