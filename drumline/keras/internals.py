@@ -25,6 +25,7 @@ _NAMES = {
     "keras.src.distribution.distribution_lib": ["distribution"],
     "keras.src.optimizers.base_optimizer": ["BaseOptimizer"],
     "keras.src.losses.losses": ["LossFunctionWrapper"],
+    "keras.src.models.functional": ["Functional"],
     "keras.src.trainers.data_adapters": ["get_data_adapter", "raise_unsupported_arg"],
     "keras.src.trainers.data_adapters.array_slicing": ["train_validation_split"],
     "keras.src.trainers.data_adapters.data_adapter": ["DataAdapter"],
@@ -68,6 +69,7 @@ get_keras_mask = _found["get_keras_mask"]
 set_keras_mask = _found["set_keras_mask"]
 Variable = _found["Variable"]
 BaseOptimizer = _found["BaseOptimizer"]
+Functional = _found["Functional"]
 JAXEpochIterator = _found["JAXEpochIterator"]
 JAXTrainer = _found["JAXTrainer"]
 Trainer = _found["Trainer"]

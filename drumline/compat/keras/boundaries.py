@@ -19,7 +19,7 @@ import keras
 import numpy as np
 
 from drumline._changes import full_name, note
-from drumline.compat.keras import legacy, steps
+from drumline.compat.keras import host_models, legacy, steps
 from drumline.compat.training.tape import TensorTape
 from drumline.compat.values.boundary import map_structure, unwrap, with_control_flow, wrap
 from drumline.compat.values.tensor import Tensor, install_on_arrays
@@ -46,10 +46,14 @@ def install() -> None:
     install_on_arrays()
     trainer = internals.JAXTrainer
     for name, step in _FITS.items():
-        _replace(trainer, name, _unwrapped_arguments, steps.using_step(step))
+        uses = steps.using_step(step)
+        _replace(trainer, name, _unwrapped_arguments, uses, host_models.of_strings)
     _install_steps()
-    for base in (keras.Layer, keras.losses.Loss, keras.Metric):
+    _replace(keras.Layer, "__call__", _tensors_in_tensors_out, host_models.with_host_results)
+    for base in (keras.losses.Loss, keras.Metric):
         _replace(base, "__call__", _tensors_in_tensors_out)
+    for model in (internals.Functional, keras.Sequential):
+        _replace(model, "call", host_models.with_host_call)
     for metric in (keras.Metric, *_subclasses(keras.Metric)):
         if "update_state" in vars(metric):
             _replace(metric, "update_state", _unwrapped_arguments)

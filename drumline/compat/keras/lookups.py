@@ -44,7 +44,7 @@ class HostLayer(keras.Layer):
     """
 
     def __init__(self, name: str | None = None, dtype: Any = None, **options: Any):
-        super().__init__(name=name, dtype=dtype, **options)
+        super().__init__(name=name, dtype=dtype, autocast=False, **options)
         self._convert_input_args = False
         self._allow_non_tensor_positional_args = True
         self.built = True
@@ -53,6 +53,11 @@ class HostLayer(keras.Layer):
     def compute_dtype(self) -> str:
         """Of inputs: they are not cast."""
         return "string"
+
+    @property
+    def variable_dtype(self) -> str:
+        """As `compute_dtype`: there are no variables to cast."""
+        return self.compute_dtype
 
     def on_host(self, inputs: Any) -> Any:
         """The layer's output, of numpy's arrays, native symbols or traced numbers.
@@ -125,6 +130,12 @@ def encoded(indices: Any, mode: str, depth: int, weights: Any = None, dtype: Any
         return each.any(-2).astype(dtype)
     counts = each.sum(-2)
     return (counts * weights).astype(dtype) if mode == "tf_idf" else counts.astype(dtype)
+
+
+def symbolic(shape: Any, dtype: str) -> Any:
+    """A symbolic output of a layer, of the dtype that it has on devices."""
+    on_device = dtype if dtype == "string" else jax.dtypes.canonicalize_dtype(dtype).name
+    return keras.KerasTensor(shape, on_device)
 
 
 def encoded_shape(shape: Any, mode: str, depth: int | None) -> tuple[Any, ...]:
@@ -361,10 +372,10 @@ class _Lookup(HostLayer):
 
     def compute_output_spec(self, inputs: Any) -> Any:
         if self.invert:
-            return keras.KerasTensor(inputs.shape, self._kind)
+            return symbolic(inputs.shape, self._kind)
         depth = None if self.output_mode == "int" else self._depth
         dtype = "float32" if self.output_mode == "tf_idf" else "int64"
-        return keras.KerasTensor(encoded_shape(inputs.shape, self.output_mode, depth), dtype)
+        return symbolic(encoded_shape(inputs.shape, self.output_mode, depth), dtype)
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()

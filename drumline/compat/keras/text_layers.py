@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from drumline import strings
-from drumline.compat.keras.lookups import HostLayer, encoded, encoded_shape, serializable
+from drumline.compat.keras.lookups import HostLayer, encoded, encoded_shape, serializable, symbolic
 from drumline.compat.values.boundary import from_core, unwrap
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
@@ -110,11 +110,9 @@ class TextVectorizationLayer(HostLayer):
             rows = rows[:1]
         if self._mode == "int":
             shape = (*rows, self._length) if self._options["split"] is not None else rows
-            return keras.KerasTensor(shape, "int64")
+            return symbolic(shape, "int64")
         depth = self._core._depth()
-        return keras.KerasTensor(
-            (*rows[:1], depth), "float32" if self._mode == "tf_idf" else "int64"
-        )
+        return symbolic((*rows[:1], depth), "float32" if self._mode == "tf_idf" else "int64")
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
@@ -203,7 +201,7 @@ class Hashing(HostLayer):
 
     def compute_output_spec(self, inputs: Any) -> Any:
         shape = encoded_shape(inputs.shape, self.output_mode, self.num_bins)
-        return keras.KerasTensor(shape, self.dtype_policy.compute_dtype)
+        return symbolic(shape, self.dtype_policy.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
         names = ("num_bins", "mask_value", "salt", "output_mode")
@@ -278,7 +276,7 @@ class HashedCrossing(HostLayer):
 
     def compute_output_spec(self, inputs: Any) -> Any:
         shape = encoded_shape(inputs[0].shape, self.output_mode, self.num_bins)
-        return keras.KerasTensor(shape, self.dtype_policy.compute_dtype)
+        return symbolic(shape, self.dtype_policy.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()

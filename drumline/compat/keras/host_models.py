@@ -1,0 +1,258 @@
+"""Models with strings among their inputs: what computes with strings runs before the compiled step.
+
+No device holds strings. Of a model made of layers' outputs (`keras.Model(inputs, outputs)`,
+`Sequential`), the layers of `lookups`, and what they are computed from, run on the host: in a map
+of the dataset that `fit` is given, or at once. The rest of the model, which shares its layers, is
+compiled; it is given the host's results as a dict whose names begin with `_PREFIX`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+
+from drumline.compat.values.boundary import map_structure, unwrap, wrap
+from drumline.compat.values.convert import convert
+from drumline.compat.values.tensor import Tensor
+from drumline.data import Dataset
+from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
+
+_PREFIX = "computed_on_host_"
+_PLAN = "_drumline_host_plan"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """How a model is cut.
+
+    Attributes:
+        nodes: the operations of the host, in order.
+        inputs: the model's symbolic inputs.
+        frontier: the symbolic tensors that the host gives to the rest.
+        rest: a model of these.
+    """
+
+    nodes: tuple[Any, ...]
+    inputs: tuple[Any, ...]
+    frontier: tuple[Any, ...]
+    rest: keras.Model
+
+    def on_host(self, inputs: Any) -> dict[str, Any]:
+        """The host's results, of numpy's arrays, or of symbols and tracers in a map."""
+        values = dict(zip(map(id, self.inputs), inputs, strict=True))
+        for node in self.nodes:
+            args, kwargs = node.arguments.fill_in(values)
+            layer = node.operation
+            own = hasattr(layer, "on_host")
+            results = layer.on_host(*args, **kwargs) if own else unwrap(layer(*args, **kwargs))
+            leaves = [results] if own else jax.tree.leaves(results)
+            values.update(zip(map(id, node.outputs), leaves, strict=True))
+        names = [f"{_PREFIX}{number:03}" for number in range(len(self.frontier))]
+        return {name: values[id(each)] for name, each in zip(names, self.frontier, strict=True)}
+
+
+def _graph(model: Any) -> Any:
+    """The graph of a model, with its inputs and nodes; None if it has none."""
+    graph = getattr(model, "_functional", model)
+    return graph if hasattr(graph, "_nodes_by_depth") else None
+
+
+def _on_host(operation: Any) -> bool:
+    if hasattr(operation, "on_host"):
+        return True
+    return isinstance(operation, keras.Model) and _plan(operation) is not None
+
+
+def _is_string(tensor: Any) -> bool:
+    return keras.backend.standardize_dtype(tensor.dtype) == "string"
+
+
+def _plan(model: Any) -> _Plan | None:
+    """How a model is cut; None if nothing of it runs on the host."""
+    graph = _graph(model)
+    if graph is None or not graph.inputs:
+        return None
+    known = vars(model).get(_PLAN)
+    if known is None or known[0] is not graph:
+        known = vars(model)[_PLAN] = (graph, _made(graph))
+    plan: _Plan | None = known[1]
+    return plan
+
+
+def _made(graph: Any) -> _Plan | None:
+    depths = sorted(graph._nodes_by_depth, reverse=True)
+    nodes = [node for depth in depths for node in graph._nodes_by_depth[depth] if not node.is_input]
+    needed: set[int] = set()
+    chosen: list[Any] = []
+    for node in reversed(nodes):
+        strings = any(map(_is_string, node.input_tensors))
+        if strings or _on_host(node.operation) or any(id(out) in needed for out in node.outputs):
+            chosen.append(node)
+            needed.update(map(id, node.input_tensors))
+    if not chosen:
+        return None
+    chosen.reverse()
+    taken = {id(node) for node in chosen}
+    there = {id(each): each for each in graph.inputs}
+    there.update((id(out), out) for node in chosen for out in node.outputs)
+    used = [each for node in nodes if id(node) not in taken for each in node.input_tensors]
+    frontier = {id(each): each for each in (*used, *graph.outputs) if id(each) in there}
+    rest = keras.Model(list(frontier.values()), graph._outputs_struct)
+    return _Plan(tuple(chosen), tuple(graph.inputs), tuple(frontier.values()), rest)
+
+
+def _flat_inputs(model: Any, given: Any) -> list[Any]:
+    """A model's inputs in the order of its symbolic ones, of their ranks."""
+    graph = _graph(model)
+    struct = graph._inputs_struct
+    if isinstance(given, dict) and not isinstance(struct, dict):
+        by_name = {each.name: each for each in graph.inputs}
+        if set(by_name) <= set(given):
+            given = [given[name] for name in by_name]
+    elif isinstance(given, dict):
+        given = {name: given[name] for name in struct}
+    flat = keras.tree.flatten(given) if isinstance(given, (dict, list, tuple)) else [given]
+    if len(flat) != len(graph.inputs):
+        raise ValueError(f"{model.name} has {len(graph.inputs)} inputs, and was given {len(flat)}")
+    return [_ranked(value, each) for value, each in zip(flat, graph.inputs, strict=True)]
+
+
+def _ranked(value: Any, wanted: Any) -> Any:
+    rank = len(wanted.shape)
+    if isinstance(value, Symbol):
+        if len(value.shape) != rank:
+            raise ValueNeedsPython("the model's input has another rank")
+        return value
+    if not hasattr(value, "dtype"):
+        value = convert(value)
+    if value.ndim == rank - 1 and wanted.shape[-1] == 1:
+        return value[..., None]
+    if value.ndim == rank + 1 and value.shape[-1] == 1:
+        return value[..., 0]
+    return value
+
+
+def _of_host(inputs: Any) -> bool:
+    """Whether inputs are the host's results."""
+    return (
+        isinstance(inputs, dict)
+        and bool(inputs)
+        and all(isinstance(name, str) and name.startswith(_PREFIX) for name in inputs)
+    )
+
+
+def _has_strings(inputs: Any) -> bool:
+    found: list[Any] = []
+
+    def look(leaf: Any) -> None:
+        value = leaf._value if type(leaf) is Tensor else leaf
+        text = isinstance(value, (str, bytes))
+        if text or (isinstance(value, np.ndarray) and value.dtype.kind in "OSU"):
+            found.append(leaf)
+        elif isinstance(value, Symbol) and value.spec.is_string:
+            found.append(leaf)
+
+    map_structure(look, inputs)
+    return bool(found)
+
+
+def with_host_results(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``Layer.__call__``: models take strings, and what the host made of them."""
+
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(self, keras.Model) or not args:
+            return call(self, *args, **kwargs)
+        if _of_host(args[0]):
+            return _rest(self, args[0], kwargs)
+        if not _has_strings(args[0]):
+            return call(self, *args, **kwargs)
+        _build(self, args[0])
+        plan = _plan(self)
+        if plan is None:
+            return call(self, *args, **kwargs)
+        return wrap(_rest(self, plan.on_host(_flat_inputs(self, unwrap(args[0]))), kwargs))
+
+    return called
+
+
+def with_host_call(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the ``call`` of models made of layers' outputs, which compiled steps call."""
+
+    def called(self: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _of_host(inputs):
+            return call(self, inputs, *args, **kwargs)
+        return _rest(self, inputs, kwargs)
+
+    return called
+
+
+def _rest(model: Any, results: dict[str, Any], options: dict[str, Any]) -> Any:
+    plan = _plan(model)
+    if plan is None:
+        raise ValueError(f"{model.name} has no layer of strings")
+    training = options.get("training")
+    return plan.rest([results[name] for name in sorted(results)], training=training)
+
+
+def _build(model: Any, inputs: Any) -> None:
+    """Build a `Sequential` that begins with a layer of strings for inputs of this rank."""
+    if not isinstance(model, keras.Sequential) or model.built or not model.layers:
+        return
+    if not hasattr(model.layers[0], "on_host"):
+        return
+    shape = getattr(inputs, "shape", None)
+    rank = np.ndim(unwrap(inputs)) if shape is None else len(shape)
+    model.build((None,) * min(rank, 1) + tuple(shape[1:] if shape is not None and rank > 1 else ()))
+
+
+def of_strings(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``fit`` and the like: the host's part of the model is computed of what they are given.
+
+    Of a dataset in a map, of arrays at once.
+    """
+
+    def fitted(self: Any, x: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if not any(hasattr(each, "on_host") for each in self._flatten_layers()):
+            return fit(self, x, *args, **kwargs)
+        x = _computed(self, x)
+        validation = kwargs.get("validation_data")
+        if isinstance(validation, (tuple, list)):
+            kwargs["validation_data"] = (_computed(self, validation[0]), *validation[1:])
+        elif validation is not None:
+            kwargs["validation_data"] = _computed(self, validation)
+        return fit(self, x, *args, **kwargs)
+
+    return fitted
+
+
+def _computed(model: Any, x: Any) -> Any:
+    given = unwrap(x)
+    if isinstance(given, Dataset):
+        return _mapped(model, given)
+    if not _has_strings(given):
+        return x
+    _build(model, given)
+    plan = _plan(model)
+    return x if plan is None else plan.on_host(_flat_inputs(model, given))
+
+
+def _mapped(model: Any, dataset: Dataset) -> Dataset:
+    spec = dataset.element_spec
+    first = spec[0] if isinstance(spec, tuple) else spec
+    if _of_host(first):
+        return dataset
+    _build(model, first)
+    plan = _plan(model)
+    if plan is None:
+        return dataset
+
+    def on_host(*element: Any) -> Any:
+        results = plan.on_host(_flat_inputs(model, element[0]))
+        return results if len(element) == 1 else (results, *element[1:])
+
+    return dataset.map(on_host)
