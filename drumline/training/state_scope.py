@@ -90,7 +90,7 @@ class StateScope(StatelessScope):
         sealed: bool = False,
         outer: StatelessScope | None = None,
     ) -> None:
-        super().__init__(initialize_variables=False)
+        super().__init__(collect_losses=True, initialize_variables=False)
         self._known = {id(variable): variable for variable in variables}
         self.state_mapping = dict(zip(self._known, values, strict=True))
         self._written: dict[int, Variable] = {}

@@ -10,6 +10,7 @@ layers of other modules, written for arrays of JAX's, see these.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from types import CellType, FunctionType, ModuleType
 from typing import Any
@@ -21,7 +22,13 @@ import numpy as np
 from drumline._changes import full_name, note
 from drumline.compat.keras import host_models, legacy, steps
 from drumline.compat.training.tape import TensorTape
-from drumline.compat.values.boundary import map_structure, unwrap, with_control_flow, wrap
+from drumline.compat.values.boundary import (
+    from_core,
+    map_structure,
+    unwrap,
+    with_control_flow,
+    wrap,
+)
 from drumline.compat.values.tensor import Tensor, install_on_arrays
 from drumline.keras import internals
 
@@ -65,6 +72,82 @@ def install() -> None:
     _wrap_subclasses(keras.Layer, ("call", "compute_loss", "compute_metrics"))
     _wrap_subclasses(keras.losses.Loss, ("call",))
     _wrap_subclasses(keras.Metric, ("update_state", "result"))
+    for base in (
+        keras.regularizers.Regularizer,
+        keras.constraints.Constraint,
+        keras.initializers.Initializer,
+        keras.optimizers.schedules.LearningRateSchedule,
+    ):
+        _wrap_subclasses(base, ("__call__",))
+    _wrap_subclasses(internals.BaseOptimizer, ("update_step",))
+    _install_users_functions()
+
+
+def _install_users_functions() -> None:
+    """Have functions that users give to Keras see tensors: losses, metrics, activations, ..."""
+    _replace(keras.Layer, "add_loss", _given_arrays)
+    _replace(internals.LossFunctionWrapper, "__init__", _first_of_arrays)
+    _replace(keras.metrics.MeanMetricWrapper, "__init__", _first_of_arrays)
+    for name in ("call", "compute_output_shape"):
+        _replace(keras.layers.Lambda, name, _with_own_function)
+    for module in (keras.activations, keras.regularizers, keras.initializers, keras.constraints):
+        source = sys.modules[module.get.__module__]
+        _replace(source, "get", _getting_of_arrays)
+
+
+def _of_arrays(function: Any) -> Any:
+    """A user's function that uses the look-alike as one of arrays; all else as it is."""
+    if isinstance(function, FunctionType) and _is_of_tensors(function):
+        return from_core(function)
+    return function
+
+
+def _is_of_tensors(function: FunctionType) -> bool:
+    if function.__module__ is None or hasattr(function, _MARK):
+        return False
+    package = function.__module__.partition(".")[0]
+    if package == "drumline":
+        return function.__module__.startswith(_ROOM) and "<locals>" not in function.__qualname__
+    return package not in ("keras", "jax") and _sees_tensors(function)
+
+
+def _first_of_arrays(init: Callable[..., Any]) -> Callable[..., Any]:
+    def made(self: Any, function: Any = None, *args: Any, **kwargs: Any) -> None:
+        for name in ("fn", "function"):
+            if name in kwargs:
+                kwargs[name] = _of_arrays(kwargs[name])
+                init(self, *(() if function is None else (function,)), *args, **kwargs)
+                return
+        init(self, _of_arrays(function), *args, **kwargs)
+
+    return made
+
+
+def _with_own_function(method: Callable[..., Any]) -> Callable[..., Any]:
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with internals.shadowed(self, "function", _of_arrays(self.function)):
+            return method(self, *args, **kwargs)
+
+    return called
+
+
+def _getting_of_arrays(get: Callable[..., Any]) -> Callable[..., Any]:
+    def got(*args: Any, **kwargs: Any) -> Any:
+        return _of_arrays(get(*args, **kwargs))
+
+    return got
+
+
+def _given_arrays(add: Callable[..., Any]) -> Callable[..., Any]:
+    def added(self: Any, loss: Any) -> Any:
+        return add(self, map_structure(_on_device, unwrap(loss)))
+
+    return added
+
+
+def _on_device(leaf: Any) -> Any:
+    numbers = isinstance(leaf, (np.ndarray, np.generic, int, float))
+    return jax.numpy.asarray(leaf) if numbers else leaf
 
 
 def _install_steps() -> None:
@@ -82,6 +165,8 @@ def _install_steps() -> None:
 def _install_old_spellings() -> None:
     for owner, names in (
         (keras.Model, legacy.ADDED_TO_MODELS),
+        (keras.Layer, legacy.ADDED_TO_LAYERS),
+        (internals.Variable, legacy.ADDED_TO_VARIABLES),
         (internals.BaseOptimizer, legacy.ADDED_TO_OPTIMIZERS),
         (keras.Metric, legacy.ADDED_TO_METRICS),
     ):
@@ -91,6 +176,8 @@ def _install_old_spellings() -> None:
         if "__init__" in vars(optimizer):
             _replace(optimizer, "__init__", legacy.with_old_rates)
     _replace(keras.Model, "save", legacy.with_any_path)
+    for name in ("assign", "assign_add", "assign_sub"):
+        _replace(internals.Variable, name, _unwrapped_arguments)
     for name in ("save_weights", "load_weights"):
         _replace(keras.Model, name, legacy.with_weights_suffix)
     _replace(keras.Layer, "add_weight", legacy.with_name_first)
@@ -204,12 +291,12 @@ def _wrap_subclasses(base: Any, names: tuple[str, ...]) -> None:
             return
         for name in names:
             method = vars(cls).get(name)
-            if (
-                isinstance(method, FunctionType)
-                and not hasattr(method, _MARK)
-                and _sees_tensors(method)
-            ):
+            if not isinstance(method, FunctionType) or hasattr(method, _MARK):
+                continue
+            if _sees_tensors(method):
                 setattr(cls, name, _of_tensors(method))
+            elif name == "result":
+                setattr(cls, name, _of_values(method))
         for name in steps.STEPS if issubclass(cls, keras.Model) else ():
             if steps.takes_data_alone(vars(cls).get(name)):
                 setattr(cls, name, steps.of_state(name, vars(cls)[name]))
@@ -245,10 +332,26 @@ def _of_tensors(method: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if has_tensors(args, kwargs):
             return target(self, *args, **kwargs)
-        return unwrap(target(self, *wrap(args), **wrap(kwargs)))
+        return map_structure(_value, unwrap(target(self, *wrap(args), **wrap(kwargs))))
 
     setattr(call, _MARK, True)
     return call
+
+
+def _of_values(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A metric's ``result`` that may return a variable, as TensorFlow lets it."""
+
+    @functools.wraps(method)
+    def call(self: Any) -> Any:
+        return map_structure(_value, method(self))
+
+    setattr(call, _MARK, True)
+    return call
+
+
+def _value(leaf: Any) -> Any:
+    """What a variable holds, which users return as it is."""
+    return leaf.value if isinstance(leaf, keras.Variable) else leaf
 
 
 _made: dict[Any, Callable[..., Any]] = {}

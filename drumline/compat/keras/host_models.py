@@ -27,7 +27,7 @@ _PLAN = "_drumline_host_plan"
 
 
 @dataclasses.dataclass(frozen=True)
-class _Plan:
+class _HostPlan:
     """How a model is cut.
 
     Attributes:
@@ -72,7 +72,7 @@ def _is_string(tensor: Any) -> bool:
     return keras.backend.standardize_dtype(tensor.dtype) == "string"
 
 
-def _plan(model: Any) -> _Plan | None:
+def _plan(model: Any) -> _HostPlan | None:
     """How a model is cut; None if nothing of it runs on the host."""
     graph = _graph(model)
     if graph is None or not graph.inputs:
@@ -80,11 +80,11 @@ def _plan(model: Any) -> _Plan | None:
     known = vars(model).get(_PLAN)
     if known is None or known[0] is not graph:
         known = vars(model)[_PLAN] = (graph, _made(graph))
-    plan: _Plan | None = known[1]
+    plan: _HostPlan | None = known[1]
     return plan
 
 
-def _made(graph: Any) -> _Plan | None:
+def _made(graph: Any) -> _HostPlan | None:
     depths = sorted(graph._nodes_by_depth, reverse=True)
     nodes = [node for depth in depths for node in graph._nodes_by_depth[depth] if not node.is_input]
     needed: set[int] = set()
@@ -103,7 +103,7 @@ def _made(graph: Any) -> _Plan | None:
     used = [each for node in nodes if id(node) not in taken for each in node.input_tensors]
     frontier = {id(each): each for each in (*used, *graph.outputs) if id(each) in there}
     rest = keras.Model(list(frontier.values()), graph._outputs_struct)
-    return _Plan(tuple(chosen), tuple(graph.inputs), tuple(frontier.values()), rest)
+    return _HostPlan(tuple(chosen), tuple(graph.inputs), tuple(frontier.values()), rest)
 
 
 def _flat_inputs(model: Any, given: Any) -> list[Any]:
@@ -151,10 +151,12 @@ def _has_strings(inputs: Any) -> bool:
 
     def look(leaf: Any) -> None:
         value = leaf._value if type(leaf) is Tensor else leaf
-        text = isinstance(value, (str, bytes))
-        if text or (isinstance(value, np.ndarray) and value.dtype.kind in "OSU"):
-            found.append(leaf)
-        elif isinstance(value, Symbol) and value.spec.is_string:
+        is_text = (
+            isinstance(value, (str, bytes))
+            or (isinstance(value, np.ndarray) and value.dtype.kind in "OSU")
+            or (isinstance(value, Symbol) and value.spec.is_string)
+        )
+        if is_text:
             found.append(leaf)
 
     map_structure(look, inputs)

@@ -14,7 +14,9 @@ from typing import Any
 import keras
 import numpy as np
 
+from drumline.compat.values.shape import TensorShape
 from drumline.compat.values.specs import ArraySpec
+from drumline.compat.values.tensor import Tensor, TensorReference
 
 WEIGHTS = ".weights.h5"
 MODEL = "model.keras"
@@ -95,6 +97,11 @@ def _save_spec(model: Any, dynamic_batch: bool = True) -> Any:
         for each in inputs
     ]
     return (specs if len(specs) > 1 else specs[:1]), {}
+
+
+def _submodules(layer: Any) -> tuple[Any, ...]:
+    """The layers in it, at any depth."""
+    return tuple(layer._flatten_layers(include_self=False))
 
 
 def _answer(name: str, instead: str) -> property:
@@ -194,6 +201,12 @@ ADDED_TO_MODELS = {
     "reset_states": _reset_model_states,
     "save_spec": _save_spec,
     **{name: _answer(name, instead) for name, instead in ANSWERS.items()},
+}
+ADDED_TO_LAYERS = {"submodules": property(_submodules)}
+ADDED_TO_VARIABLES = {
+    "read_value": lambda self: Tensor(self.value),
+    "get_shape": lambda self: TensorShape(tuple(self.shape)),
+    "ref": TensorReference,
 }
 ADDED_TO_OPTIMIZERS = {
     "lr": property(_rate, _set_rate),

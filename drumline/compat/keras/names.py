@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import keras
 
 from drumline import datasets
+from drumline.compat.data import dataset as _dataset  # noqa: F401 (its classes are known to wrap)
 from drumline.compat.keras import boundaries, legacy
-from drumline.compat.values.boundary import of_tensors
+from drumline.compat.values.boundary import of_tensors, unwrap
 
 boundaries.install()
 
@@ -106,7 +108,24 @@ kl_divergence = _losses("kl_divergence")
 log_cosh = _losses("log_cosh")
 cosine_similarity = _losses("cosine_similarity")
 
-image_dataset_from_directory = of_tensors(datasets.image_dataset_from_directory)
-text_dataset_from_directory = of_tensors(datasets.text_dataset_from_directory)
-audio_dataset_from_directory = of_tensors(datasets.audio_dataset_from_directory)
+
+def _of_folders(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of drumline's that reads folders of classes, giving datasets of tensors."""
+    named = of_tensors(function)
+
+    @functools.wraps(function)
+    def read(*args: Any, **kwargs: Any) -> Any:
+        found = named(*args, **kwargs)
+        for each in found if isinstance(found, tuple) else (found,):
+            core = unwrap(each)
+            for name in ("class_names", "file_paths"):
+                setattr(each, name, getattr(core, name, None))
+        return found
+
+    return read
+
+
+image_dataset_from_directory = _of_folders(datasets.image_dataset_from_directory)
+text_dataset_from_directory = _of_folders(datasets.text_dataset_from_directory)
+audio_dataset_from_directory = _of_folders(datasets.audio_dataset_from_directory)
 timeseries_dataset_from_array = of_tensors(datasets.timeseries_dataset_from_array)

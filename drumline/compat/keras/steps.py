@@ -14,7 +14,7 @@ import contextlib
 import contextvars
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
@@ -69,7 +69,7 @@ def of_state(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         groups = _groups(self, name)
         variables = [variable for group in groups for variable in group]
         values = [value for group in state for value in group]
-        with _tracing(StateScope(variables, values)) as scope:
+        with StateScope(variables, values) as scope:
             results = unwrap(target(self, wrap(data)))
         _require_known(name, scope)
         new = tuple([scope.value_of(variable) for variable in group] for group in groups)
@@ -90,13 +90,6 @@ def _groups(model: keras.Model, name: str) -> list[list[Any]]:
     if name != "predict_step":
         groups.append(list(model.metrics_variables))
     return groups
-
-
-@contextlib.contextmanager
-def _tracing(scope: StateScope) -> Iterator[StateScope]:
-    scope.collect_losses = True
-    with scope:
-        yield scope
 
 
 def _require_known(name: str, scope: StateScope) -> None:
@@ -164,7 +157,7 @@ def _prepare(model: keras.Model, name: str, batch: Any) -> None:
     scope = StateScope()
 
     def trace(data: Any) -> None:
-        with _tracing(scope):
+        with scope:
             getattr(model, name)(data)
 
     strategy = strategy_of(model)

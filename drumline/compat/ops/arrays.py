@@ -175,7 +175,8 @@ def range_(
 
 def linspace(start: Any, stop: Any, num: Any, name: Any = None, axis: int = 0) -> Tensor:
     """``num`` numbers from ``start`` to ``stop``, both among them, at equal distances."""
-    a, b = same_dtype(start, stop, "LinSpace")
+    a = convert(start)
+    a, b = same_dtype(a, stop if hasattr(stop, "dtype") else convert(stop, a.dtype), "LinSpace")
     xp = xp_of(a, b)
     return Tensor(xp.linspace(a, b, int(static(num)), dtype=a.dtype, axis=axis))
 

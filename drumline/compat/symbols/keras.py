@@ -44,6 +44,16 @@ AREA = (
                 "keras.layers." + name: names
                 for name, names in _under(_PREPROCESSING, _EXPERIMENTAL).items()
             },
+            **{
+                "keras.initializers." + attribute: name
+                for attribute, name in {
+                    "RandomNormal": "random_normal_initializer",
+                    "RandomUniform": "random_uniform_initializer",
+                    "Zeros": "zeros_initializer",
+                    "Ones": "ones_initializer",
+                    "Constant": "constant_initializer",
+                }.items()
+            },
             **_under(_LOSSES, "keras.losses.", "keras.metrics."),
             **{
                 "keras.optimizers." + name: names

@@ -11,7 +11,16 @@ import keras
 from drumline.compat.values.boundary import map_structure
 
 
-class TensorModule:
+class ModuleType(type):
+    """The class of `TensorModule`: layers of Keras's are instances of it, as in TensorFlow."""
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        if type.__instancecheck__(cls, value):
+            return True
+        return cls is TensorModule and isinstance(value, keras.Layer)
+
+
+class TensorModule(metaclass=ModuleType):
     """Collects variables, layers and modules among its attributes, as ``tf.Module``.
 
     Args:
@@ -45,7 +54,7 @@ class TensorModule:
                     continue
                 seen.add(id(leaf))
                 yield leaf
-                if isinstance(leaf, TensorModule):
+                if isinstance(leaf, TensorModule) and not isinstance(leaf, keras.Layer):
                     yield from leaf._leaves(seen)
 
     def trackable_attributes(self) -> list[tuple[str, Any]]:

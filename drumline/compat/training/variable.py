@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import keras
 import numpy as np
 
 from drumline.compat.keras import boundaries
@@ -17,7 +18,16 @@ from drumline.distribute import Variable, VariableAggregation, VariableSynchroni
 boundaries.install()
 
 
-class TensorVariable(Variable):
+class VariableType(type(Variable)):  # type: ignore[misc]
+    """The class of `TensorVariable`: variables of layers and optimizers are instances of it."""
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        if super().__instancecheck__(value):
+            return True
+        return cls is TensorVariable and isinstance(value, keras.Variable)
+
+
+class TensorVariable(Variable, metaclass=VariableType):
     """A variable, as ``tf.Variable``; also one of Keras's, which layers and optimizers take.
 
     Args:
