@@ -23,6 +23,7 @@ def _activation(
     function: Callable[..., Any],
     of_numpy: Callable[..., Any] | None = None,
     positions: tuple[str, ...] = (),
+    first: str = "features",
 ) -> Callable[..., Any]:
     """An activation.
 
@@ -31,9 +32,11 @@ def _activation(
         function: computes it of JAX's arrays.
         of_numpy: the same of numpy's, where that is as exact and faster for small arrays.
         positions: its options, in TensorFlow's order.
+        first: the name of what it is computed of.
     """
 
-    def activation(features: Any, *args: Any, name: Any = None, **options: Any) -> Any:
+    def activation(features: Any = None, *args: Any, name: Any = None, **options: Any) -> Any:
+        features = options.pop(first) if features is None and first in options else features
         chosen = {**dict(zip(positions, args, strict=False)), **options}
         if keras_ops(features) is not None:
             return getattr(keras_ops(features), label)(features, **chosen)
@@ -73,12 +76,14 @@ softmax = _activation(
     lambda x, axis=-1: jax.nn.softmax(x, -1 if axis is None else axis),
     _softmax_numpy,
     ("axis",),
+    "logits",
 )
 log_softmax = _activation(
     "log_softmax",
     lambda x, axis=-1: jax.nn.log_softmax(x, -1 if axis is None else axis),
     None,
     ("axis",),
+    "logits",
 )
 
 

@@ -16,7 +16,6 @@ from typing import Any
 from drumline.compat.symbols import table
 
 __version__ = "2.21.0"
-newaxis = None
 
 
 class Namespace(ModuleType):
@@ -105,4 +104,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*table.children(""), "compat", "keras", "__version__", "newaxis"})
+    return sorted({*table.children(""), "compat", "keras", "__version__"})

@@ -1,0 +1,228 @@
+"""Versions, texts of bytes, logging, and the switches between TensorFlow 1 and 2.
+
+``tf.version``, ``tf.sysconfig``, ``tf.compat``, ``tf.get_logger``; ``logging`` and ``app`` of
+``tf.compat.v1``.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import numbers
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+newaxis = None
+VERSION = __version__ = "2.21.0"
+GIT_VERSION = "drumline"
+COMPILER_VERSION = "none"
+
+bytes_or_text_types = (bytes, str)
+integral_types = (numbers.Integral, np.integer)
+real_types = (numbers.Real, np.integer, np.floating)
+complex_types = (numbers.Complex, np.number)
+
+
+def get_build_info() -> dict[str, bool]:
+    """What the library was built with: nothing of TensorFlow's; `jax.devices` lists devices."""
+    keys = ("is_cuda_build", "is_rocm_build", "is_tensorrt_build")
+    return collections.OrderedDict.fromkeys(keys, False)
+
+
+# Texts.
+
+
+def as_bytes(bytes_or_text: Any, encoding: str = "utf-8") -> bytes:
+    """Encode text; bytes stay as they are.
+
+    Raises:
+        TypeError: it is neither.
+
+    Example:
+        >>> as_bytes("a")
+        b'a'
+    """
+    if isinstance(bytes_or_text, bytearray):
+        return bytes(bytes_or_text)
+    if isinstance(bytes_or_text, str):
+        return bytes_or_text.encode(encoding)
+    if isinstance(bytes_or_text, bytes):
+        return bytes_or_text
+    raise TypeError(f"Expected binary or unicode string, got {bytes_or_text!r}")
+
+
+def as_text(bytes_or_text: Any, encoding: str = "utf-8") -> str:
+    """Decode bytes; text stays as it is.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if isinstance(bytes_or_text, bytes):
+        return bytes_or_text.decode(encoding)
+    if isinstance(bytes_or_text, str):
+        return bytes_or_text
+    raise TypeError(f"Expected binary or unicode string, got {bytes_or_text!r}")
+
+
+as_str = as_text
+
+
+def as_str_any(value: Any, encoding: str = "utf-8") -> str:
+    """The text of any value; bytes are decoded."""
+    return as_text(value, encoding) if isinstance(value, bytes) else str(value)
+
+
+def path_to_str(path: Any) -> Any:
+    """The text of a path; what is none stays as it is."""
+    return as_str_any(os.fspath(path)) if hasattr(path, "__fspath__") else path
+
+
+def dimension_value(dimension: Any) -> Any:
+    """The value of a dimension, which here is a number or None."""
+    return getattr(dimension, "value", dimension)
+
+
+def dimension_at_index(shape: Any, index: int) -> Any:
+    """A dimension of a shape; None if its rank is not known."""
+    return None if shape.rank is None else shape[index]
+
+
+def forward_compatible(year: int, month: int, day: int) -> bool:
+    """Whether programs written to disk may use what is new: True, since none are."""
+    return True
+
+
+# Logging.
+
+_LEVELS = {"DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40, "FATAL": 50}
+DEBUG, INFO, WARN, ERROR, FATAL = _LEVELS.values()
+_calls: collections.Counter[Any] = collections.Counter()
+
+
+def get_logger() -> logging.Logger:
+    """The logger ``tensorflow``, which writes to the error output; at first from warnings on."""
+    logger = logging.getLogger("tensorflow")
+    if not logger.handlers and not logging.getLogger().handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(levelname)s:%(name)s:%(message)s"))
+        logger.addHandler(handler)
+        logger.propagate = False
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.WARNING)
+    return logger
+
+
+def log(level: int, msg: Any, *args: Any, **kwargs: Any) -> None:
+    """Log at a level."""
+    get_logger().log(level, msg, *args, **kwargs)
+
+
+def _logs(level: str) -> Callable[..., None]:
+    def write(msg: Any, *args: Any, **kwargs: Any) -> None:
+        get_logger().log(_LEVELS[level], msg, *args, **kwargs)
+
+    write.__name__ = write.__qualname__ = level.lower()
+    write.__doc__ = f"Log at the level ``{level}``."
+    return write
+
+
+debug, info, warn, error, fatal = map(_logs, _LEVELS)
+warning = warn
+
+
+def vlog(level: int, msg: Any, *args: Any, **kwargs: Any) -> None:
+    """Log at a level of numbers, as `log`."""
+    log(level, msg, *args, **kwargs)
+
+
+def _caller() -> tuple[str, int]:
+    frame = sys._getframe(2)
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def log_every_n(level: int, msg: Any, n: int, *args: Any) -> None:
+    """Log every n-th time that this line runs, the first one included."""
+    place = _caller()
+    if _calls[place] % n == 0:
+        log(level, msg, *args)
+    _calls[place] += 1
+
+
+def log_first_n(level: int, msg: Any, n: int, *args: Any) -> None:
+    """Log the first n times that this line runs."""
+    place = _caller()
+    if _calls[place] < n:
+        log(level, msg, *args)
+    _calls[place] += 1
+
+
+def log_if(level: int, msg: Any, condition: Any, *args: Any) -> None:
+    """Log if a condition holds."""
+    if condition:
+        log(level, msg, *args)
+
+
+def flush() -> None:
+    """Write out what was logged."""
+    for handler in get_logger().handlers:
+        handler.flush()
+
+
+def get_verbosity() -> int:
+    """The level from which on there is output."""
+    return get_logger().getEffectiveLevel()
+
+
+def set_verbosity(v: int | str) -> None:
+    """Set the level from which on there is output: a number or a name."""
+    get_logger().setLevel(v)
+
+
+# Programs and switches.
+
+
+def run(main: Callable[..., Any] | None = None, argv: list[str] | None = None) -> None:
+    """Parse flags of ``absl``, run a program's ``main(argv)``, and exit with what it returns."""
+    from absl import app
+
+    chosen = main if main is not None else sys.modules["__main__"].main
+    app.run(chosen, argv)
+
+
+def enable_eager_execution(
+    config: Any = None, device_policy: Any = None, execution_mode: Any = None
+) -> None:
+    """Do nothing: functions run as they are called.
+
+    Raises:
+        NotImplementedError: with options, which are about TensorFlow's runtime.
+    """
+    if config is not None or device_policy is not None or execution_mode is not None:
+        raise NotImplementedError(
+            "enable_eager_execution(config=, device_policy=, execution_mode=): JAX places "
+            "computations; use tf.config to choose devices."
+        )
+
+
+def _does_nothing(name: str) -> Callable[[], None]:
+    def enable() -> None:
+        """Do nothing: it is so already."""
+
+    enable.__name__ = enable.__qualname__ = name
+    return enable
+
+
+enable_v2_behavior = _does_nothing("enable_v2_behavior")
+enable_v2_tensorshape = _does_nothing("enable_v2_tensorshape")
+enable_resource_variables = _does_nothing("enable_resource_variables")
+enable_control_flow_v2 = _does_nothing("enable_control_flow_v2")
+enable_tensor_equality = _does_nothing("enable_tensor_equality")
+
+
+def is_so() -> bool:
+    """Return True: it is always so here."""
+    return True
