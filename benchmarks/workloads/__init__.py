@@ -4,6 +4,7 @@ from benchmarks.harness.workload import Workload
 from benchmarks.workloads import (
     all_reduce,
     bucket_sequences,
+    compat_step,
     convnet_fit,
     convnet_mirrored,
     csv_batches,
@@ -66,6 +67,7 @@ WORKLOADS: dict[str, Workload] = {
         convnet_fit.WORKLOAD,
         convnet_mirrored.WORKLOAD,
         resnet_fit.WORKLOAD,
+        *compat_step.WORKLOADS,
         custom_loop.WORKLOAD,
         function_epoch.WORKLOAD,
         *run_overhead.WORKLOADS,
