@@ -23,7 +23,18 @@ try:
 except ImportError as error:
     raise unsupported(str(error)) from error
 
-require(core, "EvalTrace", "Jaxpr", "Literal", "Primitive", "Trace", "TraceTag", "Tracer", "Var")
+require(
+    core,
+    "EvalTrace",
+    "eval_trace",
+    "Jaxpr",
+    "Literal",
+    "Primitive",
+    "Trace",
+    "TraceTag",
+    "Tracer",
+    "Var",
+)
 require(core, "new_jaxpr_eqn", "no_effects", "set_current_trace", "take_current_trace", "typeof")
 require(core, "trace_ctx.set_trace", "trace_ctx.trace", "Jaxpr.replace")
 require(ad, "LinearizeTrace", "LinearizeTracer", "UndefinedPrimal", "Zero")
@@ -69,6 +80,11 @@ def under(trace: Any) -> Iterator[None]:
     """Let operations be interpreted by `trace` until the block ends."""
     with core.set_current_trace(trace):
         yield
+
+
+def evaluating() -> contextlib.AbstractContextManager[None]:
+    """Within the block operations are computed at once, whatever is being traced around it."""
+    return under(core.eval_trace)
 
 
 @contextlib.contextmanager

@@ -117,6 +117,8 @@ def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
     """
     chosen = [devices] if isinstance(devices, PhysicalDevice) else list(devices)
     kinds = [device_type.upper()] if device_type else list(_KINDS)
+    for each in chosen:
+        _kind_of(each)
     for kind in kinds:
         own = [each for each in chosen if each.device_type == kind]
         present = list_physical_devices(kind)

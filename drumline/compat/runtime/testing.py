@@ -240,7 +240,12 @@ class TestCase(unittest.TestCase):
         yield
 
     cached_session = session
-    test_session = session
+
+    def test_session(self, *args: Any, **kwargs: Any) -> Any:
+        """The older name of `session`; no test, though runners of tests take it for one."""
+        if self.id().endswith(".test_session"):
+            self.skipTest("Not a test.")
+        return self.session(*args, **kwargs)
 
     def assertAllEqual(self, a: Any, b: Any, msg: str | None = None) -> None:
         """Require equal shapes and elements; NaN is equal to NaN."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
 import re
 import time
@@ -98,8 +99,7 @@ class CheckpointOptions:
     def written(self, path: str) -> None:
         """Call the callbacks after saving."""
         for callback in self.experimental_write_callbacks or ():
-            arguments = callback.__code__.co_argcount - (1 if hasattr(callback, "__self__") else 0)
-            callback(*((path,) if arguments else ()))
+            callback(*((path,) if inspect.signature(callback).parameters else ()))
 
 
 class LoadStatus(train.CheckpointStatus):
