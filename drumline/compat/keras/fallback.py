@@ -11,6 +11,7 @@ from drumline.compat.keras import boundaries
 
 _ROOT = "keras._tf_keras.keras"
 _OF_TENSORS = ("keras.activations", "keras.losses", "keras.metrics", "keras.ops", "keras.random")
+_NEEDS_TENSORFLOW = "keras.src.legacy.backend"
 _AS_THEY_ARE = ("get", "serialize", "deserialize")
 
 
@@ -41,6 +42,11 @@ def keras_attribute(module: ModuleType, name: str) -> Any:
     """
     found = getattr(module, name)
     path = "keras" + module.__name__.removeprefix(_ROOT)
+    if getattr(found, "__module__", "") == _NEEDS_TENSORFLOW:
+        raise AttributeError(
+            f"tf.{path}.{name} is not in the look-alike: Keras has it with TensorFlow only; use "
+            "the function of tf, tf.math, tf.nn or keras.ops"
+        )
     of_tensors = path.startswith(_OF_TENSORS) and name not in _AS_THEY_ARE
     if of_tensors and isinstance(found, FunctionType):
         return boundaries.function_of_tensors(found)

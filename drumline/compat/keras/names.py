@@ -129,3 +129,39 @@ image_dataset_from_directory = _of_folders(datasets.image_dataset_from_directory
 text_dataset_from_directory = _of_folders(datasets.text_dataset_from_directory)
 audio_dataset_from_directory = _of_folders(datasets.audio_dataset_from_directory)
 timeseries_dataset_from_array = of_tensors(datasets.timeseries_dataset_from_array)
+
+
+def get_file(
+    fname: str | None = None,
+    origin: str | None = None,
+    untar: bool = False,
+    *args: Any,
+    extract: bool = False,
+    **kwargs: Any,
+) -> str:
+    """``tf.keras.utils.get_file``, whose extracted files are where TensorFlow 2 has them.
+
+    Keras 3 extracts into a folder of the file's name. What is in it is also found beside this
+    folder, where scripts of TensorFlow 2 look; ``untar=True`` returns the folder ``fname`` of the
+    archive, if there is one.
+
+    Args:
+        fname: of the file, or of the folder in the archive.
+        origin: where it is.
+        untar: whether it is a tar archive.
+        args: the other arguments of Keras's.
+        extract: whether to extract it.
+        kwargs: the other arguments of Keras's, by name.
+
+    Returns:
+        The path of the file, or of the folder that it was extracted to.
+    """
+    found: str = keras.utils.get_file(fname, origin, untar, *args, extract=extract, **kwargs)
+    if not (untar or extract) or not os.path.isdir(found):
+        return found
+    for name in os.listdir(found):
+        beside = os.path.join(os.path.dirname(found), name)
+        if not os.path.lexists(beside):
+            os.symlink(os.path.abspath(os.path.join(found, name)), beside)
+    inner = os.path.join(found, fname or "")
+    return inner if untar and fname and os.path.isdir(inner) else found

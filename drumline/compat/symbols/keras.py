@@ -1,6 +1,6 @@
 """``tf.keras``: what differs from Keras 3's own modules, which have all else."""
 
-from drumline.compat.symbols.table import area
+from drumline.compat.symbols.table import area, same_names
 
 _OPTIMIZERS = "Adadelta Adafactor Adagrad Adam AdamW Adamax Ftrl Nadam Optimizer RMSprop SGD"
 _LOSSES = (
@@ -18,7 +18,40 @@ def _under(names: str, *prefixes: str) -> dict[str, str]:
     return {name: " ".join(prefix + name for prefix in prefixes) for name in names.split()}
 
 
+_BACKEND = (
+    "argmax argmin batch_dot batch_flatten batch_get_value batch_set_value binary_crossentropy "
+    "cast cast_to_floatx categorical_crossentropy clip concatenate constant count_params dot "
+    "dtype expand_dims flatten get_value hard_sigmoid int_shape l2_normalize ndim permute_dimensions "
+    "pow relu repeat repeat_elements set_value sparse_categorical_crossentropy sqrt squeeze stack "
+    "switch update update_add update_sub variable"
+)
+_BACKEND_REDUCTIONS = "all any max mean min prod sum std variance logsumexp"
+_BACKEND_ELEMENTWISE = (
+    "abs cos sin exp log round sign square maximum minimum equal not_equal greater greater_equal "
+    "less less_equal sigmoid tanh softplus softsign"
+)
+_BACKEND_ARRAYS = (
+    "zeros ones zeros_like ones_like reshape tile transpose reverse gather shape stop_gradient "
+    "one_hot"
+)
+
 AREA = (
+    *same_names("drumline.compat.keras.backend", "keras.backend.", _BACKEND),
+    *area(
+        "drumline.compat.ops.reductions",
+        {
+            f"reduce_{name}": f"keras.backend.{'var' if name == 'variance' else name}"
+            for name in _BACKEND_REDUCTIONS.split()
+        },
+        cumsum="keras.backend.cumsum",
+        cumprod="keras.backend.cumprod",
+    ),
+    *same_names("drumline.compat.ops.elementwise", "keras.backend.", _BACKEND_ELEMENTWISE),
+    *same_names("drumline.compat.ops.arrays", "keras.backend.", _BACKEND_ARRAYS),
+    *area("drumline.compat.ops.arrays", range_="keras.backend.arange"),
+    *same_names("drumline.compat.ops.nn", "keras.backend.", "softmax elu dropout bias_add"),
+    *area("drumline.compat.ops.linalg", eye="keras.backend.eye"),
+    *area("drumline.keras.callbacks", TensorBoard="keras.callbacks.TensorBoard"),
     *area(
         "drumline.compat.keras.names",
         {
@@ -70,6 +103,7 @@ AREA = (
             "keras.utils.text_dataset_from_directory "
             "keras.preprocessing.text_dataset_from_directory"
         ),
+        get_file="keras.utils.get_file",
         audio_dataset_from_directory="keras.utils.audio_dataset_from_directory",
         timeseries_dataset_from_array=(
             "keras.utils.timeseries_dataset_from_array "
@@ -77,6 +111,7 @@ AREA = (
         ),
         differences={
             "ModelCheckpoint": "adds the suffix that Keras 3 wants to a path without",
+            "get_file": "extracted files are where TensorFlow 2 had them, not a folder deeper",
             "load_model": "directories are those of Model.save here, not TensorFlow's SavedModel",
         },
     ),
