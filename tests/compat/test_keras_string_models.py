@@ -49,6 +49,14 @@ def test_a_model_of_texts_learns_from_a_dataset(first_input):
     np.testing.assert_allclose(called.numpy(), model.predict(TEXTS[:3], verbose=0), rtol=1e-5)
 
 
+def test_it_is_saved_and_loaded_with_its_vocabulary(tmp_path):
+    model, _ = text_model(True)
+    model.fit(data(), epochs=1, verbose=0)
+    model.save(tmp_path / "texts.keras")
+    loaded = keras.models.load_model(tmp_path / "texts.keras")
+    np.testing.assert_array_equal(loaded.predict(TEXTS, verbose=0), model.predict(TEXTS, verbose=0))
+
+
 def test_it_computes_what_its_parts_compute():
     model, encoder = text_model(False)
     model(tf.constant(["good"]))

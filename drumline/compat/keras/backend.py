@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 from drumline.compat.keras import boundaries
-from drumline.compat.ops import arrays, elementwise, linalg, nn, reductions
+from drumline.compat.ops import arrays, elementwise, linalg, reductions
 from drumline.compat.training.variable import TensorVariable
 from drumline.compat.values.boundary import unwrap, wrap
 from drumline.compat.values.convert import tensor
@@ -57,7 +57,7 @@ def clip(x: Any, min_value: Any, max_value: Any) -> Any:
 
 
 def concatenate(tensors: Sequence[Any], axis: int = -1) -> Any:
-    """The tensors one after the other."""
+    """The tensors joined along a dimension."""
     return arrays.concat(tensors, axis)
 
 
@@ -87,7 +87,7 @@ def repeat(x: Any, n: int) -> Any:
 
 
 def stack(x: Sequence[Any], axis: int = 0) -> Any:
-    """The tensors side by side, in a dimension of their own."""
+    """The tensors joined along a new dimension."""
     return arrays.stack(x, axis)
 
 
@@ -113,7 +113,7 @@ def sqrt(x: Any) -> Any:
 
 def l2_normalize(x: Any, axis: Any = None) -> Any:
     """``x`` by the root of the sum of its squares."""
-    return nn.l2_normalize(x, axis)
+    return linalg.l2_normalize(x, axis)
 
 
 def hard_sigmoid(x: Any) -> Any:
@@ -237,7 +237,7 @@ def dtype(x: Any) -> str:
 
 def pow(x: Any, a: Any) -> Any:
     """``x`` to a power."""
-    return elementwise.pow(x, a)
+    return elementwise.power(x, a)
 
 
 def batch_dot(x: Any, y: Any) -> Any:

@@ -2,8 +2,8 @@
 
 No device holds strings. Of a model made of layers' outputs (`keras.Model(inputs, outputs)`,
 `Sequential`), the layers of `lookups`, and what they are computed from, run on the host: in a map
-of the dataset that `fit` is given, or at once. The rest of the model, which shares its layers, is
-compiled; it is given the host's results as a dict whose names begin with `_PREFIX`.
+of the dataset that `fit` is given, or at once. The rest of the model is compiled; it is given the
+host's results as a dict whose names begin with `_PREFIX`.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ class _HostPlan:
         nodes: the operations of the host, in order.
         inputs: the model's symbolic inputs.
         frontier: the symbolic tensors that the host gives to the rest.
-        rest: a model of these.
+        later: the other operations, in order.
+        graph: of the model.
     """
 
     nodes: tuple[Any, ...]
     inputs: tuple[Any, ...]
     frontier: tuple[Any, ...]
-    rest: keras.Model
+    later: tuple[Any, ...]
+    graph: Any
 
     def on_host(self, inputs: Any) -> dict[str, Any]:
         """The host's results, of numpy's arrays, or of symbols and tracers in a map."""
@@ -54,6 +56,21 @@ class _HostPlan:
             values.update(zip(map(id, node.outputs), leaves, strict=True))
         names = [f"{_PREFIX}{number:03}" for number in range(len(self.frontier))]
         return {name: values[id(each)] for name, each in zip(names, self.frontier, strict=True)}
+
+    def rest(self, results: dict[str, Any], training: bool | None) -> Any:
+        """The model's outputs, of the host's results."""
+        values = {
+            id(each): keras.ops.convert_to_tensor(results[name], dtype=each.dtype)
+            for name, each in zip(sorted(results), self.frontier, strict=True)
+        }
+        for node in self.later:
+            args, kwargs = node.arguments.fill_in(values)
+            if training is not None and getattr(node.operation, "_call_has_training_arg", False):
+                kwargs["training"] = training
+            leaves = keras.tree.flatten(node.operation(*args, **kwargs))
+            values.update(zip(map(id, node.outputs), leaves, strict=True))
+        outputs = [values[id(each)] for each in self.graph.outputs]
+        return keras.tree.pack_sequence_as(self.graph._outputs_struct, outputs)
 
 
 def _graph(model: Any) -> Any:
@@ -100,10 +117,12 @@ def _made(graph: Any) -> _HostPlan | None:
     taken = {id(node) for node in chosen}
     there = {id(each): each for each in graph.inputs}
     there.update((id(out), out) for node in chosen for out in node.outputs)
-    used = [each for node in nodes if id(node) not in taken for each in node.input_tensors]
+    later = [node for node in nodes if id(node) not in taken]
+    used = [each for node in later for each in node.input_tensors]
     frontier = {id(each): each for each in (*used, *graph.outputs) if id(each) in there}
-    rest = keras.Model(list(frontier.values()), graph._outputs_struct)
-    return _HostPlan(tuple(chosen), tuple(graph.inputs), tuple(frontier.values()), rest)
+    return _HostPlan(
+        tuple(chosen), tuple(graph.inputs), tuple(frontier.values()), tuple(later), graph
+    )
 
 
 def _flat_inputs(model: Any, given: Any) -> list[Any]:
@@ -197,8 +216,7 @@ def _rest(model: Any, results: dict[str, Any], options: dict[str, Any]) -> Any:
     plan = _plan(model)
     if plan is None:
         raise ValueError(f"{model.name} has no layer of strings")
-    training = options.get("training")
-    return plan.rest([results[name] for name in sorted(results)], training=training)
+    return plan.rest(results, options.get("training"))
 
 
 def _build(model: Any, inputs: Any) -> None:

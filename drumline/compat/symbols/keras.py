@@ -19,11 +19,12 @@ def _under(names: str, *prefixes: str) -> dict[str, str]:
 
 
 _BACKEND = (
-    "argmax argmin batch_dot batch_flatten batch_get_value batch_set_value binary_crossentropy "
-    "cast cast_to_floatx categorical_crossentropy clip concatenate constant count_params dot "
-    "dtype expand_dims flatten get_value hard_sigmoid int_shape l2_normalize ndim permute_dimensions "
-    "pow relu repeat repeat_elements set_value sparse_categorical_crossentropy sqrt squeeze stack "
-    "switch update update_add update_sub variable"
+    "argmax argmin batch_dot batch_flatten batch_get_value batch_set_value "
+    "binary_crossentropy cast cast_to_floatx categorical_crossentropy clip concatenate "
+    "constant count_params dot dtype expand_dims flatten get_value hard_sigmoid int_shape "
+    "l2_normalize ndim permute_dimensions pow relu repeat repeat_elements set_value "
+    "sparse_categorical_crossentropy sqrt squeeze stack switch update update_add update_sub "
+    "variable"
 )
 _BACKEND_REDUCTIONS = "all any max mean min prod sum std variance logsumexp"
 _BACKEND_ELEMENTWISE = (
