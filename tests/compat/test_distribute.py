@@ -2,6 +2,7 @@
 
 import operator
 import os
+import pickle
 import signal
 
 import numpy as np
@@ -216,3 +217,7 @@ def test_per_replica_values_go_through_compiled_functions():
     assert [each.numpy().tolist() for each in values.values] == [[4], [5]]
     assert step.experimental_get_tracing_count() <= 2  # values held apart, then stacked ones
     assert isinstance(dl.distribute.PerReplica([1]), tf.distribute.DistributedValues)
+
+
+def test_namespaces_are_sent_to_workers_by_name():
+    assert pickle.loads(pickle.dumps(tf.data)) is tf.data

@@ -1,12 +1,17 @@
 """Scripts of TensorFlow's in two processes give what they give in one, and compile once."""
 
 import itertools
+import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from drumline.compat import tf
-from tests.compat import worker_programs
+from tests.compat import parameter_server_script, worker_programs
+from tests.distribute.parameter_server.clusters import TOKEN, free_addresses
 from tests.distribute.process_group.clusters import Cluster, running
 
 PROGRAMS = ["fit", "loop", "native_loop"]
@@ -50,3 +55,36 @@ def test_a_step_of_an_iterator_is_compiled_once(workers, program):
         first, *others = facts[program]["compiled"]
         assert first > 0
         assert list(itertools.islice(others, 1, None)) == [0] * (worker_programs.STEPS - 2), facts
+
+
+def test_a_script_for_parameter_servers_runs_in_processes():
+    tasks = [("worker", 0), ("worker", 1), ("ps", 0), ("chief", 0)]
+    addresses = iter(free_addresses(len(tasks)))
+    cluster = {}
+    for job, _ in tasks:
+        cluster.setdefault(job, []).append(next(addresses))
+    started = []
+    try:
+        for job, index in tasks:
+            config = {"cluster": cluster, "task": {"type": job, "index": index}}
+            environment = {
+                **os.environ,
+                "TF_CONFIG": json.dumps(config),
+                "DRUMLINE_CLUSTER_TOKEN": TOKEN,
+            }
+            command = [sys.executable, parameter_server_script.__file__]
+            started.append(
+                subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+            )
+        said = started[-1].communicate(timeout=300)[0]
+        assert [task.wait(60) for task in started] == [0] * len(tasks)
+    finally:
+        for task in started:
+            task.kill()
+            task.wait()
+            task.stdout.close()
+    facts = json.loads(said.splitlines()[-1])
+    steps = 4 * parameter_server_script.STEPS + 1
+    assert facts["rows"] == steps * parameter_server_script.BATCH
+    assert facts["means"][-1] < facts["means"][0] / 4
+    assert facts["last"] < facts["means"][0]

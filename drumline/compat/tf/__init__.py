@@ -29,6 +29,10 @@ class Namespace(ModuleType):
         super().__init__(f"{__name__}.{path}", f"As ``tf.{path}`` of TensorFlow.")
         self.__path__: list[str] = []
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by its name: functions that are sent to other processes refer to it."""
+        return importlib.import_module, (self.__name__,)
+
     def __getattr__(self, name: str) -> Any:
         found = _found(self.__name__.removeprefix(f"{__name__}."), name)
         setattr(self, name, found)
