@@ -147,6 +147,27 @@ def test_misspelled_names_get_near_ones():
     assert not hasattr(tf, "__wrapped__")
 
 
+def test_objects_answer_for_methods_that_are_absent():
+    for value, name, use in [
+        (tf.Variable(1.0), "initializer", "no graphs"),
+        (tf.constant(1.0), "eval", "use tf.Tensor.numpy"),
+        (tf.TensorShape([1]), "as_proto", "TensorFlow alone reads"),
+    ]:
+        kind = type(value).__name__
+        if table.tensorflow().methods[kind] and name not in table.tensorflow().methods[kind]:
+            raise AssertionError(f"TensorFlow's {kind} has no {name}")
+        with pytest.raises(AttributeError) as raised:
+            getattr(value, name)
+        assert str(raised.value).startswith(f"tf.{kind}.{name} is not in the look-alike")
+        assert use in str(raised.value)
+        assert not hasattr(value, name) and not hasattr(type(value), name)
+    with pytest.raises(AttributeError, match="has no attribute 'no_such'"):
+        tf.constant(1.0).no_such  # noqa: B018
+    from drumline.distribute import Strategy
+
+    assert "make_dataset_iterator" not in dir(Strategy)
+
+
 def test_importing_loads_nothing_heavy():
     code = (
         "import sys, drumline.compat.tf as tf; dir(tf); "

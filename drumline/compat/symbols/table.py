@@ -17,6 +17,7 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,7 +48,41 @@ class Entry:
         found: Any = importlib.import_module(self.module)
         for part in filter(None, self.attribute.split(".")):
             found = getattr(found, part)
+        _answer_for_methods()
         return found
+
+
+class _AbsentMethod:
+    """Stands in a class for a method that TensorFlow's has: says what to use."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        raise AttributeError(missing(self._name))
+
+
+_answering: set[str] = set()
+"""The classes that answer for methods that they have not."""
+
+
+def _answer_for_methods() -> None:
+    """Have the classes that are imported answer for the methods that TensorFlow's have.
+
+    It costs other attributes nothing, as ``__getattr__`` would. Classes of drumline's own, which
+    are there without the look-alike, are left alone.
+    """
+    for path, names in tensorflow().methods.items():
+        entry = entries().get(path)
+        if path in _answering or entry is None or entry.module not in sys.modules:
+            continue
+        cls = getattr(sys.modules[entry.module], entry.attribute, None)
+        if not entry.module.startswith("drumline.compat.") or not isinstance(cls, type):
+            continue
+        _answering.add(path)
+        for name in names:
+            if not hasattr(cls, name):
+                setattr(cls, name, _AbsentMethod(f"{path}.{name}"))
 
 
 def area(
