@@ -32,6 +32,9 @@ def absent_names():
 @pytest.mark.parametrize("area", table.areas())
 def test_every_entry_resolves(area):
     for entry in importlib.import_module(f"drumline.compat.symbols.{area}").AREA:
+        if entry.needs and entry.name not in table.entries():
+            assert table.find(entry.needs) is None, entry
+            continue
         found = entry.load()
         reached = tf
         for part in entry.name.split("."):

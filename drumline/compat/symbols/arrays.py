@@ -35,6 +35,7 @@ AREA = (
         "math.",
         f"{_REDUCE} reduce_variance reduce_std reduce_euclidean_norm count_nonzero zero_fraction "
         f"cumprod top_k in_top_k bincount {_SEGMENTS}",
+        differences={"bincount": "axis= and binary_output= are refused"},
     ),
     *same_names(_REDUCTIONS, "", "sort argsort clip_by_norm clip_by_global_norm"),
     *area(

@@ -8,6 +8,10 @@ AREA = (
         TensorDataset="data.Dataset",
         TensorIterator="data.Iterator data.NumpyIterator",
         OptionalValue="data.experimental.Optional experimental.Optional",
+        differences={
+            "TensorDataset": "random operations draw other bits than TensorFlow's; "
+            "docs/differences.md has the rest"
+        },
     ),
     *area(
         "drumline.compat.data.readers",

@@ -48,11 +48,22 @@ _INITIALIZERS = (
     "orthogonal_initializer random_normal_initializer random_uniform_initializer "
     "truncated_normal_initializer variance_scaling_initializer zeros_initializer"
 )
+_CALLS = {
+    "cond": "cond",
+    "while_loop": "while_loop",
+    "map_fn": "map_fn",
+    "foldl": "foldl",
+    "foldr": "foldr",
+    "scan": "scan",
+    "py_func": "numpy_function",
+    "set_random_seed": "random.set_seed",
+}
 _BITS = "random numbers are others than TensorFlow's"
 _LOCAL = "paths are local: URLs are refused"
 
 AREA = (
     *same_names(_V1 + "functions", "compat.v1.", _FUNCTIONS),
+    *same_names(_V1 + "functions", "compat.v1.", " ".join(_CALLS), needs=_CALLS),
     *area(
         _V1 + "functions",
         {name: f"compat.v1.nn.{name}" for name in _NN.split()},

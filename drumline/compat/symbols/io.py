@@ -9,6 +9,10 @@ _CODECS = (
     "encode_png extract_jpeg_shape"
 )
 _PATHS = "copy exists glob isdir join listdir makedirs mkdir remove rename rmtree walk"
+_RANDOM = (
+    "random_brightness random_contrast random_crop random_flip_left_right random_flip_up_down "
+    "random_hue random_jpeg_quality random_saturation sample_distorted_bounding_box"
+)
 _LOCAL = "paths are local: URLs are refused"
 
 AREA = (
@@ -51,6 +55,7 @@ AREA = (
         "random_flip_up_down random_hue random_jpeg_quality random_saturation resize "
         "resize_with_crop_or_pad resize_with_pad rgb_to_grayscale rgb_to_hsv rot90 "
         "sample_distorted_bounding_box transpose",
+        differences=dict.fromkeys(_RANDOM.split(), "other random bits than TensorFlow's"),
     ),
     *same_names("drumline.image", "image.", "ResizeMethod"),
     *area(_IMAGES, decode_wav="audio.decode_wav"),

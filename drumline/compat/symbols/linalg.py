@@ -11,6 +11,7 @@ AREA = (
         "matmul det cholesky pinv eigh eigvalsh slogdet trace diag_part inv solve adjoint "
         "matrix_transpose matvec svd qr diag band_part tensordot einsum norm cross eye "
         "l2_normalize",
+        differences={"diag": "of one diagonal, k=; num_rows=, num_cols= and padding are refused"},
     ),
     *area(
         _LINALG,

@@ -11,6 +11,13 @@ AREA = (
         "sigmoid_cross_entropy_with_logits moments conv1d conv2d conv3d max_pool1d max_pool2d "
         "max_pool3d avg_pool1d avg_pool2d avg_pool3d embedding_lookup compute_average_loss "
         "scale_regularization_loss",
+        differences={
+            "dropout": "other random bits than TensorFlow's",
+            "embedding_lookup": "max_norm= is refused",
+            "conv1d": "explicit paddings are refused: pad with tf.pad",
+            "conv2d": "explicit paddings are refused: pad with tf.pad",
+            "conv3d": "explicit paddings are refused: pad with tf.pad",
+        },
     ),
     *area(
         "drumline.compat.ops.nn",

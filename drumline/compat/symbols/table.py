@@ -34,6 +34,7 @@ class Entry:
         attribute: in this module; dots lead to attributes of attributes. Empty for the module.
         since: the version of drumline that has it first.
         difference: what is not as in TensorFlow; empty if nothing is known.
+        needs: another name, which it calls; it is there if that one is.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Entry:
     attribute: str
     since: str = "0.1"
     difference: str = ""
+    needs: str = ""
 
     def load(self) -> Any:
         """The object, whose module is imported if it is not yet."""
@@ -92,6 +94,7 @@ def area(
     *,
     since: str = "0.1",
     differences: Mapping[str, str] | None = None,
+    needs: Mapping[str, str] | None = None,
     **attributes: str,
 ) -> tuple[Entry, ...]:
     """Declare names of one module.
@@ -101,11 +104,12 @@ def area(
         names: attributes that are no Python names (dotted ones), as `attributes`.
         since: see `Entry`.
         differences: for attributes, what is not as in TensorFlow.
+        needs: for attributes, the name that they call, where another area has it.
         attributes: for each attribute its public names, separated by spaces.
     """
-    found = differences or {}
+    found, needed = differences or {}, needs or {}
     return tuple(
-        Entry(name, module, attribute, since, found.get(attribute, ""))
+        Entry(name, module, attribute, since, found.get(attribute, ""), needed.get(attribute, ""))
         for attribute, text in {**(names or {}), **attributes}.items()
         for name in text.split()
     )
@@ -222,7 +226,7 @@ def entries() -> dict[str, Entry]:
             if entry.name in found:
                 raise ValueError(f"tf.{entry.name} is declared twice, also in {name}.py")
             found[entry.name] = entry
-    return found
+    return {name: entry for name, entry in found.items() if not entry.needs or entry.needs in found}
 
 
 def find(name: str) -> Entry | None:

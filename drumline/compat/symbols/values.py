@@ -17,7 +17,13 @@ AREA = (
     *same_names("drumline.compat.values.dtypes", "", _DTYPES),
     *same_names("drumline.compat.values.dtypes", "dtypes.", _DTYPES),
     *area("drumline.compat.values.dtypes", bool_="bool dtypes.bool"),
-    *area("drumline.compat.values.tensor", Tensor="Tensor"),
+    *area(
+        "drumline.compat.values.tensor",
+        Tensor="Tensor",
+        differences={
+            "Tensor": "isinstance is true of JAX's arrays, too; names and graphs are absent"
+        },
+    ),
     *area("drumline.compat.values.shape", TensorShape="TensorShape"),
     *area(
         "drumline.compat.values.specs",

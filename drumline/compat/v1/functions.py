@@ -205,12 +205,7 @@ scan = _former(
     {},
     "parallel_iterations back_prop swap_memory infer_shape name",
 )
-py_func = _former(
-    "py_func",
-    "numpy_function",
-    "func inp Tout stateful name",
-    {"func": "func"},
-)
+py_func = _former("py_func", "numpy_function", "func inp Tout stateful name", {})
 set_random_seed = _former("set_random_seed", "random.set_seed", "seed", {})
 _PATHS = {
     "Exists": ("exists", "filename", {"filename": "path"}),
