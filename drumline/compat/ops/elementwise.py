@@ -29,9 +29,9 @@ from drumline.compat.values.convert import (
 )
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.tensor import Tensor
+from drumline.data.elements.precision import is_tracing
 from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
 from drumline.distribute.values import PerReplica
-from drumline.training import jax_internals
 
 _NUMBERS: dict[str, tuple[type, ...]] = collections.defaultdict(
     tuple, f=(float, int), i=(int,), c=(float, int)
@@ -53,16 +53,11 @@ def compute(jax_function: Callable[..., Any], *arrays: Any, **options: Any) -> A
     if any(map(is_wide, arrays)) or (
         any(isinstance(a, np.ndarray) and a.dtype.itemsize == 8 for a in arrays)
         and not any(map(is_jax, arrays))
-        and not tracing()
+        and not is_tracing()
     ):
         with jax.enable_x64(True):
             return jax_function(*arrays, **options)
     return jax_function(*arrays, **options)
-
-
-def tracing() -> bool:
-    """Whether a function is being traced."""
-    return jax_internals.is_staged(jax_internals.current_trace())
 
 
 def binary(

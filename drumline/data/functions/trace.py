@@ -125,6 +125,11 @@ def drawn(draw: Callable[[Any], Any], seed: int | None) -> Any:
     return result if is_key else precision.given(np.asarray(result))
 
 
+def in_dataset_function() -> bool:
+    """Whether a function that was given to a dataset runs, or is traced, in this thread."""
+    return _current.get() is not None
+
+
 def _halves(seed: int) -> np.ndarray:
     return np.array([seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF], np.uint32)
 

@@ -1,0 +1,601 @@
+"""``tf.random``: draws that go on from call to call, stateless draws, and generators.
+
+Where numbers come from depends on where a function runs:
+
+- in a dataset's functions from the element's key, as `drumline.random`'s;
+- in other functions that are compiled from a variable of seeds, so that each call draws anew, and
+  each replica its own;
+- elsewhere from numpy's Philox generator, which takes microseconds.
+
+`set_seed` sets all of them, and the seeds that dataset operations draw.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+
+from drumline.compat.values import dtypes
+from drumline.compat.values.convert import convert, is_jax, raw, static
+from drumline.compat.values.errors import InvalidArgumentError
+from drumline.compat.values.tensor import Tensor
+from drumline.data.elements.precision import is_tracing
+from drumline.data.elements.seeds import seed_draws
+from drumline.data.functions.trace import drawn, in_dataset_function
+
+Sampler = Callable[[Any], Any]
+
+
+class _Stream:
+    """Draws that go on from call to call: those of one operation's seed, or of none."""
+
+    def __init__(self, seed: int | None):
+        self.seed = seed
+        self._variable: Any = None
+        self.reset(None)
+
+    def reset(self, process: int | None) -> None:
+        """Begin again, for a seed of the whole process."""
+        seeds = [seed for seed in (process, self.seed) if seed is not None]
+        start = [random.getrandbits(63)] if not seeds else [abs(seed) for seed in seeds]
+        self.generator = np.random.Generator(np.random.Philox(np.random.SeedSequence(start)))
+        self._start = int(self.generator.integers(2**31))
+        if self._variable is not None:
+            self._variable.state.assign(np.array([self._start, 0], "uint32"))
+
+    def key(self) -> Any:
+        """The key of the next draw."""
+        if not is_tracing():
+            drawn_now: Any = self.generator.integers(2**32, size=2, dtype=np.uint32)
+            return jax.random.wrap_key_data(drawn_now, impl="threefry2x32")
+        if self._variable is None:
+            with jax.ensure_compile_time_eval():
+                self._variable = keras.random.SeedGenerator(self._start)
+        words = jnp.asarray(self._variable.next()).astype("uint32")
+        return jax.random.wrap_key_data(words, impl="threefry2x32")
+
+
+_streams: dict[int | None, _Stream] = {}
+_process_seed: int | None = None
+
+
+def _stream(seed: int | None) -> _Stream:
+    if seed not in _streams:
+        _streams[seed] = _Stream(seed)
+        if _process_seed is not None:
+            _streams[seed].reset(_process_seed)
+    return _streams[seed]
+
+
+def set_seed(seed: Any) -> None:
+    """Begin all draws of this process again, from a seed."""
+    global _process_seed
+    _process_seed = int(static(seed))
+    for stream in _streams.values():
+        stream.reset(_process_seed)
+    seed_draws(_process_seed)
+
+
+def _draw(
+    of_jax: Sampler, of_numpy: Callable[[np.random.Generator], Any] | None, seed: Any
+) -> Tensor:
+    """A draw, wherever the function runs.
+
+    Args:
+        of_jax: makes an array of a key.
+        of_numpy: makes one of numpy's generator; None if numpy has no such distribution.
+        seed: the operation's, or None.
+    """
+    number = None if seed is None else int(static(seed))
+    if in_dataset_function():
+        return Tensor(drawn(of_jax, number))
+    if is_tracing():
+        return Tensor(of_jax(_stream(number).key()))
+    if of_numpy is not None:
+        return Tensor(np.asarray(of_numpy(_stream(number).generator)))
+    return Tensor(of_jax(_stream(number).key()))
+
+
+def _bits_64(key: Any, size: tuple[int, ...]) -> Any:
+    """Random bits, uint64; where JAX has no 64-bit types by default its own functions have none."""
+    high, low = jax.random.bits(key, (2, *size), "uint32")
+    with jax.enable_x64(True):
+        return high.astype("uint64") << 32 | low.astype("uint64")
+
+
+def _unit_64(key: Any, size: tuple[int, ...]) -> Any:
+    """Numbers in [0, 1), float64."""
+    bits = _bits_64(key, size)
+    with jax.enable_x64(True):
+        return (bits >> 11).astype("float64") * 2.0**-53
+
+
+def _as(kind: np.dtype, array: Any) -> Any:
+    if kind.itemsize < 8:
+        return array.astype(kind)
+    with jax.enable_x64(True):
+        return array.astype(kind)
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    value = static(shape)
+    return tuple(int(size) for size in np.atleast_1d(np.asarray(value, np.int64)).tolist())
+
+
+def _kind(dtype: Any) -> np.dtype:
+    return dtypes.as_dtype(dtype).dtype
+
+
+def _of_uniform(
+    shape: Any, minval: Any, maxval: Any, dtype: Any
+) -> tuple[Sampler, Callable[[np.random.Generator], Any] | None]:
+    """How to draw uniform numbers, for a key and for numpy.
+
+    Raises:
+        ValueError: integers without ``maxval``.
+    """
+    size, kind = _shape(shape), _kind(dtype)
+    whole = kind.kind in "iu"
+    if maxval is None:
+        if whole:
+            raise ValueError(f"Must specify maxval for integer dtype {kind}")
+        maxval = 1
+    low, high = (convert(each, kind) for each in (minval, maxval))
+    fixed = not (is_jax(low) or is_jax(high))
+    if whole:
+        if fixed and np.any(low >= high):
+            raise InvalidArgumentError(None, None, f"Need minval < maxval, got {low} >= {high}")
+
+        def whole_of_jax(key: Any) -> Any:
+            if kind.itemsize < 8:
+                return jax.random.randint(key, size, low, high, kind)
+            bits = _bits_64(key, size)
+            with jax.enable_x64(True):
+                width = (jnp.asarray(high) - jnp.asarray(low)).astype("uint64")
+                return jnp.asarray(low) + (bits % width).astype(kind)
+
+        return (
+            whole_of_jax,
+            (lambda numbers: numbers.integers(low, high, size, kind)) if fixed else None,
+        )
+
+    def of_numpy(numbers: np.random.Generator) -> Any:
+        single = np.float64 if kind == np.float64 else np.float32
+        return (numbers.random(size, single) * (high - low) + low).astype(kind)
+
+    def of_jax(key: Any) -> Any:
+        if kind.itemsize < 8:
+            return jax.random.uniform(key, size, kind, low, high)
+        unit = _unit_64(key, size)
+        with jax.enable_x64(True):
+            return unit * (jnp.asarray(high) - jnp.asarray(low)) + jnp.asarray(low)
+
+    return (
+        of_jax,
+        of_numpy if fixed else None,
+    )
+
+
+def uniform(
+    shape: Any,
+    minval: Any = 0,
+    maxval: Any = None,
+    dtype: Any = dtypes.float32,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers from ``minval`` (included) to ``maxval`` (excluded)."""
+    of_jax, of_numpy = _of_uniform(shape, minval, maxval, dtype)
+    return _draw(of_jax, of_numpy, seed)
+
+
+def _of_normal(
+    shape: Any, mean: Any, stddev: Any, dtype: Any, truncated: bool
+) -> tuple[Sampler, Callable[[np.random.Generator], Any] | None]:
+    kind = _kind(dtype)
+    middle, width = (convert(each, kind) for each in (mean, stddev))
+    size = _shape(shape)
+    fixed = not (is_jax(middle) or is_jax(width))
+
+    def of_jax(key: Any) -> Any:
+        if kind.itemsize == 8:
+            unit = _unit_64(key, size)
+            with jax.enable_x64(True):
+                # The inverse of the distribution function, of all or of what lies within two.
+                bound = jax.scipy.special.erf(np.sqrt(2.0)) if truncated else 1.0
+                inside = jnp.clip((2 * unit - 1) * bound, -1 + 2.0**-53, 1 - 2.0**-53)
+                standard = np.sqrt(2.0) * jax.scipy.special.erfinv(inside)
+                return standard * jnp.asarray(width) + jnp.asarray(middle)
+        if truncated:
+            standard = jax.random.truncated_normal(key, -2.0, 2.0, size, kind)
+        else:
+            standard = jax.random.normal(key, size, kind)
+        return standard * jnp.asarray(width) + jnp.asarray(middle)
+
+    def of_numpy(numbers: np.random.Generator) -> Any:
+        single: Any = np.float64 if kind == np.float64 else np.float32
+        standard = np.asarray(numbers.standard_normal(size, single))
+        while truncated and (outside := np.abs(standard) > 2).any():
+            standard[outside] = numbers.standard_normal(int(outside.sum()), single)
+        return (standard * width + middle).astype(kind)
+
+    return of_jax, of_numpy if fixed else None
+
+
+def normal(
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = dtypes.float32,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Normally distributed numbers."""
+    of_jax, of_numpy = _of_normal(shape, mean, stddev, dtype, truncated=False)
+    return _draw(of_jax, of_numpy, seed)
+
+
+def truncated_normal(
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = dtypes.float32,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Normally distributed numbers within two standard deviations of the mean."""
+    of_jax, of_numpy = _of_normal(shape, mean, stddev, dtype, truncated=True)
+    return _draw(of_jax, of_numpy, seed)
+
+
+def _of_gamma(shape: Any, alpha: Any, beta: Any, dtype: Any, whole_shape: bool) -> Sampler:
+    """How to draw; `whole_shape` says that `shape` is that of the result."""
+    kind = _kind(dtype)
+    concentration, rate = convert(alpha, kind), convert(1.0 if beta is None else beta, kind)
+    each = np.broadcast_shapes(concentration.shape, rate.shape)
+    size = _shape(shape) if whole_shape else (*_shape(shape), *each)
+
+    def of_jax(key: Any) -> Any:
+        single = jnp.asarray(concentration).astype("float32")
+        drawn_single = _as(kind, jax.random.gamma(key, single, size))
+        with jax.enable_x64(kind.itemsize == 8):
+            return drawn_single / jnp.asarray(rate)
+
+    return of_jax
+
+
+def gamma(
+    shape: Any,
+    alpha: Any,
+    beta: Any = None,
+    dtype: Any = dtypes.float32,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """``shape`` numbers of each gamma distribution that ``alpha`` and ``beta`` give."""
+    of_jax = _of_gamma(shape, alpha, beta, dtype, whole_shape=False)
+    return _draw(of_jax, None, seed)
+
+
+def _of_poisson(shape: Any, lam: Any, dtype: Any, whole_shape: bool) -> Sampler:
+    kind, rate = _kind(dtype), convert(lam)
+    size = _shape(shape) if whole_shape else (*_shape(shape), *rate.shape)
+    single = jnp.asarray(rate).astype("float32")
+    return lambda key: _as(kind, jax.random.poisson(key, single, size))
+
+
+def poisson(
+    shape: Any, lam: Any, dtype: Any = dtypes.float32, seed: Any = None, name: str | None = None
+) -> Tensor:
+    """``shape`` numbers of each Poisson distribution that ``lam`` gives."""
+    of_jax = _of_poisson(shape, lam, dtype, whole_shape=False)
+    return _draw(of_jax, None, seed)
+
+
+def _of_categorical(logits: Any, num_samples: Any, dtype: Any) -> Sampler:
+    kind = _kind(dtypes.int64 if dtype is None else dtype)
+    given, count = convert(logits), int(static(num_samples))
+    if given.ndim != 2:
+        raise InvalidArgumentError(None, None, f"logits should be a matrix, got {given.shape}")
+    size = (count, given.shape[0])
+
+    def of_jax(key: Any) -> Any:
+        return _as(kind, jax.random.categorical(key, jnp.asarray(given), shape=size).T)
+
+    return of_jax
+
+
+def categorical(
+    logits: Any, num_samples: Any, dtype: Any = None, seed: Any = None, name: str | None = None
+) -> Tensor:
+    """Classes (batch, num_samples), drawn by unnormalized log-probabilities (batch, classes)."""
+    of_jax = _of_categorical(logits, num_samples, dtype)
+    return _draw(of_jax, None, seed)
+
+
+def shuffle(value: Any, seed: Any = None, name: str | None = None) -> Tensor:
+    """The rows in random order."""
+    rows = convert(value)
+    if isinstance(rows, np.ndarray) and not is_tracing():
+        return _draw(
+            lambda key: jax.random.permutation(key, rows),
+            lambda numbers: numbers.permutation(rows),
+            seed,
+        )
+    return _draw(lambda key: jax.random.permutation(key, rows), None, seed)
+
+
+# Stateless draws.
+
+
+def _key(seed: Any) -> Any:
+    """The key for a seed of two integers.
+
+    Raises:
+        InvalidArgumentError: it is another shape.
+    """
+    words = convert(seed)
+    if words.shape != (2,):
+        raise InvalidArgumentError(None, None, f"seed must have shape [2], not {words.shape}")
+    if words.dtype.itemsize == 8:
+        with jax.enable_x64(True):
+            words = (words ^ (words >> 32)) & 0xFFFFFFFF
+    data = words.astype("uint32")
+    return jax.random.wrap_key_data(jnp.asarray(data), impl="threefry2x32")
+
+
+def _stateless(of_jax: Sampler, seed: Any) -> Tensor:
+    return Tensor(of_jax(_key(seed)))
+
+
+def stateless_uniform(
+    shape: Any,
+    seed: Any,
+    minval: Any = 0,
+    maxval: Any = None,
+    dtype: Any = dtypes.float32,
+    name: str | None = None,
+    alg: Any = "auto_select",
+) -> Tensor:
+    """Numbers from ``minval`` to ``maxval`` that depend on ``seed`` (2,) alone."""
+    if minval is None and maxval is None:
+        size, kind = _shape(shape), _kind(dtype)
+
+        def all_bits(key: Any) -> Any:
+            if kind.itemsize < 8:
+                return jax.random.bits(key, size, f"u{kind.itemsize}").view(kind)
+            return _as(kind, _bits_64(key, size))
+
+        return _stateless(all_bits, seed)
+    of_jax, _ = _of_uniform(shape, minval, maxval, dtype)
+    return _stateless(of_jax, seed)
+
+
+def stateless_normal(
+    shape: Any,
+    seed: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = dtypes.float32,
+    name: str | None = None,
+    alg: Any = "auto_select",
+) -> Tensor:
+    """Normally distributed numbers that depend on ``seed`` (2,) alone."""
+    of_jax, _ = _of_normal(shape, mean, stddev, dtype, truncated=False)
+    return _stateless(of_jax, seed)
+
+
+def stateless_truncated_normal(
+    shape: Any,
+    seed: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = dtypes.float32,
+    name: str | None = None,
+    alg: Any = "auto_select",
+) -> Tensor:
+    """As `truncated_normal`; they depend on ``seed`` (2,) alone."""
+    of_jax, _ = _of_normal(shape, mean, stddev, dtype, truncated=True)
+    return _stateless(of_jax, seed)
+
+
+def stateless_gamma(
+    shape: Any,
+    seed: Any,
+    alpha: Any,
+    beta: Any = None,
+    dtype: Any = dtypes.float32,
+    name: str | None = None,
+) -> Tensor:
+    """As `gamma`, but ``shape`` is that of the result; the numbers depend on ``seed`` alone."""
+    return _stateless(_of_gamma(shape, alpha, beta, dtype, whole_shape=True), seed)
+
+
+def stateless_poisson(
+    shape: Any, seed: Any, lam: Any, dtype: Any = dtypes.int32, name: str | None = None
+) -> Tensor:
+    """Numbers of Poisson distributions, of the shape of the result, by ``seed`` (2,) alone."""
+    return _stateless(_of_poisson(shape, lam, dtype, whole_shape=True), seed)
+
+
+def stateless_categorical(
+    logits: Any, num_samples: Any, seed: Any, dtype: Any = dtypes.int64, name: str | None = None
+) -> Tensor:
+    """As `categorical`; the classes depend on ``seed`` (2,) alone."""
+    of_jax = _of_categorical(logits, num_samples, dtype)
+    return _stateless(of_jax, seed)
+
+
+def stateless_shuffle(
+    value: Any, seed: Any, alg: Any = "auto_select", name: str | None = None
+) -> Tensor:
+    """The rows in an order that depends on ``seed`` (2,) alone."""
+    rows = convert(value)
+    order = jax.random.permutation(_key(seed), rows.shape[0])
+    return Tensor(rows[np.asarray(order)] if isinstance(rows, np.ndarray) else rows[order])
+
+
+def split(seed: Any, num: Any = 2, alg: Any = "auto_select") -> Tensor:
+    """Seeds (num, 2), int32, for a seed (2,)."""
+    keys = jax.random.key_data(jax.random.split(_key(seed), int(static(num))))
+    return Tensor(keys.view("int32"))
+
+
+def fold_in(seed: Any, data: Any, alg: Any = "auto_select") -> Tensor:
+    """The seed (2,), int32, that a number makes of a seed (2,)."""
+    number = convert(data).astype("uint32")
+    return Tensor(jax.random.key_data(jax.random.fold_in(_key(seed), number)).view("int32"))
+
+
+class RandomGenerator:
+    """Draws that go on from a state of their own, as ``tf.random.Generator``.
+
+    Args:
+        state: that of another generator, or its first seed: uint32 (2,).
+        copy_from: another generator, whose state is taken.
+    """
+
+    def __init__(
+        self, copy_from: RandomGenerator | None = None, state: Any = None, alg: Any = None
+    ):
+        if copy_from is not None:
+            state = copy_from.state
+        if state is None:
+            raise ValueError("RandomGenerator needs copy_from or state; or use from_seed")
+        self._seeds = keras.random.SeedGenerator(0)
+        self._seeds.state.assign(np.asarray(raw(state)).astype("uint32")[:2])
+
+    @classmethod
+    def from_seed(cls, seed: Any, alg: Any = None) -> RandomGenerator:
+        """One that begins with a seed."""
+        return cls(state=_first_state(seed))
+
+    @classmethod
+    def from_non_deterministic_state(cls, alg: Any = None) -> RandomGenerator:
+        """One whose beginning nobody knows."""
+        return cls(state=_first_state(random.SystemRandom().getrandbits(63)))
+
+    @classmethod
+    def from_state(cls, state: Any, alg: Any = None) -> RandomGenerator:
+        """One that goes on where another one was."""
+        return cls(state=state)
+
+    @classmethod
+    def from_key_counter(cls, key: Any, counter: Any, alg: Any = None) -> RandomGenerator:
+        """One for a key and the number of draws that were made."""
+        count = np.asarray(raw(counter)).ravel()[0]
+        return cls(state=np.array([int(static(key)) % 2**32, count], "uint32"))
+
+    @property
+    def state(self) -> Any:
+        """The variable that holds the state, uint32 (2,): the seed and how often it was used."""
+        return self._seeds.state
+
+    def reset(self, state: Any) -> None:
+        """Go on from a state."""
+        self._seeds.state.assign(np.asarray(raw(state)).astype("uint32")[:2])
+
+    def reset_from_seed(self, seed: Any) -> None:
+        """Begin again with a seed."""
+        self.reset(_first_state(seed))
+
+    def skip(self, delta: Any) -> None:
+        """Leave out draws."""
+        self._seeds.state.assign_add(np.array([0, int(static(delta))], "uint32"))
+
+    def _next(self) -> Tensor:
+        return Tensor(jnp.asarray(self._seeds.next()).astype("uint32"))
+
+    def make_seeds(self, count: Any = 1) -> Tensor:
+        """Seeds (2, count) for stateless functions, int32."""
+        return Tensor(jnp.asarray(split(self._next(), count)._value).T)
+
+    def split(self, count: Any = 1) -> Sequence[RandomGenerator]:
+        """As many generators with states of their own."""
+        seeds = np.asarray(split(self._next(), count)._value).view("uint32")
+        return [RandomGenerator(state=np.array([seed[0] ^ seed[1], 0], "uint32")) for seed in seeds]
+
+    def uniform(
+        self,
+        shape: Any,
+        minval: Any = 0,
+        maxval: Any = None,
+        dtype: Any = dtypes.float32,
+        name: str | None = None,
+    ) -> Tensor:
+        """As `uniform`."""
+        return stateless_uniform(shape, self._next(), minval, maxval, dtype)
+
+    def uniform_full_int(
+        self, shape: Any, dtype: Any = dtypes.uint64, name: str | None = None
+    ) -> Tensor:
+        """Integers of the whole range of their type."""
+        return stateless_uniform(shape, self._next(), None, None, dtype)
+
+    def normal(
+        self,
+        shape: Any,
+        mean: Any = 0.0,
+        stddev: Any = 1.0,
+        dtype: Any = dtypes.float32,
+        name: str | None = None,
+    ) -> Tensor:
+        """As `normal`."""
+        return stateless_normal(shape, self._next(), mean, stddev, dtype)
+
+    def truncated_normal(
+        self,
+        shape: Any,
+        mean: Any = 0.0,
+        stddev: Any = 1.0,
+        dtype: Any = dtypes.float32,
+        name: str | None = None,
+    ) -> Tensor:
+        """As `truncated_normal`."""
+        return stateless_truncated_normal(shape, self._next(), mean, stddev, dtype)
+
+    def binomial(
+        self,
+        shape: Any,
+        counts: Any,
+        probs: Any,
+        dtype: Any = dtypes.int32,
+        name: str | None = None,
+    ) -> Tensor:
+        """How many of ``counts`` trials succeed with probability ``probs``."""
+        kind, size = _kind(dtype), _shape(shape)
+        trials, chance = convert(counts, dtypes.float32), convert(probs, dtypes.float32)
+        return _stateless(
+            lambda key: _as(kind, jax.random.binomial(key, trials, chance, size)), self._next()
+        )
+
+
+RandomGenerator.__name__ = RandomGenerator.__qualname__ = "Generator"
+
+
+def _first_state(seed: Any) -> np.ndarray:
+    words = np.random.SeedSequence(np.abs(np.atleast_1d(static(seed))).tolist())
+    return np.array([words.generate_state(1)[0], 0], "uint32")
+
+
+_global_generator: RandomGenerator | None = None
+
+
+def get_global_generator() -> RandomGenerator:
+    """The generator of the process, from a state that nobody knows if none was set."""
+    global _global_generator
+    if _global_generator is None:
+        _global_generator = RandomGenerator.from_non_deterministic_state()
+    return _global_generator
+
+
+def set_global_generator(generator: RandomGenerator) -> None:
+    """Set the generator of the process."""
+    global _global_generator
+    _global_generator = generator

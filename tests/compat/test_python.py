@@ -1,0 +1,74 @@
+"""``tf.print``, ``tf.py_function``, ``tf.numpy_function``; texts are those of TensorFlow 2.21."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drumline.compat import tf
+
+PRINTED: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
+    (("a", 1, 2.5, True, None), {}, "a 1 2.5 True None\n"),
+    (
+        (tf.constant(1), tf.constant(1 / 3), tf.constant(1 / 3, tf.float64)),
+        {},
+        "1 0.333333343 0.33333333333333331\n",
+    ),
+    ((tf.constant("x"), tf.constant(["x", "y"]), tf.constant(True)), {}, '"x" ["x" "y"] 1\n'),
+    ((tf.range(10),), {}, "[0 1 2 ... 7 8 9]\n"),
+    ((tf.range(10),), {"summarize": -1, "sep": "|", "end": "!"}, "[0 1 2 3 4 5 6 7 8 9]!"),
+    ((tf.constant([[1.0, 2.0], [3.0, 4.5]]),), {}, "[[1 2]\n [3 4.5]]\n"),
+    ((tf.zeros([2, 2, 1]),), {}, "[[[0]\n  [0]]\n\n [[0]\n  [0]]]\n"),
+    (
+        ({"a": tf.constant([1, 2]), "b": (1, "s")}, ("x",)),
+        {},
+        "{'a': [1 2], 'b': (1, 's')} ('x',)\n",
+    ),
+    ((tf.constant(1e20), tf.constant(1e-7), tf.constant(float("nan"))), {}, "1e+20 1e-07 nan\n"),
+]
+
+
+@pytest.mark.parametrize(("values", "options", "text"), PRINTED)
+def test_printed_texts(
+    values: Any, options: Any, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tf.print(*values, **options)
+    assert capsys.readouterr().err == text
+
+
+def test_a_compiled_function_prints_each_time(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    @tf.function
+    def shown(x: Any) -> Any:
+        tf.print("x is", x, output_stream=sys.stdout)
+        tf.print(x, output_stream=f"file://{tmp_path}/log")
+        return x + 1
+
+    for value in (1, 2):
+        assert int(shown(tf.constant([value]))[0]) == value + 1
+    assert capsys.readouterr().out == "x is [1]\nx is [2]\n"
+    assert (tmp_path / "log").read_text() == "[1]\n[2]\n"
+    with pytest.raises(ValueError, match="Unknown output stream"):
+        tf.print(1, output_stream="nowhere")
+
+
+def test_python_in_maps_and_eager() -> None:
+    assert tf.py_function(lambda a, b: a.numpy() + b, [1.0, 2.0], tf.float32).numpy() == 3.0
+    two = tf.py_function(lambda a: (a, a + 1), [1], [tf.int32, tf.int64])
+    assert [each.dtype for each in two] == [tf.int32, tf.int64]
+    assert tf.py_function(lambda: None, [], None) is None
+    doubled = tf.numpy_function(lambda a: a * 2, [np.ones(2)], tf.float64)
+    assert doubled.numpy().tolist() == [2.0, 2.0]
+    names = tf.data.Dataset.from_tensor_slices(["a", "b"]).map(
+        lambda name: tf.py_function(lambda n: n.numpy().upper() + b"!", [name], tf.string)
+    )
+    assert [name.numpy() for name in names] == [b"A!", b"B!"]
+    with pytest.raises(ValueError, match="returns 1 values"):
+        tf.py_function(lambda: [1], [], [tf.int32, tf.int32])
+    with pytest.raises(NotImplementedError, match="pure_callback"):
+        tf.function(lambda x: tf.py_function(abs, [x], tf.int32))(tf.constant(1))
