@@ -1,11 +1,11 @@
-"""``tf.random``: draws that go on from call to call, stateless draws, and generators.
+"""``tf.random``: draws that continue from call to call, stateless draws, and generators.
 
 Where numbers come from depends on where a function runs:
 
 - in a dataset's functions from the element's key, as `drumline.random`'s;
-- in other functions that are compiled from a variable of seeds, so that each call draws anew, and
+- in other functions that are compiled from a variable of seeds, so that each call draws others, and
   each replica its own;
-- elsewhere from numpy's Philox generator, which takes microseconds.
+- in all other code from numpy's Philox generator, which takes microseconds.
 
 `set_seed` sets all of them, and the seeds that dataset operations draw.
 """
@@ -32,8 +32,8 @@ from drumline.data.functions.trace import drawn, in_dataset_function
 Sampler = Callable[[Any], Any]
 
 
-class _Stream:
-    """Draws that go on from call to call: those of one operation's seed, or of none."""
+class _SeededDraws:
+    """Draws that continue from call to call: those of one operation's seed, or of none."""
 
     def __init__(self, seed: int | None):
         self.seed = seed
@@ -61,13 +61,13 @@ class _Stream:
         return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
-_streams: dict[int | None, _Stream] = {}
+_streams: dict[int | None, _SeededDraws] = {}
 _process_seed: int | None = None
 
 
-def _stream(seed: int | None) -> _Stream:
+def _stream(seed: int | None) -> _SeededDraws:
     if seed not in _streams:
-        _streams[seed] = _Stream(seed)
+        _streams[seed] = _SeededDraws(seed)
         if _process_seed is not None:
             _streams[seed].reset(_process_seed)
     return _streams[seed]
@@ -454,7 +454,7 @@ def fold_in(seed: Any, data: Any, alg: Any = "auto_select") -> Tensor:
 
 
 class RandomGenerator:
-    """Draws that go on from a state of their own, as ``tf.random.Generator``.
+    """Draws that continue from a state of their own, as ``tf.random.Generator``.
 
     Args:
         state: that of another generator, or its first seed: uint32 (2,).
@@ -478,12 +478,12 @@ class RandomGenerator:
 
     @classmethod
     def from_non_deterministic_state(cls, alg: Any = None) -> RandomGenerator:
-        """One whose beginning nobody knows."""
+        """One from a random state."""
         return cls(state=_first_state(random.SystemRandom().getrandbits(63)))
 
     @classmethod
     def from_state(cls, state: Any, alg: Any = None) -> RandomGenerator:
-        """One that goes on where another one was."""
+        """One that continues where another one was."""
         return cls(state=state)
 
     @classmethod
@@ -498,7 +498,7 @@ class RandomGenerator:
         return self._seeds.state
 
     def reset(self, state: Any) -> None:
-        """Go on from a state."""
+        """Continue from a state."""
         self._seeds.state.assign(np.asarray(raw(state)).astype("uint32")[:2])
 
     def reset_from_seed(self, seed: Any) -> None:
@@ -588,7 +588,7 @@ _global_generator: RandomGenerator | None = None
 
 
 def get_global_generator() -> RandomGenerator:
-    """The generator of the process, from a state that nobody knows if none was set."""
+    """The generator of the process, from a random state if none was set."""
     global _global_generator
     if _global_generator is None:
         _global_generator = RandomGenerator.from_non_deterministic_state()
