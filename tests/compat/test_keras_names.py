@@ -122,3 +122,14 @@ def test_functions_of_the_old_backend():
     assert backend.int_shape(keras.Input((3,))) == (None, 3)
     assert backend.dtype(x) == "float32"
     assert backend.batch_flatten(tf.zeros((2, 3, 4))).shape == (2, 12)
+
+
+def test_a_dataset_creator_makes_datasets_of_tensors():
+    def dataset_fn(context):
+        return tf.data.Dataset.range(4).map(lambda x: tf.cast(x, tf.float32)).batch(2)
+
+    creator = keras.utils.experimental.DatasetCreator(dataset_fn)
+    made = creator.dataset_fn(tf.distribute.InputContext())
+    assert [each.tolist() for each in made] == [[0.0, 1.0], [2.0, 3.0]]
+    with pytest.raises(TypeError, match="function"):
+        keras.utils.experimental.DatasetCreator(3)

@@ -12,7 +12,8 @@ import keras
 from drumline import datasets
 from drumline.compat.data import dataset as _dataset  # noqa: F401 (its classes are known to wrap)
 from drumline.compat.keras import boundaries, legacy
-from drumline.compat.values.boundary import of_tensors, unwrap
+from drumline.compat.values.boundary import from_core, of_tensors, unwrap
+from drumline.keras.utils.experimental import DatasetCreator
 
 boundaries.install()
 
@@ -165,3 +166,22 @@ def get_file(
             os.symlink(os.path.abspath(os.path.join(found, name)), beside)
     inner = os.path.join(found, fname or "")
     return inner if untar and fname and os.path.isdir(inner) else found
+
+
+class DatasetCreatorOfTensors(DatasetCreator):
+    """``tf.keras.utils.experimental.DatasetCreator``: makes the dataset of each worker.
+
+    Args:
+        dataset_fn: takes an ``InputContext`` and returns a batched ``tf.data.Dataset``.
+        input_options: as of drumline's.
+
+    Raises:
+        TypeError: if ``dataset_fn`` cannot be called.
+    """
+
+    def __init__(self, dataset_fn: Callable[..., Any], input_options: Any = None):
+        made = from_core(dataset_fn) if callable(dataset_fn) else dataset_fn
+        super().__init__(made, input_options)
+
+
+DatasetCreatorOfTensors.__name__ = DatasetCreatorOfTensors.__qualname__ = "DatasetCreator"

@@ -104,6 +104,7 @@ AREA = (
             "keras.utils.text_dataset_from_directory "
             "keras.preprocessing.text_dataset_from_directory"
         ),
+        DatasetCreatorOfTensors="keras.utils.experimental.DatasetCreator",
         get_file="keras.utils.get_file",
         audio_dataset_from_directory="keras.utils.audio_dataset_from_directory",
         timeseries_dataset_from_array=(
