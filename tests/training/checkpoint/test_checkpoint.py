@@ -291,3 +291,23 @@ def test_a_model_that_waits_is_not_kept_alive(tmp_path: Path) -> None:
     del model
     gc.collect()
     assert reference() is None
+
+
+def test_parts_are_found_by_names_of_attributes(tmp_path: Path) -> None:
+    class Named(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.hidden = keras.layers.Dense(3)
+
+        def call(self, x: Any) -> Any:
+            return self.hidden(x)
+
+    net = Named()
+    net(np.ones((1, 2), np.float32))
+    net.hidden.bias.assign([1.0, 2.0, 3.0])
+    path = dl.train.Checkpoint(net=net).save(tmp_path / "net")
+    bias = dl.Variable(np.zeros(3, np.float32))
+    part = dl.train.Checkpoint(bias=bias)
+    whole = dl.train.Checkpoint(net=dl.train.Checkpoint(hidden=part))
+    whole.restore(path).expect_partial().assert_existing_objects_matched()
+    assert bias.numpy().tolist() == [1.0, 2.0, 3.0]
