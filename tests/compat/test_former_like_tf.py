@@ -86,3 +86,16 @@ def test_texts(name, value):
             return type(error)
 
     assert result(look_alike) == result(tf)
+
+
+def test_codes_of_errors():
+    codes = [name for name in dir(tf.errors) if name.isupper()]
+    assert len(codes) == 17
+    for name in codes:
+        assert getattr(look_alike.errors, name) == getattr(tf.errors, name)
+        if name == "OK":
+            continue
+        code = getattr(tf.errors, name)
+        found = look_alike.compat.v1.errors.exception_type_from_error_code(code)
+        assert found.__name__ == tf.compat.v1.errors.exception_type_from_error_code(code).__name__
+        assert look_alike.compat.v1.errors.error_code_from_exception_type(found) == code

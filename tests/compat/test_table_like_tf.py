@@ -5,7 +5,9 @@ import pathlib
 
 import pytest
 
-tensorflow = pytest.importorskip("tensorflow")
+tensorflow = pytest.importorskip(
+    "tensorflow", reason="compares with TensorFlow, which the reference extra has"
+)
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "scripts" / "tf_names.py"
 

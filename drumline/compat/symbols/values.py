@@ -12,6 +12,11 @@ _ERRORS = (
     "AbortedError UnimplementedError InternalError UnavailableError "
     "UnauthenticatedError"
 )
+_CODES = (
+    "OK CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND ALREADY_EXISTS "
+    "PERMISSION_DENIED RESOURCE_EXHAUSTED FAILED_PRECONDITION ABORTED OUT_OF_RANGE UNIMPLEMENTED "
+    "INTERNAL UNAVAILABLE DATA_LOSS UNAUTHENTICATED"
+)
 
 AREA = (
     *same_names("drumline.compat.values.dtypes", "", _DTYPES),
@@ -31,7 +36,12 @@ AREA = (
         ArraySpec="TensorSpec",
         RaggedSpec="RaggedTensorSpec",
     ),
-    *same_names("drumline.compat.values.errors", "errors.", _ERRORS),
+    *same_names("drumline.compat.values.errors", "errors.", f"{_ERRORS} {_CODES}"),
+    *same_names(
+        "drumline.compat.values.errors",
+        "compat.v1.errors.",
+        "error_code_from_exception_type exception_type_from_error_code",
+    ),
     *area(
         "drumline.compat.values.errors",
         TensorDataLossError="errors.DataLossError",

@@ -131,3 +131,38 @@ class UnauthenticatedError(OpError):
 
 EndOfSequenceError.__name__ = EndOfSequenceError.__qualname__ = "OutOfRangeError"
 TensorDataLossError.__name__ = TensorDataLossError.__qualname__ = "DataLossError"
+
+(
+    OK,
+    CANCELLED,
+    UNKNOWN,
+    INVALID_ARGUMENT,
+    DEADLINE_EXCEEDED,
+    NOT_FOUND,
+    ALREADY_EXISTS,
+    PERMISSION_DENIED,
+    RESOURCE_EXHAUSTED,
+    FAILED_PRECONDITION,
+    ABORTED,
+    OUT_OF_RANGE,
+    UNIMPLEMENTED,
+    INTERNAL,
+    UNAVAILABLE,
+    DATA_LOSS,
+    UNAUTHENTICATED,
+) = range(17)
+
+
+def exception_type_from_error_code(error_code: int) -> type[OpError]:
+    """The class of errors with a code.
+
+    Raises:
+        KeyError: there is none.
+    """
+    kinds: list[type[OpError]] = OpError.__subclasses__()
+    return {kind.code: kind for kind in kinds}[error_code]
+
+
+def error_code_from_exception_type(cls: type) -> int:
+    """The code of a class of errors; that of unknown ones for other classes."""
+    return int(getattr(cls, "code", UNKNOWN))
