@@ -18,6 +18,7 @@ import numpy as np
 from jax.scipy import special
 
 from drumline.compat.values import dtypes
+from drumline.compat.values.composite import CompositeTensor
 from drumline.compat.values.convert import (
     cast_array,
     convert,
@@ -109,6 +110,7 @@ def binary(
             raise InvalidArgumentError(None, None, f"{label}: {error}") from None
 
     operation.__name__ = operation.__qualname__ = name.lower()
+    operation.elementwise = 2  # type: ignore[attr-defined]
     operation.__doc__ = f"``{name}`` of two tensors, element by element, with broadcasting."
     return operation
 
@@ -144,6 +146,7 @@ def unary(
 
     label = name
     operation.__name__ = operation.__qualname__ = name
+    operation.elementwise = 1  # type: ignore[attr-defined]
     operation.__doc__ = f"``{name}`` of a tensor, element by element."
     return operation
 
@@ -479,9 +482,13 @@ def _operators() -> None:
     tensor.OVERLOADABLE_OPERATORS = frozenset(f"__{name}__" for name in {**pairs, **compared})
 
 
+_NOT_OPERANDS = (PerReplica, dict, type(None), CompositeTensor)
+"""Whose own operators compute with a tensor, or nothing does."""
+
+
 def _operator(function: Callable[..., Any], swapped: bool = False) -> Callable[..., Any]:
     def operate(self: Tensor, other: Any) -> Any:
-        if type(other) is not Tensor and isinstance(other, (PerReplica, dict, type(None))):
+        if type(other) is not Tensor and isinstance(other, _NOT_OPERANDS):
             return NotImplemented
         return function(other, self) if swapped else function(self, other)
 
@@ -494,6 +501,8 @@ def _equality(function: Callable[..., Any], unequal: bool) -> Callable[..., Any]
     def operate(self: Tensor, other: Any) -> Any:
         if other is None or isinstance(other, (dict, PerReplica)):
             return unequal
+        if isinstance(other, CompositeTensor):
+            return NotImplemented
         try:
             return function(self, other)
         except (InvalidArgumentError, TypeError, ValueError) as error:

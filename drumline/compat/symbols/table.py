@@ -23,6 +23,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+_OF_TENSORS = ("drumline.compat.ops.", "drumline.compat.io.text", "drumline.compat.io.files")
+"""Modules of functions that are dispatched to ragged, sparse and users' own tensors."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -51,6 +54,10 @@ class Entry:
         for part in filter(None, self.attribute.split(".")):
             found = getattr(found, part)
         _answer_for_methods()
+        if self.module.startswith(_OF_TENSORS):
+            from drumline.compat.composite.dispatch import dispatching
+
+            return dispatching(found)
         return found
 
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline.compat.values import dtypes
+from drumline.compat.values.composite import CompositeTensor
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.shape import TensorShape
 from drumline.compat.values.tensor import Tensor
@@ -73,8 +74,11 @@ def convert(value: Any, dtype: Any = None) -> Any:
         return _of_sequence(value, wanted)
     if value is None:
         raise ValueError("Attempt to convert a value (None) with an unsupported type to a Tensor.")
-    if isinstance(value, RaggedArray):
-        raise TypeError("A RaggedTensor is no dense tensor; use its to_tensor().")
+    if isinstance(value, (RaggedArray, CompositeTensor)):
+        raise TypeError(
+            f"A {type(value).__name__} is no dense tensor: convert it with its to_tensor(), or "
+            "tf.sparse.to_dense."
+        )
     return _of_python(value, wanted)
 
 

@@ -104,6 +104,29 @@ class RaggedSpec(TypeSpec):
         self.ragged_rank = ragged_rank
         self.row_splits_dtype = dtypes.as_dtype(row_splits_dtype)
 
+    @property
+    def flat_values_spec(self) -> Any:
+        """None: the values are a tensor of `dtype`."""
+        return None
+
+    @property
+    def value_type(self) -> type:
+        """The class of ragged tensors."""
+        from drumline.compat.composite.ragged import RaggedTensor
+
+        return RaggedTensor
+
+    @classmethod
+    def from_value(cls, value: Any) -> RaggedSpec:
+        """The spec of a ragged tensor."""
+        kind = dtypes.of_array(value.splits.dtype)
+        return cls(value.shape, value.dtype, value.ragged_rank, kind)
+
+    def is_compatible_with(self, value: Any) -> bool:
+        """Whether a ragged tensor, or those of another spec, are as this spec says."""
+        same = bool(self.dtype == value.dtype) and self.ragged_rank == value.ragged_rank
+        return same and self.shape.is_compatible_with(value.shape)
+
     def __repr__(self) -> str:
         parts = f"{self.shape!r}, {self.dtype!r}, {self.ragged_rank}, {self.row_splits_dtype!r}"
         return f"RaggedTensorSpec({parts})"

@@ -1,0 +1,25 @@
+"""``tf.ragged`` and ``tf.RaggedTensor``; dispatch to users' classes."""
+
+from drumline.compat.symbols.table import area, same_names
+
+_DISPATCH = (
+    "dispatch_for_api dispatch_for_unary_elementwise_apis dispatch_for_binary_elementwise_apis "
+    "unregister_dispatch_for"
+)
+
+AREA = (
+    *area("drumline.compat.composite.ragged", RaggedTensor="RaggedTensor"),
+    *same_names(
+        "drumline.compat.composite.ragged_make",
+        "ragged.",
+        "constant boolean_mask map_flat_values stack stack_dynamic_partitions "
+        "row_splits_to_segment_ids segment_ids_to_row_splits cross",
+    ),
+    *area(
+        "drumline.compat.composite.ragged_make",
+        range_="ragged.range",
+        DynamicRaggedShape="experimental.DynamicRaggedShape",
+        differences={"DynamicRaggedShape": "made by tf.shape only"},
+    ),
+    *same_names("drumline.compat.composite.dispatch", "experimental.", _DISPATCH),
+)
