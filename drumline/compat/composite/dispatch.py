@@ -29,14 +29,15 @@ _PUBLIC: dict[Any, Callable[..., Any]] = {}
 _OF_USERS: dict[Any, list[tuple[dict[str, Any], Callable[..., Any]]]] = {}
 _OF_ARITY: dict[int, list[tuple[tuple[Any, ...], Callable[..., Any]]]] = {1: [], 2: []}
 
-_ELEMENTWISE[1].update(
-    "cast saturate_cast zeros_like ones_like identity stop_gradient abs clip_by_value relu relu6 "
-    "elu selu silu gelu leaky_relu dropout lower upper strip regex_replace regex_full_match "
-    "as_string to_number to_hash_bucket to_hash_bucket_fast to_hash_bucket_strong substr length "
-    "unicode_transcode unicode_script encode_base64 decode_base64 decode_compressed round "
-    "check_numerics invert logical_not string_length".split()
+_ONE = (
+    "cast saturate_cast zeros_like ones_like identity stop_gradient abs clip_by_value relu "
+    "relu6 elu selu silu gelu leaky_relu dropout lower upper strip regex_replace "
+    "regex_full_match as_string to_number to_hash_bucket to_hash_bucket_fast "
+    "to_hash_bucket_strong substr length unicode_transcode unicode_script encode_base64 "
+    "decode_base64 round check_numerics invert logical_not"
 )
-_ELEMENTWISE[2].update("truediv divide complex".split())
+_ELEMENTWISE[1].update(_ONE.split())
+_ELEMENTWISE[2].update(("truediv", "divide", "complex"))
 
 
 def is_composite(value: Any) -> bool:
@@ -55,12 +56,11 @@ def _has_composite(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     )
 
 
-def dispatching(function: Any, elementwise: int = 0) -> Any:
+def dispatching(function: Any) -> Any:
     """The function for users, one and the same for the same function; what is none as it is.
 
     Args:
         function: of tensors.
-        elementwise: 1 or 2 for functions of one or two tensors, element by element.
     """
     if not inspect.isfunction(function) or hasattr(function, "_drumline_dispatches"):
         return function
@@ -121,21 +121,18 @@ def _dispatched(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    for annotations, target in _OF_USERS.get(public, ()):
+    for kinds_of, target in _OF_USERS.get(public, ()):
         try:
             bound = inspect.signature(target).bind(*args, **kwargs).arguments
         except TypeError:
             continue
-        if all(name in bound and _fits(bound[name], kind) for name, kind in annotations.items()):
+        if all(name in bound and _fits(bound[name], kind) for name, kind in kinds_of.items()):
             return target(*args, **kwargs)
     arity = arity_of(function)
     if arity:
         for kinds, target in _OF_ARITY[arity]:
             if len(args) >= arity and all(map(_fits, args, kinds)):
-                rest = args[arity:]
-                if arity == 1:
-                    return target(lambda x: public(x, *rest, **kwargs), args[0])
-                return target(lambda x, y: public(x, y, *rest, **kwargs), args[0], args[1])
+                return target(_with(public, args[arity:], kwargs), *args[:arity])
     composites = _composites((*args, *kwargs.values()))
     for composite in composites:
         if composite.handlers:
@@ -152,6 +149,13 @@ def _dispatched(
         f"tf {function.__name__} takes no {type(composites[0]).__name__}: "
         f"{composites[0].remedy or 'convert it to a dense tensor first'}"
     )
+
+
+def _with(function: Callable[..., Any], rest: Any, named: Any) -> Callable[..., Any]:
+    """A function of tensors alone, with the other arguments that it was called with."""
+    if not rest and not named:
+        return function
+    return functools.wraps(function)(lambda *tensors: function(*tensors, *rest, **named))
 
 
 def _fits(value: Any, kind: Any) -> bool:

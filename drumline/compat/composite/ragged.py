@@ -23,7 +23,7 @@ from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.shape import TensorShape
 from drumline.compat.values.specs import RaggedSpec
 from drumline.compat.values.tensor import Tensor
-from drumline.data.elements.ragged import RaggedArray, splits_of, uniform
+from drumline.data.elements.ragged import RaggedArray, splits_of
 from drumline.data.elements.ragged import RaggedTensorSpec as RaggedArraySpec
 from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
 
@@ -216,7 +216,7 @@ class RaggedTensor(CompositeTensor):
         kind = dtypes.as_dtype(row_splits_dtype)
         if isinstance(lengths, (list, tuple)) and lengths and not np.isscalar(lengths[0]):
             return _of_lengths(dense, lengths).with_row_splits_dtype(kind)
-        shape = tuple(dense.shape)
+        shape: Any = tuple(dense.shape)
         if len(shape) <= ragged_rank:
             raise ValueError(f"ragged_rank {ragged_rank} does not go with the shape {shape}")
         if ragged_rank > 1:
@@ -370,7 +370,10 @@ class RaggedTensor(CompositeTensor):
     def bounding_shape(self, axis: Any = None, name: Any = None, out_type: Any = None) -> Tensor:
         """The shape of the smallest dense tensor that holds all rows, or of some dimensions."""
         levels = self.levels
-        sizes = [len(self.splits) - 1, *(int(level.lengths.max(initial=0)) for level in levels)]
+        sizes: list[Any] = [
+            len(self.splits) - 1,
+            *(int(level.lengths.max(initial=0)) for level in levels),
+        ]
         sizes += tuple(self.flat_values.shape)[1:]
         kind = self.splits.dtype if out_type is None else dtypes.as_dtype(out_type).dtype
         found = np.asarray(sizes, kind)
@@ -450,7 +453,7 @@ class RaggedTensor(CompositeTensor):
         index[place[inside]] = np.flatnonzero(inside)
         row = arrays.broadcast_to(Tensor(filler), inner)
         values = arrays.concat([flat, arrays.expand_dims(row, 0)], 0)
-        return arrays.reshape(arrays.gather(values, index), sizes)  # type: ignore[no-any-return]
+        return arrays.reshape(arrays.gather(values, index), sizes)
 
     def _places(self, sizes: list[int]) -> tuple[np.ndarray, np.ndarray]:
         """Where each flat value is in a dense array of these sizes, and whether it is inside."""
@@ -515,7 +518,7 @@ class RaggedTensor(CompositeTensor):
 
     def elementwise(self, arity: int) -> Callable[..., Any] | None:
         """What applies functions to the innermost values."""
-        from drumline.compat.composite.ragged_ops import of_values, of_two
+        from drumline.compat.composite.ragged_ops import of_two, of_values
 
         return {1: of_values, 2: of_two}.get(arity)
 
@@ -541,7 +544,7 @@ class VaryingRows(RaggedTensor):
     def _refuse(self) -> Any:
         raise ValueNeedsPython("the function needs the rows of a ragged tensor")
 
-    values = splits = levels = property(_refuse)  # type: ignore[assignment]
+    values = splits = levels = property(_refuse)
     __repr__ = __str__ = __getitem__ = __iter__ = __len__ = _refuse  # type: ignore[assignment]
 
 
@@ -582,7 +585,7 @@ def _nested(make: Callable[..., Any], values: Any, partitions: Any, validate: bo
 
 def _of_lengths(dense: Tensor, nested: Any) -> RaggedTensor:
     """The dense tensor cut to the lengths of several dimensions."""
-    shape = tuple(dense.shape)
+    shape: Any = tuple(dense.shape)
     counts = [np.asarray(static(convert(each)), np.int64) for each in nested]
     kept = np.arange(shape[0])
     for depth, lengths in enumerate(counts):
@@ -594,7 +597,10 @@ def _of_lengths(dense: Tensor, nested: Any) -> RaggedTensor:
 
 
 def _text(rows: Any) -> str:
-    return repr(rows)
+    """Nested lists as text, floats with the digits of numpy's."""
+    if isinstance(rows, list):
+        return f"[{', '.join(map(_text, rows))}]"
+    return repr(float(str(np.float32(rows)))) if isinstance(rows, float) else repr(rows)
 
 
 def _unwrapped(value: RaggedTensor) -> Any:
@@ -611,7 +617,7 @@ def _operators() -> None:
     from drumline.compat.composite.dispatch import dispatching
     from drumline.compat.ops import linalg
 
-    pairs = {
+    pairs: dict[str, Callable[..., Any]] = {
         "add": elementwise.add,
         "sub": elementwise.subtract,
         "mul": elementwise.multiply,
@@ -624,7 +630,7 @@ def _operators() -> None:
         "xor": elementwise.bitwise_xor,
         "matmul": linalg.matmul,
     }
-    compared = {
+    compared: dict[str, Callable[..., Any]] = {
         "lt": elementwise.less,
         "le": elementwise.less_equal,
         "gt": elementwise.greater,
@@ -644,7 +650,7 @@ def _operators() -> None:
 
         return operate
 
-    of_bools = {
+    of_bools: dict[Any, Callable[..., Any]] = {
         elementwise.bitwise_and: elementwise.logical_and,
         elementwise.bitwise_or: elementwise.logical_or,
         elementwise.bitwise_xor: elementwise.logical_xor,
@@ -677,5 +683,3 @@ def _unflattened(rows: Any, values: tuple[Any]) -> Any:
 jax.tree_util.register_pytree_node(RaggedTensor, _flattened, _unflattened)
 register(RaggedArray, from_array, RaggedTensor, _unwrapped)
 register(Symbol, _of_symbol, None, None)
-
-__all__ = ["RaggedTensor", "uniform"]

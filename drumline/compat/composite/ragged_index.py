@@ -10,7 +10,6 @@ from drumline.compat.composite.ragged import RaggedTensor, rows_of
 from drumline.compat.ops import arrays
 from drumline.compat.values.convert import static
 from drumline.compat.values.errors import InvalidArgumentError
-from drumline.compat.values.tensor import Tensor
 from drumline.data.elements.ragged import splits_of
 
 
@@ -108,7 +107,8 @@ def _forward(part: slice) -> bool:
 
 def _with_axis(value: Any) -> Any:
     if isinstance(value, RaggedTensor):
-        return RaggedTensor(value, np.array([0, rows_of(value)], value.splits.dtype), None)
+        count = rows_of(value)
+        return RaggedTensor(value, np.array([0, count], value.splits.dtype), count)
     return arrays.expand_dims(value, 0)
 
 
@@ -117,4 +117,4 @@ def _static(part: Any) -> Any:
         return slice(
             *(None if x is None else static(x) for x in (part.start, part.stop, part.step))
         )
-    return static(part) if not isinstance(part, Tensor) else static(part)
+    return static(part)

@@ -187,7 +187,8 @@ def map_flat_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 def rows(ragged: RaggedTensor) -> int:
     """The number of innermost values."""
-    return int(tuple(ragged.flat_values.shape)[0])
+    shape: Any = tuple(ragged.flat_values.shape)
+    return int(shape[0])
 
 
 def stack(values: Any, axis: Any = 0, name: Any = None) -> Any:
@@ -202,7 +203,7 @@ def stack(values: Any, axis: Any = 0, name: Any = None) -> Any:
         return arrays.stack(given)
     if given[0].ndim > 1:
         return ragged_ops.stack([ragged_ops.as_ragged(each) for each in given])
-    return ragged_ops.stack_rows(given)
+    return ragged_ops.stack_rows(given).with_row_splits_dtype(dtypes.int32)
 
 
 def stack_dynamic_partitions(
@@ -216,7 +217,7 @@ def stack_dynamic_partitions(
     held = data if isinstance(data, RaggedTensor) else Tensor(convert(data))
     order = np.argsort(numbers, kind="stable")
     return RaggedTensor.from_row_lengths(
-        take_rows(held, order), np.bincount(numbers, minlength=count)
+        take_rows(held, order), np.bincount(numbers, minlength=count).astype(numbers.dtype)
     )
 
 

@@ -118,9 +118,7 @@ def _broadcast_rows(operands: list[_Rows]) -> list[np.ndarray]:
         out = each[0]
         for lengths in each[1:]:
             if not np.all((out == lengths) | (out == 1) | (lengths == 1)):
-                raise invalid(
-                    "Unable to broadcast: dimension size mismatch in dimension %d" % level
-                )
+                raise invalid(f"Unable to broadcast: dimension size mismatch in dimension {level}")
             out = np.where(out == 1, lengths, out)
         steps = np.arange(int(out.sum())) - np.repeat(splits_of(out)[:-1], out)
         for operand, lengths in zip(operands, each, strict=True):
@@ -457,7 +455,7 @@ def boolean_mask(
     """Elements or rows where a mask is true, in rows like those of the mask."""
     data = to_values(tensor)
     wanted = to_values(mask)
-    if isinstance(wanted, RaggedTensor) or isinstance(data, RaggedTensor) and wanted.ndim > 1:
+    if isinstance(wanted, RaggedTensor) or (isinstance(data, RaggedTensor) and wanted.ndim > 1):
         rows, kept = as_ragged(data), as_ragged(wanted)
         if not np.array_equal(rows.splits, kept.splits):
             raise invalid("boolean_mask: the rows of data and mask differ in length")
@@ -597,10 +595,12 @@ def matmul(a: Any, b: Any, *args: Any, **kwargs: Any) -> Any:
         return a.with_flat_values(linalg.matmul(a.flat_values, b, *args, **kwargs))
     left, right = as_ragged(a), as_ragged(b)
     rows = [
-        linalg.matmul(
-            *(x.to_tensor() if isinstance(x, RaggedTensor) else x for x in pair), *args, **kwargs
-        )
-        for pair in zip(left, right, strict=True)
+        linalg.matmul(_dense(x), _dense(y), *args, **kwargs)
+        for x, y in zip(left, right, strict=True)
     ]
     made = [RaggedTensor.from_tensor(row) for row in rows]
     return stack(made)
+
+
+def _dense(value: Any) -> Any:
+    return value.to_tensor() if isinstance(value, RaggedTensor) else value

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from drumline.compat.composite.sparse import SparseColumns, SparseTensor, rows_of
 from drumline.compat.values import dtypes
 from drumline.compat.values.boundary import from_core, map_structure, register, unwrap, wrap
 from drumline.compat.values.convert import convert, raw, static
@@ -27,6 +28,9 @@ class TensorDataset:
         dataset: drumline's.
     """
 
+    _ragged = False
+    """Whether leaves are rows of a ragged tensor, which batches are ragged of."""
+
     def __init__(self, dataset: Dataset):
         self._dataset = dataset
 
@@ -35,7 +39,20 @@ class TensorDataset:
     @staticmethod
     def from_tensor_slices(tensors: Any, name: str | None = None) -> TensorDataset:
         """The rows of arrays."""
-        return TensorDataset(Dataset.from_tensor_slices(_columns(tensors)))
+        columns = _columns(map_structure(_sparse_rows, tensors))
+        made = TensorDataset(Dataset.from_tensor_slices(columns))
+        found: list[bool] = []
+        map_structure(lambda leaf: found.append(_has_rows(leaf)), columns)
+        made._ragged = any(found)
+        return made
+
+    def batch(self, batch_size: Any, *args: Any, **kwargs: Any) -> TensorDataset:
+        """Elements stacked; rows of a ragged tensor become one again."""
+        spec = self._dataset.element_spec
+        if not self._ragged and not _has_sparse(spec):
+            return self._next("batch", batch_size, *args, **kwargs)
+        drop = args[0] if args else kwargs.get("drop_remainder", False)
+        return self._next("ragged_batch", batch_size, drop_remainder=drop)
 
     @staticmethod
     def from_tensors(tensors: Any, name: str | None = None) -> TensorDataset:
@@ -268,14 +285,20 @@ class TensorDataset:
     def _next(self, method: str, /, *args: Any, **kwargs: Any) -> TensorDataset:
         kwargs.pop("name", None)
         chosen = {key: static(value) for key, value in kwargs.items() if value is not None}
-        return TensorDataset(getattr(self._dataset, method)(*map(static, args), **chosen))
+        made = TensorDataset(getattr(self._dataset, method)(*map(static, args), **chosen))
+        made._ragged = self._ragged and method in _OF_SAME_ELEMENTS.split()
+        return made
 
 
 TensorDataset.__name__ = TensorDataset.__qualname__ = "Dataset"
 
+_OF_SAME_ELEMENTS = (
+    "filter take_while shuffle repeat take skip prefetch shard cache with_options "
+    "ignore_errors assert_cardinality snapshot"
+)
 _OF_FUNCTIONS = "filter flat_map take_while bucket_by_sequence_length"
 _OF_NUMBERS = (
-    "batch shuffle repeat take skip prefetch shard window cache enumerate unbatch rebatch unique "
+    "shuffle repeat take skip prefetch shard window cache enumerate unbatch rebatch unique "
     "ragged_batch snapshot ignore_errors with_options assert_cardinality"
 )
 
@@ -399,8 +422,24 @@ class OptionalValue:
 OptionalValue.__name__ = OptionalValue.__qualname__ = "Optional"
 
 
+def _sparse_rows(leaf: Any) -> Any:
+    return rows_of(leaf) if isinstance(leaf, SparseTensor) else leaf
+
+
+def _has_rows(leaf: Any) -> bool:
+    return isinstance(leaf, (RaggedArray, SparseColumns))
+
+
+def _has_sparse(spec: Any) -> bool:
+    found: list[bool] = []
+    map_structure(lambda leaf: found.append(isinstance(leaf, SparseColumns)), spec)
+    return any(found)
+
+
 def _columns(tensors: Any) -> Any:
     """What users give for arrays: lists of numbers are arrays, tuples and dicts are structure."""
+    if isinstance(tensors, SparseColumns):
+        return tensors
     if isinstance(tensors, tuple) and hasattr(tensors, "_fields"):
         return type(tensors)(*map(_columns, tensors))
     if type(tensors) is tuple:
@@ -408,7 +447,7 @@ def _columns(tensors: Any) -> Any:
     if isinstance(tensors, dict):
         return {key: _columns(value) for key, value in tensors.items()}
     value = raw(unwrap(tensors))
-    return value if isinstance(value, RaggedArray) else np.asarray(convert(value))
+    return value if isinstance(value, (RaggedArray, SparseColumns)) else np.asarray(convert(value))
 
 
 def _signature(types: Any, shapes: Any) -> Any:
