@@ -39,7 +39,7 @@ def known(value: Any, kind: Any = np.int64) -> np.ndarray:
 
 
 class SparseTensor(CompositeTensor):
-    """The values at some places of a tensor, 0 elsewhere, as ``tf.SparseTensor``.
+    """The values at some places of a tensor, 0 at all others, as ``tf.SparseTensor``.
 
     Args:
         indices: integers (n, rank), the place of each value.
