@@ -60,20 +60,6 @@ def _get_weights(optimizer: Any) -> list[np.ndarray]:
     return [np.asarray(variable.value) for variable in optimizer.variables]
 
 
-def _set_weights(optimizer: Any, weights: Any) -> None:
-    """Give the optimizer's variables their values.
-
-    Raises:
-        ValueError: there are not as many values as variables.
-    """
-    if len(weights) != len(optimizer.variables):
-        raise ValueError(
-            f"set_weights got {len(weights)} values for {len(optimizer.variables)} variables"
-        )
-    for variable, value in zip(optimizer.variables, weights, strict=True):
-        variable.assign(value)
-
-
 def _reset_states(metric: Any) -> None:
     """As `reset_state`."""
     metric.reset_state()
@@ -212,6 +198,5 @@ ADDED_TO_OPTIMIZERS = {
     "lr": property(_rate, _set_rate),
     "weights": property(lambda self: list(self.variables)),
     "get_weights": _get_weights,
-    "set_weights": _set_weights,
 }
 ADDED_TO_METRICS = {"reset_states": _reset_states}
