@@ -62,7 +62,9 @@ def dispatching(function: Any) -> Any:
     Args:
         function: of tensors.
     """
-    if not inspect.isfunction(function) or hasattr(function, "_drumline_dispatches"):
+    if not inspect.isfunction(function) or function.__name__.startswith("nest_"):
+        return function
+    if hasattr(function, "_drumline_dispatches"):
         return function
     found = _PUBLIC.get(function)
     if found is not None:
