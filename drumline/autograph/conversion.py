@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import types
 from collections.abc import Callable
@@ -78,6 +79,25 @@ def convert(
     return of(function)
 
 
+def converted_source(function: Callable[..., Any]) -> str:
+    """Return the source that `convert` runs in the place of a function's.
+
+    Raises:
+        ValueError: there is no source, or the function is a generator or a coroutine.
+    """
+    plain = getattr(function, "python_function", function)
+    plain = getattr(plain, "__func__", plain)
+    if not isinstance(plain, types.FunctionType):
+        raise ValueError(f"{function!r:.60} is no Python function; only these have source to show.")
+    definition = _definition(plain)
+    if definition is None:
+        raise ValueError(
+            f"{plain.__qualname__} cannot be converted: its source was not found, or it is a "
+            "generator or a coroutine."
+        )
+    return ast.unparse(ast.fix_missing_locations(definition))
+
+
 def _converted(function: Any, added: dict[str, Any]) -> Any:
     kind = type(function)
     if kind is types.FunctionType:
@@ -118,14 +138,19 @@ def _code(function: types.FunctionType) -> types.CodeType | None:
 
 
 def _made(function: types.FunctionType) -> types.CodeType | None:
+    definition = _definition(function)
+    return None if definition is None else code_of(function, definition, (RUNTIME, LOOPS))
+
+
+def _definition(function: types.FunctionType) -> ast.FunctionDef | ast.Lambda | None:
+    """The rewritten syntax tree of a function; None if it is not to be converted."""
     if function.__name__ == "<lambda>" or function.__code__.co_name == "<lambda>":
         expression = lambda_of_source(function)
-        if expression is None:
-            return None
-        rewrite_lambda(expression)
-        return code_of(function, expression, (RUNTIME, LOOPS))
+        if expression is not None:
+            rewrite_lambda(expression)
+        return expression
     definition = definition_of_source(function)
     if definition is None or not convertible(definition):
         return None
     rewrite_function(definition)
-    return code_of(function, definition, (RUNTIME, LOOPS))
+    return definition

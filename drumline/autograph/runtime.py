@@ -25,6 +25,7 @@ class _Nothing:
 NOTHING = _Nothing()
 """What a name holds that has no value."""
 
+_VALUE = "__value__"
 _PLAIN = (bool, int, float, complex)
 _ARRAYS = (jax.Array, np.ndarray, np.generic)
 
@@ -86,9 +87,9 @@ class ControlFlow:
         return self._values.wrap(operation(self._values.truth(value), right))
 
     def if_expression(
-        self, test: Any, then: Callable[[], Any], otherwise: Callable[[], Any]
+        self, test: Any, then: Callable[[], Any], otherwise: Callable[[], Any], line: int = 0
     ) -> Any:
-        """``then if test else otherwise``."""
+        """``then if test else otherwise``; `line` is for messages."""
         if not self._traced(test):
             return then() if test else otherwise()
         cell = types.CellType()
@@ -99,8 +100,47 @@ class ControlFlow:
 
             return run
 
-        self._cond(test, branch(then), branch(otherwise), {"conditional expression": cell}, 0)
+        self._cond(test, branch(then), branch(otherwise), {_VALUE: cell}, line)
         return cell.cell_contents
+
+    def repeat(
+        self,
+        test: Callable[..., Any],
+        body: Callable[..., Sequence[Any]],
+        values: Sequence[Any],
+        limit: int | None,
+        line: int,
+    ) -> list[Any]:
+        """Return the values after ``while test(*values): values = body(*values)``.
+
+        Args:
+            test: gives a condition; the loop is traced once this is.
+            body: gives as many values as it takes.
+            values: before the first step.
+            limit: at most so many steps; None for no limit.
+            line: for messages.
+        """
+        cells = {f"loop variable {i}": types.CellType(each) for i, each in enumerate(values)}
+
+        def held() -> list[Any]:
+            return [cell.cell_contents for cell in cells.values()]
+
+        def step(_: Any) -> None:
+            for cell, value in zip(cells.values(), body(*held()), strict=True):
+                cell.cell_contents = value
+
+        steps = 0
+        while limit is None or steps < limit:
+            on = test(*held())
+            if self._traced(on):
+                rest = None if limit is None else limit - steps
+                self._loop(cells, lambda _: test(*held()), step, rest, (), line)
+                break
+            if not on:
+                break
+            step(None)
+            steps += 1
+        return held()
 
     def assert_(self, test: Any, message: Callable[[], Any]) -> None:
         """``assert test, message``; a traced one fails when the program runs."""
@@ -182,7 +222,7 @@ class ControlFlow:
         merged: dict[Any, Any] = {}
         wanted: list[tuple[Any, Any, Any]] = []
         for name in a.kinds:
-            found = _merged(str(name), a, b, name, line)
+            found = _merged(str(name), a, b, name, line, self._values)
             merged[name] = found
             if isinstance(found, _Tree):
                 wanted += [(name, pair, dtype) for pair, dtype in found.leaves]
@@ -316,6 +356,7 @@ class ControlFlow:
                     (treedef, avals),
                     unchanged,
                     line,
+                    self._values,
                 )
                 settled = settled and new is None
                 if new is not None:
@@ -572,7 +613,7 @@ def _aval(leaf: Any, trace: _Trace) -> Any:
     return jax.typeof(jnp.asarray(leaf)) if _is_numeric(leaf) else None
 
 
-def _merged(text: str, a: _Trace, b: _Trace, name: Any, line: int) -> Any:
+def _merged(text: str, a: _Trace, b: _Trace, name: Any, line: int, values: TensorKind) -> Any:
     """What a name holds after either branch: the same object, a `_Tree`, or nothing.
 
     Raises:
@@ -589,6 +630,14 @@ def _merged(text: str, a: _Trace, b: _Trace, name: Any, line: int) -> Any:
             pairs = [(NOTHING, x) if leaves is leaves_a else (x, NOTHING) for x in kept]
             return _Tree(treedef, list(zip(pairs, avals, strict=True)))
     if tree_a != tree_b:
+        for empty, full, trace in ((tree_a, tree_b, b), (tree_b, tree_a, a)):
+            kept = trace.kinds[name][1]
+            avals = [_aval(leaf, trace) for leaf in kept]
+            if empty.num_leaves or None in avals:
+                continue
+            if values.started(empty.unflatten(()), full.unflatten(avals)) is not None:
+                pairs = [(NOTHING, x) if trace is b else (x, NOTHING) for x in kept]
+                return _Tree(full, list(zip(pairs, avals, strict=True)))
         raise TypeError(_differs(text, line, str(tree_a), str(tree_b)))
     if len(leaves_a) == 1 and tree_a == jax.tree.structure(0) and _same(leaves_a[0], leaves_b[0]):
         return leaves_a[0]
@@ -611,7 +660,7 @@ def _merged(text: str, a: _Trace, b: _Trace, name: Any, line: int) -> Any:
 
 
 def _differs(name: str, line: int, first: str, second: str) -> str:
-    shown = "the value that is returned" if name == "__value__" else repr(name)
+    shown = "the value that is returned" if name == _VALUE else repr(name)
     return (
         f"The branches of the condition in line {line} leave {shown} as {first} and as {second}. "
         "The condition is known only when the program runs, so both must leave the same "
@@ -628,7 +677,13 @@ def _carried(value: Any) -> tuple[Any, list[Any]] | None:
 
 
 def _settled(
-    text: str, held: Any, current: Any, after: tuple[Any, list[Any]], same: bool, line: int
+    text: str,
+    held: Any,
+    current: Any,
+    after: tuple[Any, list[Any]],
+    same: bool,
+    line: int,
+    values: TensorKind,
 ) -> Any:
     """None if a step leaves a name as it was, else what the loop is to start it with.
 
@@ -642,6 +697,10 @@ def _settled(
         if held is not NOTHING and not same:
             raise TypeError(_changes(text, line, f"{held!r:.40}", "another object"))
         return None
+    if treedef != current[0] and None not in avals:
+        start = values.started(jax.tree.unflatten(*current), treedef.unflatten(avals))
+        if start is not None and jax.tree.structure(start) == treedef:
+            return treedef, [jnp.asarray(leaf) for leaf in jax.tree.leaves(start)]
     if treedef != current[0] or None in avals:
         raise TypeError(_changes(text, line, str(current[0]), str(treedef)))
     leaves, changed = [], False

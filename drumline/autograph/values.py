@@ -41,6 +41,18 @@ class TensorKind:
             )
         return jnp.reshape(array, ()).astype(bool)
 
+    def started(self, start: Any, after: Any) -> Any:
+        """Return `start` in the structure that a step or a branch leaves; None if it has none.
+
+        For values whose structure follows from what is first written to them, as of an array of
+        tensors whose shape is not known before.
+
+        Args:
+            start: what a name holds before, with arrays.
+            after: what it holds afterwards, with the shapes and dtypes of arrays.
+        """
+        return None
+
     def replaced(self, function: Any) -> Any:
         """Return what is called in the place of a function, as of ``range`` over traced limits."""
         return _BUILTINS.get(function, function) if type(function) in _KINDS else function

@@ -6,15 +6,19 @@ import contextlib
 import functools
 import inspect
 import types
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from drumline import config
+from drumline.compat.ops.host import Checks
 from drumline.compat.values.boundary import map_structure, unwrap, with_control_flow, wrap
 from drumline.compat.values.convert import convert
 from drumline.compat.values.tensor import Tensor
+from drumline.data.elements.precision import is_tracing
+from drumline.data.functions.native.symbol import ValueNeedsPython
 from drumline.distribute.functions.function import Function
 
 
@@ -32,6 +36,8 @@ class TensorFunction(Function):
         specs = None if input_signature is None else unwrap(list(input_signature))
         super().__init__(python_function, specs, keep_64_bits=True, adapt=_of_tensors)
         self._given_signature = input_signature
+        self._checks = Checks()
+        self._needs_python = False
 
         def of_instance(instance: Any, *args: Any, **kwargs: Any) -> Any:
             return self._call((instance,), *args, **kwargs)
@@ -51,7 +57,23 @@ class TensorFunction(Function):
         args, kwargs = map_structure(_argument, args), map_structure(_argument, kwargs)
         if self._specs is not None:
             args, kwargs = unwrap(args), unwrap(kwargs)
-        return wrap(super()._call(bound, *args, **kwargs))
+        with self._checks.collecting():
+            return wrap(self._run(bound, args, kwargs))
+
+    def _run(self, bound: tuple[Any, ...], args: Any, kwargs: Any) -> Any:
+        """Run it compiled, or as Python if a tensor's value is needed while it is traced."""
+        if not self._needs_python:
+            try:
+                return super()._call(bound, *args, **kwargs)
+            except ValueNeedsPython as error:
+                if is_tracing():  # whoever traces this function runs as Python
+                    raise
+                self._needs_python = True
+                name = getattr(self.python_function, "__qualname__", "a function")
+                warnings.warn(
+                    f"tf.function {name} runs as Python, not compiled: {error}", stacklevel=4
+                )
+        return self._plain(*bound, *args, **kwargs)
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """The function for one kind of arguments; it is compiled when it is first called."""

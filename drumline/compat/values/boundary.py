@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from drumline.autograph import TensorKind, convert
+from drumline.autograph import ControlFlow, TensorKind, convert
 from drumline.compat.values.tensor import Tensor, wrap_leaf
 
 _TO_USER: list[tuple[type, Callable[[Any], Any]]] = []
@@ -92,6 +92,9 @@ def unwrap(value: Any) -> Any:
     return map_structure(_unwrapped, value)
 
 
+STARTED: list[Callable[[Any, Any], Any]] = []
+"""What may make a value's structure that of a traced loop; see `TensorKind.started`."""
+
 _MARK = "_drumline_of_arrays"
 
 
@@ -146,8 +149,14 @@ class _Tensors(TensorKind):
     def is_traced(self, value: Any) -> bool:
         return isinstance(value._value if type(value) is Tensor else value, jax.core.Tracer)
 
+    def started(self, start: Any, after: Any) -> Any:
+        made = (of_kind(start, after) for of_kind in STARTED)
+        return next((each for each in made if each is not None), None)
+
 
 _TENSORS = _Tensors()
+CONTROL_FLOW = ControlFlow(_TENSORS, lambda function: with_control_flow(function))
+"""Conditions and loops over tensors, for the functions of the look-alike that have them."""
 
 
 def with_control_flow(function: Callable[..., Any], loops: Any = None) -> Callable[..., Any]:

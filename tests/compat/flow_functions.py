@@ -1,0 +1,153 @@
+"""Uses of ``tf.cond``, ``tf.map_fn``, ``tf.TensorArray`` and the like, each eager and compiled."""
+
+
+def both(tf, function, *args):
+    return [function(*args), tf.function(function)(*args)]
+
+
+def conditions(tf):
+    def pick(x):
+        return tf.cond(x > 2, lambda: x * 10, lambda: x - 1)
+
+    return [each for x in (1, 5) for each in both(tf, pick, tf.constant(x))]
+
+
+def cases(tf):
+    def pick(x):
+        pairs = [(x < 3, lambda: tf.constant(10)), (x < 6, lambda: x * 2)]
+        return tf.case(pairs, default=lambda: tf.constant(-1))
+
+    return [each for x in (1, 5, 9) for each in both(tf, pick, tf.constant(x))]
+
+
+def switches(tf):
+    def pick(x):
+        functions = {0: lambda: tf.constant(10), 1: lambda: x * 7, 2: lambda: x + 100}
+        return tf.switch_case(x, functions, default=lambda: tf.constant(-1))
+
+    return [each for x in (-1, 0, 1, 2, 5) for each in both(tf, pick, tf.constant(x))]
+
+
+def while_loops(tf):
+    def powers(n):
+        return tf.while_loop(
+            lambda i, total: i < n, lambda i, total: (i + 1, total * 2), (0, tf.constant(1))
+        )
+
+    def limited(n):
+        return tf.while_loop(lambda i: i < n, lambda i: [i + 1], [0], maximum_iterations=3)
+
+    found = []
+    for n in (0, 5):
+        for pair in both(tf, powers, tf.constant(n)):
+            found += pair
+        for single in both(tf, limited, tf.constant(n)):
+            found += single
+    return found
+
+
+def maps(tf):
+    x = tf.constant([[1, 2], [3, 4], [5, 6]])
+    found = both(tf, lambda x: tf.map_fn(lambda row: row * 2, x), x)
+    found += both(
+        tf,
+        lambda x: tf.map_fn(
+            lambda row: tf.cast(tf.reduce_sum(row), tf.float32), x, fn_output_signature=tf.float32
+        ),
+        x,
+    )
+    for pair in both(
+        tf,
+        lambda x: tf.map_fn(
+            lambda rows: (rows[0] + rows[1], rows[0]),
+            (x, x + 1),
+            fn_output_signature=(tf.int32, tf.int32),
+        ),
+        x,
+    ):
+        found += pair
+    return found
+
+
+def folds(tf):
+    x = tf.constant([5, 2, 9, 4])
+    found = []
+    for reverse in (False, True):
+        found += both(tf, lambda x, r=reverse: tf.scan(lambda a, e: a * 2 - e, x, reverse=r), x)
+        found += both(tf, lambda x, r=reverse: tf.scan(lambda a, e: a * 2 - e, x, 3, reverse=r), x)
+    found += both(tf, lambda x: tf.foldl(lambda a, e: a * 2 - e, x), x)
+    found += both(tf, lambda x: tf.foldr(lambda a, e: a * 2 - e, x), x)
+    found += both(tf, lambda x: tf.foldr(lambda a, e: a * 2 - e, x, initializer=7), x)
+    return found
+
+
+def vectorized(tf):
+    x = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    return both(tf, lambda x: tf.vectorized_map(lambda row: row / tf.reduce_sum(row), x), x)
+
+
+def arrays(tf):
+    def squares(n, x):
+        found = tf.TensorArray(tf.float32, size=4)
+        for i in tf.range(n):
+            found = found.write(i, x * tf.cast(i, tf.float32))
+        return found.stack()
+
+    def sometimes(n):
+        found = tf.TensorArray(tf.int32, size=5, element_shape=[])
+        for i in tf.range(n):
+            if i % 2 == 0:
+                found = found.write(i, i * i)
+        return found.stack()
+
+    def reads(x):
+        source = tf.TensorArray(tf.float32, size=3, clear_after_read=False).unstack(x)
+        total = tf.constant(0.0)
+        for i in tf.range(tf.cast(x[0], tf.int32)):
+            total += source.read(i)
+        return total, source.gather([2, 0]), source.size()
+
+    found = both(tf, squares, tf.constant(4), tf.constant([1.0, 2.0]))
+    found += both(tf, sometimes, tf.constant(5))
+    for each in both(tf, reads, tf.constant([3.0, 5.0, 7.0])):
+        found += each
+    parts = tf.TensorArray(tf.int32, size=0, dynamic_size=True, infer_shape=False)
+    parts = parts.write(0, [1]).write(1, [2, 3])
+    return [*found, parts.concat()]
+
+
+def gradients(tf):
+    @tf.custom_gradient
+    def clipped(x):
+        def backward(upstream):
+            return tf.clip_by_value(upstream, -0.5, 0.5)
+
+        return x * 3.0, backward
+
+    @tf.custom_gradient
+    def product(x, y):
+        return x * y, lambda upstream: (upstream * 100.0, upstream * y)
+
+    v, w = tf.Variable(2.0), tf.constant(3.0)
+    found = []
+    for function in (clipped, tf.recompute_grad(lambda x: x**3), tf.grad_pass_through(tf.floor)):
+        with tf.GradientTape() as tape:
+            result = function(v * v)
+        found += [result, tape.gradient(result, v)]
+    with tf.GradientTape() as tape:
+        tape.watch(w)
+        result = product(v, w)
+    return [*found, *tape.gradient(result, [v, w])]
+
+
+PROGRAMS = [
+    conditions,
+    cases,
+    switches,
+    while_loops,
+    maps,
+    folds,
+    vectorized,
+    arrays,
+    gradients,
+]
