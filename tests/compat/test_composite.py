@@ -32,3 +32,13 @@ def test_functions_without_a_ragged_form_say_so():
 def test_zeros_would_not_stay_zeros():
     with pytest.raises(TypeError, match="map_values"):
         tf.exp(tf.SparseTensor([[0]], [1.0], [2]))
+
+
+def test_options_of_batches_and_lookups_of_ragged_tensors_are_not_dropped() -> None:
+    rows = tf.data.Dataset.from_tensor_slices(tf.ragged.constant([[1], [2, 3], []]))
+    (batch,) = rows.batch(2, drop_remainder=True)
+    assert batch.to_list() == [[1], [2, 3]]
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        rows.batch(2, padded=True)
+    with pytest.raises(NotImplementedError, match="max_norm"):
+        tf.nn.embedding_lookup(tf.ones([4, 2]), tf.ragged.constant([[1], [2, 3]]), max_norm=1.0)

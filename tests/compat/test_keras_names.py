@@ -1,6 +1,7 @@
 """Names of ``tf.keras`` that Keras 3 dropped, and arguments and methods in their old spellings."""
 
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -133,3 +134,11 @@ def test_a_dataset_creator_makes_datasets_of_tensors():
     assert [each.tolist() for each in made] == [[0.0, 1.0], [2.0, 3.0]]
     with pytest.raises(TypeError, match="function"):
         keras.utils.experimental.DatasetCreator(3)
+
+
+def test_saving_refuses_what_it_cannot_do(tmp_path: Path) -> None:
+    model = tf.keras.Sequential([tf.keras.layers.Input((2,)), tf.keras.layers.Dense(1)])
+    with pytest.raises(NotImplementedError, match=r"Model\.export"):
+        model.save(tmp_path / "m", signatures={"serving_default": len})
+    with pytest.raises(ValueError, match="save_format"):
+        model.save_weights(tmp_path / "w", save_format="numpy")

@@ -10,7 +10,7 @@ import numpy as np
 from drumline.compat.composite.dispatch import dispatching, handles
 from drumline.compat.composite.ragged import RaggedTensor, invalid, rows_of, to_values
 from drumline.compat.composite.ragged_index import indexed, take_rows
-from drumline.compat.ops import arrays, elementwise, reductions
+from drumline.compat.ops import arrays, elementwise, nn, reductions
 from drumline.compat.values import dtypes
 from drumline.compat.values.convert import convert, static
 from drumline.compat.values.shape import TensorShape
@@ -568,7 +568,7 @@ def one_hot(indices: Any, *args: Any, **kwargs: Any) -> Any:
 @handles(RaggedTensor, "embedding_lookup")
 def embedding_lookup(params: Any, ids: Any, *args: Any, **kwargs: Any) -> Any:
     """Rows of a table, for the innermost values."""
-    return ids.with_flat_values(arrays.gather(params, ids.flat_values))
+    return ids.with_flat_values(nn.embedding_lookup(params, ids.flat_values, *args, **kwargs))
 
 
 @handles(RaggedTensor, "softmax")

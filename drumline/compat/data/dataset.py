@@ -46,13 +46,25 @@ class TensorDataset:
         made._ragged = any(found)
         return made
 
-    def batch(self, batch_size: Any, *args: Any, **kwargs: Any) -> TensorDataset:
+    def batch(
+        self,
+        batch_size: Any,
+        drop_remainder: Any = False,
+        num_parallel_calls: Any = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
+    ) -> TensorDataset:
         """Elements stacked; rows of a ragged tensor become one again."""
-        spec = self._dataset.element_spec
-        if not self._ragged and not _has_sparse(spec):
-            return self._next("batch", batch_size, *args, **kwargs)
-        drop = args[0] if args else kwargs.get("drop_remainder", False)
-        return self._next("ragged_batch", batch_size, drop_remainder=drop)
+        drop = bool(static(drop_remainder))
+        if self._ragged or _has_sparse(self._dataset.element_spec):
+            return self._next("ragged_batch", batch_size, drop_remainder=drop)
+        return self._next(
+            "batch",
+            batch_size,
+            drop_remainder=drop,
+            num_parallel_calls=num_parallel_calls,
+            deterministic=deterministic,
+        )
 
     @staticmethod
     def from_tensors(tensors: Any, name: str | None = None) -> TensorDataset:

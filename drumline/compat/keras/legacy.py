@@ -101,6 +101,7 @@ def with_any_path(save: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``Model.save``: a path without a suffix is a directory with the model in it.
 
     ``save_format``, ``"h5"``, ``"keras"`` or ``"tf"``, says what it is whatever the suffix.
+    ``signatures`` are refused.
     """
 
     def saved(
@@ -123,7 +124,12 @@ def with_any_path(save: Callable[..., Any]) -> Callable[..., Any]:
             path = os.path.join(path, MODEL)
         elif save_format is not None and given not in (".keras", ".h5", ".hdf5"):
             path = f"{path}.{save_format}"
-        for name in ("options", "signatures", "save_traces"):
+        if options.pop("signatures", None) is not None:
+            raise NotImplementedError(
+                "Model.save writes no signatures; use Model.export for a program that is served"
+            )
+        # Hints on TensorFlow's own format, which is not written.
+        for name in ("options", "save_traces"):
             options.pop(name, None)
         save(self, path, overwrite=overwrite, include_optimizer=include_optimizer, **options)
 
@@ -135,7 +141,9 @@ def with_weights_suffix(save: Callable[..., Any]) -> Callable[..., Any]:
 
     def saved(self: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
         path = os.fspath(filepath)
-        kwargs.pop("save_format", None)
+        chosen = kwargs.pop("save_format", None)
+        if chosen not in (None, "tf", "h5", "keras"):
+            raise ValueError(f"save_format must be 'tf', 'h5' or 'keras', not {chosen!r}")
         loads = save.__name__ == "load_weights"
         if not path.endswith((".h5", ".keras", ".json")) and not os.path.isfile(path):
             path += WEIGHTS
