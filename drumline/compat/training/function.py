@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import types
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -38,15 +37,6 @@ class TensorFunction(Function):
         self._given_signature = input_signature
         self._checks = Checks()
         self._needs_python = False
-
-        def of_instance(instance: Any, *args: Any, **kwargs: Any) -> Any:
-            return self._call((instance,), *args, **kwargs)
-
-        self._of_instance = of_instance
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        # A method: that of one access is equal to that of the next, so steps are compiled once.
-        return self if instance is None else types.MethodType(self._of_instance, instance)
 
     @property
     def input_signature(self) -> Sequence[Any] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
@@ -270,13 +271,19 @@ class Function:
         self._programs: OrderedDict[Hashable, FunctionProgram] = OrderedDict()
         functools.update_wrapper(self, python_function)
 
+        def of_instance(instance: Any, *args: Any, **kwargs: Any) -> Any:
+            return self._call((instance,), *args, **kwargs)
+
+        self._of_instance = of_instance
+
     @property
     def input_signature(self) -> Sequence[Any] | None:
         """The specification of the arguments, if one was given."""
         return self._specs
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self._call, (instance,))
+        # A method: that of one access is equal to that of the next, so steps are compiled once.
+        return self if instance is None else types.MethodType(self._of_instance, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._call((), *args, **kwargs)

@@ -244,3 +244,27 @@ def test_a_step_defined_in_the_function_is_compiled_once() -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-4)
     assert once == traced.count(3.0) == 2, "to find the variables, and to compile"
     assert traced.count(2.0) == 2 * once
+
+
+def test_a_method_given_to_run_is_traced_once() -> None:
+    traces = []
+
+    class Model:
+        def __init__(self, factor: float):
+            self.factor = factor
+
+        @dl.function
+        def step(self, x: Any) -> Any:
+            traces.append(self.factor)
+            return x * self.factor
+
+    strategy = dl.distribute.MirroredStrategy(["cpu:0", "cpu:1"])
+    two, three = Model(2.0), Model(3.0)
+    assert two.step == two.step and two.step != three.step
+    strategy.run(two.step, args=(np.float32(1),))
+    first = len(traces)
+    for _ in range(3):
+        strategy.run(two.step, args=(np.float32(1),))
+    assert len(traces) == first
+    (value, _) = strategy.run(three.step, args=(np.float32(1),)).values
+    assert float(value) == 3.0 and traces[-1] == 3.0
