@@ -7,7 +7,7 @@ Where numbers come from depends on where a function runs:
   each replica its own;
 - in all other code from numpy's Philox generator, which takes microseconds.
 
-`set_seed` sets all of them, and the seeds that dataset operations draw.
+`set_seed` sets all of them, and Python's ``random``, from which dataset operations draw seeds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from drumline.compat.values.convert import convert, is_jax, raw, static
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.tensor import Tensor
 from drumline.data.elements.precision import is_tracing
-from drumline.data.elements.seeds import seed_draws
 from drumline.data.functions.trace import drawn, in_dataset_function
 
 Sampler = Callable[[Any], Any]
@@ -79,7 +78,8 @@ def set_seed(seed: Any) -> None:
     _process_seed = int(static(seed))
     for stream in _streams.values():
         stream.reset(_process_seed)
-    seed_draws(_process_seed)
+    # From it datasets draw the seeds of operations that are given none.
+    random.seed(_process_seed)
 
 
 def _draw(

@@ -24,7 +24,7 @@ AREA = (
         RandomGenerator="random.Generator",
         differences={
             "set_seed": f"{_BITS}; draws of compiled functions, of datasets and others begin "
-            "again each for itself",
+            "again each for itself; Python's ``random`` is seeded, too",
             "stateless_shuffle": _BITS,
             "RandomGenerator": f"{_BITS}; one algorithm, whatever ``alg``; the state is "
             "uint32 (2,)",

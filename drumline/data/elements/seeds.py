@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from contextvars import ContextVar, Token
-from typing import Any
 
 import numpy as np
 
@@ -19,25 +18,15 @@ class DrawnSeed(int):
 def draw_seed() -> DrawnSeed:
     """A seed, from Python's ``random``, which ``keras.utils.set_random_seed`` seeds.
 
-    After `seed_draws` it follows from that seed. Inside a function that makes a dataset for an
-    element, it comes from the ``SeedsFor`` in force.
+    Inside a function that makes a dataset for an element, it comes from the ``SeedsFor`` in force.
     """
     source = _source.get()
-    return DrawnSeed(_drawn_from.getrandbits(63) if source is None else source.next())
-
-
-def seed_draws(seed: int) -> None:
-    """Let the seeds that are drawn from now on follow from one, as after ``tf.random.set_seed``."""
-    global _drawn_from
-    _drawn_from = random.Random(seed)
+    return DrawnSeed(random.getrandbits(63) if source is None else source.next())
 
 
 def seeds_are_given() -> bool:
     """Whether seeds come from a ``SeedsFor``."""
     return _source.get() is not None
-
-
-_drawn_from: Any = random
 
 
 class SeedsFor:

@@ -2,9 +2,11 @@
 
 import contextlib
 import threading
+import types
 
 import pytest
 
+from drumline.distribute.parameter_server.coordinator import worker_dispatcher
 from drumline.distribute.parameter_server.coordinator.scheduling import (
     ClosureQueue,
     RoundAdmission,
@@ -121,18 +123,22 @@ def test_a_stopped_queue_gives_nothing():
     assert queue.take(1) == []
 
 
-def test_fast_workers_are_given_many_closures_and_slow_ones_few():
+def test_fast_workers_are_given_many_closures_and_slow_ones_few(monkeypatch):
+    now = 0.0
+    clock = types.SimpleNamespace(monotonic=lambda: now)
+    monkeypatch.setattr(worker_dispatcher, "time", clock)
     fast, slow = AdaptiveWindow(), AdaptiveWindow()
     fast.started()
     slow.started()
     for _ in range(100):
+        fast._last = now
         fast.finished(1)
-        slow._last -= 1.0
+        now += 1.0
         slow.finished(1)
     assert fast.on_hand == MOST
     assert slow.on_hand == FEWEST
     for _ in range(100):
-        slow._last -= 0.015
+        now += 0.015
         slow.finished(1)
     assert slow.on_hand == PIPELINED
 
