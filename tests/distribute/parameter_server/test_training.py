@@ -1,5 +1,7 @@
 """Custom loops by a coordinator, beside the same training on one device."""
 
+import threading
+
 import keras
 import numpy as np
 import pytest
@@ -7,6 +9,8 @@ import pytest
 import drumline as dl
 from drumline.distribute.parameter_server.errors import ClosureError
 from drumline.distribute.parameter_server.partitioners import FixedShardsPartitioner
+from drumline.distribute.parameter_server.worker.pipeline import Pipeline
+from drumline.distribute.parameter_server.worker.step import Functions
 from tests.distribute.parameter_server.clusters import in_process
 
 ROWS, FIELDS, WIDTH = 40, 3, 4
@@ -247,6 +251,36 @@ def test_rows_may_depend_on_variables_and_random_draws(two):
     for own, drawn, rows in coordinator.fetch(found):
         np.testing.assert_array_equal(own, np.arange(20.0).reshape(10, 2)[3:6])
         np.testing.assert_array_equal(rows, np.arange(20.0).reshape(10, 2)[drawn])
+
+
+def test_states_are_there_when_a_closure_finds_its_program(two, monkeypatch):
+    """Closures of the same signature may lie in the worker's queue while it gets the program."""
+    strategy, coordinator = two
+    order = []
+
+    def recorded(owner, method):
+        original = getattr(owner, method)
+
+        def call(*args, **kwargs):
+            order.append((threading.get_ident(), method))
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(owner, method, call)
+
+    recorded(Functions, "add")
+    recorded(Pipeline, "set_state")
+    with strategy.scope():
+        generator = keras.random.SeedGenerator(1)
+
+    def draw():
+        return keras.random.uniform((2,), seed=generator)
+
+    coordinator.schedule(draw)
+    coordinator.join()
+    for thread in {thread for thread, _ in order}:
+        methods = [method for each, method in order if each == thread]
+        assert methods == ["set_state", "add"] * (len(methods) // 2)
+    assert order
 
 
 def test_integers_that_do_not_fit_into_32_bits(two):

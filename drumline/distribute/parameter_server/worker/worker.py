@@ -136,6 +136,9 @@ class Worker:
                 f"The request {request.operation!r} brings {len(request.states)} states of random "
                 f"generators, and names {len(request.state)}."
             )
+        states = zip(request.state, map(np.array, request.states), strict=True)
+        # Before the program: closures that wait for it run as soon as it is there.
+        session.pipeline.set_state(dict(states))
         session.functions.add(
             request.function,
             request.signature,
@@ -143,8 +146,6 @@ class Worker:
             request.layouts,
             request.updates,
         )
-        states = zip(request.state, map(np.array, request.states), strict=True)
-        session.pipeline.set_state(dict(states))
         return Done()
 
     def _run(self, request: RunClosures) -> Future[Message]:
