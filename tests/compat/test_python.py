@@ -61,7 +61,8 @@ def test_python_in_maps_and_eager() -> None:
     assert tf.py_function(lambda a, b: a.numpy() + b, [1.0, 2.0], tf.float32).numpy() == 3.0
     two = tf.py_function(lambda a: (a, a + 1), [1], [tf.int32, tf.int64])
     assert [each.dtype for each in two] == [tf.int32, tf.int64]
-    assert tf.py_function(lambda: None, [], None) is None
+    assert tf.py_function(lambda: None, [], []) == []
+    assert tf.numpy_function(lambda: None, [], []) is None
     doubled = tf.numpy_function(lambda a: a * 2, [np.ones(2)], tf.float64)
     assert doubled.numpy().tolist() == [2.0, 2.0]
     names = tf.data.Dataset.from_tensor_slices(["a", "b"]).map(
@@ -72,3 +73,40 @@ def test_python_in_maps_and_eager() -> None:
         tf.py_function(lambda: [1], [], [tf.int32, tf.int32])
     with pytest.raises(NotImplementedError, match="pure_callback"):
         tf.function(lambda x: tf.py_function(abs, [x], tf.int32))(tf.constant(1))
+
+
+def test_python_functions_by_decorator() -> None:
+    @tf.py_function(Tout=tf.float32)
+    def added(a, b):
+        """Of tensors."""
+        return a.numpy() + b
+
+    assert (added.__name__, added.__doc__) == ("added", "Of tensors.")
+    assert (added(1.0, 2.0).numpy(), added(1.0, 2.0).dtype) == (3.0, tf.float32)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'b'"):
+        added(1.0, b=2.0)
+
+    @tf.numpy_function(Tout=[tf.int64, tf.string], stateful=False)
+    def doubled(a):
+        assert isinstance(a, np.int64)
+        return a * 2, b"x"
+
+    number, text = doubled(np.int64(2**40))
+    assert (number.numpy(), text.numpy()) == (2**41, b"x")
+    numbers = tf.data.Dataset.range(2).map(doubled)
+    assert [each.numpy() for each, _ in numbers] == [0, 2]
+    with pytest.raises(NotImplementedError, match="pure_callback"):
+        tf.function(added)(tf.constant(1.0), tf.constant(1.0))
+
+
+@pytest.mark.parametrize("name", ["py_function", "numpy_function"])
+def test_arguments_of_python_functions_that_are_missing(name: str) -> None:
+    function = getattr(tf, name)
+    with pytest.raises(TypeError, match=f"'Tout'.*@tf.{name}"):
+        function(abs)
+    with pytest.raises(TypeError, match="'Tout'"):
+        function(abs, [1], None)
+    with pytest.raises(TypeError, match="Missing argument `inp`"):
+        function(abs, Tout=tf.int32)
+    with pytest.raises(TypeError, match="Don't set the `inp`"):
+        function(None, [1], tf.int32)

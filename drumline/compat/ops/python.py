@@ -168,7 +168,30 @@ def print_format(template: str, inputs: Any, placeholder: str = "{}", summarize:
     return "".join(part + text for part, text in zip(parts, [*texts, ""], strict=True))
 
 
-def _called(func: Callable[..., Any], inp: Any, Tout: Any, label: str, of_numpy: bool) -> Any:
+def _called(
+    func: Callable[..., Any] | None,
+    inp: Any,
+    Tout: Any,
+    label: str,
+    of_numpy: bool,
+) -> Any:
+    """Call a function, or make the decorator that does, if there is none."""
+    if Tout is None:
+        raise TypeError(
+            f"Missing required argument: 'Tout'. If using tf.{label} as a decorator, set `Tout` "
+            f"by name above the function: `@tf.{label}(Tout=tout)`"
+        )
+    if func is None:
+        if inp is not None:
+            raise TypeError(
+                f"Don't set the `inp` argument when using tf.{label} as a decorator (`func=None`)."
+            )
+        return functools.partial(_decorated, Tout=Tout, label=label, of_numpy=of_numpy)
+    if inp is None:
+        raise TypeError(
+            "Missing argument `inp`: set it to the list of arguments to the function, unless "
+            f"tf.{label} is used as a decorator (`func=None`)."
+        )
     given = [convert(each) for each in (inp if isinstance(inp, (list, tuple)) else [inp])]
     if any(isinstance(value, Symbol) or is_traced(value) for value in given) or is_tracing():
         if in_dataset_function():
@@ -178,36 +201,63 @@ def _called(func: Callable[..., Any], inp: Any, Tout: Any, label: str, of_numpy:
             "is not known. Use jax.pure_callback with the shape, or call it outside of tf.function"
         )
     result = func(*(np.asarray(v)[()] if of_numpy else Tensor(v) for v in given))
-    wanted = Tout if isinstance(Tout, (list, tuple)) else [Tout]
-    if Tout is None or (isinstance(Tout, (list, tuple)) and not Tout):
-        return None
-    results = list(result) if isinstance(result, (list, tuple)) else [result]
-    if isinstance(Tout, (list, tuple)) and len(results) != len(wanted):
-        raise ValueError(f"{_name(func)} returns {len(results)} values, but expects {len(wanted)}")
     if not isinstance(Tout, (list, tuple)):
-        results = [result]
-    pairs = zip(results, wanted, strict=True)
-    made = [Tensor(convert(each, dtypes.as_dtype(kind))) for each, kind in pairs]
-    return made if isinstance(Tout, (list, tuple)) else made[0]
+        return Tensor(convert(result, dtypes.as_dtype(Tout)))
+    if not Tout:
+        # TensorFlow's two functions differ in this.
+        return None if of_numpy else []
+    results = list(result) if isinstance(result, (list, tuple)) else [result]
+    if len(results) != len(Tout):
+        raise ValueError(f"{_name(func)} returns {len(results)} values, but expects {len(Tout)}")
+    pairs = zip(results, Tout, strict=True)
+    return [Tensor(convert(each, dtypes.as_dtype(kind))) for each, kind in pairs]
+
+
+def _decorated(
+    func: Callable[..., Any], Tout: Any, label: str, of_numpy: bool
+) -> Callable[..., Any]:
+    @functools.wraps(func)
+    def called(*args: Any) -> Any:
+        return _called(func, args, Tout, label, of_numpy)
+
+    return called
 
 
 def _name(function: Any) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-def py_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None = None) -> Any:
+def py_function(
+    func: Callable[..., Any] | None = None,
+    inp: Any = None,
+    Tout: Any = None,
+    name: str | None = None,
+) -> Any:
     """What a Python function of tensors returns, as tensors of the types ``Tout``.
 
-    A dataset's function that calls it runs as Python.
+    A dataset's function that calls it runs as Python. Without ``func`` it is a decorator:
+    ``@tf.py_function(Tout=tf.float32)``, of a function that takes no arguments by name.
+
+    Args:
+        func: what to call.
+        inp: a tensor, or the list of those that it is called with.
+        Tout: the type of what it returns, or a list of them; ``[]`` if it returns nothing.
+        name: of no effect.
 
     Raises:
+        TypeError: ``Tout`` is missing, or one of ``func`` and ``inp`` alone is given.
+        ValueError: the function returns another number of values than ``Tout`` has.
         NotImplementedError: in a function that is compiled, where the result's shape is not known.
     """
     return _called(func, inp, Tout, "py_function", of_numpy=False)
 
 
 def numpy_function(
-    func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True, name: str | None = None
+    func: Callable[..., Any] | None = None,
+    inp: Any = None,
+    Tout: Any = None,
+    stateful: bool = True,
+    name: str | None = None,
 ) -> Any:
     """As `py_function`, but the function is given numpy's arrays."""
     return _called(func, inp, Tout, "numpy_function", of_numpy=True)
