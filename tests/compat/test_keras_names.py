@@ -93,7 +93,21 @@ def test_extracted_files_are_where_tensorflow_has_them(tmp_path):
     )
     beside = tmp_path / "cache" / "datasets" / "photos" / "one.txt"
     assert beside.read_text() == "1"
-    assert str(tmp_path) in found
+    assert found == str(tmp_path / "cache" / "datasets" / "photos.zip")
+    assert zipfile.is_zipfile(found)
+
+
+def test_an_archive_without_a_name_gives_the_folder_it_was_extracted_to(tmp_path):
+    source = tmp_path / "photos.zip"
+    with zipfile.ZipFile(source, "w") as archive:
+        archive.writestr("flowers/one.txt", "1")
+    (tmp_path / "cache").mkdir()
+    for _ in range(2):
+        found = keras.utils.get_file(
+            origin=source.as_uri(), extract=True, cache_dir=str(tmp_path / "cache")
+        )
+        assert found == str(tmp_path / "cache" / "datasets" / "photos.zip")
+        assert (Path(found) / "flowers" / "one.txt").read_text() == "1"
 
 
 def test_added_losses_are_those_of_a_call_in_a_function():

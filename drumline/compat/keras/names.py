@@ -143,8 +143,9 @@ def get_file(
     """``tf.keras.utils.get_file``, whose extracted files are where TensorFlow 2 has them.
 
     Keras 3 extracts into a folder of the file's name. What is in it is also found beside this
-    folder, where scripts of TensorFlow 2 look; ``untar=True`` returns the folder ``fname`` of the
-    archive, if there is one.
+    folder, where scripts of TensorFlow 2 look: they take the returned path for that of the archive
+    and change its end (``path.replace(".zip", ".csv")``). ``untar=True`` returns the folder
+    ``fname`` of the archive, if there is one.
 
     Args:
         fname: of the file, or of the folder in the archive.
@@ -155,7 +156,8 @@ def get_file(
         kwargs: the other arguments of Keras's, by name.
 
     Returns:
-        The path of the file, or of the folder that it was extracted to.
+        The path of the file, or of the archive with ``extract=True`` and a ``fname`` with a suffix;
+        otherwise that of the folder that it was extracted to.
     """
     found: str = keras.utils.get_file(fname, origin, untar, *args, extract=extract, **kwargs)
     if not (untar or extract) or not os.path.isdir(found):
@@ -164,8 +166,13 @@ def get_file(
         beside = os.path.join(os.path.dirname(found), name)
         if not os.path.lexists(beside):
             os.symlink(os.path.abspath(os.path.join(found, name)), beside)
-    inner = os.path.join(found, fname or "")
-    return inner if untar and fname and os.path.isdir(inner) else found
+    if not fname:
+        return found
+    if not untar:
+        archive = os.path.join(os.path.dirname(found), fname)
+        return archive if os.path.isfile(archive) else found
+    inner = os.path.join(found, fname)
+    return inner if os.path.isdir(inner) else found
 
 
 class DatasetCreatorOfTensors(DatasetCreator):

@@ -113,7 +113,8 @@ AREA = (
         ),
         differences={
             "ModelCheckpoint": "adds the suffix that Keras 3 wants to a path without",
-            "get_file": "extracted files are where TensorFlow 2 had them, not a folder deeper",
+            "get_file": "extracted files and the archive are found where TensorFlow 2 before "
+            "Keras 3 had them, not a folder deeper",
             "load_model": "directories are those of Model.save here, not TensorFlow's SavedModel",
         },
     ),
