@@ -42,7 +42,31 @@ def _applied(make: Callable[[Any, Any], Any], count: int = 6) -> Program:
     )
 
 
+def _structures(tf: Any, folder: Path) -> list[Any]:
+    """What is said about elements: of datasets among them, and of iterators."""
+    data = tf.data.Dataset.from_tensors({"a": np.zeros((2, 3), np.float32), "b": b"x"})
+    (window,) = data.window(1)
+    spec = data.window(1).element_spec["a"]
+    shape = spec.element_spec.shape.as_list()
+    of_iterator = tf.data.experimental.get_structure(iter(data))
+    return [
+        type(spec).__name__,
+        isinstance(spec, tf.data.DatasetSpec),
+        shape,
+        spec == tf.data.DatasetSpec(tf.TensorSpec((2, 3), tf.float32)),
+        spec == tf.data.DatasetSpec(tf.TensorSpec((2, 3), tf.int32)),
+        spec.is_compatible_with(window["a"]),
+        {name: (each.dtype.name, each.shape.as_list()) for name, each in of_iterator.items()},
+    ]
+
+
 PROGRAMS: dict[str, Program] = {
+    "structures": _structures,
+    "CsvDataset with text that must be there": lambda tf, folder: _rows(
+        tf.data.experimental.CsvDataset(
+            _csv(folder), [tf.constant([], tf.string)], header=True, select_cols=[2]
+        )
+    ),
     "CsvDataset": lambda tf, folder: _rows(
         tf.data.experimental.CsvDataset(
             _csv(folder), [tf.int32, tf.constant([7.0]), tf.string], header=True

@@ -24,3 +24,9 @@ def test_what_programs_yield(tmp_path: Path) -> None:
     assert sorted(int(value) for value in shuffled) == sorted([*range(5)] * 2)
     with pytest.raises(ValueError, match="empty"):
         tf.data.experimental.from_list([])
+
+
+def test_what_structures_say(tmp_path: Path) -> None:
+    said = PROGRAMS["structures"](tf, tmp_path)
+    assert said[:6] == ["DatasetSpec", True, [2, 3], True, False, True]
+    assert said[6] == {"a": ("float32", [2, 3]), "b": ("string", [])}

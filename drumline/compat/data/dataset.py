@@ -13,9 +13,9 @@ from drumline.compat.values import dtypes
 from drumline.compat.values.boundary import from_core, map_structure, register, unwrap, wrap
 from drumline.compat.values.convert import convert, raw, static
 from drumline.compat.values.errors import EndOfSequenceError
-from drumline.compat.values.specs import ArraySpec
+from drumline.compat.values.specs import ArraySpec, TypeSpec
 from drumline.compat.values.tensor import Tensor
-from drumline.data import Dataset, DatasetIterator, RaggedArray, TensorSpec
+from drumline.data import Dataset, DatasetIterator, DatasetSpec, RaggedArray, TensorSpec
 
 
 class TensorDataset:
@@ -387,6 +387,11 @@ class TensorIterator:
         except StopIteration:
             return OptionalValue()
 
+    @property
+    def element_spec(self) -> Any:
+        """What the elements are."""
+        return wrap(self._iterator.element_spec)
+
     def __drumline_batches__(self) -> tuple[Any, Callable[[Any], Any]]:
         return self._iterator, wrap
 
@@ -448,6 +453,50 @@ def _has_sparse(spec: Any) -> bool:
     return any(found)
 
 
+class DatasetStructure(TypeSpec):
+    """What the elements of a dataset among the elements are, as ``tf.data.DatasetSpec``.
+
+    Args:
+        element_spec: nested specs of its elements.
+        dataset_shape: of arrays of datasets, which do not exist: ``()``.
+    """
+
+    def __init__(self, element_spec: Any, dataset_shape: Any = ()):
+        self._element_spec = element_spec
+        self._core = DatasetSpec(unwrap(element_spec), tuple(static(dataset_shape)))
+
+    @property
+    def element_spec(self) -> Any:
+        """The specs of its elements."""
+        return self._element_spec
+
+    @property
+    def value_type(self) -> type:
+        """`TensorDataset`."""
+        return TensorDataset
+
+    @classmethod
+    def from_value(cls, value: TensorDataset) -> DatasetStructure:
+        """The spec of a dataset."""
+        return cls(value.element_spec)
+
+    def is_compatible_with(self, value: Any) -> bool:
+        """Whether the elements of a dataset, or of another spec's, have these specs."""
+        return bool(self.element_spec == value.element_spec)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DatasetStructure) and self.element_spec == other.element_spec
+
+    def __hash__(self) -> int:
+        return hash(self._core)
+
+    def __repr__(self) -> str:
+        return f"DatasetSpec({self.element_spec!r}, TensorShape([]))"
+
+
+DatasetStructure.__name__ = DatasetStructure.__qualname__ = "DatasetSpec"
+
+
 def _columns(tensors: Any) -> Any:
     """What users give for arrays: lists of numbers are arrays, tuples and dicts are structure."""
     if isinstance(tensors, SparseColumns):
@@ -504,4 +553,10 @@ register(
     TensorIterator,
     TensorIterator,
     lambda view: getattr(view, "_iterator"),  # noqa: B009
+)
+register(
+    DatasetSpec,
+    lambda spec: DatasetStructure(wrap(spec.element_spec)),
+    DatasetStructure,
+    lambda spec: getattr(spec, "_core"),  # noqa: B009
 )

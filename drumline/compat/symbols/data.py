@@ -8,6 +8,7 @@ AREA = (
         TensorDataset="data.Dataset",
         TensorIterator="data.Iterator data.NumpyIterator",
         OptionalValue="data.experimental.Optional experimental.Optional",
+        DatasetStructure="data.DatasetSpec",
         differences={
             "TensorDataset": "random operations draw other bits than TensorFlow's; "
             "docs/differences.md has the rest"

@@ -31,7 +31,9 @@ def register(
     user: type | None,
     to_core: Callable[[Any], Any] | None,
 ) -> None:
-    """State which class of the look-alike stands for which of drumline's; narrower classes first.
+    """State which class of the look-alike stands for which of drumline's.
+
+    A class is found before those that it inherits from, in whatever order they are stated.
 
     Args:
         core: drumline's class.
@@ -40,9 +42,16 @@ def register(
         to_core: makes a value of drumline's of one.
     """
     if core is not None and to_user is not None:
-        _TO_USER.append((core, to_user))
+        _insert(_TO_USER, core, to_user)
     if user is not None and to_core is not None:
-        _TO_CORE.append((user, to_core))
+        _insert(_TO_CORE, user, to_core)
+
+
+def _insert(
+    table: list[tuple[type, Callable[[Any], Any]]], cls: type, make: Callable[[Any], Any]
+) -> None:
+    bases = (place for place, (other, _) in enumerate(table) if issubclass(cls, other))
+    table.insert(next(bases, len(table)), (cls, make))
 
 
 def map_structure(function: Callable[[Any], Any], value: Any) -> Any:

@@ -144,6 +144,8 @@ def _of_python(value: Any, wanted: np.dtype | None) -> np.ndarray:
             return array.astype(np.float32)
         return array
     if wanted.kind == "O":
+        if not array.size:
+            return np.empty(array.shape, object)
         raise TypeError(f"Cannot convert {value!r:.60} to a tensor of strings.")
     if wanted.kind in "iu" and kind in "iu" and array.size:
         info = np.iinfo(wanted)
