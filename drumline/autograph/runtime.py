@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -150,12 +151,15 @@ class ControlFlow:
                 raise AssertionError() if text is None else AssertionError(text)
             return
         text = message()
+        frame = sys._getframe(1)
+        code, line = frame.f_code, frame.f_lineno
 
-        def check(passed: Any) -> None:
-            if not np.all(passed):
-                raise AssertionError("" if text is None else str(text))
+        def failed() -> Exception:
+            error = AssertionError() if text is None else AssertionError(text)
+            error.add_note(f'asserted in File "{code.co_filename}", line {line}, in {code.co_name}')
+            return error
 
-        jax.debug.callback(check, self._values.truth(test))
+        self._values.require(self._values.truth(test), failed)
 
     def returned(self, flag: Any, value: Any) -> Any:
         """Return what a function returns that may reach its end without a ``return``.
@@ -188,10 +192,10 @@ class ControlFlow:
             else:
                 otherwise()
             return
-        _refuse_stores(stores, line)
+        self._refuse_stores(stores, line)
         lists = _lists((then, otherwise))
-        self._cond(test, then, otherwise, _cells(names, line, then, otherwise), line)
-        _refuse_appends(lists, line)
+        self._cond(test, then, otherwise, self._cells(names, line, then, otherwise), line)
+        self._refuse_appends(lists, line)
 
     def _cond(
         self,
@@ -268,8 +272,8 @@ class ControlFlow:
             if not before:
                 return
             body()
-        _refuse_stores(stores, line)
-        cells = _cells(names, line, test, body)
+        self._refuse_stores(stores, line)
+        cells = self._cells(names, line, test, body)
         self._loop(cells, lambda _: test(), lambda _: body(), None, (test, body), line)
 
     def for_(
@@ -291,15 +295,15 @@ class ControlFlow:
                     continue
                 on = going()
                 if self._traced(on):
-                    _refuse_stores(stores, line)
+                    self._refuse_stores(stores, line)
                     self._rest(list(items), body, going, names, line)
                     return
                 if not on:
                     return
             return
-        _refuse_stores(stores, line)
+        self._refuse_stores(stores, line)
         functions = (body,) if going is None else (body, going)
-        cells = _cells(names, line, *functions)
+        cells = self._cells(names, line, *functions)
         if isinstance(iterable, TracedRange):
             length: Any = iterable.length()
             element: Callable[[Any], Any] = iterable.item
@@ -323,7 +327,7 @@ class ControlFlow:
         self, items: list[Any], body: Any, going: Any, names: Sequence[str], line: int
     ) -> None:
         """The items after one at which a traced condition decides whether the loop continues."""
-        cells = _cells(names, line, body, going)
+        cells = self._cells(names, line, body, going)
         for item in items:
             self._cond(going(), functools.partial(body, item), lambda: None, cells, line)
 
@@ -343,7 +347,7 @@ class ControlFlow:
         index = jnp.zeros((), int)
         for _ in range(4):
             trace = self._loop_body(before, start, cells, test, body, index)
-            _refuse_appends(lists, line)
+            self._refuse_appends(lists, line)
             settled = True
             for name, (treedef, leaves) in trace.kinds.items():
                 avals = [_aval(leaf, trace) for leaf in leaves]
@@ -435,6 +439,36 @@ class ControlFlow:
         finally:
             before.restore()
         return trace
+
+    def _cells(self, names: Sequence[str], line: int, *functions: Any) -> dict[str, types.CellType]:
+        found: dict[str, types.CellType] = {}
+        for function in functions:
+            found |= zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        for name in names:
+            if name not in found:
+                raise self._values.refused(
+                    f"Line {line} assigns the global {name!r} under a condition that is known only "
+                    "when the program runs. Return the value, or assign it outside."
+                )
+        return {name: found[name] for name in names}
+
+    def _refuse_appends(self, lists: Sequence[tuple[str, list[Any], list[Any]]], line: int) -> None:
+        for name, before, held in lists:
+            if len(held) != len(before):
+                held[:] = before
+                raise self._values.refused(
+                    f"The condition or loop in line {line} changes the length of the list "
+                    f"{name!r}, and whether and how often it runs is known only when the program "
+                    f"runs. {self._values.instead_of_lists}"
+                )
+
+    def _refuse_stores(self, stores: Sequence[str], line: int) -> None:
+        if stores:
+            raise self._values.refused(
+                f"The condition or loop in line {line} assigns {', '.join(stores)}, and whether it "
+                "runs is known only when the program runs: only names and drumline's variables can "
+                "depend on that. Assign a name there, and the item or attribute after it."
+            )
 
 
 class _At:
@@ -551,20 +585,7 @@ def _write(cell: types.CellType, value: Any) -> None:
         del cell.cell_contents
 
 
-def _cells(names: Sequence[str], line: int, *functions: Any) -> dict[str, types.CellType]:
-    found: dict[str, types.CellType] = {}
-    for function in functions:
-        found |= zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    for name in names:
-        if name not in found:
-            raise TypeError(
-                f"Line {line} assigns the global {name!r} under a condition that is known only "
-                "when the program runs. Return the value, or assign it outside."
-            )
-    return {name: found[name] for name in names}
-
-
-def _lists(functions: Sequence[Any]) -> list[tuple[str, int, list[Any]]]:
+def _lists(functions: Sequence[Any]) -> list[tuple[str, list[Any], list[Any]]]:
     found = []
     for function in functions:
         for name, cell in zip(
@@ -572,28 +593,8 @@ def _lists(functions: Sequence[Any]) -> list[tuple[str, int, list[Any]]]:
         ):
             held = _read(cell)
             if type(held) is list:
-                found.append((name, len(held), held))
+                found.append((name, list(held), held))
     return found
-
-
-def _refuse_appends(lists: Sequence[tuple[str, int, list[Any]]], line: int) -> None:
-    for name, size, held in lists:
-        if len(held) != size:
-            del held[size:]
-            raise TypeError(
-                f"The condition or loop in line {line} changes the length of the list {name!r}, "
-                "and whether and how often it runs is known only when the program runs. Assign to "
-                "an array of the final size with `.at[i].set`."
-            )
-
-
-def _refuse_stores(stores: Sequence[str], line: int) -> None:
-    if stores:
-        raise TypeError(
-            f"The condition or loop in line {line} assigns {', '.join(stores)}, and whether it "
-            "runs is known only when the program runs: only names and drumline's variables can "
-            "depend on that. Assign a name there, and the item or attribute after it."
-        )
 
 
 def _is_numeric(leaf: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import linecache
 import textwrap
@@ -45,6 +46,12 @@ def code_of(
     """The code of the changed definition, where `added` are closure variables beside `fn`'s."""
     # Keyword-only arguments lost their defaults above: they are optional again by __kwdefaults__.
     free = [*fn.__code__.co_freevars, *added]
+    name = "<lambda>"
+    if isinstance(definition, ast.FunctionDef):
+        # Under its own name it would be a variable of the factory, that a function which calls
+        # itself finds in place of the global one.
+        name, definition = definition.name, copy.copy(definition)
+        definition.name = "__definition__"
     factory = ast.FunctionDef(
         name="__factory__",
         args=ast.arguments([], [ast.arg(name) for name in free], None, [], [], None, []),
@@ -58,12 +65,12 @@ def code_of(
     module = ast.fix_missing_locations(ast.Module([factory], []))
     namespace: dict[str, Any] = {}
     exec(compile(module, fn.__code__.co_filename, "exec"), namespace)
-    name = "<lambda>" if isinstance(definition, ast.Lambda) else definition.name
-    return next(
+    code = next(
         constant
         for constant in namespace["__factory__"].__code__.co_consts
-        if isinstance(constant, types.CodeType) and constant.co_name == name
+        if isinstance(constant, types.CodeType)
     )
+    return code.replace(co_name=name, co_qualname=fn.__qualname__)
 
 
 def function_of(

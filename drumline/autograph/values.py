@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,7 +14,12 @@ class TensorKind:
 
     A library with a tensor class of its own subclasses it and passes an instance to
     `drumline.autograph.convert`.
+
+    Attributes:
+        instead_of_lists: what to write in place of a list that a traced loop makes longer.
     """
+
+    instead_of_lists = "Assign to an array of the final size with `.at[i].set`."
 
     def unwrap(self, tree: Any) -> Any:
         """Return a pytree with arrays in the place of tensors."""
@@ -53,6 +59,25 @@ class TensorKind:
         """
         return None
 
+    def require(self, passed: Any, failed: Callable[[], Exception]) -> None:
+        """Have the error that `failed` makes raised if a traced condition is false in the end."""
+
+        def check(value: Any) -> None:
+            if not value:
+                raise failed()
+
+        jax.debug.callback(check, passed)
+
+    def refused(self, reason: str) -> Exception:
+        """Return the error to raise for what Python can do under a condition, and a trace cannot.
+
+        A library that runs a function as Python where it cannot be traced returns what it catches.
+
+        Args:
+            reason: what it is, where, and what to write in its place.
+        """
+        return TypeError(reason)
+
     def replaced(self, function: Any) -> Any:
         """Return what is called in the place of a function, as of ``range`` over traced limits."""
         return _BUILTINS.get(function, function) if type(function) in _KINDS else function
@@ -69,6 +94,14 @@ class TracedRange:
 
     def __init__(self, start: Any, stop: Any, step: Any = 1) -> None:
         self.start, self.stop, self.step = map(jnp.asarray, (start, stop, step))
+
+    def __iter__(self) -> Any:
+        raise TypeError(
+            "The limits of a range are known only when the program runs, so only a `for` statement "
+            "can go over it: not a comprehension, an unpacking, or a function such as `list`. Use "
+            "jnp.arange of the greatest limit with a mask, or a `for` statement that writes into "
+            "an array by `.at[i].set`."
+        )
 
     def length(self) -> jax.Array:
         """Return how many numbers it has."""

@@ -244,6 +244,25 @@ def test_a_list_in_a_traced_loop_is_refused():
         jax.jit(convert(f))(2)
 
 
+def test_a_range_of_traced_limits_is_for_loops_alone():
+    with pytest.raises(TypeError, match=r"only a `for` statement can go over it.*comprehension"):
+        jax.jit(convert(lambda n: [i + 1 for i in range(n)]))(2)
+
+
+def test_a_refused_change_of_a_list_is_undone():
+    held = [1, 2]
+
+    def f(x):
+        while x > 0:
+            held.pop()
+            x -= 1
+        return x
+
+    with pytest.raises(TypeError, match="'held'"):
+        jax.jit(convert(f))(2)
+    assert held == [1, 2]
+
+
 def test_not_all_paths_return():
     def f(x):
         if x > 0:
