@@ -210,7 +210,8 @@ def connect(
         retry_seconds: between two tries.
 
     Raises:
-        OSError: that of the last try, if none succeeds before the deadline.
+        OSError: that of the last try, if none succeeds before the deadline; at once if the address
+            cannot be a name.
     """
     problem: OSError = TimeoutError("no time to try")
     while (left := deadline - time.monotonic()) > 0:
@@ -219,7 +220,7 @@ def connect(
         except OSError as error:
             problem = error
         except UnicodeError as error:
-            problem = OSError(f"{address[0]!r} cannot be a name of a host: {error}")
+            raise OSError(f"{address[0]!r} cannot be a name of a host: {error}") from None
         pause = time.monotonic() + retry_seconds
         loop.wait_until(lambda: False, deadline=min(pause, deadline))
     raise problem

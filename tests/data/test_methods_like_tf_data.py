@@ -64,6 +64,8 @@ PIPELINES = {
 @pytest.mark.parametrize("name", PIPELINES)
 def test_same_elements(name):
     ours, theirs = both(PIPELINES[name])
+    if name == "batch, tuned":  # TensorFlow gives the batches in any order where that is allowed
+        theirs.sort(key=lambda batch: batch[1])
     assert ours == theirs and theirs
     cardinality = int(PIPELINES[name](tf.data.Dataset, tf).cardinality())
     assert PIPELINES[name](Dataset, dl).cardinality() == cardinality

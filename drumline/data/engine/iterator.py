@@ -430,6 +430,10 @@ class DatasetIterator(Items, Generic[T]):
 
         def __next__(self) -> T: ...
 
+    def next(self) -> T:
+        """The next element, as ``next(iterator)``; iterators of tf.data have this method."""
+        return next(self)
+
     def _further(self) -> T:
         # The slow path of `__next__`, called from Rust when the buffer is empty.
         with self._lock:

@@ -454,6 +454,7 @@ def _compiled(
 
 
 _PROBES = (7, 11)
+_LONG = 2_053
 _MANY_SHAPES = 16
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -490,14 +491,23 @@ class ShapedFunction:
         return self._loosened(low.with_leaves([leaf for leaf in leaves if leaf is not None]))
 
     def _loosened(self, spec: ElementSpec) -> ElementSpec:
-        """Without what does not hold for the shortest argument: ``x[:5]`` may give one row."""
+        """Without what does not hold for the shortest argument, or for long ones.
+
+        ``x[:5]`` may give one row; of frames of 256 samples short signals have none.
+        """
+        spec = self._loosened_by(1, spec)
+        if any(leaf.shape is not None and 0 in leaf.shape for leaf in spec.leaves):
+            spec = self._loosened_by(_LONG, spec)
+        return spec
+
+    def _loosened_by(self, size: int, spec: ElementSpec) -> ElementSpec:
         try:
-            short = trace(self._function, with_unknown(self._source, 1)).spec
+            found = trace(self._function, with_unknown(self._source, size)).spec
         except (NotTraceable, ValueError):
             return spec
-        if short.structure != spec.structure:
+        if found.structure != spec.structure:
             return spec
-        pairs = zip(spec.leaves, short.leaves, strict=True)
+        pairs = zip(spec.leaves, found.leaves, strict=True)
         return spec.with_leaves([merge_leaf(a, b) or a for a, b in pairs])
 
     @cached_property

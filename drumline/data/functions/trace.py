@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import inspect
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -244,7 +245,8 @@ class UserFunction:
     @functools.cached_property
     def name(self) -> str:
         """Its name and where it is defined, for messages and ``explain()``."""
-        name = getattr(self.function, "__qualname__", None) or type(self.function).__name__
+        named = inspect.unwrap(self.function)
+        name = getattr(named, "__qualname__", None) or type(named).__name__
         return f"{name.split('<locals>.')[-1]}{place_of(self.function)}"
 
     @functools.cached_property
@@ -255,8 +257,9 @@ class UserFunction:
 
 def place_of(function: Callable[..., Any]) -> str:
     """Where Python code begins, ``" (file.py:12)"``; nothing for what is not written in Python."""
+    function = inspect.unwrap(function)
     while isinstance(function, functools.partial):
-        function = function.func
+        function = inspect.unwrap(function.func)
     code = getattr(function, "__code__", None)
     return f" ({_file(code.co_filename)}:{code.co_firstlineno})" if code else ""
 

@@ -23,6 +23,19 @@ def test_a_slice_promises_no_more_rows_than_there_are():
     assert lists(ds.map(lambda x: x + 1)) == [[1, 2, 3, 4, 5], [6, 7, 8]]
 
 
+def test_rows_that_only_long_arguments_have_are_not_promised_to_be_none():
+    def starts(x):
+        return x[: max(0, x.shape[0] - 16) : 8]
+
+    rows = Dataset.from_generator(
+        lambda: (np.arange(size, dtype=np.float32) for size in (40, 10, 24)),
+        output_signature=TensorSpec((None,), np.float32),
+    )
+    ds = rows.map(starts)
+    assert ds.element_spec.shape == (None,)
+    assert lists(ds) == [[0, 8, 16], [], [0]]
+
+
 def test_a_shape_whose_result_breaks_the_promise_fails_in_its_place():
     def odd(x):
         return jnp.zeros(3) if x.shape[0] == 4 else jnp.zeros(2)

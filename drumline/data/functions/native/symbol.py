@@ -39,6 +39,10 @@ class ValueNeedsPython(TypeError):
         self.remedy = remedy
 
 
+class NotInDatasetFunction(ValueNeedsPython, NotImplementedError):
+    """A native operation is given values of a trace that is not one of a dataset's function."""
+
+
 class Symbol:
     """Stands for such a value while tracing: for native operations, or to be handed on.
 
@@ -197,7 +201,8 @@ def record(operation: NativeOperation, arguments: Sequence[Any]) -> Any:
     """
     given = [_argument(value) for value in arguments]
     results = operation.results(*(a.spec if isinstance(a, Fixed) else a for a in given))
-    if (recorded := recorded_results.get()) is not None:
+    recorded = recorded_results.get()
+    if recorded is not None:
         recorded.extend(results.leaves)
     operands = [
         value.handle if isinstance(value, Symbol) else value
@@ -209,6 +214,8 @@ def record(operation: NativeOperation, arguments: Sequence[Any]) -> Any:
         call=Call(operation, tuple(given), results),
         types=tuple(_type(leaf) for leaf in results.leaves),
     )
+    if recorded is None:
+        raise NotInDatasetFunction(_misplaced(operation.name))
     leaves = [
         Symbol(leaf, tracer, operation.name) if leaf.is_symbolic else tracer
         for leaf, tracer in zip(results.leaves, made, strict=True)
@@ -245,9 +252,13 @@ def _batched(_: Any, __: Any, *, call: Call, types: Any) -> NoReturn:
 
 
 def _lowered(_: Any, *__: Any, call: Call, types: Any) -> NoReturn:
-    raise NotImplementedError(
-        f"dl.{call.operation.name} runs in functions given to Dataset.map and the like, and on "
-        "values outside of them; not inside of jax.jit, cond, scan or the like"
+    raise NotImplementedError(_misplaced(call.operation.name))
+
+
+def _misplaced(name: str) -> str:
+    return (
+        f"dl.{name} runs in functions given to Dataset.map and the like, and on values outside of "
+        "them; not inside of jax.jit, cond, scan or the like"
     )
 
 
