@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 from drumline._jax_start import require, require_parameters, unsupported
 
@@ -35,10 +37,12 @@ require(
     "Tracer",
     "Var",
 )
-require(core, "new_jaxpr_eqn", "no_effects", "set_current_trace", "take_current_trace", "typeof")
+require(core, "dimension_as_value", "new_jaxpr_eqn", "no_effects", "set_current_trace")
+require(core, "take_current_trace", "typeof")
 require(core, "trace_ctx.set_trace", "trace_ctx.trace", "Jaxpr.replace")
 require(ad, "LinearizeTrace", "LinearizeTracer", "UndefinedPrimal", "Zero")
-require(ad, "backward_pass", "instantiate_zeros", "primitive_jvps", "primitive_transposes")
+require(ad, "backward_pass", "instantiate_zeros", "primitive_jvps", "primitive_linearizations")
+require(ad, "primitive_transposes")
 require(lu, "WrappedFun", "transformation2")
 require(partial_eval, "dce_jaxpr", "dce_jaxpr_consts")
 require(partial_eval, *(f"DynamicJaxprTrace.{name}" for name in ("new_arg", "to_jaxpr")))
@@ -111,6 +115,15 @@ def is_staged(trace: Any) -> bool:
         if isinstance(each, core.EvalTrace):
             return False
     return False
+
+
+def is_staging() -> bool:
+    """Whether this thread traces a program, whose values are not known while Python runs.
+
+    Within a gradient tape's block, and within ``jax.grad`` and ``jax.vmap`` that are not compiled,
+    JAX traces, too, but computes at once: that is no staging.
+    """
+    return is_staged(core.trace_ctx.trace)
 
 
 def is_inexact(value: Any) -> bool:
@@ -213,8 +226,19 @@ def pruned(jaxpr: Jaxpr, consts: Sequence[Any], kept: int) -> tuple[Jaxpr, list[
 def transpose(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
     """The cotangents of a linear program's inputs; None where they are zero by structure."""
     inputs = [ad.UndefinedPrimal(variable.aval) for variable in jaxpr.invars]
-    results = ad.backward_pass(jaxpr, True, consts, inputs, cotangents)
+    # What was computed with 64 bits is transposed with them: the rules make zeros and casts.
+    wide = not jax.config.read("jax_enable_x64") and _is_wide(jaxpr)
+    with jax.enable_x64(True) if wide else contextlib.nullcontext():
+        results = ad.backward_pass(jaxpr, True, consts, inputs, cotangents)
     return [None if type(result) is Zero else result for result in results]
+
+
+def _is_wide(jaxpr: Jaxpr) -> bool:
+    made = (variable for eqn in jaxpr.eqns for variable in eqn.outvars)
+    return any(
+        getattr(variable.aval, "dtype", None) in (np.float64, np.complex128)
+        for variable in (*jaxpr.invars, *made)
+    )
 
 
 def wrap_function(function: Any, around: Callable[..., Any]) -> Any:
@@ -245,6 +269,27 @@ def constants_within(params: dict[str, Any]) -> Iterator[Any]:
                 yield from _literals(each.jaxpr)
             elif isinstance(each, core.Jaxpr):
                 yield from _literals(each)
+
+
+# Loops whose number of steps is known when they run alone have no gradient by transposition.
+_FORWARD_ONLY = frozenset({"while", "pure_callback", "io_callback", "ffi_call"})
+_WITH_RULES_OF_THEIR_OWN = frozenset({"custom_jvp_call", "custom_vjp_call"})
+
+
+def has_gradient_as_a_whole(jaxpr: Jaxpr) -> bool:
+    """Whether a program can be linearized and transposed without splitting it into operations."""
+    for eqn in jaxpr.eqns:
+        name = eqn.primitive.name
+        if name in _FORWARD_ONLY:
+            return False
+        known = eqn.primitive in ad.primitive_jvps or eqn.primitive in ad.primitive_linearizations
+        if not known and name not in _WITH_RULES_OF_THEIR_OWN:
+            return False
+        for param in eqn.params.values():
+            for each in param if isinstance(param, (tuple, list)) else (param,):
+                if is_program(each) and not has_gradient_as_a_whole(opened(each)[0]):
+                    return False
+    return True
 
 
 def _literals(jaxpr: Jaxpr) -> Iterator[Any]:
@@ -369,6 +414,11 @@ def opened(program: Any) -> tuple[Jaxpr, Sequence[Any]]:
     if isinstance(program, ClosedJaxpr):
         return program.jaxpr, program.consts
     return program, ()
+
+
+def size_value(size: Any) -> Any:
+    """A size that is an expression, as where a program is exported, as an integer array."""
+    return core.dimension_as_value(size)
 
 
 def is_program(param: Any) -> bool:

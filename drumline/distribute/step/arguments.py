@@ -77,6 +77,10 @@ def _opened(kept: Any) -> Any:
     return kept[1]
 
 
+class StringArgument(TypeError):
+    """A call to compile has an array of strings or of objects among its arguments."""
+
+
 def flatten_arguments(
     args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[ArgumentSpec, list[Any]]:
@@ -86,7 +90,8 @@ def flatten_arguments(
     with another number is traced again. None is structure.
 
     Raises:
-        TypeError: if an argument is a dataset, or an array of strings.
+        StringArgument: if an argument is an array of strings or objects.
+        TypeError: if an argument is a dataset.
     """
     leaves, treedef = jax.tree.flatten((tuple(args), dict(kwargs)))
     fixed: list[Hashable] = []
@@ -94,7 +99,7 @@ def flatten_arguments(
     for leaf in leaves:
         if isinstance(leaf, _ARRAYS):
             if getattr(leaf.dtype, "kind", None) in _NO_NUMBERS:
-                raise TypeError(
+                raise StringArgument(
                     "A replica's step got an array of strings or objects, which no device can "
                     "hold. Drop it from the batch, or turn it into numbers in the input pipeline."
                 )

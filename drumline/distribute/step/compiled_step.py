@@ -32,7 +32,7 @@ from drumline.distribute.global_arrays import to_local_array
 from drumline.distribute.process_group import watch_pending, watchdog
 from drumline.distribute.step.arguments import ArgumentSpec
 from drumline.distribute.variable import broadcast_initial_values
-from drumline.training.jax_internals import current_trace, is_staged
+from drumline.training.jax_internals import current_trace, has_gradient_as_a_whole, is_staged
 from drumline.training.keras_internals import Variable, get_stateless_scope
 from drumline.training.state_scope import (
     NewVariables,
@@ -45,6 +45,8 @@ from drumline.training.state_scope import (
     refuse_created,
     refusing_wide,
 )
+from drumline.training.tape.recording import CapturedValueError
+from drumline.training.tape.session import compiles_functions, read_unconverted
 from drumline.training.variable_buffer import VariableBuffer
 
 if TYPE_CHECKING:
@@ -139,20 +141,27 @@ class NumberedPrograms:
         self._alone = jax.jit(
             ChannelRange(program, ChannelAllocator()), donate_argnums=0, **shardings
         )
-        self._inside: dict[ChannelAllocator | None, tuple[ChannelRange, Callable[..., Any]]] = {}
+        self._inside: dict[ChannelAllocator | None, tuple[ChannelRange, Any]] = {}
 
     def alone(self, *arguments: Any) -> Any:
         """Run it by itself; the buffers of the first argument are given away."""
         return self._alone(*arguments)
 
+    def jaxpr(self, *arguments: Any) -> Any:
+        """The program as `inside` would run it outside of all programs."""
+        return self._numbered(None)[1].trace(*arguments).jaxpr.jaxpr
+
+    def _numbered(self, first: ChannelAllocator | None) -> tuple[ChannelRange, Any]:
+        if first not in self._inside:
+            numbered = ChannelRange(self._program, first)
+            self._inside[first] = numbered, jax.jit(numbered, **self._shardings)
+        return self._inside[first]
+
     def inside(self, *arguments: Any) -> Any:
         """Run it as part of the program that is being traced."""
         channels = channels_here()
         first = channels.first if channels is not None else None
-        if first not in self._inside:
-            numbered = ChannelRange(self._program, first)
-            self._inside[first] = numbered, jax.jit(numbered, **self._shardings)
-        numbered, compiled = self._inside[first]
+        numbered, compiled = self._numbered(first)
         outputs = compiled(*arguments)
         if channels is not None:
             channels.first = channels.first.after(numbered.end)
@@ -219,6 +228,7 @@ class CompiledStep:
         self._span: Strategy | None = None
         self.taking_part: list[Strategy] = []
         self._compiled: NumberedPrograms | None = None
+        self._with_gradient: dict[Any, bool] = {}
 
     def __call__(self, arrays: Sequence[Any]) -> Any:
         """Run the step on the arrays of its arguments, and return what the replicas return.
@@ -294,6 +304,11 @@ class CompiledStep:
             return self._run_in_trace(read, arrays, staged)
         for device_programs in self._guards:
             device_programs.wait()
+        if compiles_functions() and self._span is None and not self.taking_part:
+            with contextlib.suppress(CapturedValueError):
+                found = self._run_in_tape(arrays)
+                if found is not None:
+                    return found[0]
         if self._bank is None or self._bank.ended:
             self._bank = self.new_bank()
         read = self.place_read(read)
@@ -302,6 +317,34 @@ class CompiledStep:
         for device_programs in self._guards:
             device_programs.started((outputs, new))
         return outputs
+
+    def _run_in_tape(self, arrays: Sequence[Any]) -> tuple[Any] | None:
+        """Run it compiled under a tape that interprets operations, for which it is one operation.
+
+        Returns:
+            The outputs; None if the program has parts without a gradient of their own, such as
+            loops, which a tape differentiates as it interprets them.
+
+        Raises:
+            CapturedValueError: the program holds what the tape watches as a constant.
+        """
+        values = list(map(read_unconverted, [*self.written, *self.read]))
+        written, read = values[: len(self.written)], values[len(self.written) :]
+        placed = self.place(arrays)
+        with jax.disable_jit(False):
+            kind = tuple((np.shape(each), getattr(each, "dtype", type(each))) for each in placed)
+            if kind not in self._with_gradient:
+                jaxpr = self._programs.jaxpr(written, read, placed)
+                self._with_gradient[kind] = has_gradient_as_a_whole(jaxpr)
+            if not self._with_gradient[kind]:
+                return None
+            try:
+                outputs, new = self._programs.inside(written, read, placed)
+            except CapturedValueError:
+                self._with_gradient[kind] = False
+                raise
+        assign_values(self.written, new)
+        return (outputs,)
 
     @property
     def _programs(self) -> NumberedPrograms:
@@ -355,6 +398,7 @@ class CompiledStep:
         if not self._reads_64_bits and any(map(keeps_64_bits, used)):
             raise WideVariables()
         self._bank = None
+        self._with_gradient = {}
         self.taking_part = scope.taking_part
         self._guards = self.in_flight()
         self._span = self.spanning()

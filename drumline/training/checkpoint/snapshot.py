@@ -199,7 +199,7 @@ def _add_names(
     their values by these.
     """
     for index, variable in enumerate(parts.variables):
-        named = variable_path(f"{path}/{variable.name}", 0)
+        named = variable_path(f"{path}/{variable.path.rpartition('/')[2]}", 0)
         found.aliases.setdefault(named, variable_path(path, index))
     for name, held in vars(layer).items():
         if isinstance(held, keras.Layer) and id(held) in seen and name not in parts.children:

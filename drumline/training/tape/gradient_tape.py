@@ -186,7 +186,9 @@ class GradientTape:
     Trainable variables are watched when they are read; arrays are watched by `watch`. Values stay
     what they are and can be used freely in and after the block. The tape works eagerly, within
     ``jax.jit``, ``jax.shard_map`` and the bodies of ``jax.lax`` loops, and within other tapes.
-    An eager block runs operation by operation, functions compiled by ``jax.jit`` included.
+    An eager block runs operation by operation, functions compiled by ``jax.jit`` included; one
+    compiled by `drumline.function` is a single operation, unless it has a loop of unknown length or
+    closes over what the tape watches.
 
     The gradient of a complex array follows ``jax.grad``: it is the conjugate of TensorFlow's.
 

@@ -156,8 +156,12 @@ def refuse_captured(recording: Recording, primitive: Any, params: dict[str, Any]
         raise _captured(str(primitive))
 
 
-def _captured(owner: str) -> NotImplementedError:
-    return NotImplementedError(
+class CapturedValueError(NotImplementedError):
+    """A program holds as a constant what a tape watches, so the gradient would be lost."""
+
+
+def _captured(owner: str) -> CapturedValueError:
+    return CapturedValueError(
         f"A function given to {owner} uses a value that a GradientTape watches, or that was "
         "computed from one, without taking it as an argument; its gradient would be lost. Pass "
         "the value as an argument (of a variable, its .value), or enter the tape inside that "
@@ -236,6 +240,8 @@ class RecordingTrace(jax_internals.Trace):
         wrapped = [self._wrap(value, value) for value in tracers]
         try:
             outputs = self._linearizer.process_primitive(primitive, wrapped, params)
+        except CapturedValueError:
+            raise
         except (NotImplementedError, ValueError) as error:
             if not any(map(recording.is_active, tracers)):
                 raise

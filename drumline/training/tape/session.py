@@ -34,6 +34,9 @@ class InterpretedBlock:
 
     def __init__(self, trace: RecordingTrace) -> None:
         self.trace = trace
+        self.compiles = not jax.config.jax_disable_jit  # type: ignore[attr-defined]
+        if open_sessions() and trace.parent_trace is open_sessions()[-1].trace:
+            self.compiles = open_sessions()[-1].compiles
         self._contexts = contextlib.ExitStack()
 
     def open(self) -> None:
@@ -112,6 +115,20 @@ class TapeSession:
         return self._block is not None
 
     @property
+    def trace(self) -> Any:
+        """The trace of the open block; None if the tape is closed."""
+        return None if self._block is None else self._block.trace
+
+    @property
+    def compiles(self) -> bool:
+        """Whether the tape interprets operations on arrays, and functions may be compiled in it."""
+        return (
+            self._block is not None
+            and self._block.compiles
+            and not jax_internals.is_staged(self._block.trace.parent_trace)
+        )
+
+    @property
     def is_recording(self) -> bool:
         """Whether operations are being recorded."""
         return self.is_open and self.recording.on
@@ -173,6 +190,16 @@ _open = _OpenSessions()
 def open_sessions() -> list[TapeSession]:
     """Those of this thread whose blocks are open, innermost last."""
     return _open.stack
+
+
+def compiles_functions() -> bool:
+    """Whether an open tape is interpreting operations on arrays, and would compile a function."""
+    sessions = open_sessions()
+    return (
+        bool(sessions)
+        and sessions[-1].compiles
+        and jax_internals.current_trace() is sessions[-1].trace
+    )
 
 
 def read_unconverted(variable: Any) -> Any:

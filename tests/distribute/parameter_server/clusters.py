@@ -5,30 +5,21 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
 
 import drumline as dl
+from tests.ports import free_addresses
 
 TOKEN = "a token that these tests' processes share"
 
 SERVE = """
 import drumline as dl
+from tests.ports import free_addresses
 resolver = dl.distribute.cluster_resolver.TFConfigClusterResolver()
 dl.distribute.Server(resolver.cluster_spec(), resolver.task_type, resolver.task_id).join()
 """
-
-
-def free_addresses(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-    for each in sockets:
-        each.close()
-    return addresses
 
 
 def cluster_spec(workers, ps):

@@ -7,7 +7,6 @@ import dataclasses
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ from typing import Any
 
 from drumline import failure_record
 from drumline.failure_record import FailureRecord
+from tests.ports import free_port
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -237,13 +237,3 @@ def _zygote(start: Callable[..., Any]) -> Any:
         stdout=subprocess.PIPE,
         text=True,
     )
-
-
-def free_port(host: str) -> int:
-    """A port that is free on `host`, or was a moment ago; any if `host` is not this machine."""
-    with socket.socket() as probe:
-        try:
-            probe.bind((host, 0))
-        except OSError:
-            probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

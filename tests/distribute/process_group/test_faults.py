@@ -187,7 +187,7 @@ def test_a_jaxlib_without_the_limit_refuses_it(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("early", [0, 1])
 def test_a_process_that_is_done_lets_others_work(early: int, run: Run) -> None:
     ends = run.ended(f"leave and let work {early}")
-    assert [(end.status, end.record) for end in ends] == [(0, None), (0, None)]
+    assert [(end.status, end.record) for end in ends] == [(0, None), (0, None)], ends
     assert all("done" in end.facts for end in ends)
     assert after_fault(ends[early], ends[early]) < SOON + (WORK if early == 0 else 0)
     assert ends[1 - early].time - ends[1 - early].facts["done"] < SOON

@@ -25,7 +25,8 @@ from drumline.distribute.process_group import jax_internals
 from drumline.distribute.process_group.group import group_of
 from drumline.distribute.process_group.peers import LocalProcess
 from drumline.distribute.process_group.rendezvous import Rendezvous, meet
-from tests.distribute.process_group.clusters import Cluster, Ended, free_port, running
+from tests.distribute.process_group.clusters import Cluster, Ended, running
+from tests.ports import free_port
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
 

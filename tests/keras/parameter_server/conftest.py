@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import keras
@@ -12,6 +10,7 @@ import numpy as np
 import pytest
 
 import drumline as dl
+from tests.ports import free_addresses
 
 ROWS = 36
 IDS = 50
@@ -20,12 +19,7 @@ IDS = 50
 @pytest.fixture(scope="session")
 def strategy() -> Iterator[Any]:
     """Two workers and two parameter servers, as threads; tables of 40 rows and more are cut."""
-    with ExitStack() as probes:
-        ports = []
-        for _ in range(4):
-            probe = probes.enter_context(socket.socket())
-            probe.bind(("127.0.0.1", 0))
-            ports.append(f"127.0.0.1:{probe.getsockname()[1]}")
+    ports = free_addresses(4)
     spec = dl.train.ClusterSpec({"worker": ports[:2], "ps": ports[2:]})
     tasks = [(job, index) for job in ("worker", "ps") for index in range(2)]
     servers = [dl.distribute.Server(spec, job, index) for job, index in tasks]
