@@ -140,6 +140,59 @@ def gradients(tf):
     return [*found, *tape.gradient(result, [v, w])]
 
 
+def strings(tf):
+    @tf.function
+    def shout(text):
+        if tf.strings.length(text) > 2:
+            return tf.strings.upper(text) + "!"
+        return text
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def lengths(texts):
+        return tf.strings.length(texts)
+
+    @tf.function
+    def numbered(x):
+        return x + 1, tf.strings.as_string(x), tf.constant("same")
+
+    @tf.function
+    def both_kinds(given):
+        return {"n": given["n"] * 2, "s": given["s"] + shout(tf.constant("abc"))}
+
+    found = [shout(tf.constant("abc")), shout(tf.constant("ab")), lengths(tf.constant(["a", "bc"]))]
+    found += numbered(tf.constant(4))
+    pair = both_kinds({"n": tf.constant(1), "s": tf.constant("x")})
+    return [*found, pair["n"], pair["s"]]
+
+
+def python_values(tf):
+    @tf.function
+    def through(x):
+        return tf.numpy_function(lambda a: a * 2, [x], tf.float32) + 1.0
+
+    @tf.function
+    def slope(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.py_function(lambda a: a * a, [x], tf.float32)
+        return tape.gradient(y, x)
+
+    return [through(tf.constant([1.0, 2.0])), slope(tf.constant(3.0))]
+
+
+def stores(tf):
+    @tf.function
+    def store(x):
+        found = {"a": x}
+        if x > 2:
+            found["a"] = x * 10
+        else:
+            found["a"] = x - 1
+        return found["a"]
+
+    return [store(tf.constant(5)), store(tf.constant(1))]
+
+
 PROGRAMS = [
     conditions,
     cases,
@@ -150,4 +203,7 @@ PROGRAMS = [
     vectorized,
     arrays,
     gradients,
+    strings,
+    python_values,
+    stores,
 ]

@@ -13,6 +13,9 @@ EXPECTED = {
     "switches": [-1, -1, 10, 10, 7, 7, 102, 102, -1, -1],
     "while_loops": [0, 1, 0, 1, 0, 0, 5, 32, 5, 32, 3, 3],
     "vectorized": [[[1 / 3, 2 / 3], [3 / 7, 4 / 7]]] * 2,
+    "strings": [b"ABC!", b"ab", [1, 2], 5, b"4", b"same", 2, b"xABC!"],
+    "python_values": [[3.0, 5.0], 6.0],
+    "stores": [50, 0],
     "gradients": [12.0, 2.0, 64.0, 192.0, 4.0, 4.0, 100.0, 3.0],
 }
 
@@ -23,7 +26,10 @@ def test_compiled_functions_give_what_eager_ones_give(program):
     found = program(tf)
     if program.__name__ in EXPECTED:
         for mine, wanted in zip(found, EXPECTED[program.__name__], strict=True):
-            np.testing.assert_allclose(mine.numpy(), wanted, rtol=1e-6)
+            if mine.dtype == tf.string:
+                assert mine.numpy() == wanted
+            else:
+                np.testing.assert_allclose(mine.numpy(), wanted, rtol=1e-6)
     elif program.__name__ == "folds":
         x = [5, 2, 9, 4]
         states = [x[0]]
@@ -49,6 +55,61 @@ def test_assertions_of_compiled_functions_raise_after_they_ran():
     with pytest.raises(tf.errors.InvalidArgumentError, match="x is to be small"):
         add(tf.constant(30))
     assert int(add(tf.constant(4))) == 37  # the error is raised once
+
+
+def test_a_python_assertion_of_a_compiled_function_raises_with_its_line():
+    @tf.function
+    def checked(x):
+        assert x < 10, "x is to be small"
+        return x + 1
+
+    assert int(checked(tf.constant(3))) == 4
+    with pytest.raises(AssertionError, match="x is to be small") as caught:
+        checked(tf.constant(30))
+    line = checked.python_function.__code__.co_firstlineno + 2
+    assert f'test_flow.py", line {line}, in checked' in caught.value.__notes__[0]
+
+
+def test_lists_and_comprehensions_of_traced_length_run_as_python():
+    @tf.function
+    def odd(n):
+        found = []
+        for i in tf.range(n):
+            if i % 2 == 0:
+                continue
+            found.append(i)
+        return tf.stack(found)
+
+    with pytest.warns(UserWarning, match=r"line \d+ changes the length.*'found'.*TensorArray"):
+        assert odd(tf.constant(6)).numpy().tolist() == [1, 3, 5]
+
+    @tf.function
+    def squares(n):
+        return tf.stack([i * i for i in tf.range(n)])
+
+    @tf.function
+    def shifted(n):
+        return 10 - tf.range(n)
+
+    for function, wanted in ((squares, [0, 1, 4]), (shifted, [10, 9, 8])):
+        with pytest.warns(UserWarning, match=r"size of a tf\.range is known only"):
+            assert function(tf.constant(3)).numpy().tolist() == wanted
+
+
+def test_a_function_of_numbers_stays_compiled_when_strings_are_passed_once():
+    runs = []
+
+    @tf.function
+    def either(x):
+        runs.append(x)
+        return tf.strings.length(x) if x.dtype == tf.string else x + 1
+
+    with pytest.warns(UserWarning, match="holds strings"):
+        assert int(either(tf.constant("abc"))) == 3
+    assert int(either(tf.constant(1))) == 2
+    traced = len(runs)
+    assert int(either(tf.constant(5))) == 6
+    assert len(runs) == traced
 
 
 def test_an_assertion_in_a_branch_that_does_not_run_passes():

@@ -125,3 +125,15 @@ def test_discretization_adapts_to_arrays():
     layer = layers.Discretization(num_bins=4)
     layer.adapt(np.arange(16.0))
     assert values(layer(tf.constant([1.0, 5.0, 15.0]))) == [0, 1, 3]
+
+
+@pytest.mark.parametrize(("former", "mode"), [("binary", "multi_hot"), ("tf-idf", "tf_idf")])
+def test_former_names_of_output_modes(former, mode):
+    weights = {"idf_weights": [0.5, 2.0]} if mode == "tf_idf" else {}
+    words = tf.constant([["a", "b"], ["b", "c"]])
+    texts = tf.constant(["a b", "b c"])
+    for layer, given in ((layers.StringLookup, words), (layers.TextVectorization, texts)):
+        old = layer(vocabulary=["a", "b"], output_mode=former, **weights)
+        new = layer(vocabulary=["a", "b"], output_mode=mode, **weights)
+        np.testing.assert_array_equal(old(given), new(given))
+        assert old.get_config()["output_mode"] == mode

@@ -156,3 +156,16 @@ def test_saving_refuses_what_it_cannot_do(tmp_path: Path) -> None:
         model.save(tmp_path / "m", signatures={"serving_default": len})
     with pytest.raises(ValueError, match="save_format"):
         model.save_weights(tmp_path / "w", save_format="numpy")
+
+
+def test_models_take_nests_of_tensors_computed_in_different_places() -> None:
+    first, second = keras.Input((3,)), keras.Input((3,))
+    model = keras.Model([first, second], keras.layers.Add()([first, second]))
+    read = tf.constant(np.ones((2, 3)), tf.float32)  # numpy's
+    computed = tf.nn.softmax(keras.layers.Dense(3)(read))  # JAX's
+    for inputs in ([read, computed], [computed, read], (computed, computed)):
+        result = model(inputs)
+        assert type(result) is tf.Tensor
+        np.testing.assert_allclose(result, inputs[0].numpy() + inputs[1].numpy(), rtol=1e-6)
+    result = model(inputs=[read, computed], training=False)
+    assert type(result) is tf.Tensor and result.shape == (2, 3)

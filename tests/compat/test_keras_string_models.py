@@ -83,3 +83,33 @@ def test_columns_of_strings_and_numbers_by_name(replicas):
     assert history[-1] < history[0]
     by_array = model.predict({k: v[:5] for k, v in columns.items()}, verbose=0)
     np.testing.assert_allclose(model.predict(batches, verbose=0)[:5], by_array, rtol=1e-5)
+
+
+def test_columns_of_tables_are_inputs_of_models_with_strings():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"kind": ["a", "b", "a", "c"] * 3, "size": [1.0, 2.0, 3.0, 4.0] * 3})
+    inputs = {
+        "kind": keras.Input(shape=(1,), name="kind", dtype=tf.string),
+        "size": keras.Input(shape=(1,), name="size"),
+    }
+    kinds = layers.StringLookup(vocabulary=["a", "b", "c"], output_mode="one_hot")(inputs["kind"])
+    model = keras.Model(inputs, layers.Dense(1)(layers.Concatenate()([kinds, inputs["size"]])))
+    model.compile(keras.optimizers.Adam(0.1), "mse")
+    arrays = {name: column.to_numpy() for name, column in table.items()}
+    predicted = model.predict(arrays, verbose=0)
+    np.testing.assert_array_equal(model.predict(dict(table), verbose=0), predicted)
+    np.testing.assert_allclose(model(dict(table)).numpy(), predicted, rtol=1e-6)
+    assert model(dict(table.iloc[:1])).shape == (1, 1)
+    history = model.fit(dict(table), table["size"], epochs=2, verbose=0).history
+    assert history["loss"][1] < history["loss"][0]
+
+
+@pytest.mark.parametrize("first_input", [False, True])
+def test_a_list_of_strings_is_one_input(first_input):
+    model, _ = text_model(first_input)
+    given = ["good film", "bad", "bad film"]
+    predicted = model.predict(given, verbose=0)
+    assert predicted.shape == (3, 1)
+    np.testing.assert_array_equal(predicted, model.predict(np.array(given, object), verbose=0))
+    np.testing.assert_allclose(model(given), predicted, rtol=1e-5)
+    assert model.predict(["good"], verbose=0).shape == (1, 1)

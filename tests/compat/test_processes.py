@@ -11,8 +11,9 @@ import pytest
 
 from drumline.compat import tf
 from tests.compat import parameter_server_script, worker_programs
-from tests.distribute.parameter_server.clusters import TOKEN, free_addresses
+from tests.distribute.parameter_server.clusters import TOKEN
 from tests.distribute.process_group.clusters import Cluster, running
+from tests.ports import free_addresses
 
 PROGRAMS = ["fit", "loop", "native_loop"]
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -71,8 +72,48 @@ def test_python_in_maps_and_eager() -> None:
     assert [name.numpy() for name in names] == [b"A!", b"B!"]
     with pytest.raises(ValueError, match="returns 1 values"):
         tf.py_function(lambda: [1], [], [tf.int32, tf.int32])
-    with pytest.raises(NotImplementedError, match="pure_callback"):
-        tf.function(lambda x: tf.py_function(abs, [x], tf.int32))(tf.constant(1))
+
+
+def test_functions_with_python_in_them_run_as_python() -> None:
+    @tf.function
+    def squared(x: Any) -> Any:
+        return tf.py_function(lambda v: v * v, [x], tf.float32) + 1.0
+
+    with pytest.warns(UserWarning, match=r"squared runs as Python.*tf\.py_function"):
+        assert float(squared(tf.constant(3.0))) == 10.0
+    x = tf.constant(3.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = squared(x)
+    assert float(tape.gradient(y, x)) == 6.0
+
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    with pytest.raises(TypeError, match="pure_callback"):
+        strategy.run(lambda: tf.py_function(lambda: 1.0, [], tf.float32))
+
+
+def test_every_call_prints_also_what_is_the_same_each_time_and_in_order(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    @tf.function
+    def count(n: Any) -> Any:
+        tf.print("begin", output_stream=sys.stdout)
+        for i in tf.range(n):
+            if i > 0:
+                tf.print("later", i, output_stream=sys.stdout)
+            else:
+                tf.print("first", output_stream=sys.stdout)
+        tf.print("end", output_stream=sys.stdout)
+        return n
+
+    count(tf.constant(2))
+    count(tf.constant(1))
+    jax.effects_barrier()
+    printed = capsys.readouterr().out.split("\n")
+    wanted = ["begin", "first", "later 1", "end", "begin", "first", "end", ""]
+    assert sorted(printed) == sorted(wanted)
+    if jax.device_count() == 1:
+        assert printed == wanted
 
 
 def test_python_functions_by_decorator() -> None:
@@ -95,8 +136,8 @@ def test_python_functions_by_decorator() -> None:
     assert (number.numpy(), text.numpy()) == (2**41, b"x")
     numbers = tf.data.Dataset.range(2).map(doubled)
     assert [each.numpy() for each, _ in numbers] == [0, 2]
-    with pytest.raises(NotImplementedError, match="pure_callback"):
-        tf.function(added)(tf.constant(1.0), tf.constant(1.0))
+    with pytest.warns(UserWarning, match="pure_callback"):
+        assert float(tf.function(added)(tf.constant(1.0), tf.constant(1.0))) == 2.0
 
 
 @pytest.mark.parametrize("name", ["py_function", "numpy_function"])

@@ -22,7 +22,17 @@ DRAWS: dict[str, Callable[[], Any]] = {
     "poisson": lambda: tf.random.poisson([4], 100.0),
     "shuffle": lambda: tf.random.shuffle(tf.range(100)),
     "an operation's seed": lambda: tf.random.uniform([3], seed=4),
+    "random_crop": lambda: tf.image.random_crop(tf.range(10_000), [2]),
+    "random_crop with a seed": lambda: tf.image.random_crop(tf.range(10_000), [2], 5),
+    "random_brightness": lambda: tf.image.random_brightness(PICTURE, 0.3),
+    "random_flip_left_right": lambda: tf.image.random_flip_left_right(PICTURES),
+    "random_brightness with a seed": lambda: tf.image.random_brightness(PICTURE, 0.1, seed=2),
+    "sample_distorted_bounding_box": lambda: tf.image.sample_distorted_bounding_box(
+        [50, 60, 3], [[[0.1, 0.1, 0.9, 0.9]]], min_object_covered=0.1
+    )[0],
 }
+PICTURE = np.linspace(0, 1, 5 * 4 * 3).reshape(5, 4, 3).astype(np.float32)
+PICTURES = np.stack([PICTURE] * 40)
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
@@ -131,3 +141,28 @@ def test_generators_go_on_from_their_state() -> None:
     assert counts.min() >= 0 and counts.max() <= 10 and abs(counts.mean() - 5) < 0.5
     tf.random.set_global_generator(tf.random.Generator.from_seed(7))
     assert tf.random.get_global_generator().normal([]).shape == ()
+
+
+def test_generators_are_saved_and_restored(tmp_path):
+    generator = tf.random.Generator.from_seed(1)
+    checkpoint = tf.train.Checkpoint(generator=generator)
+    generator.normal([])
+    path = checkpoint.write(tmp_path / "at")
+    expected = [generator.normal([]).numpy() for _ in range(3)]
+    other = tf.random.Generator.from_seed(7)
+    tf.train.Checkpoint(generator=other).restore(path)
+    assert [other.normal([]).numpy() for _ in range(3)] == expected
+
+
+def test_a_step_makes_generators_of_its_own():
+    strategy = tf.distribute.MirroredStrategy(["cpu:0", "cpu:1"])
+
+    def step():
+        generator = tf.random.Generator.from_seed(1)
+        first, second = generator.normal([]), generator.normal([])
+        generator.reset_from_seed(1)
+        return tf.stack([first, second, generator.normal([])])
+
+    for _ in range(2):
+        first, second, again = strategy.run(step).values[0].numpy()
+        assert first == again != second

@@ -124,7 +124,6 @@ def test_what_an_answer_names_is_imported_to_see():
         ("raw_ops.BoostedTreesPredict", "removed from TensorFlow"),
         ("compat.v1.Session", "no graphs, sessions"),
         ("compat.v2.raw_ops.Sum", "use tf.reduce_sum"),
-        ("experimental.numpy.cumsum", "use jax.numpy.cumsum"),
         ("lite.TFLiteConverter", "convert TensorFlow's graphs"),
     ],
 )

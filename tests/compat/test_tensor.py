@@ -21,6 +21,17 @@ def test_python_values_have_tensorflows_types():
         tf.constant(2**40)
 
 
+@pytest.mark.parametrize("dtype", [tf.float16, tf.float32, tf.float64, tf.complex64, tf.complex128])
+@pytest.mark.parametrize("given", ["f2", "f4", "f8", "i4", "i8", "u1", "?"])
+def test_arrays_become_the_dtype_that_is_asked_for(given, dtype):
+    array = np.ones(2, given)
+    for value in (array, array[0], jnp.asarray(array), [array]):
+        for made in (tf.constant(value, dtype), tf.convert_to_tensor(value, dtype)):
+            assert made.dtype == dtype
+            assert made.numpy().dtype == dtype.as_numpy_dtype
+            assert np.all(made.numpy() == 1)
+
+
 def test_64_bits_keep_their_values():
     big = tf.constant(2**40, tf.int64)
     assert int(big + 1) == 2**40 + 1
@@ -69,6 +80,14 @@ def test_text_of_tensors():
     assert f"{tf.constant(1.5):.2f}" == "1.50"
 
 
+def test_integers_and_booleans_are_indices():
+    assert ["a", "b"][tf.constant(1)] == "b"
+    held = tf.train.Int64List(value=[tf.constant(2**40, tf.int64), tf.constant(True)])
+    assert list(held.value) == [2**40, 1]
+    with pytest.raises(TypeError):
+        ["a", "b"][tf.constant(1.0)]
+
+
 def test_copies():
     tensor = tf.constant([1, 2])
     assert copy.deepcopy(tensor) is tensor
@@ -110,3 +129,25 @@ def test_shapes():
     assert tf.TensorShape(None).rank is None
     with pytest.raises(ValueError, match="incompatible"):
         shape.assert_is_compatible_with([2, 4])
+
+
+def test_strings_are_chosen_by_what_a_device_computed():
+    names = np.array(["a", "b", "c"])
+    scores = tf.Variable([[0.1, 0.2, 0.9], [0.8, 0.1, 0.3]]) * 1.0
+    best = tf.argmax(scores, -1)
+    assert isinstance(best.numpy(), np.ndarray)
+    high = scores[0] > 0.15
+    for found, wanted in [
+        (tf.gather(names, best), [b"c", b"a"]),
+        (tf.gather_nd(names, best[:, None]), [b"c", b"a"]),
+        (tf.where(high, names, "none"), [b"none", b"b", b"c"]),
+        (tf.boolean_mask(names, high), [b"b", b"c"]),
+        (
+            tf.tensor_scatter_nd_update(tf.constant(names), best[:1, None], ["z"]),
+            [b"a", b"b", b"z"],
+        ),
+    ]:
+        assert found.dtype == tf.string and found.numpy().tolist() == wanted
+    with pytest.warns(UserWarning, match="holds|strings"):
+        chosen = tf.function(lambda x: tf.gather(names, tf.argmax(x, -1)))(scores)
+    assert chosen.numpy().tolist() == [b"c", b"a"]

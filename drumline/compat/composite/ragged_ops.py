@@ -10,7 +10,7 @@ import numpy as np
 from drumline.compat.composite.dispatch import dispatching, handles
 from drumline.compat.composite.ragged import RaggedTensor, invalid, rows_of, to_values
 from drumline.compat.composite.ragged_index import indexed, take_rows
-from drumline.compat.ops import arrays, elementwise, nn, reductions
+from drumline.compat.ops import arrays, elementwise, nn, reductions, segments
 from drumline.compat.values import dtypes
 from drumline.compat.values.convert import convert, static
 from drumline.compat.values.shape import TensorShape
@@ -135,7 +135,7 @@ def _broadcast_rows(operands: list[_Rows]) -> list[np.ndarray]:
 def _segments(kind: str, data: Any, ids: np.ndarray, count: int) -> Any:
     """A reduction of the rows of each segment; of ragged rows element by element."""
     if not isinstance(data, RaggedTensor):
-        return getattr(reductions, f"segment_{kind}")(data, ids, count)
+        return getattr(segments, f"unsorted_segment_{kind}")(data, ids, count)
     lengths = np.zeros(count, np.int64)
     np.maximum.at(lengths, ids, data.lengths)
     splits = splits_of(lengths)

@@ -209,9 +209,10 @@ class SparseSpec(TypeSpec):
         """The spec of a sparse tensor."""
         return cls(value.shape, value.dtype)
 
-    def is_compatible_with(self, value: Any) -> bool:
+    def is_compatible_with(self, spec_or_value: Any) -> bool:
         """Whether a sparse tensor, or those of another spec, have this dtype and shape."""
-        return bool(self.dtype == value.dtype) and self.shape.is_compatible_with(value.shape)
+        other = spec_or_value
+        return bool(self.dtype == other.dtype) and self.shape.is_compatible_with(other.shape)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SparseSpec) and repr(self) == repr(other)
@@ -283,7 +284,7 @@ def _spec_to_core(spec: SparseSpec) -> SparseColumns:
     )
 
 
-SparseTensor.from_value = staticmethod(lambda value: value)
+SparseTensor.from_value = staticmethod(lambda sparse_tensor_value: sparse_tensor_value)
 
 
 def _flattened(sparse: SparseTensor) -> tuple[tuple[Any], Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from drumline.compat.composite.dispatch import handles
 from drumline.compat.composite.sparse import IndexedSlices, SparseTensor, invalid, known
-from drumline.compat.ops import arrays, elementwise, linalg, reductions
+from drumline.compat.ops import arrays, elementwise, linalg, segments
 from drumline.compat.values import dtypes
 from drumline.compat.values.convert import convert, static
 from drumline.compat.values.tensor import Tensor
@@ -269,7 +269,7 @@ def add(a: Any, b: Any, threshold: Any = 0, name: Any = None) -> Any:
         np.concatenate([_flat_places(a), _flat_places(b)]), return_inverse=True
     )
     both = arrays.concat([a.values, b.values], 0)
-    values = reductions.segment_sum(both, inverse.ravel(), len(flat))
+    values = segments.unsorted_segment_sum(both, inverse.ravel(), len(flat))
     places = np.stack(np.unravel_index(flat, tuple(a.sizes)), -1)
     total = SparseTensor(places, values, a.sizes)
     limit = np.asarray(convert(threshold))
@@ -321,7 +321,7 @@ def sparse_dense_matmul(
             f"{tuple(dense.shape)[0]}. Did you forget a transpose?"
         )
     terms = elementwise.multiply(arrays.expand_dims(values, 1), arrays.gather(dense, columns))
-    return reductions.segment_sum(terms, rows, height)
+    return segments.unsorted_segment_sum(terms, rows, height)
 
 
 def _reduction(kind: str) -> Callable[..., Any]:
@@ -343,7 +343,7 @@ def _reduction(kind: str) -> Callable[..., Any]:
         else:
             groups = np.zeros(len(sparse.places), np.int64)
         present, inverse = np.unique(groups, return_inverse=True)
-        values = getattr(reductions, f"segment_{kind}")(
+        values = getattr(segments, f"unsorted_segment_{kind}")(
             sparse.values, inverse.ravel(), len(present)
         )
         places = np.stack(np.unravel_index(present, shape), -1)
@@ -370,9 +370,9 @@ def softmax(sp_input: Any, name: Any = None) -> SparseTensor:
     _, inverse = np.unique(rows, return_inverse=True)
     count = int(inverse.max(initial=-1)) + 1
     inverse = inverse.ravel()
-    greatest = arrays.gather(reductions.segment_max(sparse.values, inverse, count), inverse)
+    greatest = arrays.gather(segments.unsorted_segment_max(sparse.values, inverse, count), inverse)
     powers = elementwise.exp(elementwise.subtract(sparse.values, greatest))
-    total = arrays.gather(reductions.segment_sum(powers, inverse, count), inverse)
+    total = arrays.gather(segments.unsorted_segment_sum(powers, inverse, count), inverse)
     return sparse.with_values(elementwise.truediv(powers, total))
 
 
@@ -414,9 +414,9 @@ def segment_(kind: str) -> Callable[..., Any]:
         count = int(ids[-1]) + 1 if len(ids) else 0
         count = count if num_segments is None else int(static(num_segments))
         if kind != "sqrt_n":
-            return getattr(reductions, f"segment_{kind}")(rows, ids, count)
+            return getattr(segments, f"unsorted_segment_{kind}")(rows, ids, count)
         sizes = np.maximum(np.bincount(ids, minlength=count), 1)
-        total = reductions.segment_sum(rows, ids, count)
+        total = segments.unsorted_segment_sum(rows, ids, count)
         roots = np.sqrt(sizes).reshape(-1, *(1,) * (total.ndim - 1))
         return elementwise.truediv(total, Tensor(roots.astype(total.dtype.dtype)))
 
@@ -489,6 +489,6 @@ def _embedding_lookup(*_: Any, **__: Any) -> Any:
 def _dense(value: Any, *_: Any, **__: Any) -> Any:
     if value.dense_shape is None:
         raise ValueError("Tensor conversion of IndexedSlices needs a dense_shape")
-    return reductions.segment_sum(
+    return segments.unsorted_segment_sum(
         value.values, value.indices, int(np.asarray(value.dense_shape)[0])
     )

@@ -127,9 +127,11 @@ class TensorDataset:
         return TensorDataset(Dataset.list_files(pattern, shuffle=chosen, seed=static(seed)))
 
     @staticmethod
-    def random(seed: Any = None, name: str | None = None, **options: Any) -> TensorDataset:
+    def random(
+        seed: Any = None, rerandomize_each_iteration: Any = None, name: str | None = None
+    ) -> TensorDataset:
         """Random numbers."""
-        return TensorDataset(Dataset.random(seed=static(seed), **options))
+        return TensorDataset(Dataset.random(static(seed), static(rerandomize_each_iteration), name))
 
     @staticmethod
     def counter(
@@ -175,14 +177,18 @@ class TensorDataset:
         map_func: Callable[..., Any],
         num_parallel_calls: Any = None,
         deterministic: bool | None = None,
+        synchronous: bool | None = None,
+        use_unbounded_threadpool: bool = False,
         name: str | None = None,
-        **others: Any,
     ) -> TensorDataset:
         """What a function gives for each element."""
         made = self._dataset.map(
             from_core(map_func),
             num_parallel_calls=static(num_parallel_calls),
             deterministic=deterministic,
+            synchronous=synchronous,
+            use_unbounded_threadpool=use_unbounded_threadpool,
+            name=name,
         )
         return TensorDataset(made)
 
@@ -369,6 +375,10 @@ class TensorIterator:
     def __next__(self) -> Any:
         return wrap(next(self._iterator))
 
+    def next(self) -> Any:
+        """The next element, as ``next(iterator)``."""
+        return next(self)
+
     def get_next(self) -> Any:
         """The next element.
 
@@ -409,11 +419,11 @@ class OptionalValue:
     def __init__(self, *value: Any):
         self._value = value
 
-    def has_value(self) -> Tensor:
+    def has_value(self, name: Any = None) -> Tensor:
         """Whether there is one, a bool tensor."""
         return Tensor(np.asarray(bool(self._value)))
 
-    def get_value(self) -> Any:
+    def get_value(self, name: Any = None) -> Any:
         """The value.
 
         Raises:
@@ -480,9 +490,9 @@ class DatasetStructure(TypeSpec):
         """The spec of a dataset."""
         return cls(value.element_spec)
 
-    def is_compatible_with(self, value: Any) -> bool:
+    def is_compatible_with(self, spec_or_value: Any) -> bool:
         """Whether the elements of a dataset, or of another spec's, have these specs."""
-        return bool(self.element_spec == value.element_spec)
+        return bool(self.element_spec == spec_or_value.element_spec)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DatasetStructure) and self.element_spec == other.element_spec

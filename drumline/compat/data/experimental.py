@@ -79,9 +79,11 @@ def counter(start: Any = 0, step: Any = 1, dtype: Any = dtypes.int64) -> TensorD
     return TensorDataset.counter(start, step, dtype)
 
 
-def random_dataset(seed: Any = None) -> TensorDataset:
+def random_dataset(
+    seed: Any = None, rerandomize_each_iteration: Any = None, name: str | None = None
+) -> TensorDataset:
     """Random numbers without an end."""
-    return TensorDataset.random(seed=seed)
+    return TensorDataset.random(seed, rerandomize_each_iteration, name)
 
 
 def cardinality(dataset: Any) -> Tensor:
@@ -228,3 +230,19 @@ class RecordWriter:
 
 
 RecordWriter.__name__ = RecordWriter.__qualname__ = "TFRecordWriter"
+
+
+def choose_from_datasets(
+    datasets: Any, choice_dataset: Any, stop_on_empty_dataset: bool = False
+) -> TensorDataset:
+    """Elements of the datasets whose numbers another one gives; empty ones are left out."""
+    return TensorDataset.choose_from_datasets(datasets, choice_dataset, stop_on_empty_dataset)
+
+
+def sample_from_datasets(
+    datasets: Any, weights: Any = None, seed: Any = None, stop_on_empty_dataset: bool = False
+) -> TensorDataset:
+    """Elements of datasets that are chosen at random."""
+    return TensorDataset.sample_from_datasets(
+        datasets, weights, seed, stop_on_empty_dataset=stop_on_empty_dataset
+    )

@@ -189,9 +189,14 @@ def _refuse_existing(path: Any, overwrite: bool, operation: str) -> None:
         )
 
 
-def walk(top: Any, topdown: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield directories with the names of the directories and of the files in them."""
-    for where, directories, files in os.walk(_path(top, "gfile.walk"), topdown=topdown):
+def walk(
+    top: Any, topdown: bool = True, onerror: Callable[[OSError], object] | None = None
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield directories with the names of the directories and of the files in them.
+
+    A directory that cannot be read is given to `onerror`, as an OSError, and left out.
+    """
+    for where, directories, files in os.walk(_path(top, "gfile.walk"), topdown, onerror):
         yield where, sorted(directories), sorted(files)
 
 
@@ -236,9 +241,11 @@ class LocalFile:
         """Return the position."""
         return self._file.tell()
 
-    def seek(self, offset: int, whence: int = 0) -> None:
-        """Set the position."""
-        self._file.seek(offset, whence)
+    def seek(self, offset: int | None = None, whence: int = 0, position: int | None = None) -> None:
+        """Set the position; ``position`` is the former name of ``offset``."""
+        if (offset is None) == (position is None):
+            raise TypeError("seek takes the offset")
+        self._file.seek(position if offset is None else offset, whence)
 
     def seekable(self) -> bool:
         """Whether the position can be set."""

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 from drumline.compat.keras import boundaries
-from drumline.compat.ops import arrays, elementwise, linalg, reductions
+from drumline.compat.ops import arrays, elementwise, linalg, nn, reductions
 from drumline.compat.training.variable import TensorVariable
 from drumline.compat.values.boundary import unwrap, wrap
 from drumline.compat.values.convert import tensor
@@ -143,9 +143,18 @@ def categorical_crossentropy(
 
 
 def sparse_categorical_crossentropy(
-    target: Any, output: Any, from_logits: bool = False, axis: int = -1
+    target: Any,
+    output: Any,
+    from_logits: bool = False,
+    axis: int = -1,
+    ignore_class: int | None = None,
 ) -> Any:
-    """The cross-entropy of numbers of classes."""
+    """The cross-entropy of numbers of classes, 0 for a class to ignore."""
+    if ignore_class is not None:
+        ignored = elementwise.equal(target, elementwise.cast(ignore_class, dtype(target)))
+        target = arrays.where(ignored, arrays.zeros_like(target), target)
+        losses = sparse_categorical_crossentropy(target, output, from_logits, axis)
+        return arrays.where(ignored, arrays.zeros_like(losses), losses)
     return _of_ops(
         keras.ops.sparse_categorical_crossentropy,
         target,
@@ -240,6 +249,177 @@ def pow(x: Any, a: Any) -> Any:
     return elementwise.power(x, a)
 
 
-def batch_dot(x: Any, y: Any) -> Any:
-    """The product of each row's matrices."""
-    return linalg.matmul(x, y)
+def batch_dot(x: Any, y: Any, axes: Any = None) -> Any:
+    """The products of each row's tensors, summed over one dimension of both.
+
+    Args:
+        x: ``(rows, ...)``, of at least two dimensions.
+        y: ``(rows, ...)``, of at least two dimensions.
+        axes: the dimension of `x` and that of `y`, or one number for both; by default the last of
+            `x`, and the last but one of `y` (the last, where `y` has two).
+
+    Returns:
+        The remaining dimensions of `x`, then those of `y`; ``(rows, 1)`` if none remains.
+
+    Raises:
+        ValueError: `axes` names the dimension of the rows, or the tensors have less than two.
+    """
+    ranks = len(x.shape), len(y.shape)
+    if ranks[0] < 2 or ranks[1] < 2:
+        raise ValueError(f"batch_dot takes tensors of at least 2 dimensions, not {ranks}")
+    if axes is None:
+        axes = ranks[0] - 1, ranks[1] - (1 if ranks[1] == 2 else 2)
+    first, second = (axes, axes) if isinstance(axes, int) else axes
+    first, second = first % ranks[0], second % ranks[1]
+    if not first or not second:
+        raise ValueError("batch_dot cannot sum over dimension 0, which is that of the rows")
+    letters = [chr(ord("a") + place) for place in range(ranks[0] + ranks[1])]
+    of_x, of_y = letters[: ranks[0]], letters[ranks[0] :]
+    of_y[0], of_y[second] = of_x[0], of_x[first]
+    rest = [*of_x[:first], *of_x[first + 1 :], *of_y[1:second], *of_y[second + 1 :]]
+    result = linalg.einsum(f"{''.join(of_x)},{''.join(of_y)}->{''.join(rest)}", x, y)
+    return expand_dims(result, 1) if len(rest) == 1 else result
+
+
+def all(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Whether all elements are true, or not zero."""
+    return reductions.reduce_all(elementwise.cast(x, "bool"), axis, keepdims)
+
+
+def any(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Whether an element is true, or not zero."""
+    return reductions.reduce_any(elementwise.cast(x, "bool"), axis, keepdims)
+
+
+def max(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """The largest element."""
+    return reductions.reduce_max(x, axis, keepdims)
+
+
+def min(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """The smallest element."""
+    return reductions.reduce_min(x, axis, keepdims)
+
+
+def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """The sum of the elements."""
+    return reductions.reduce_sum(x, axis, keepdims)
+
+
+def prod(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """The product of the elements."""
+    return reductions.reduce_prod(x, axis, keepdims)
+
+
+def _floats_of_bools(x: Any) -> Any:
+    return elementwise.cast(x, keras.backend.floatx()) if dtype(x) == "bool" else x
+
+
+def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """The mean of the elements; of bools, the share of true ones."""
+    return reductions.reduce_mean(_floats_of_bools(x), axis, keepdims)
+
+
+def var(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """The variance of the elements."""
+    return reductions.reduce_variance(_floats_of_bools(x), axis, keepdims)
+
+
+def std(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """The standard deviation of the elements."""
+    return reductions.reduce_std(_floats_of_bools(x), axis, keepdims)
+
+
+def zeros_like(x: Any, dtype: Any = None, name: str | None = None) -> Any:
+    """Zeros in the shape of ``x``."""
+    return arrays.zeros_like(x, dtype)
+
+
+def ones_like(x: Any, dtype: Any = None, name: str | None = None) -> Any:
+    """Ones in the shape of ``x``."""
+    return arrays.ones_like(x, dtype)
+
+
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = "int32") -> Any:
+    """Numbers from ``start``, to but not with ``stop``; from 0 to ``start`` without one."""
+    if stop is None:
+        start, stop = 0, start
+    return elementwise.cast(arrays.range_(start, stop, step), dtype)
+
+
+def eye(size: Any, dtype: Any = None, name: str | None = None) -> Any:
+    """A variable that is the identity matrix."""
+    return variable(linalg.eye(size), dtype, name)
+
+
+def reshape(x: Any, shape: Any) -> Any:
+    """``x`` in another shape."""
+    return arrays.reshape(x, shape)
+
+
+def tile(x: Any, n: Any) -> Any:
+    """``x`` repeated, each dimension its number of times."""
+    return arrays.tile(x, [n] if isinstance(n, int) else n)
+
+
+def transpose(x: Any) -> Any:
+    """``x`` with its dimensions in the opposite order."""
+    return arrays.transpose(x)
+
+
+def reverse(x: Any, axes: Any) -> Any:
+    """``x`` with the elements of dimensions in the opposite order."""
+    return arrays.reverse(x, [axes] if isinstance(axes, int) else axes)
+
+
+def gather(reference: Any, indices: Any) -> Any:
+    """The rows of given indices."""
+    return arrays.gather(reference, indices)
+
+
+def shape(x: Any) -> Any:
+    """The dimensions, a tensor."""
+    return arrays.shape(x)
+
+
+def stop_gradient(variables: Any) -> Any:
+    """Tensors through which no gradient goes; a list of them for a list."""
+    if isinstance(variables, (list, tuple)):
+        return [arrays.stop_gradient(each) for each in variables]
+    return arrays.stop_gradient(variables)
+
+
+def one_hot(indices: Any, num_classes: int) -> Any:
+    """1 where the class is, else 0."""
+    return arrays.one_hot(indices, num_classes)
+
+
+def softplus(x: Any) -> Any:
+    """``log(exp(x) + 1)``."""
+    return elementwise.softplus(x)
+
+
+def softsign(x: Any) -> Any:
+    """``x / (abs(x) + 1)``."""
+    return elementwise.softsign(x)
+
+
+def dropout(x: Any, level: float, noise_shape: Any = None, seed: int | None = None) -> Any:
+    """Elements set to zero at random, in the share ``level``, the others scaled up."""
+    return nn.dropout(x, level, noise_shape, seed)
+
+
+def bias_add(x: Any, bias: Any, data_format: str | None = None) -> Any:
+    """The bias of each channel added.
+
+    Args:
+        x: ``(rows, ..., channels)``; ``(rows, channels, ...)`` for "channels_first".
+        bias: ``(channels,)``, or of the shape of a row.
+        data_format: by default as in ``keras.config.image_data_format()``.
+    """
+    first = (data_format or keras.config.image_data_format()) == "channels_first"
+    if len(bias.shape) == 1 and first:
+        bias = arrays.reshape(bias, [-1, *(1,) * (len(x.shape) - 2)])
+    elif len(bias.shape) > 1 and first:
+        bias = arrays.transpose(bias, [len(bias.shape) - 1, *range(len(bias.shape) - 1)])
+    return elementwise.add(x, bias)

@@ -56,7 +56,13 @@ def install() -> None:
         uses = steps.using_step(step)
         _replace(trainer, name, _unwrapped_arguments, uses, host_models.of_strings)
     _install_steps()
-    _replace(keras.Layer, "__call__", _tensors_in_tensors_out, host_models.with_host_results)
+    _replace(
+        keras.Layer,
+        "__call__",
+        _tensors_in_tensors_out,
+        host_models.with_host_results,
+        _inputs_of_one_kind,
+    )
     for base in (keras.losses.Loss, keras.Metric):
         _replace(base, "__call__", _tensors_in_tensors_out)
     for model in (internals.Functional, keras.Sequential):
@@ -176,6 +182,7 @@ def _install_old_spellings() -> None:
         if "__init__" in vars(optimizer):
             _replace(optimizer, "__init__", legacy.with_old_rates)
     _replace(keras.Model, "save", legacy.with_any_path)
+    _replace(keras.Model, "export", legacy.with_portable_program)
     for name in ("assign", "assign_add", "assign_sub"):
         _replace(internals.Variable, name, _unwrapped_arguments)
     for name in ("save_weights", "load_weights"):
@@ -268,6 +275,36 @@ def _tensors_in_tensors_out(old: Callable[..., Any]) -> Callable[..., Any]:
         return wrap(old(self, *unwrap(args), **unwrap(kwargs)))
 
     return call
+
+
+def _inputs_of_one_kind(old: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``Layer.__call__``: Keras refuses nests of both its arrays and numpy's as inputs."""
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(self, internals.Functional):
+            if args:
+                args = (_of_one_kind(args[0]), *args[1:])
+            elif "inputs" in kwargs:
+                kwargs["inputs"] = _of_one_kind(kwargs["inputs"])
+        return old(self, *args, **kwargs)
+
+    return call
+
+
+def _of_one_kind(inputs: Any) -> Any:
+    if not isinstance(inputs, (list, tuple, dict)):
+        return inputs
+    on_device: list[bool] = []
+    map_structure(lambda leaf: on_device.append(isinstance(unwrap(leaf), jax.Array)), inputs)
+    if not any(on_device):
+        return inputs
+
+    def placed(leaf: Any) -> Any:
+        held = unwrap(leaf)
+        numbers = isinstance(held, np.ndarray) and held.dtype.kind in "biufc"
+        return Tensor(jax.numpy.asarray(held)) if numbers and type(leaf) is Tensor else leaf
+
+    return map_structure(placed, inputs)
 
 
 def _unwrapped_gradients(old: Callable[..., Any]) -> Callable[..., Any]:

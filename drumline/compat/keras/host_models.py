@@ -165,6 +165,21 @@ def _of_host(inputs: Any) -> bool:
     )
 
 
+def _without_tables(inputs: Any) -> Any:
+    """Inputs with arrays in place of columns of pandas' tables, whose strings are objects.
+
+    A list of strings is one input, as in TensorFlow before Keras 3, which refuses it.
+    """
+    if isinstance(inputs, (list, tuple)) and inputs:
+        if all(isinstance(each, (str, bytes)) for each in inputs):
+            return convert(list(inputs))
+
+    def array(leaf: Any) -> Any:
+        return convert(leaf.to_numpy()) if hasattr(leaf, "to_numpy") else leaf
+
+    return map_structure(array, inputs)
+
+
 def _has_strings(inputs: Any) -> bool:
     found: list[Any] = []
 
@@ -190,13 +205,14 @@ def with_host_results(call: Callable[..., Any]) -> Callable[..., Any]:
             return call(self, *args, **kwargs)
         if _of_host(args[0]):
             return _rest(self, args[0], kwargs)
-        if not _has_strings(args[0]):
+        given = _without_tables(args[0])
+        if not _has_strings(given):
             return call(self, *args, **kwargs)
-        _build(self, args[0])
+        _build(self, given)
         plan = _plan(self)
         if plan is None:
             return call(self, *args, **kwargs)
-        return wrap(_rest(self, plan.on_host(_flat_inputs(self, unwrap(args[0]))), kwargs))
+        return wrap(_rest(self, plan.on_host(_flat_inputs(self, unwrap(given))), kwargs))
 
     return called
 
@@ -251,7 +267,7 @@ def of_strings(fit: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _computed(model: Any, x: Any) -> Any:
-    given = unwrap(x)
+    given = _without_tables(unwrap(x))
     if isinstance(given, Dataset):
         return _mapped(model, given)
     if not _has_strings(given):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import os
 from collections.abc import Callable
@@ -134,6 +135,39 @@ def with_any_path(save: Callable[..., Any]) -> Callable[..., Any]:
         save(self, path, overwrite=overwrite, include_optimizer=include_optimizer, **options)
 
     return saved
+
+
+def with_portable_program(export: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``Model.export``: a program that ``tf.saved_model.load`` here reads is written, too.
+
+    Where TensorFlow is installed, so is the SavedModel that TensorFlow reads, into the same
+    directory.
+    """
+
+    def exported(
+        self: Any,
+        filepath: Any,
+        format: str = "tf_saved_model",
+        verbose: bool | None = None,
+        **options: Any,
+    ) -> None:
+        if format != "tf_saved_model":
+            export(self, filepath, format=format, verbose=verbose, **options)
+            return
+        if importlib.util.find_spec("tensorflow") is not None:
+            export(self, filepath, format=format, verbose=verbose, **options)
+        elif options:
+            raise TypeError(f"Model.export has no {', '.join(options)} without TensorFlow")
+        from drumline.compat.training.saved_model import export_model
+
+        export_model(self, filepath)
+        if verbose is not False:
+            print(
+                f"Saved a program at {os.fspath(filepath)!r}, for tf.saved_model.load of this "
+                "package. It has the function 'serve' and the signature 'serving_default'."
+            )
+
+    return exported
 
 
 def with_weights_suffix(save: Callable[..., Any]) -> Callable[..., Any]:

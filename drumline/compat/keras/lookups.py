@@ -32,6 +32,8 @@ from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
 boundaries.install()
 
 _ONE_OF_MANY = ("one_hot", "multi_hot", "count", "tf_idf")
+FORMER_MODES = {"binary": "multi_hot", "tf-idf": "tf_idf"}
+"""Names of output modes in TensorFlow 2.3 to 2.5, which Keras still takes."""
 
 
 class HostLayer(keras.Layer):
@@ -190,6 +192,7 @@ class _Lookup(HostLayer):
             raise NotImplementedError(f"{own}: vocabulary_dtype must be 'int64'")
         options.pop("dtype", None)
         super().__init__(name=name, dtype="int64", **options)
+        output_mode = FORMER_MODES.get(output_mode, output_mode)
         if output_mode not in ("int", *_ONE_OF_MANY):
             raise ValueError(
                 f"Unknown value for `output_mode`: {output_mode!r}; use one of "
@@ -457,6 +460,45 @@ class IntegerLookupLayer(_Lookup):
 
     _default_oov = -1
     _kind = "int64"
+
+    def __init__(
+        self,
+        max_tokens: int | None = None,
+        num_oov_indices: int = 1,
+        mask_token: Any = None,
+        oov_token: Any = -1,
+        vocabulary: Any = None,
+        vocabulary_dtype: str = "int64",
+        idf_weights: Any = None,
+        invert: bool = False,
+        output_mode: str = "int",
+        sparse: bool = False,
+        pad_to_max_tokens: bool = False,
+        oov_method: str = "floormod",
+        salt: Any = None,
+        name: str | None = None,
+        **options: Any,
+    ):
+        if oov_method != "floormod" or salt is not None:
+            raise NotImplementedError(
+                "IntegerLookup: unknown integers are numbered by oov_method='floormod' only; for "
+                "hashed ones use tf.keras.layers.Hashing"
+            )
+        super().__init__(
+            max_tokens,
+            num_oov_indices,
+            mask_token,
+            oov_token,
+            vocabulary,
+            idf_weights,
+            invert,
+            output_mode,
+            pad_to_max_tokens,
+            sparse,
+            name=name,
+            vocabulary_dtype=vocabulary_dtype,
+            **options,
+        )
 
     @property
     def compute_dtype(self) -> str:

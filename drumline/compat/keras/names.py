@@ -116,6 +116,12 @@ def _of_folders(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def read(*args: Any, **kwargs: Any) -> Any:
+        for option, only in (("format", "tf"), ("sampling_rate", None)):
+            if kwargs.pop(option, only) != only:
+                raise NotImplementedError(
+                    f"tf.keras.utils.{function.__name__}({option}=...) is not in the look-alike; "
+                    "leave it out, and map the dataset"
+                )
         found = named(*args, **kwargs)
         for each in found if isinstance(found, tuple) else (found,):
             core = unwrap(each)

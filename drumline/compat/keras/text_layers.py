@@ -10,7 +10,14 @@ import keras
 import numpy as np
 
 from drumline import strings
-from drumline.compat.keras.lookups import HostLayer, encoded, encoded_shape, serializable, symbolic
+from drumline.compat.keras.lookups import (
+    FORMER_MODES,
+    HostLayer,
+    encoded,
+    encoded_shape,
+    serializable,
+    symbolic,
+)
 from drumline.compat.values.boundary import from_core, unwrap
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
@@ -63,6 +70,7 @@ class TextVectorizationLayer(HostLayer):
         super().__init__(name=name, dtype="int64", **options)
         if sparse:
             raise NotImplementedError("TextVectorization: Keras on JAX has no sparse outputs")
+        output_mode = FORMER_MODES.get(output_mode, output_mode)
         self._options = {
             "max_tokens": max_tokens,
             "standardize": standardize,

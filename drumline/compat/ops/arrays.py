@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ import numpy as np
 
 from drumline.autograph import TracedRange
 from drumline.compat.ops import elementwise
-from drumline.compat.ops.elementwise import compute, keras_ops
+from drumline.compat.ops.elementwise import cast, compute, keras_ops
 from drumline.compat.values import dtypes
 from drumline.compat.values.boundary import map_structure, unwrap
 from drumline.compat.values.convert import (
@@ -27,16 +27,24 @@ from drumline.compat.values.convert import (
     tensor,
 )
 from drumline.compat.values.errors import InvalidArgumentError
+from drumline.compat.values.promotion import is_weak, leaves, rules
 from drumline.compat.values.shape import TensorShape
 from drumline.compat.values.tensor import Tensor
 from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
+from drumline.training.jax_internals import size_value
 
 
 def xp_of(*arrays: Any) -> Any:
-    """JAX's numpy if an array is JAX's, else numpy."""
+    """JAX's numpy if an array is JAX's and none holds strings, else numpy."""
     if any(isinstance(each, Symbol) for each in arrays):
         raise ValueNeedsPython("the function computes with a string or an array of varying shape")
-    return jnp if any(map(is_jax, arrays)) else np
+    if not any(map(is_jax, arrays)):
+        return np
+    if any(isinstance(each, np.ndarray) and each.dtype == object for each in arrays):
+        if any(map(is_traced, arrays)):
+            raise ValueNeedsPython("the function computes with strings, which no device holds")
+        return np
+    return jnp
 
 
 def constant(value: Any, dtype: Any = None, shape: Any = None, name: Any = "Const") -> Tensor:
@@ -51,13 +59,25 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: Any = "Cons
     Raises:
         TypeError: the values cannot be of ``dtype``.
     """
+    if rules.auto and dtype is not None and type(value) is Tensor:
+        return constant(cast(value, dtype), None, shape)
     made = convert(value, dtype)
     if isinstance(made, np.ndarray) and made is raw(value):
         made = made.copy()
     if shape is not None:
         wanted = static_shape(shape)
         made = np.broadcast_to(made, wanted).copy() if made.size == 1 else made.reshape(wanted)
-    return Tensor(made)
+    return _made_of(value, made) if rules.auto and dtype is None else Tensor(made)
+
+
+def _made_of(value: Any, made: Any) -> Tensor:
+    """A tensor that is weak if it is made of Python's numbers, or of a weak one."""
+    tensor = Tensor(made)
+    if made.dtype.kind in "ifc" and all(
+        is_weak(each) or type(each) in (int, float, complex) for each in leaves(value)
+    ):
+        tensor._weak = True
+    return tensor
 
 
 def convert_to_tensor(
@@ -149,12 +169,34 @@ def fill(dims: Any, value: Any, name: Any = None, layout: Any = None) -> Tensor:
     return Tensor(xp_of(made).full(static_shape(dims), made, made.dtype))
 
 
+class _RangeOfTensors(TracedRange):
+    """``tf.range`` of traced limits: its size is not known, so ``for`` alone takes it."""
+
+    __array_ufunc__ = None
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise ValueNeedsPython(
+            "the size of a tf.range is known only when the program runs",
+            remedy="loop over it by a `for` statement, or give it numbers of Python",
+        )
+
+    def __getattr__(self, name: str) -> NoReturn:
+        self._refuse()
+
+    __iter__ = __len__ = __getitem__ = __bool__ = __neg__ = __abs__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = _refuse
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __pow__ = __rpow__ = _refuse
+    __matmul__ = __rmatmul__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __eq__ = __ne__ = _refuse
+    __hash__ = None  # type: ignore[assignment]
+
+
 def range_(
     start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: Any = None
 ) -> Any:
     """Numbers from ``start`` up to ``limit``, which is not among them.
 
-    Limits that are traced give a `drumline.autograph.TracedRange`, which can only be looped over.
+    Limits that are traced give what only a ``for`` statement can go over.
     """
     if limit is None:
         start, limit = 0, start
@@ -166,7 +208,7 @@ def range_(
         found = [dtypes.of_array(each.dtype) for each in given]
         kind = max(found, key=ranks.index).dtype
     if any(map(is_traced, given)):
-        return TracedRange(*(cast_array(each, kind) for each in given))
+        return _RangeOfTensors(*(cast_array(each, kind) for each in given))
     numbers = [static(each) for each in (start, limit, delta)]
     if numbers[2] == 0:
         raise InvalidArgumentError(None, None, "Requires delta != 0: 0")
@@ -188,7 +230,10 @@ def shape(input: Any, out_type: Any = None, name: Any = None) -> Any:
     value = convert(input)
     if isinstance(value, Symbol) and None in value.shape:
         raise ValueNeedsPython("the function needs a shape that varies between elements")
-    return Tensor(np.asarray(value.shape, dtypes.as_dtype(out_type or dtypes.int32).dtype))
+    kind = dtypes.as_dtype(out_type or dtypes.int32).dtype
+    if any(map(jax.export.is_symbolic_dim, value.shape)):
+        return Tensor(jnp.stack([jnp.asarray(size_value(size), kind) for size in value.shape]))
+    return Tensor(np.asarray(value.shape, kind))
 
 
 def size(input: Any, out_type: Any = None, name: Any = None) -> Tensor:
@@ -389,8 +434,22 @@ def slice_(input_: Any, begin: Any, size: Any, name: Any = None) -> Tensor:
     """A part of a tensor; -1 for a size is all that is left."""
     value = convert(input_)
     begins, sizes = static_shape(begin), static_shape(size)
-    ends = [None if n == -1 else b + n for b, n in zip(begins, sizes, strict=True)]
-    return Tensor(value[tuple(slice(b, e) for b, e in zip(begins, ends, strict=True))])
+    if not len(begins) == len(sizes) == value.ndim:
+        raise InvalidArgumentError(
+            None, None, f"begin and size have {value.ndim} numbers, not {begins} and {sizes}"
+        )
+    parts = []
+    for axis, (first, count, length) in enumerate(zip(begins, sizes, value.shape, strict=True)):
+        end = length if count == -1 else first + count
+        if not 0 <= first <= end <= length:
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"begin[{axis}] = {first} and size[{axis}] = {count} are not in the dimension's "
+                f"{length} elements",
+            )
+        parts.append(slice(first, end))
+    return Tensor(value[tuple(parts)])
 
 
 def gather(
@@ -404,16 +463,17 @@ def gather(
     """The rows with these numbers along a dimension.
 
     Raises:
-        InvalidArgumentError: there is no row with a number; under JAX it is the nearest one.
+        InvalidArgumentError: there is no row with a number; in a compiled function such rows are
+            NaN, and integers the least of their dtype.
     """
     values, rows = convert(params), convert(indices)
     xp = xp_of(values, rows)
     along = batch_dims if axis is None else operator.index(static(axis))
     along += len(values.shape) if along < 0 else 0
-    if isinstance(rows, np.ndarray) and rows.size:
-        most = values.shape[along]
-        if rows.min() < 0 or rows.max() >= most:
-            wrong = rows[(rows < 0) | (rows >= most)].ravel()[0]
+    if not is_traced(rows) and rows.size:
+        most, known = values.shape[along], np.asarray(rows)
+        if known.min() < 0 or known.max() >= most:
+            wrong = known[(known < 0) | (known >= most)].ravel()[0]
             raise InvalidArgumentError(None, None, f"indices = {wrong} is not in [0, {most})")
     batch = batch_dims + (len(rows.shape) if batch_dims < 0 else 0)
     if not batch:
@@ -427,31 +487,102 @@ def gather(
     return Tensor(take(values, rows, batch, along))
 
 
-def gather_nd(params: Any, indices: Any, batch_dims: int = 0, name: Any = None) -> Tensor:
-    """The elements or parts at positions, which the last dimension of ``indices`` gives."""
+_POLICIES = ("", "DEFAULT", "ERROR", "IGNORE")
+"""What TensorFlow lets one choose for positions that are outside; the first two are "ERROR"."""
+
+
+def _inside(positions: Any, shape: tuple[int, ...], policy: str) -> Any:
+    """Which of the positions are in a shape; None if all are, or if that is not known.
+
+    Raises:
+        InvalidArgumentError: a position is outside, and the policy is not to ignore it.
+    """
+    if policy not in _POLICIES:
+        raise ValueError(f"bad_indices_policy is one of {_POLICIES}, not {policy!r}")
+    depth = positions.shape[-1]
+    if depth > len(shape):
+        raise InvalidArgumentError(
+            None, None, f"positions of {depth} numbers, of a tensor of {len(shape)} dimensions"
+        )
+    if is_traced(positions):
+        if policy == "IGNORE":
+            return ((positions >= 0) & (positions < np.asarray(shape[:depth]))).all(-1)
+        return None
+    known = np.asarray(positions)
+    inside = ((known >= 0) & (known < np.asarray(shape[:depth], np.int64))).all(-1)
+    if inside.all():
+        return None
+    if policy != "IGNORE":
+        place = tuple(map(int, np.argwhere(~inside)[0]))
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"indices{list(place)} = {known[place].tolist()} does not index into shape "
+            f"{list(shape)}",
+        )
+    return inside
+
+
+def gather_nd(
+    params: Any,
+    indices: Any,
+    batch_dims: int = 0,
+    name: Any = None,
+    bad_indices_policy: str = "",
+) -> Tensor:
+    """The elements or parts at positions, which the last dimension of ``indices`` gives.
+
+    Raises:
+        InvalidArgumentError: a position is outside; with ``bad_indices_policy="IGNORE"`` zeros are
+            there. A compiled function does not raise: there it is the nearest one.
+    """
     values, positions = convert(params), convert(indices)
-    if batch_dims:
-        parts = zip(values, positions, strict=True)
-        made = [gather_nd(Tensor(a), Tensor(i), batch_dims - 1)._value for a, i in parts]
-        return Tensor(xp_of(values, positions).stack(made))
     xp = xp_of(values, positions)
-    return Tensor(values[tuple(xp.moveaxis(positions, -1, 0))])
+    if batch_dims:
+        pairs = zip(values, positions, strict=True)
+        made = [
+            gather_nd(Tensor(a), Tensor(i), batch_dims - 1, None, bad_indices_policy)._value
+            for a, i in pairs
+        ]
+        return Tensor(xp.stack(made))
+    inside = _inside(positions, values.shape, bad_indices_policy)
+    if inside is not None:
+        positions = xp.where(inside[..., None], positions, xp.zeros((), positions.dtype))
+    found = values[tuple(xp.moveaxis(positions, -1, 0))]
+    if inside is not None:
+        kept = inside.reshape(*inside.shape, *(1,) * (found.ndim - inside.ndim))
+        found = xp.where(kept, found, xp.zeros((), found.dtype))
+    return Tensor(found)
 
 
-def scatter_nd(indices: Any, updates: Any, shape: Any, name: Any = None) -> Tensor:
-    """Zeros with updates added at positions."""
+def scatter_nd(
+    indices: Any, updates: Any, shape: Any, bad_indices_policy: str = "", name: Any = None
+) -> Tensor:
+    """Zeros with updates added at positions; see `gather_nd` for those outside."""
     new = convert(updates)
-    return tensor_scatter_nd_add(Tensor(np.zeros(static_shape(shape), new.dtype)), indices, new)
+    zeros = Tensor(np.zeros(static_shape(shape), new.dtype))
+    return tensor_scatter_nd_add(zeros, indices, new, bad_indices_policy)
 
 
 def _scatter(kind: str) -> Callable[..., Tensor]:
-    def function(tensor: Any, indices: Any, updates: Any, name: Any = None) -> Tensor:
+    def function(
+        tensor: Any, indices: Any, updates: Any, bad_indices_policy: str = "", name: Any = None
+    ) -> Tensor:
         value, positions = convert(tensor), convert(indices)
         new = convert(updates, value.dtype)
         xp = xp_of(value, positions, new)
-        key = tuple(xp.moveaxis(positions, -1, 0))
+        inside = _inside(positions, value.shape, bad_indices_policy)
+        parts = value.shape[positions.shape[-1] :]
+        new = xp.broadcast_to(new, (*positions.shape[:-1], *parts))
         if xp is jnp:
+            if inside is not None:
+                # A position past the end: JAX drops its update.
+                positions = jnp.where(inside[..., None], positions, np.iinfo(np.int32).max)
+            key = tuple(jnp.moveaxis(positions, -1, 0))
             return Tensor(getattr(jnp.asarray(value).at[key], kind)(new))
+        if inside is not None:
+            positions, new = positions[inside], new[inside]
+        key = tuple(np.moveaxis(positions, -1, 0))
         made = value.copy()
         if kind == "set":
             made[key] = new
@@ -459,19 +590,37 @@ def _scatter(kind: str) -> Callable[..., Tensor]:
             {"add": np.add, "max": np.maximum, "min": np.minimum}[kind].at(made, key, new)
         return Tensor(made)
 
-    function.__doc__ = f"The tensor, in which updates are applied by ``{kind}`` at positions."
+    function.__name__ = function.__qualname__ = f"tensor_scatter_nd_{kind}"
+    function.__doc__ = f"""The tensor, in which updates are applied by ``{kind}`` at positions.
+
+    Raises:
+        InvalidArgumentError: a position is outside; with ``bad_indices_policy="IGNORE"`` its update
+            is dropped, as it is in a compiled function.
+    """
     return function
 
 
-tensor_scatter_nd_update = _scatter("set")
+_scatter_set = _scatter("set")
 tensor_scatter_nd_add = _scatter("add")
 tensor_scatter_nd_max = _scatter("max")
 tensor_scatter_nd_min = _scatter("min")
 
 
-def tensor_scatter_nd_sub(tensor: Any, indices: Any, updates: Any, name: Any = None) -> Tensor:
+def tensor_scatter_nd_update(tensor: Any, indices: Any, updates: Any, name: Any = None) -> Tensor:
+    """The tensor, in which updates stand at positions.
+
+    Raises:
+        InvalidArgumentError: a position is outside; in a compiled function its update is dropped.
+    """
+    return _scatter_set(tensor, indices, updates)
+
+
+def tensor_scatter_nd_sub(
+    tensor: Any, indices: Any, updates: Any, bad_indices_policy: str = "", name: Any = None
+) -> Tensor:
     """The tensor, from which updates are subtracted at positions."""
-    return tensor_scatter_nd_add(tensor, indices, elementwise.negative(updates))
+    negative = elementwise.negative(updates)
+    return tensor_scatter_nd_add(tensor, indices, negative, bad_indices_policy)
 
 
 def where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Any:

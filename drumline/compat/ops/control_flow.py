@@ -29,8 +29,8 @@ from drumline.compat.values.convert import convert, is_jax, is_traced, raw, stat
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.shape import TensorShape
 from drumline.compat.values.tensor import Tensor
-from drumline.data.elements.precision import is_tracing
 from drumline.data.functions.native.symbol import ValueNeedsPython
+from drumline.training.jax_internals import is_staging
 from drumline.training.keras_internals import get_stateless_scope
 from drumline.training.state_scope import StateScope
 
@@ -241,7 +241,7 @@ def while_loop(
         raise TypeError("'cond' must be callable.")
     if not callable(body):
         raise TypeError("'body' must be callable.")
-    if shape_invariants is not None and is_tracing():
+    if shape_invariants is not None and is_staging():
         found: list[Any] = []
         map_structure(found.append, shape_invariants)
         if any(TensorShape(each).rank is None or None in TensorShape(each) for each in found):

@@ -7,6 +7,8 @@ symbolic tensors of Keras among the operands, `keras.ops` has the function of th
 from __future__ import annotations
 
 import collections
+import functools
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +19,7 @@ import ml_dtypes
 import numpy as np
 from jax.scipy import special
 
-from drumline.compat.values import dtypes
+from drumline.compat.values import dtypes, promotion
 from drumline.compat.values.composite import CompositeTensor
 from drumline.compat.values.convert import (
     cast_array,
@@ -30,9 +32,11 @@ from drumline.compat.values.convert import (
 )
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.tensor import Tensor
-from drumline.data.elements.precision import is_tracing
 from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
 from drumline.distribute.values import PerReplica
+from drumline.training.jax_internals import is_staging
+
+_rules = promotion.rules
 
 _NUMBERS: dict[str, tuple[type, ...]] = collections.defaultdict(
     tuple, f=(float, int), i=(int,), c=(float, int)
@@ -54,7 +58,7 @@ def compute(jax_function: Callable[..., Any], *arrays: Any, **options: Any) -> A
     if any(map(is_wide, arrays)) or (
         any(isinstance(a, np.ndarray) and a.dtype.itemsize == 8 for a in arrays)
         and not any(map(is_jax, arrays))
-        and not is_tracing()
+        and not is_staging()
     ):
         with jax.enable_x64(True):
             return jax_function(*arrays, **options)
@@ -80,6 +84,8 @@ def binary(
     in_keras, label = keras_name or name.lower(), name
 
     def operation(x: Any, y: Any, name: Any = None) -> Any:
+        if _rules.auto and keras_ops(x, y) is None:
+            return _of_two(general, x, y)
         if type(x) is Tensor and type(y) is Tensor:
             a, b = x._value, y._value
             if type(a) is np.ndarray and type(b) is np.ndarray and a.dtype == b.dtype:
@@ -128,6 +134,11 @@ def unary(
     """
 
     def operation(x: Any, name: Any = None) -> Any:
+        if _rules.auto and keras_ops(x) is None:
+            return _of_one(general, x)
+        return general(x)
+
+    def general(x: Any) -> Any:
         in_model = keras_ops(x)
         if in_model is not None:
             return getattr(in_model, label)(x)
@@ -149,6 +160,59 @@ def unary(
     operation.elementwise = 1  # type: ignore[attr-defined]
     operation.__doc__ = f"``{name}`` of a tensor, element by element."
     return operation
+
+
+def _of_two(operation: Callable[..., Any], x: Any, y: Any) -> Any:
+    """A function of two operands, promoted by the rules ``all`` and ``safe``; weak if both are."""
+    dtype, weak = promotion.combined(promotion.leaves((_operand(x), _operand(y))))
+    made = operation(*(_in_dtype(each, dtype) for each in (x, y)))
+    if weak and type(made) is Tensor and made.dtype.is_numeric:
+        made._weak = True
+    return made
+
+
+def _operand(value: Any) -> Any:
+    """What says the dtype of an operand: a tensor or number itself, the value of a variable."""
+    if type(value) is Tensor or isinstance(value, (*promotion.NUMBERS, list, tuple)):
+        return value
+    return raw(value)
+
+
+def _in_dtype(value: Any, dtype: dtypes.DType) -> Tensor:
+    """A tensor in another dtype; of Python's numbers with all their digits."""
+    numbers = all(isinstance(e, promotion.NUMBERS) for e in promotion.leaves(value))
+    array = np.asarray(value) if numbers else convert(value)
+    return Tensor(array if array.dtype == dtype.dtype else cast_array(array, dtype.dtype))
+
+
+def _of_one(operation: Callable[..., Any], x: Any) -> Any:
+    """A function of one operand by the rules ``all`` and ``safe``: weak if this is."""
+    weak = promotion.combined(promotion.leaves(_operand(x)))[1]
+    value = convert(x)
+    made = operation(Tensor(value))
+    if weak and type(made) is Tensor and made._value.dtype == value.dtype:
+        made._weak = True
+    return made
+
+
+def _parameters(names: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose parameters, but ``name``, have other names, separated by spaces."""
+    own = names.split()
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        for each in own[len(arguments) :]:
+            if each not in keywords:
+                break
+            arguments = (*arguments, keywords.pop(each))
+        return function(*arguments, **keywords)
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(each, kind) for each in own]
+        + [inspect.Parameter("name", kind, default=None)]
+    )
+    return call
 
 
 def _quiet(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -219,6 +283,12 @@ def truediv(x: Any, y: Any, name: Any = None) -> Any:
     """``x / y``: of integers float64, of those of 16 bits and fewer float32, as TensorFlow."""
     if keras_ops(x, y) is not None:
         return _divide(x, y)
+    if _rules.auto:
+        return _of_two(_quotient, x, y)
+    return _quotient(x, y)
+
+
+def _quotient(x: Any, y: Any) -> Any:
     a, b = same_dtype(x, y, "RealDiv")
     if isinstance(a, Symbol) or isinstance(b, Symbol):
         raise ValueNeedsPython("the function computes with a string")
@@ -240,8 +310,8 @@ truncatemod = binary(
 power = binary("Pow", _quiet(np.power), jnp.power, None, "power")
 maximum = binary("Maximum", np.maximum, jnp.maximum)
 minimum = binary("Minimum", np.minimum, jnp.minimum)
-atan2 = binary("Atan2", np.arctan2, jnp.arctan2, None, "arctan2")
-nextafter = binary("NextAfter", np.nextafter, jnp.nextafter)
+atan2 = _parameters("y x", binary("Atan2", np.arctan2, jnp.arctan2, None, "arctan2"))
+nextafter = _parameters("x1 x2", binary("NextAfter", np.nextafter, jnp.nextafter))
 less = binary("Less", _compared(np.less), jnp.less)
 less_equal = binary("LessEqual", _compared(np.less_equal), jnp.less_equal, None, "less_equal")
 greater = binary("Greater", _compared(np.greater), jnp.greater)
@@ -260,9 +330,9 @@ bitwise_or = binary("BitwiseOr", np.bitwise_or, jnp.bitwise_or, None, "bitwise_o
 bitwise_xor = binary("BitwiseXor", np.bitwise_xor, jnp.bitwise_xor, None, "bitwise_xor")
 left_shift = binary("LeftShift", np.left_shift, jnp.left_shift, None, "left_shift")
 right_shift = binary("RightShift", np.right_shift, jnp.right_shift, None, "right_shift")
-igamma = binary("Igamma", special.gammainc, special.gammainc)
-igammac = binary("Igammac", special.gammaincc, special.gammaincc)
-zeta = binary("Zeta", special.zeta, special.zeta)
+igamma = _parameters("a x", binary("Igamma", special.gammainc, special.gammainc))
+igammac = _parameters("a x", binary("Igammac", special.gammaincc, special.gammaincc))
+zeta = _parameters("x q", binary("Zeta", special.zeta, special.zeta))
 xlogy = binary("Xlogy", special.xlogy, special.xlogy)
 xlog1py = binary("Xlog1py", special.xlog1py, special.xlog1py)
 
@@ -325,8 +395,8 @@ reciprocal_no_nan = unary(
 )
 sigmoid = unary("sigmoid", None, jax.nn.sigmoid, floats=True)
 log_sigmoid = unary("log_sigmoid", None, jax.nn.log_sigmoid, floats=True)
-softplus = unary("softplus", None, jax.nn.softplus, floats=True)
-softsign = unary("softsign", None, jax.nn.soft_sign, floats=True)
+softplus = _parameters("features", unary("softplus", None, jax.nn.softplus, floats=True))
+softsign = _parameters("features", unary("softsign", None, jax.nn.soft_sign, floats=True))
 erf = unary("erf", None, special.erf, floats=True)
 erfc = unary("erfc", None, special.erfc, floats=True)
 erfinv = unary("erfinv", None, special.erfinv, floats=True)
@@ -346,10 +416,10 @@ bessel_i1e = unary("i1e", None, special.i1e, floats=True)
 is_nan = unary("isnan", np.isnan, jnp.isnan)
 is_inf = unary("isinf", np.isinf, jnp.isinf)
 is_finite = unary("isfinite", np.isfinite, jnp.isfinite)
-real = unary("real", np.real, jnp.real)
-imag = unary("imag", np.imag, jnp.imag)
+real = _parameters("input", unary("real", np.real, jnp.real))
+imag = _parameters("input", unary("imag", np.imag, jnp.imag))
 conj = unary("conjugate", np.conjugate, jnp.conjugate)
-angle = unary("angle", np.angle, jnp.angle)
+angle = _parameters("input", unary("angle", np.angle, jnp.angle))
 _absolute = unary("absolute", np.abs, jnp.abs)
 
 
@@ -469,10 +539,9 @@ def _operators() -> None:
         "ge": greater_equal,
     }
     tensor: Any = Tensor
-    for name, function in {**pairs, **compared}.items():
-        setattr(tensor, f"__{name}__", _operator(function))
-    for name, function in pairs.items():
-        setattr(tensor, f"__r{name}__", _operator(function, swapped=True))
+    _set_operators({**pairs, **compared}, pairs)
+    _functions.update({**pairs, **compared})
+    _reflected.update(pairs)
     tensor.__eq__ = _equality(equal, False)
     tensor.__ne__ = _equality(not_equal, True)
     tensor.__neg__ = negative
@@ -481,6 +550,46 @@ def _operators() -> None:
     tensor.__pos__ = lambda self: self
     tensor.OVERLOADABLE_OPERATORS = frozenset(f"__{name}__" for name in {**pairs, **compared})
 
+
+def _set_operators(
+    functions: dict[str, Callable[..., Any]], swapped: dict[str, Callable[..., Any]]
+) -> None:
+    for name, function in functions.items():
+        setattr(Tensor, f"__{name}__", _operator(function))
+    for name, function in swapped.items():
+        setattr(Tensor, f"__r{name}__", _operator(function, swapped=True))
+
+
+def promote_operands(
+    promote: Callable[[Any, Any], tuple[Any, Any]] | None, matmul: Callable[..., Any]
+) -> None:
+    """Have the operators of tensors take operands of two dtypes.
+
+    Args:
+        promote: makes of two operands tensors of one dtype; None for operands as they are.
+        matmul: the function of ``@``, which takes vectors, too.
+    """
+    tensor: Any = Tensor
+
+    def promoting(function: Callable[..., Any]) -> Callable[..., Any]:
+        def operate(x: Any, y: Any) -> Any:
+            if keras_ops(x, y) is not None:
+                return function(x, y)
+            return function(*promote(x, y)) if promote is not None else function(x, y)
+
+        return operate
+
+    _set_operators(
+        {name: promoting(each) for name, each in {**_functions, "matmul": matmul}.items()},
+        {name: promoting(each) for name, each in {**_reflected, "matmul": matmul}.items()},
+    )
+    tensor.__eq__ = _equality(promoting(equal), False)
+    tensor.__ne__ = _equality(promoting(not_equal), True)
+
+
+_functions: dict[str, Callable[..., Any]] = {}
+_reflected: dict[str, Callable[..., Any]] = {}
+"""The functions of the operators, by their names."""
 
 _NOT_OPERANDS = (PerReplica, dict, type(None), CompositeTensor)
 """Whose own operators compute with a tensor, or nothing does."""

@@ -16,8 +16,8 @@ from drumline.compat.values.convert import convert, is_traced, raw, static
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.shape import TensorShape
 from drumline.compat.values.tensor import Tensor
-from drumline.data.elements.precision import is_tracing
 from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
+from drumline.training.jax_internals import is_staging
 
 
 class Checks:
@@ -40,7 +40,7 @@ class Checks:
         finally:
             if token is not None:
                 _CHECKS.reset(token)
-        if token is not None and self.used and not is_tracing():
+        if token is not None and self.used and not is_staging():
             jax.effects_barrier()
             if self._failed:
                 error = self._failed[0]
@@ -214,9 +214,19 @@ def _named(name: str, function: Callable[..., None], text: str) -> Callable[...,
 assert_equal = _named(
     "assert_equal", _comparison("==", lambda a, b: a == b), "``x == y`` for all elements"
 )
-assert_none_equal = _named(
-    "assert_none_equal", _comparison("!=", lambda a, b: a != b), "``x != y`` for all elements"
-)
+
+
+def assert_none_equal(
+    x: Any, y: Any, summarize: Any = None, message: Any = None, name: Any = None
+) -> None:
+    """Raise `InvalidArgumentError` unless ``x != y`` for all elements.
+
+    In compiled functions it is raised after the function ran.
+    """
+    _none_equal(x, y, message, summarize, name)
+
+
+_none_equal = _comparison("!=", lambda a, b: a != b)
 assert_less = _named(
     "assert_less", _comparison("<", lambda a, b: a < b), "``x < y`` for all elements"
 )
@@ -465,7 +475,7 @@ def control_dependencies(control_inputs: Any) -> Iterator[None]:
     yield
 
 
-def tuple_(tensors: Any, name: Any = None, control_inputs: Any = None) -> list[Any]:
+def tuple_(tensors: Any, control_inputs: Any = None, name: Any = None) -> list[Any]:
     """The tensors in a list; all of them have run."""
     return [None if each is None else Tensor(convert(each)) for each in tensors]
 

@@ -128,11 +128,18 @@ def matrix_transpose(a: Any, name: Any = None, conjugate: bool = False) -> Any:
     return Tensor(_adjoint(value) if conjugate else _swapped(value))
 
 
-def matvec(a: Any, b: Any, transpose_a: bool = False, name: Any = None, **options: Any) -> Any:
-    """Matrices times vectors."""
-    vector = convert(b)
-    column = Tensor(vector[..., None])
-    return matmul(a, column, transpose_a=transpose_a, **options)[..., 0]
+def matvec(
+    a: Any,
+    b: Any,
+    transpose_a: bool = False,
+    adjoint_a: bool = False,
+    a_is_sparse: bool = False,
+    b_is_sparse: bool = False,
+    name: Any = None,
+) -> Any:
+    """Matrices times vectors. That they are sparse is a hint, which changes nothing."""
+    column = Tensor(convert(b)[..., None])
+    return matmul(a, column, transpose_a=transpose_a, adjoint_a=adjoint_a)[..., 0]
 
 
 def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: Any = None) -> Any:
@@ -234,8 +241,11 @@ def eye(
     return Tensor(np.broadcast_to(made, (*shape, *made.shape)).copy())
 
 
-def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: Any = None) -> Any:
-    """``x`` divided by its norm along axes."""
+def l2_normalize(
+    x: Any, axis: Any = None, epsilon: float = 1e-12, name: Any = None, dim: Any = None
+) -> Any:
+    """``x`` divided by its norm along axes; `dim` is the axes' former name."""
+    axis = dim if axis is None else axis
     value = convert(x)
     xp = jnp if is_jax(value) else np
     axis = static(axis)

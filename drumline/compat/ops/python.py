@@ -15,10 +15,10 @@ from drumline.compat.values import dtypes
 from drumline.compat.values.boundary import map_structure, unwrap
 from drumline.compat.values.convert import convert, is_traced, raw
 from drumline.compat.values.tensor import Tensor
-from drumline.data.elements.precision import is_tracing
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
 from drumline.data.functions.trace import in_dataset_function
+from drumline.training.jax_internals import is_staging
 
 _logger = logging.getLogger("tensorflow")
 _STREAMS: dict[Any, Callable[[str], Any]] = {
@@ -70,10 +70,12 @@ def print_values(
             values[i] = np.asarray(array)
         write(sep.join(_text(place, values, summarize) for place in places) + end)
 
-    if traced:
+    if traced or is_staging():
         if in_dataset_function():
             raise ValueNeedsPython("the function prints")
-        jax.debug.callback(show, *(leaves[i] for i in traced), ordered=False)
+        # JAX has an order of effects for programs of one device only.
+        ordered = jax.device_count() == 1
+        jax.debug.callback(show, *(leaves[i] for i in traced), ordered=ordered)
     else:
         show()
 
@@ -193,12 +195,12 @@ def _called(
             f"tf.{label} is used as a decorator (`func=None`)."
         )
     given = [convert(each) for each in (inp if isinstance(inp, (list, tuple)) else [inp])]
-    if any(isinstance(value, Symbol) or is_traced(value) for value in given) or is_tracing():
+    if any(isinstance(value, Symbol) or is_traced(value) for value in given) or is_staging():
         if in_dataset_function():
             raise ValueNeedsPython(f"the function calls tf.{label}")
-        raise NotImplementedError(
-            f"tf.{label} in a function that is compiled: the shape of what {_name(func)} returns "
-            "is not known. Use jax.pure_callback with the shape, or call it outside of tf.function"
+        raise ValueNeedsPython(
+            f"it calls tf.{label}, and the shape of what {_name(func)} returns is not known; use "
+            "jax.pure_callback with the shape, or call it outside"
         )
     result = func(*(np.asarray(v)[()] if of_numpy else Tensor(v) for v in given))
     if not isinstance(Tout, (list, tuple)):
@@ -235,7 +237,8 @@ def py_function(
 ) -> Any:
     """What a Python function of tensors returns, as tensors of the types ``Tout``.
 
-    A dataset's function that calls it runs as Python. Without ``func`` it is a decorator:
+    A function that would be compiled and calls it, a dataset's or one of ``tf.function``, runs as
+    Python. Without ``func`` it is a decorator:
     ``@tf.py_function(Tout=tf.float32)``, of a function that takes no arguments by name.
 
     Args:
@@ -247,7 +250,8 @@ def py_function(
     Raises:
         TypeError: ``Tout`` is missing, or one of ``func`` and ``inp`` alone is given.
         ValueError: the function returns another number of values than ``Tout`` has.
-        NotImplementedError: in a function that is compiled, where the result's shape is not known.
+        ValueNeedsPython: in a step of a strategy or of Keras that is compiled, where the result's
+            shape is not known.
     """
     return _called(func, inp, Tout, "py_function", of_numpy=False)
 

@@ -12,9 +12,11 @@ Where numbers come from depends on where a function runs:
 
 from __future__ import annotations
 
+import functools
+import inspect
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,11 +24,14 @@ import keras
 import numpy as np
 
 from drumline.compat.values import dtypes
-from drumline.compat.values.convert import convert, is_jax, raw, static
+from drumline.compat.values.boundary import of_tensors
+from drumline.compat.values.convert import cast_array, convert, is_jax, is_traced, raw, static
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.tensor import Tensor
-from drumline.data.elements.precision import is_tracing
-from drumline.data.functions.trace import drawn, in_dataset_function
+from drumline.data.functions.trace import Draws, drawn, in_dataset_function
+from drumline.distribute.replica import running_replica
+from drumline.training.jax_internals import is_staging
+from drumline.training.keras_internals import outside_scopes
 
 Sampler = Callable[[Any], Any]
 
@@ -50,11 +55,11 @@ class _SeededDraws:
 
     def key(self) -> Any:
         """The key of the next draw."""
-        if not is_tracing():
+        if not is_staging():
             drawn_now: Any = self.generator.integers(2**32, size=2, dtype=np.uint32)
             return jax.random.wrap_key_data(drawn_now, impl="threefry2x32")
         if self._variable is None:
-            with jax.ensure_compile_time_eval():
+            with jax.ensure_compile_time_eval(), outside_scopes():
                 self._variable = keras.random.SeedGenerator(self._start)
         words = jnp.asarray(self._variable.next()).astype("uint32")
         return jax.random.wrap_key_data(words, impl="threefry2x32")
@@ -73,9 +78,9 @@ def _stream(seed: int | None) -> _SeededDraws:
 
 
 def set_seed(seed: Any) -> None:
-    """Begin all draws of this process again, from a seed."""
+    """Begin all draws of this process again, from a seed; from a random one if it is None."""
     global _process_seed
-    _process_seed = int(static(seed))
+    _process_seed = None if seed is None else int(static(seed))
     for stream in _streams.values():
         stream.reset(_process_seed)
     # From it datasets draw the seeds of operations that are given none.
@@ -95,11 +100,60 @@ def _draw(
     number = None if seed is None else int(static(seed))
     if in_dataset_function():
         return Tensor(drawn(of_jax, number))
-    if is_tracing():
+    if is_staging():
         return Tensor(of_jax(_stream(number).key()))
     if of_numpy is not None:
         return Tensor(np.asarray(of_numpy(_stream(number).generator)))
     return Tensor(of_jax(_stream(number).key()))
+
+
+def of_drawing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of drumline's that draws, with an argument ``seed``, as one of tensors.
+
+    Drumline's own draws in functions of datasets and outside of traces; this one draws from the
+    streams of this module, which traces of `tf.function` and of steps have, too.
+    """
+    of_arrays = of_tensors(function)
+    signature = inspect.signature(function)
+
+    @functools.wraps(of_arrays)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("name", None)
+        if in_dataset_function():
+            return of_arrays(*args, **kwargs)
+        given = signature.bind(*args, **kwargs)
+        seed = given.arguments.pop("seed", None)
+        words = jax.random.key_data(_stream(None if seed is None else int(static(seed))).key())
+        with Draws(jnp.concatenate([words, words])):
+            return of_arrays(*given.args, **given.kwargs)
+
+    return call
+
+
+def of_seed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of drumline's that draws as one whose draws depend on ``seed`` (2,) alone.
+
+    The seed is required, at the place where ``function`` has its own.
+    """
+    of_arrays = of_tensors(function)
+    signature = inspect.signature(function)
+    required = signature.parameters["seed"].replace(default=inspect.Parameter.empty, annotation=Any)
+    parameters = [*(signature.parameters | {"seed": required}).values()]
+
+    @functools.wraps(of_arrays)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("name", None)
+        given = signature.bind(*args, **kwargs)
+        if "seed" not in given.arguments:
+            raise TypeError(f"{call.__name__}() missing 1 required argument: 'seed'")
+        words = jax.random.key_data(_key(given.arguments.pop("seed")))
+        with Draws(jnp.concatenate([words, words])):
+            return of_arrays(*given.args, **given.kwargs)
+
+    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    call.__name__ = call.__qualname__ = f"stateless_{function.__name__}"
+    call.__doc__ = f"As `{function.__name__}`; what is drawn depends on ``seed`` (2,) alone."
+    return call
 
 
 def _bits_64(key: Any, size: tuple[int, ...]) -> Any:
@@ -322,7 +376,7 @@ def categorical(
 def shuffle(value: Any, seed: Any = None, name: str | None = None) -> Tensor:
     """The rows in random order."""
     rows = convert(value)
-    if isinstance(rows, np.ndarray) and not is_tracing():
+    if isinstance(rows, np.ndarray) and not is_staging():
         return _draw(
             lambda key: jax.random.permutation(key, rows),
             lambda numbers: numbers.permutation(rows),
@@ -453,6 +507,219 @@ def fold_in(seed: Any, data: Any, alg: Any = "auto_select") -> Tensor:
     return Tensor(jax.random.key_data(jax.random.fold_in(_key(seed), number)).view("int32"))
 
 
+# Candidates: classes that a loss samples in place of all.
+
+
+class SampledCandidates(NamedTuple):
+    """What candidate samplers give.
+
+    Attributes:
+        sampled_candidates: ``(num_sampled,)`` int64, the classes.
+        true_expected_count: ``(rows, num_true)`` float32, how often each true class is expected
+            in the sample.
+        sampled_expected_count: ``(num_sampled,)`` float32, how often each sampled one is.
+    """
+
+    sampled_candidates: Any
+    true_expected_count: Any
+    sampled_expected_count: Any
+
+
+def _draws_expected(chances: np.ndarray, count: int) -> float:
+    """How many draws are expected to give so many different classes."""
+    low, high = 0.0, float(count)
+    with np.errstate(divide="ignore"):
+        misses = np.log1p(-chances)
+
+    def different(draws: float) -> float:
+        return float(-np.expm1(draws * misses).sum())
+
+    while different(high) < count - 1e-6 and high < 1e12:
+        low, high = high, high * 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if different(middle) < count else (low, middle)
+    return max(high, float(count))
+
+
+def _candidates(
+    true_classes: Any, num_sampled: Any, unique: bool, chances: np.ndarray, seed: Any
+) -> SampledCandidates:
+    """Classes drawn by their chances; unique ones without putting them back."""
+    count, total = int(static(num_sampled)), len(chances)
+    possible = int((chances > 0).sum())
+    if unique and count > possible:
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"num_sampled is {count}, but there are {possible} classes to sample; give "
+            "unique=False, or sample fewer",
+        )
+    with np.errstate(divide="ignore"):
+        logs = np.log(chances).astype(np.float32)
+    if unique:
+        noise = convert(uniform([total], 1e-30, 1.0, seed=seed))
+        xp: Any = jnp if is_jax(noise) else np
+        keys = xp.asarray(logs) - xp.log(-xp.log(noise))
+        chosen = xp.argsort(-keys)[:count]
+        expected = -np.expm1(_draws_expected(chances, count) * np.log1p(-chances.clip(0, 1 - 1e-9)))
+    else:
+        places = convert(uniform([count], seed=seed))
+        xp = jnp if is_jax(places) else np
+        ends = np.cumsum(chances).astype(np.float32)
+        chosen = xp.minimum(xp.searchsorted(xp.asarray(ends), places, "right"), total - 1)
+        expected = chances * count
+    counts = xp.asarray(expected.astype(np.float32))
+    true = convert(true_classes)
+    of_true: Any = jnp if is_jax(true) or xp is jnp else np
+    return SampledCandidates(
+        Tensor(cast_array(chosen, np.dtype(np.int64))),
+        Tensor(of_true.asarray(counts)[true]),
+        Tensor(counts[chosen]),
+    )
+
+
+def uniform_candidate_sampler(
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    seed: Any = None,
+    name: Any = None,
+) -> SampledCandidates:
+    """Classes from 0 to `range_max` (excluded), all as likely.
+
+    Args:
+        true_classes: ``(rows, num_true)`` integers.
+        num_true: how many true classes a row has.
+        num_sampled: how many classes to draw.
+        unique: whether all of them differ.
+        range_max: how many classes there are.
+        seed: of the draws.
+        name: not used.
+
+    Raises:
+        InvalidArgumentError: there are fewer classes than unique ones are wanted.
+    """
+    chances = np.full(int(range_max), 1 / int(range_max))
+    return _candidates(true_classes, num_sampled, unique, chances, seed)
+
+
+def log_uniform_candidate_sampler(
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    seed: Any = None,
+    name: Any = None,
+) -> SampledCandidates:
+    """Classes by Zipf's law: class ``k`` has the chance ``log((k + 2) / (k + 1))`` of the total.
+
+    For classes in the order of decreasing frequency. Arguments are those of
+    `uniform_candidate_sampler`.
+    """
+    size = int(range_max)
+    chances = np.diff(np.log(np.arange(1, size + 2))) / np.log(size + 1)
+    return _candidates(true_classes, num_sampled, unique, chances, seed)
+
+
+def fixed_unigram_candidate_sampler(
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    vocab_file: str = "",
+    distortion: float = 1.0,
+    num_reserved_ids: int = 0,
+    num_shards: int = 1,
+    shard: int = 0,
+    unigrams: Any = (),
+    seed: Any = None,
+    name: Any = None,
+) -> SampledCandidates:
+    """Classes by given frequencies.
+
+    Args:
+        true_classes: see `uniform_candidate_sampler`, as the four arguments after it.
+        num_true: see there.
+        num_sampled: see there.
+        unique: see there.
+        range_max: see there.
+        vocab_file: a file whose lines end in a comma and the frequency of a class.
+        distortion: the power of frequencies that is used.
+        num_reserved_ids: how many classes, which are never drawn, come before those.
+        num_shards: of how many parts of the classes only one is drawn from.
+        shard: its number: classes that leave this remainder.
+        unigrams: the frequencies, in place of the file.
+        seed: of the draws.
+        name: not used.
+
+    Raises:
+        InvalidArgumentError: the frequencies are not as many as classes.
+    """
+    if vocab_file:
+        with open(vocab_file) as lines:
+            unigrams = [float(line.rsplit(",", 1)[1]) for line in lines if line.strip()]
+    weights = np.asarray(static(unigrams), np.float64) ** distortion
+    weights = np.concatenate([np.zeros(num_reserved_ids), weights])
+    if len(weights) != int(range_max):
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"range_max is {range_max}, but there are {len(weights)} classes: "
+            f"{num_reserved_ids} reserved ones, and those of the frequencies",
+        )
+    weights[np.arange(len(weights)) % num_shards != shard] = 0
+    return _candidates(true_classes, num_sampled, unique, weights / weights.sum(), seed)
+
+
+def all_candidate_sampler(
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    seed: Any = None,
+    name: Any = None,
+) -> SampledCandidates:
+    """All classes from 0 to `num_sampled` (excluded), each expected once."""
+    count = int(static(num_sampled))
+    true = np.ones(tuple(convert(true_classes).shape), np.float32)
+    return SampledCandidates(
+        Tensor(np.arange(count)), Tensor(true), Tensor(np.ones(count, np.float32))
+    )
+
+
+class _StateOfStep:
+    """The state of a generator that a replica's step makes, and that ends with the step."""
+
+    def __init__(self) -> None:
+        self.value: Any = None
+
+    def assign(self, value: Any) -> None:
+        """Set it."""
+        self.value = jnp.asarray(value)
+
+    def assign_add(self, delta: Any) -> None:
+        """Add to it."""
+        self.value = self.value + delta
+
+
+class _SeedsOfStep:
+    """As ``keras.random.SeedGenerator``, without a variable."""
+
+    def __init__(self) -> None:
+        self.state = _StateOfStep()
+
+    def next(self) -> Any:
+        """The state; the next one is another."""
+        found = self.state.value
+        self.state.assign_add(np.array([0, 1], "uint32"))
+        return found
+
+
 class RandomGenerator:
     """Draws that continue from a state of their own, as ``tf.random.Generator``.
 
@@ -468,8 +735,14 @@ class RandomGenerator:
             state = copy_from.state
         if state is None:
             raise ValueError("RandomGenerator needs copy_from or state; or use from_seed")
-        self._seeds = keras.random.SeedGenerator(0)
-        self._seeds.state.assign(np.asarray(raw(state)).astype("uint32")[:2])
+        # A step may create variables the first time it is traced only, and is traced often.
+        in_step = is_staging() and running_replica() is not None
+        self._seeds: Any = _SeedsOfStep() if in_step else keras.random.SeedGenerator(0)
+        self.reset(state)
+
+    def trackable_attributes(self) -> list[tuple[str, Any]]:
+        """Its state, for checkpoints and saved models."""
+        return [("_state_var", self._seeds.state)]
 
     @classmethod
     def from_seed(cls, seed: Any, alg: Any = None) -> RandomGenerator:
@@ -499,7 +772,9 @@ class RandomGenerator:
 
     def reset(self, state: Any) -> None:
         """Continue from a state."""
-        self._seeds.state.assign(np.asarray(raw(state)).astype("uint32")[:2])
+        value = raw(getattr(state, "value", state))
+        value = value if is_traced(value) else np.asarray(value)
+        self._seeds.state.assign(value[:2].astype("uint32"))
 
     def reset_from_seed(self, seed: Any) -> None:
         """Begin again with a seed."""

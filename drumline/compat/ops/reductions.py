@@ -12,7 +12,8 @@ import numpy as np
 from drumline.compat.ops.arrays import xp_of
 from drumline.compat.ops.elementwise import compute, keras_ops
 from drumline.compat.values import dtypes
-from drumline.compat.values.convert import convert, is_jax, raw, static
+from drumline.compat.values.convert import convert, is_jax, is_traced, raw, static
+from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.tensor import Tensor
 
 
@@ -232,32 +233,6 @@ def in_top_k(targets: Any, predictions: Any, k: Any, name: Any = None) -> Tensor
     return Tensor((scores > own).sum(1) < static(k))
 
 
-def _segments(name: str) -> Callable[..., Any]:
-    def function(data: Any, segment_ids: Any, num_segments: Any = None, name: Any = None) -> Tensor:
-        values, ids = convert(data), convert(segment_ids)
-        if num_segments is None:
-            num_segments = int(np.max(static(ids))) + 1
-        count = int(static(num_segments))
-        reduce = getattr(jax.ops, f"segment_{'sum' if label == 'mean' else label}")
-        made = compute(reduce, values, ids, count)
-        if label == "mean":
-            sizes = jax.ops.segment_sum(jnp.ones(ids.shape, made.dtype), ids, count)
-            sizes = jnp.maximum(sizes, 1).reshape(-1, *(1,) * (made.ndim - 1))
-            made = (made / sizes).astype(made.dtype)
-        return Tensor(made if is_jax(values) or is_jax(ids) else np.asarray(made))
-
-    label = name
-    function.__doc__ = f"The ``{name}`` of the rows of each segment."
-    return function
-
-
-segment_sum = _segments("sum")
-segment_mean = _segments("mean")
-segment_max = _segments("max")
-segment_min = _segments("min")
-segment_prod = _segments("prod")
-
-
 def bincount(
     arr: Any,
     weights: Any = None,
@@ -284,6 +259,69 @@ def bincount(
     made = np.bincount(numbers, shares, int(static(minlength) or 0))
     kind = dtypes.as_dtype(dtype).dtype if shares is None else convert(raw(weights)).dtype
     return Tensor(made.astype(kind))
+
+
+def confusion_matrix(
+    labels: Any,
+    predictions: Any,
+    num_classes: Any = None,
+    weights: Any = None,
+    dtype: Any = dtypes.int32,
+    name: Any = None,
+) -> Tensor:
+    """How often, or with which weights, each class was predicted for each label.
+
+    Args:
+        labels: integers from 0 on (n,); or (n, 1), if ``predictions`` has one axis.
+        predictions: likewise.
+        num_classes: one more than the largest of both by default.
+        weights: numbers (n,); 1 by default.
+        dtype: of the result.
+        name: has no effect.
+
+    Returns:
+        ``(num_classes, num_classes)``, a row for each label.
+
+    Raises:
+        InvalidArgumentError: a class is negative, or not below ``num_classes``.
+        ValueError: labels and predictions are not alike in shape, or weights and predictions.
+    """
+    of_labels, of_predictions = convert(labels), convert(predictions)
+    if of_labels.ndim == of_predictions.ndim + 1 and of_labels.shape[-1] == 1:
+        of_labels = of_labels[..., 0]
+    elif of_predictions.ndim == of_labels.ndim + 1 and of_predictions.shape[-1] == 1:
+        of_predictions = of_predictions[..., 0]
+    if of_labels.shape != of_predictions.shape:
+        raise ValueError(
+            f"labels {of_labels.shape} and predictions {of_predictions.shape} differ in shape"
+        )
+    kind = dtypes.as_dtype(dtype).dtype
+    shares = np.ones(of_labels.shape, kind) if weights is None else convert(weights)
+    if shares.shape != of_predictions.shape:
+        raise ValueError(f"weights {shares.shape} do not match {of_predictions.shape}")
+    known = not any(map(is_traced, (of_labels, of_predictions)))
+    if known:
+        pair = [np.asarray(of_labels), np.asarray(of_predictions)]
+        largest = max((int(each.max()) for each in pair if each.size), default=-1)
+        if any(each.size and int(each.min()) < 0 for each in pair):
+            raise InvalidArgumentError(None, None, "labels and predictions must not be negative")
+        count = largest + 1 if num_classes is None else int(static(num_classes))
+        if largest >= count:
+            raise InvalidArgumentError(None, None, f"class {largest} is not below {count}")
+    elif num_classes is None:
+        raise ValueError("tf.math.confusion_matrix: give num_classes where a function is traced")
+    else:
+        count = int(static(num_classes))
+    if known and isinstance(shares, np.ndarray):
+        made = np.zeros((count, count), kind)
+        np.add.at(made, tuple(pair), shares.astype(kind))
+        return Tensor(made)
+
+    def added(rows: Any, columns: Any, values: Any) -> Any:
+        zeros = jnp.zeros((count, count), kind)
+        return zeros.at[rows, columns].add(values.astype(kind), mode="drop")
+
+    return Tensor(compute(added, of_labels, of_predictions, shares))
 
 
 def global_norm(t_list: Any, name: Any = None) -> Tensor:

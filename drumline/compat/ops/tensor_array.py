@@ -16,8 +16,8 @@ from drumline.compat.values.dtypes import DType
 from drumline.compat.values.errors import EndOfSequenceError, InvalidArgumentError
 from drumline.compat.values.shape import TensorShape
 from drumline.compat.values.tensor import Tensor
-from drumline.data.elements.precision import is_tracing
 from drumline.data.functions.native.symbol import ValueNeedsPython
+from drumline.training.jax_internals import is_staging
 
 
 class TensorSequence:
@@ -127,7 +127,7 @@ class TensorSequence:
         """
         tensor = self._checked(value)
         at = raw(index)
-        made = self._copy() if is_tracing() else self
+        made = self._copy() if is_staging() else self
         if is_traced(at):
             if self._dynamic:
                 raise ValueNeedsPython(
@@ -188,7 +188,7 @@ class TensorSequence:
                 "read (perhaps try setting clear_after_read = false?)",
             )
         found = self._filled(number)
-        if self._once and not is_tracing():
+        if self._once and not is_staging():
             self._items[number] = None
             self._read |= {number}
         return Tensor(found)
@@ -226,7 +226,7 @@ class TensorSequence:
             raise InvalidArgumentError(
                 None, None, f"{whole.shape[0]} tensors do not fit an array of size {len(self)}"
             )
-        made = self._copy() if is_tracing() else self
+        made = self._copy() if is_staging() else self
         made._items, made._buffer, made._read = list(whole), None, frozenset()
         if is_traced(whole):
             made._items, made._buffer = [], whole
@@ -242,7 +242,7 @@ class TensorSequence:
     def split(self, value: Any, lengths: Any, name: str | None = None) -> TensorSequence:
         """An array of parts of a tensor along its first axis, of the given lengths."""
         whole = self._checked(value, whole=True)
-        made, start = self._copy() if is_tracing() else self, 0
+        made, start = self._copy() if is_staging() else self, 0
         made._items, made._buffer, made._read = [], None, frozenset()
         for length in static(lengths):
             made._items.append(whole[start : start + length])

@@ -8,7 +8,11 @@ _REDUCE = (
     "reduce_sum reduce_mean reduce_prod reduce_max reduce_min reduce_all reduce_any "
     "reduce_logsumexp argmax argmin cumsum"
 )
-_SEGMENTS = "segment_sum segment_mean segment_max segment_min segment_prod"
+_SEGMENTS = (
+    "segment_sum segment_mean segment_max segment_min segment_prod unsorted_segment_sum "
+    "unsorted_segment_mean unsorted_segment_max unsorted_segment_min unsorted_segment_prod "
+    "unsorted_segment_sqrt_n"
+)
 
 AREA = (
     *same_names(
@@ -34,16 +38,17 @@ AREA = (
         _REDUCTIONS,
         "math.",
         f"{_REDUCE} reduce_variance reduce_std reduce_euclidean_norm count_nonzero zero_fraction "
-        f"cumprod top_k in_top_k bincount {_SEGMENTS}",
-        differences={"bincount": "axis= and binary_output= are refused"},
+        f"cumprod top_k in_top_k bincount confusion_matrix",
+        differences={
+            "bincount": "axis= and binary_output= are refused",
+            "confusion_matrix": "compiled functions drop classes outside of num_classes, and need "
+            "it to be given",
+        },
     ),
     *same_names(_REDUCTIONS, "", "sort argsort clip_by_norm clip_by_global_norm"),
+    *same_names("drumline.compat.ops.segments", "math.", _SEGMENTS),
     *area(
         _REDUCTIONS,
-        {
-            f"segment_{kind}": f"math.unsorted_segment_{kind}"
-            for kind in ("sum", "mean", "max", "min", "prod")
-        },
         global_norm="linalg.global_norm",
         zero_fraction="nn.zero_fraction",
     ),

@@ -39,7 +39,8 @@ AREA = (
     *same_names(
         "drumline.compat.data.experimental",
         "data.experimental.",
-        "make_csv_dataset cardinality from_list get_single_element get_next_as_optional "
+        "choose_from_datasets sample_from_datasets make_csv_dataset cardinality from_list "
+        "get_single_element get_next_as_optional "
         "get_structure save assert_cardinality bucket_by_sequence_length dense_to_ragged_batch "
         "enumerate_dataset group_by_window ignore_errors rejection_resample scan snapshot "
         "take_while unbatch unique map_and_batch parallel_interleave shuffle_and_repeat "
@@ -54,8 +55,6 @@ AREA = (
     *area(
         "drumline.compat.data.dataset",
         {
-            "TensorDataset.choose_from_datasets": "data.experimental.choose_from_datasets",
-            "TensorDataset.sample_from_datasets": "data.experimental.sample_from_datasets",
             "TensorDataset.load": "data.experimental.load",
         },
     ),

@@ -11,7 +11,10 @@ _CODECS = (
 _PATHS = "copy exists glob isdir join listdir makedirs mkdir remove rename rmtree walk"
 _RANDOM = (
     "random_brightness random_contrast random_crop random_flip_left_right random_flip_up_down "
-    "random_hue random_jpeg_quality random_saturation sample_distorted_bounding_box"
+    "random_hue random_jpeg_quality random_saturation sample_distorted_bounding_box "
+    "stateless_random_brightness stateless_random_contrast stateless_random_crop "
+    "stateless_random_flip_left_right stateless_random_flip_up_down stateless_random_hue "
+    "stateless_random_jpeg_quality stateless_random_saturation"
 )
 _LOCAL = "paths are local: URLs are refused"
 
@@ -51,10 +54,8 @@ AREA = (
         _CODECS + " adjust_brightness adjust_contrast adjust_gamma adjust_hue adjust_jpeg_quality "
         "adjust_saturation central_crop convert_image_dtype crop_to_bounding_box flip_left_right "
         "flip_up_down grayscale_to_rgb hsv_to_rgb pad_to_bounding_box per_image_standardization "
-        "random_brightness random_contrast random_crop random_flip_left_right "
-        "random_flip_up_down random_hue random_jpeg_quality random_saturation resize "
-        "resize_with_crop_or_pad resize_with_pad rgb_to_grayscale rgb_to_hsv rot90 "
-        "sample_distorted_bounding_box transpose",
+        "resize resize_with_crop_or_pad resize_with_pad rgb_to_grayscale rgb_to_hsv rot90 "
+        "sobel_edges total_variation transpose " + _RANDOM,
         differences=dict.fromkeys(_RANDOM.split(), "other random bits than TensorFlow's"),
     ),
     *same_names("drumline.image", "image.", "ResizeMethod"),

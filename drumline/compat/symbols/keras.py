@@ -19,40 +19,31 @@ def _under(names: str, *prefixes: str) -> dict[str, str]:
 
 
 _BACKEND = (
-    "argmax argmin batch_dot batch_flatten batch_get_value batch_set_value "
+    "all any arange argmax argmin batch_dot batch_flatten batch_get_value batch_set_value bias_add "
     "binary_crossentropy cast cast_to_floatx categorical_crossentropy clip concatenate "
-    "constant count_params dot dtype expand_dims flatten get_value hard_sigmoid int_shape "
-    "l2_normalize ndim permute_dimensions pow relu repeat repeat_elements set_value "
-    "sparse_categorical_crossentropy sqrt squeeze stack switch update update_add update_sub "
-    "variable"
+    "constant count_params dot dropout dtype expand_dims eye flatten gather get_value "
+    "hard_sigmoid int_shape l2_normalize max mean min ndim one_hot ones_like permute_dimensions "
+    "pow prod relu repeat repeat_elements reshape reverse set_value shape softplus softsign "
+    "sparse_categorical_crossentropy sqrt squeeze stack std stop_gradient sum switch tile "
+    "transpose update update_add update_sub var variable zeros_like"
 )
-_BACKEND_REDUCTIONS = "all any max mean min prod sum std variance logsumexp"
 _BACKEND_ELEMENTWISE = (
     "abs cos sin exp log round sign square maximum minimum equal not_equal greater greater_equal "
-    "less less_equal sigmoid tanh softplus softsign"
-)
-_BACKEND_ARRAYS = (
-    "zeros ones zeros_like ones_like reshape tile transpose reverse gather shape stop_gradient "
-    "one_hot"
+    "less less_equal sigmoid tanh"
 )
 
 AREA = (
     *same_names("drumline.compat.keras.backend", "keras.backend.", _BACKEND),
     *area(
         "drumline.compat.ops.reductions",
-        {
-            f"reduce_{name}": f"keras.backend.{'var' if name == 'variance' else name}"
-            for name in _BACKEND_REDUCTIONS.split()
-        },
+        reduce_logsumexp="keras.backend.logsumexp",
         cumsum="keras.backend.cumsum",
         cumprod="keras.backend.cumprod",
     ),
     *same_names("drumline.compat.ops.elementwise", "keras.backend.", _BACKEND_ELEMENTWISE),
-    *same_names("drumline.compat.ops.arrays", "keras.backend.", _BACKEND_ARRAYS),
-    *area("drumline.compat.ops.arrays", range_="keras.backend.arange"),
-    *same_names("drumline.compat.ops.nn", "keras.backend.", "softmax elu dropout bias_add"),
-    *area("drumline.compat.ops.linalg", eye="keras.backend.eye"),
-    *area("drumline.keras.callbacks", TensorBoard="keras.callbacks.TensorBoard"),
+    *same_names("drumline.compat.ops.arrays", "keras.backend.", "zeros ones"),
+    *same_names("drumline.compat.ops.nn", "keras.backend.", "softmax elu"),
+    *area("drumline.keras.callbacks", KerasTensorBoard="keras.callbacks.TensorBoard"),
     *area(
         "drumline.compat.keras.names",
         {

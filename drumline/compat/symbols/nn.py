@@ -2,30 +2,40 @@
 
 from drumline.compat.symbols.table import area, same_names
 
+_CONVOLUTIONS = (
+    "convolution conv1d conv2d conv3d conv_transpose conv1d_transpose conv2d_transpose "
+    "conv3d_transpose depthwise_conv2d separable_conv2d atrous_conv2d atrous_conv2d_transpose "
+    "depthwise_conv2d_backprop_input depthwise_conv2d_backprop_filter pool max_pool max_pool1d "
+    "max_pool2d max_pool3d avg_pool avg_pool1d avg_pool2d avg_pool3d max_pool_with_argmax "
+    "dilation2d erosion2d"
+)
+
 AREA = (
     *same_names(
         "drumline.compat.ops.nn",
         "nn.",
-        "relu relu6 elu selu silu gelu leaky_relu softmax log_softmax dropout bias_add l2_loss "
-        "sparse_softmax_cross_entropy_with_logits softmax_cross_entropy_with_logits "
-        "sigmoid_cross_entropy_with_logits moments conv1d conv2d conv3d max_pool1d max_pool2d "
-        "max_pool3d avg_pool1d avg_pool2d avg_pool3d embedding_lookup compute_average_loss "
+        "relu relu6 elu selu silu gelu leaky_relu softmax log_softmax crelu dropout bias_add "
+        "l2_loss sparse_softmax_cross_entropy_with_logits softmax_cross_entropy_with_logits "
+        "sigmoid_cross_entropy_with_logits weighted_cross_entropy_with_logits log_poisson_loss "
+        "nce_loss sampled_softmax_loss moments weighted_moments sufficient_statistics "
+        "normalize_moments batch_normalization batch_norm_with_global_normalization "
+        "local_response_normalization embedding_lookup compute_average_loss "
         "scale_regularization_loss",
-        differences={
-            "dropout": "other random bits than TensorFlow's",
-            "embedding_lookup": "max_norm= is refused",
-            "conv1d": "explicit paddings are refused: pad with tf.pad",
-            "conv2d": "explicit paddings are refused: pad with tf.pad",
-            "conv3d": "explicit paddings are refused: pad with tf.pad",
-        },
+        differences={"dropout": "other random bits than TensorFlow's"},
+    ),
+    *same_names("drumline.compat.ops.convolutions", "nn.", _CONVOLUTIONS),
+    *area(
+        "drumline.compat.ops.convolutions",
+        conv2d_backprop_input="compat.v1.nn.conv2d_backprop_input",
+        conv2d_backprop_filter="compat.v1.nn.conv2d_backprop_filter",
     ),
     *area(
         "drumline.compat.ops.nn",
         silu="nn.swish",
         softmax="math.softmax",
         log_softmax="math.log_softmax",
-        max_pool2d="nn.max_pool",
-        avg_pool2d="nn.avg_pool",
+        local_response_normalization="nn.lrn",
+        fused_batch_norm="compat.v1.nn.fused_batch_norm",
     ),
     *area(
         "drumline.compat.ops.elementwise",

@@ -3,8 +3,8 @@
 from drumline.compat.symbols.table import area
 
 _SHAPES = (
-    "in tf.function it is refused, since the shape of the result is not known; a dataset's "
-    "function that calls it runs as Python"
+    "a tf.function or a dataset's function that calls it runs as Python, since the shape of the "
+    "result is not known; compiled steps of strategies and of Keras refuse it"
 )
 
 AREA = area(
@@ -14,7 +14,8 @@ AREA = area(
     numpy_function="numpy_function",
     differences={
         "print_values": "a dataset's function that prints runs as Python, and prints for the "
-        "first element when the dataset is made, too",
+        "first element when the dataset is made, too; on several devices compiled functions print "
+        "in no order",
         "py_function": _SHAPES,
         "numpy_function": _SHAPES,
     },

@@ -19,6 +19,19 @@ AREA = (
     ),
     *area(
         _RANDOM,
+        uniform_candidate_sampler="random.uniform_candidate_sampler",
+        log_uniform_candidate_sampler="random.log_uniform_candidate_sampler",
+        fixed_unigram_candidate_sampler="random.fixed_unigram_candidate_sampler "
+        "nn.fixed_unigram_candidate_sampler",
+        all_candidate_sampler="random.all_candidate_sampler nn.all_candidate_sampler",
+        differences={
+            f"{kind}_candidate_sampler": f"{_BITS}; expected counts of unique classes are those of "
+            "the number of draws that is expected, not of the number made"
+            for kind in ("uniform", "log_uniform", "fixed_unigram")
+        },
+    ),
+    *area(
+        _RANDOM,
         set_seed="random.set_seed",
         stateless_shuffle="random.experimental.stateless_shuffle",
         RandomGenerator="random.Generator",

@@ -14,10 +14,17 @@ AREA = (
     *area(
         "drumline.compat.training.variable",
         TensorVariable="Variable",
+        variable_creator_scope="variable_creator_scope",
         differences={
             "TensorVariable": "also one of Keras's; its shape is fixed; strings and constraint= "
             "are refused; validate_shape=, caching_device=, import_scope= have no effect"
         },
+    ),
+    *area(
+        "drumline.compat.training.scopes",
+        NameScope="name_scope",
+        get_current_name_scope="get_current_name_scope",
+        former_name_scope="compat.v1.name_scope",
     ),
     *area(
         "drumline.compat.training.tape",

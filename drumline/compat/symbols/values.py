@@ -19,6 +19,7 @@ _CODES = (
 )
 
 AREA = (
+    *same_names("drumline.compat.values.convert", "", "register_tensor_conversion_function"),
     *same_names("drumline.compat.values.dtypes", "", _DTYPES),
     *same_names("drumline.compat.values.dtypes", "dtypes.", _DTYPES),
     *area("drumline.compat.values.dtypes", bool_="bool dtypes.bool"),

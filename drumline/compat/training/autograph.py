@@ -8,8 +8,8 @@ from typing import Any
 from drumline import autograph
 from drumline.compat.values.boundary import with_control_flow
 from drumline.compat.values.shape import TensorShape
-from drumline.data.elements.precision import is_tracing
 from drumline.data.functions.native.symbol import ValueNeedsPython
+from drumline.training.jax_internals import is_staging
 
 
 def to_graph(
@@ -67,7 +67,7 @@ def set_loop_options(
     Raises:
         NotImplementedError: for `maximum_iterations` in a compiled function.
     """
-    if not is_tracing():
+    if not is_staging():
         return
     if maximum_iterations is not None:
         raise NotImplementedError(

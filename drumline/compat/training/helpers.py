@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from drumline.compat.training.variable import TensorVariable
+from drumline.compat.values import dtypes
 from drumline.compat.values.errors import EndOfSequenceError
 from drumline.distribute import VariableAggregation
 
@@ -63,7 +64,7 @@ class ExponentialMovingAverage:
                     "tf.train.ExponentialMovingAverage does not support non-Variable tensors when "
                     "eager execution is enabled."
                 )
-            if not str(variable.dtype).startswith(("float", "bfloat")):
+            if not dtypes.as_dtype(variable.dtype).name.startswith(("float", "bfloat")):
                 raise TypeError(f"The variables must be half, float, or double: {variable.name}")
             average = self.average(variable)
             if average is None:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+import abc
+import functools
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
 
+from drumline.compat.training.scopes import NameScope
 from drumline.compat.values.boundary import map_structure
 
-
-class ModuleType(type):
-    """The class of `TensorModule`: layers of Keras's are instances of it, as in TensorFlow."""
-
-    def __instancecheck__(cls, value: Any) -> bool:
-        if type.__instancecheck__(cls, value):
-            return True
-        return cls is TensorModule and isinstance(value, keras.Layer)
+_WORDS = re.compile(r"((?<=[a-z0-9])[A-Z]|(?!^)[A-Z](?=[a-z]))")
 
 
-class TensorModule(metaclass=ModuleType):
+class TensorModule(abc.ABC):  # noqa: B024 - so that layers of Keras's are instances, too
     """Collects variables, layers and modules among its attributes, as ``tf.Module``.
 
     Args:
@@ -32,8 +28,13 @@ class TensorModule(metaclass=ModuleType):
 
     def __init__(self, name: str | None = None):
         if name is not None and not name.isidentifier():
-            raise ValueError(f"{name!r} is not a valid module name: it must be an identifier")
-        self._name = name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(self).__name__).lower()
+            raise ValueError(
+                f"{name!r} is not a valid module name. Module names must be valid Python "
+                "identifiers (e.g. a valid class name)."
+            )
+        self._name = name or _WORDS.sub(r"_\1", type(self).__name__).lower()
+        with NameScope(self._name) as full:
+            self._name_scope = NameScope(full)
 
     @property
     def name(self) -> str:
@@ -41,11 +42,13 @@ class TensorModule(metaclass=ModuleType):
         return self._name
 
     @property
-    def name_scope(self) -> Any:
-        """A context for names, which do nothing here."""
-        return keras.name_scope(self._name)
+    def name_scope(self) -> NameScope:
+        """A context that puts its name before those of variables, after the scopes of its time."""
+        return self._name_scope
 
     def _leaves(self, seen: set[int]) -> Iterator[Any]:
+        """What its attributes hold, by their names; then that of the modules among them."""
+        modules = []
         for key in sorted(vars(self)):
             found: list[Any] = []
             map_structure(found.append, vars(self)[key])
@@ -55,7 +58,9 @@ class TensorModule(metaclass=ModuleType):
                 seen.add(id(leaf))
                 yield leaf
                 if isinstance(leaf, TensorModule) and not isinstance(leaf, keras.Layer):
-                    yield from leaf._leaves(seen)
+                    modules.append(leaf)
+        for module in modules:
+            yield from module._leaves(seen)
 
     def trackable_attributes(self) -> list[tuple[str, Any]]:
         """Its attributes by name, which a checkpoint saves if they are something to save."""
@@ -90,8 +95,16 @@ class TensorModule(metaclass=ModuleType):
 
     @staticmethod
     def with_name_scope(method: Callable[..., Any]) -> Callable[..., Any]:
-        """The method: names of variables do not depend on scopes here."""
-        return method
+        """The method, run in `name_scope`."""
 
+        @functools.wraps(method)
+        def run(self: TensorModule, *args: Any, **kwargs: Any) -> Any:
+            with self.name_scope:
+                return method(self, *args, **kwargs)
+
+        return run
+
+
+TensorModule.register(keras.Layer)
 
 TensorModule.__name__ = TensorModule.__qualname__ = "Module"

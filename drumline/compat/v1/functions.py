@@ -137,7 +137,7 @@ conv1d = _former(
     "conv1d",
     "nn.conv1d",
     "value filters stride padding use_cudnn_on_gpu data_format name input dilations",
-    {"value": "input", "stride": "strides"},
+    {"value": "input"},
     "name use_cudnn_on_gpu",
 )
 max_pool, avg_pool = (

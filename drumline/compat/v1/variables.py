@@ -19,6 +19,7 @@ import keras
 import numpy as np
 
 from drumline.compat.ops.arrays import zeros
+from drumline.compat.training.scopes import NameScope
 from drumline.compat.training.variable import TensorVariable
 from drumline.compat.values import dtypes
 from drumline.compat.values.boundary import unwrap
@@ -196,7 +197,8 @@ def variable_scope(
         initializer: of variables without one.
         reuse: None (as around), `AUTO_REUSE`, True or False.
         dtype: of variables without one.
-        values: and ``caching_device``, ``use_resource``, ``auxiliary_name_scope``: no effect.
+        auxiliary_name_scope: whether to enter a `NameScope` of this name, too.
+        values: and ``caching_device``, ``use_resource``: no effect.
 
     Raises:
         ValueError: there is neither a name nor a default.
@@ -213,13 +215,14 @@ def variable_scope(
     if isinstance(name_or_scope, VariableScope):
         name = name_or_scope.name
         around = name_or_scope
+        beside = name and f"{name}/"
     else:
         given = name_or_scope
         if given is None:
             if default_name is None:
                 raise ValueError("If default_name is None then name_or_scope is required")
             given = globals()["default_name"](default_name)
-        name = full_name(given)
+        name, beside = full_name(given), given
     scope = VariableScope(
         name,
         around.reuse if reuse is None else reuse,
@@ -230,7 +233,8 @@ def variable_scope(
         del _state.names[used]
     _state.scopes.append(scope)
     try:
-        yield scope
+        with NameScope(beside) if auxiliary_name_scope else contextlib.nullcontext():
+            yield scope
     finally:
         _state.scopes.pop()
 
@@ -300,14 +304,16 @@ def get_variable(
             value = zeros(sizes, kind)
         else:
             value = _initial(chosen, sizes, kind)
-        return TensorVariable(
-            value,
-            trainable=trainable,
-            name=path.replace("/", "_"),
-            dtype=None if chosen is not None and not callable(chosen) and dtype is None else kind,
-            synchronization=synchronization,
-            aggregation=aggregation,
-        )
+        of_value = chosen is not None and not callable(chosen) and dtype is None
+        with NameScope(scope.name and f"{scope.name}/"):
+            return TensorVariable(
+                value,
+                trainable=trainable,
+                name=name,
+                dtype=None if of_value else kind,
+                synchronization=synchronization,
+                aggregation=aggregation,
+            )
 
     found: TensorVariable = shared("variable", name, make)
     if sizes is not None and tuple(found.shape) != sizes:

@@ -20,6 +20,7 @@ import numpy as np
 
 from drumline.autograph import ControlFlow, TensorKind, convert
 from drumline.compat.values.tensor import Tensor, wrap_leaf
+from drumline.data.functions.native.symbol import ValueNeedsPython
 
 _TO_USER: list[tuple[type, Callable[[Any], Any]]] = []
 _TO_CORE: list[tuple[type, Callable[[Any], Any]]] = []
@@ -137,6 +138,7 @@ def _of_arrays(function: Callable[..., Any], skip: int) -> Callable[..., Any]:
     for name in ("__name__", "__doc__", "__module__"):
         if hasattr(function, name):
             setattr(of_arrays, name, getattr(function, name))
+    of_arrays.__wrapped__ = function  # type: ignore[attr-defined]  # whose name messages give
     name = getattr(function, "__qualname__", type(function).__name__)
     of_arrays.__qualname__ = name if "<locals>" in name else f"{name}.<locals>.of_arrays"
     with contextlib.suppress(TypeError, ValueError):
@@ -149,6 +151,8 @@ def _of_arrays(function: Callable[..., Any], skip: int) -> Callable[..., Any]:
 class _Tensors(TensorKind):
     """How converted control flow knows the look-alike's tensors."""
 
+    instead_of_lists = "Write to a tf.TensorArray of the final size."
+
     def unwrap(self, tree: Any) -> Any:
         return unwrap(tree)
 
@@ -157,6 +161,14 @@ class _Tensors(TensorKind):
 
     def is_traced(self, value: Any) -> bool:
         return isinstance(value._value if type(value) is Tensor else value, jax.core.Tracer)
+
+    def require(self, passed: Any, failed: Callable[[], Exception]) -> None:
+        from drumline.compat.ops.host import when_it_runs
+
+        when_it_runs(passed, failed)
+
+    def refused(self, reason: str) -> Exception:
+        return ValueNeedsPython(reason)
 
     def started(self, start: Any, after: Any) -> Any:
         made = (of_kind(start, after) for of_kind in STARTED)

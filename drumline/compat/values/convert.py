@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -34,6 +35,44 @@ def raw(value: Any) -> Any:
         return value.as_tensor_value()
     if hasattr(value, "iloc") and hasattr(value, "to_numpy"):
         return value.to_numpy()
+    return _registered(value) if _conversions else value
+
+
+# By priority and then by time: who registered first is asked first.
+_conversions: list[tuple[int, Any, Callable[..., Any]]] = []
+
+
+def register_tensor_conversion_function(
+    base_type: Any, conversion_func: Callable[..., Any], priority: int = 100
+) -> None:
+    """Have a function convert objects of a class wherever a tensor is taken.
+
+    Args:
+        base_type: the class, or a tuple of classes; not tensors or numpy's arrays.
+        conversion_func: of ``(value, dtype=None, name=None, as_ref=False)``: gives a tensor, or
+            NotImplemented to have the next one asked.
+        priority: functions of a lower one are asked first.
+
+    Raises:
+        TypeError: `base_type` is no class, or what is not to be converted otherwise.
+    """
+    classes = base_type if isinstance(base_type, tuple) else (base_type,)
+    if not all(isinstance(each, type) for each in classes):
+        raise TypeError("Argument `base_type` must be a type or a tuple of types.")
+    if any(issubclass(each, (Tensor, np.ndarray, np.generic, int, float)) for each in classes):
+        raise TypeError("Cannot register conversions for Python numeric types and NumPy types.")
+    if not callable(conversion_func):
+        raise TypeError("Argument `conversion_func` must be callable.")
+    _conversions.append((priority, base_type, conversion_func))
+    _conversions.sort(key=lambda each: each[0])
+
+
+def _registered(value: Any) -> Any:
+    for _, base_type, conversion in _conversions:
+        if isinstance(value, base_type):
+            made = conversion(value, dtype=None, name=None, as_ref=False)
+            if made is not NotImplemented:
+                return raw(made)
     return value
 
 
@@ -58,7 +97,8 @@ def convert(value: Any, dtype: Any = None) -> Any:
     value = raw(value)
     wanted = None if dtype is None else dtypes.as_dtype(dtype).dtype
     if isinstance(value, jax.Array):
-        return value if wanted in (None, value.dtype) else _checked_cast(value, wanted)
+        # `in (None, ...)` would not do: numpy's float64 equals None.
+        return value if wanted is None or wanted == value.dtype else _checked_cast(value, wanted)
     if isinstance(value, Symbol):
         return value
     if isinstance(value, (np.ndarray, np.generic)):
@@ -69,7 +109,7 @@ def convert(value: Any, dtype: Any = None) -> Any:
             array = np.asarray(array.tolist())
         if array.dtype.kind == "O":
             return _bytes(array)
-        return array if wanted in (None, array.dtype) else _checked_cast(array, wanted)
+        return array if wanted is None or wanted == array.dtype else _checked_cast(array, wanted)
     if isinstance(value, (list, tuple)):
         return _of_sequence(value, wanted)
     if value is None:
@@ -164,10 +204,20 @@ def _bytes(array: np.ndarray) -> np.ndarray:
     return made.reshape(array.shape)
 
 
+def _is_whole(array: Any) -> bool:
+    """Whether it is numpy's, and of floats without fractions."""
+    return (
+        isinstance(array, np.ndarray)
+        and array.dtype.kind == "f"
+        and bool(np.isfinite(array).all())
+        and bool((np.trunc(array) == array).all())
+    )
+
+
 def _checked_cast(array: Any, wanted: np.dtype) -> Any:
     """The array in another type, which does not lose fractions or imaginary parts."""
     kind, size = array.dtype.kind, int(np.prod(array.shape))
-    to_integer = wanted.kind in "iub"
+    to_integer = wanted.kind in "iub" and not (wanted.kind in "iu" and _is_whole(array))
     if (to_integer and kind in "fcV" and size) or (kind == "c" and wanted.kind not in "c"):
         shown = np.ravel(np.asarray(array))[0] if isinstance(array, np.ndarray) else array
         raise TypeError(f"Cannot convert {shown} to EagerTensor of dtype {wanted}")
@@ -195,10 +245,12 @@ def is_wide(value: Any) -> bool:
 def same_dtype(x: Any, y: Any, name: str) -> tuple[Any, Any]:
     """Two operands as raw arrays of one dtype.
 
-    A Python number, list or numpy array takes the dtype of the tensor beside it.
+    A Python number, list or numpy array takes the dtype of the tensor beside it; of two numbers or
+    lists the second takes that of the first.
 
     Raises:
         InvalidArgumentError: both are tensors, of different dtypes.
+        TypeError: numbers with fractions stand beside integers.
     """
     a, b = raw(x), raw(y)
     if isinstance(a, Symbol) or isinstance(b, Symbol):
@@ -206,7 +258,8 @@ def same_dtype(x: Any, y: Any, name: str) -> tuple[Any, Any]:
     a_fixed, b_fixed = _is_fixed(x, a), _is_fixed(y, b)
     if not a_fixed and not b_fixed:
         if hasattr(a, "dtype") == hasattr(b, "dtype"):
-            a, b = convert(a), convert(b)
+            a = convert(a)
+            b = convert(b) if hasattr(b, "dtype") else convert(b, a.dtype)
             return (a, b) if a.dtype == b.dtype else _agreed(a, b, name)
         a_fixed, b_fixed = hasattr(a, "dtype"), hasattr(b, "dtype")
     if not b_fixed:

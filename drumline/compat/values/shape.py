@@ -169,7 +169,14 @@ def _dimension(given: Any) -> int | None:
     if given is None:
         return None
     given = getattr(given, "value", given) if type(given).__name__ == "Dimension" else given
-    number = operator.index(given)
+    try:
+        number = operator.index(given)
+    except TypeError:
+        import jax  # where a program is exported, sizes are expressions of its own
+
+        if jax.export.is_symbolic_dim(given):
+            return None
+        raise
     if number < 0:
         if number == -1:
             return None

@@ -20,7 +20,7 @@ class TypeSpec:
         """The class of what it describes."""
         raise NotImplementedError
 
-    def is_compatible_with(self, value: Any) -> bool:
+    def is_compatible_with(self, spec_or_value: Any) -> bool:
         """Whether a value, or what another spec describes, is as this spec says."""
         raise NotImplementedError
 
@@ -49,11 +49,15 @@ class ArraySpec(TypeSpec):
         """The spec of a tensor."""
         return cls(tensor.shape, tensor.dtype, name)
 
-    from_spec = from_tensor
+    @classmethod
+    def from_spec(cls, spec: Any, name: str | None = None) -> ArraySpec:
+        """The spec of what another one describes, with its name unless one is given."""
+        return cls(spec.shape, spec.dtype, name or getattr(spec, "name", None))
 
-    def is_compatible_with(self, value: Any) -> bool:
+    def is_compatible_with(self, spec_or_tensor: Any) -> bool:
         """Whether a tensor, or those of another spec, have this dtype and may have this shape."""
-        return bool(self.dtype == value.dtype) and self.shape.is_compatible_with(value.shape)
+        other = spec_or_tensor
+        return bool(self.dtype == other.dtype) and self.shape.is_compatible_with(other.shape)
 
     def most_specific_compatible_type(self, other: ArraySpec) -> ArraySpec:
         """A spec that both are instances of.
@@ -122,10 +126,11 @@ class RaggedSpec(TypeSpec):
         kind = dtypes.of_array(value.splits.dtype)
         return cls(value.shape, value.dtype, value.ragged_rank, kind)
 
-    def is_compatible_with(self, value: Any) -> bool:
+    def is_compatible_with(self, spec_or_value: Any) -> bool:
         """Whether a ragged tensor, or those of another spec, are as this spec says."""
-        same = bool(self.dtype == value.dtype) and self.ragged_rank == value.ragged_rank
-        return same and self.shape.is_compatible_with(value.shape)
+        other = spec_or_value
+        same = bool(self.dtype == other.dtype) and self.ragged_rank == other.ragged_rank
+        return same and self.shape.is_compatible_with(other.shape)
 
     def __repr__(self) -> str:
         parts = f"{self.shape!r}, {self.dtype!r}, {self.ragged_rank}, {self.row_splits_dtype!r}"

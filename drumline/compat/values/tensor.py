@@ -48,11 +48,12 @@ class Tensor(metaclass=TensorType):
         value: a numpy array, scalar or ``bytes``, a ``jax.Array``, tracer, or `Symbol`; not copied.
     """
 
-    __slots__ = ("__weakref__", "_promised", "_value")
+    __slots__ = ("__weakref__", "_promised", "_value", "_weak")
     __array_priority__ = 1000
     OVERLOADABLE_OPERATORS: frozenset[str] = frozenset()
     _value: Any
     _promised: TensorShape
+    _weak: bool  # only set of tensors that are; see `promotion`
 
     def __init__(self, value: Any):
         if isinstance(value, (np.generic, bytes)):
@@ -122,11 +123,11 @@ class Tensor(metaclass=TensorType):
         """Its value as a numpy array; a scalar of numpy, or ``bytes``, if it has no dimensions.
 
         Raises:
-            NotImplementedError: it belongs to a function that is being traced.
+            TracedValueError: it belongs to a function that is being traced.
         """
         value = self._value
         if not self.is_concrete:
-            raise NotImplementedError(
+            raise TracedValueError(
                 "numpy() is only available when eager execution is enabled: this tensor belongs "
                 "to a function that is traced. Use tf.py_function, or tf.print to look at it."
             )
@@ -165,7 +166,10 @@ class Tensor(metaclass=TensorType):
 
     def __index__(self) -> int:
         value = self._value
-        return operator.index(value[()] if isinstance(value, np.ndarray) else value)
+        value = value[()] if isinstance(value, np.ndarray) else value
+        if isinstance(value, np.bool_):  # numpy 1 had it; tf.train.Int64List takes such tensors
+            return int(value)
+        return operator.index(value)
 
     def __len__(self) -> int:
         if not self._value.shape:
@@ -194,7 +198,8 @@ class Tensor(metaclass=TensorType):
             return f"<tf.Tensor {about}>"
         value = self.numpy() if not self._value.shape else np.asarray(self._value)
         text = str(value) if isinstance(value, np.generic) else repr(value)
-        return f"<tf.Tensor: {about}, numpy={text}>"
+        weak = ", weak=True" if getattr(self, "_weak", False) else ""
+        return f"<tf.Tensor: {about}, numpy={text}{weak}>"
 
     def __str__(self) -> str:
         if not self.is_concrete:
@@ -210,6 +215,31 @@ class Tensor(metaclass=TensorType):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tensor, (np.asarray(self._value),)
+
+
+class _NumpysAttribute:
+    """Stands for a method of numpy's that tensors have once they behave as its arrays."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        raise AttributeError(
+            f"Tensor object has no attribute {self._name!r}. If you are looking for numpy-related "
+            "methods, please run the following: "
+            "tf.experimental.numpy.experimental_enable_numpy_behavior()"
+        )
+
+
+for _name in ("T", "astype", "ravel", "transpose", "reshape", "clip", "size", "tolist", "data"):
+    setattr(Tensor, _name, _NumpysAttribute(_name))
+
+
+class TracedValueError(NotImplementedError, AttributeError):
+    """A value is asked of a tensor that has none: it belongs to a function that is traced.
+
+    TensorFlow's tensors of graphs lack the attribute ``numpy``, and scripts catch that.
+    """
 
 
 class TensorReference:
