@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import sys
+import tarfile
 import time
+import zipfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +133,74 @@ def test_a_missing_notebook_is_named(tmp_path: Path, capsys: pytest.CaptureFixtu
         main([os.fspath(tmp_path), "guide/none"])
     assert "give a checkout of tensorflow/docs" in capsys.readouterr().err
     assert name_of(Path("/x/site/en/guide/keras/a.ipynb")) == "guide/keras/a"
+
+
+def test_made_up_files_have_the_original_columns(tmp_path: Path) -> None:
+    for name in ("abalone_train.csv", "Metro_Interstate_Traffic_Volume.csv.gz", "fonts.zip"):
+        files.MADE[name](tmp_path / name)
+    abalone = np.loadtxt(tmp_path / "abalone_train.csv", delimiter=",")
+    assert abalone.shape == (3320, 8)
+    with gzip.open(tmp_path / "Metro_Interstate_Traffic_Volume.csv.gz", "rt") as file:
+        lines = file.read().splitlines()
+    assert len(lines) == 48_205 and lines[0].startswith("holiday,temp,rain_1h")
+    assert {line.count(",") for line in lines} == {8}
+    with zipfile.ZipFile(tmp_path / "fonts.zip") as fonts:
+        assert len(fonts.namelist()) == 153
+        lines = fonts.read("AGENCY.csv").decode().splitlines()
+    assert {line.count(",") for line in lines} == {411}
+    assert lines[0].endswith(",r19c19") and lines[1].startswith("AGENCY,")
+
+
+def test_made_up_tables_have_the_original_rows_and_columns(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    for name, shape, target in [
+        ("heart.csv", (303, 14), "target"),
+        ("petfinder-mini.zip", (11_537, 15), "AdoptionSpeed"),
+        ("ecg.csv", (4_998, 141), None),
+    ]:
+        files.MADE[name](tmp_path / name)
+        table = pandas.read_csv(tmp_path / name, header=None if target is None else "infer")
+        assert table.shape == shape
+        assert table[table.columns[-1]].nunique() > 1
+        assert target in (None, table.columns[-1])
+    files.MADE["auto-mpg.data"](tmp_path / "cars")
+    cars = pandas.read_csv(
+        tmp_path / "cars",
+        names=list("abcdefgh"),
+        na_values="?",
+        comment="\t",
+        sep=" ",
+        skipinitialspace=True,
+    )
+    assert cars.shape == (398, 8) and cars.isna().sum().sum() == 6
+
+
+def test_made_up_archives_have_a_folder_for_each_class(tmp_path: Path) -> None:
+    counts = {}
+    for name in ("aclImdb_v1.tar.gz", "facades.tar.gz"):
+        files.MADE[name](tmp_path / name)
+        with tarfile.open(tmp_path / name) as archive:
+            counts |= Counter(str(Path(entry).parent) for entry in archive.getnames())
+    assert counts["aclImdb/train/neg"] == 600 and counts["aclImdb/train/pos"] == 601
+    assert counts["facades/train"] == 400 and counts["facades/test"] == 106
+
+
+def test_what_pandas_opens_and_shows_of_made_up_sets(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    path = notebook(
+        tmp_path,
+        "import pandas as pd\n"
+        "read = pd.read_csv('https://example.com/abalone_train.csv', header=None)\n"
+        "assert read.shape == (3320, 8)",
+        "import tensorflow_datasets as tfds\n"
+        "parts, info = tfds.load('penguins/processed', split=['train[:20%]', 'train[20%:]'],\n"
+        "                        as_supervised=True, with_info=True)\n"
+        "shown = tfds.as_dataframe(parts[0].take(5), info)\n"
+        "assert list(shown) == ['features', 'label'] and len(shown) == 5\n"
+        "assert [part.cardinality().numpy() for part in parts] == [66, 268]",
+        "shown = tfds.as_dataframe(tfds.load('penguins/simple', split='train').take(2))\n"
+        "assert len(shown) == 2 and list(shown)[-1] == 'species'",
+    )
+    files.MADE["abalone_train.csv"](path.parent / "abalone_train.csv")
+    result = run(path)
+    assert [cell["error"] for cell in result["cells"]] == [None] * 3

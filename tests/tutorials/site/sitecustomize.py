@@ -13,6 +13,8 @@ import os
 import shutil
 import sys
 import urllib.request
+import urllib.response
+from email.message import Message
 from pathlib import Path
 
 DATA = Path(os.environ.get("TUTORIAL_DATA", "."))
@@ -20,7 +22,8 @@ DATA = Path(os.environ.get("TUTORIAL_DATA", "."))
 
 def download(url, filename=None, *_args, **_kwargs):
     """As ``urllib.request.urlretrieve``."""
-    found = DATA / os.path.basename(str(getattr(url, "full_url", url)).partition("?")[0])
+    url = str(getattr(url, "full_url", url))
+    found = DATA / os.path.basename(url.partition("?")[0])
     if not found.is_file():
         raise FileNotFoundError(f"there is no made-up file for {url}")
     filename = found if filename is None else filename
@@ -30,7 +33,9 @@ def download(url, filename=None, *_args, **_kwargs):
 
 
 def _open(url, *_args, **_kwargs):
-    return open(download(url)[0], "rb")
+    # pandas looks at the headers of what it opens.
+    address = str(getattr(url, "full_url", url))
+    return urllib.response.addinfourl(open(download(url)[0], "rb"), Message(), address, 200)
 
 
 class _Patches(importlib.abc.MetaPathFinder):

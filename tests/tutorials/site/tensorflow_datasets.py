@@ -22,10 +22,27 @@ def _images(file, train, test, shape, classes):
             return {"image": x.reshape(-1, *shape), "label": y.reshape(-1).astype(np.int64)}
         labels = np.arange(count, dtype=np.int64) % classes
         ramp = np.linspace(0, 1, int(np.prod(shape)), dtype=np.float32).reshape(shape)
-        values = (labels[:, None, None, None] + 1) / classes * ramp * 255
-        return {"image": values.astype(np.uint8), "label": labels}
+        pictures = [
+            ((label + 1) / classes * ramp * 255).astype(np.uint8) for label in range(classes)
+        ]
+        return {"image": Rows(pictures, labels), "label": labels}
 
     return SimpleNamespace(splits={"train": train, "test": test}, make=made, classes=classes)
+
+
+class Rows:
+    """Pictures (classes, ...) by their labels; thousands of them in the memory of a few."""
+
+    def __init__(self, pictures, labels):
+        self.pictures, self.labels = pictures, labels
+
+    def __getitem__(self, rows):
+        return Rows(self.pictures, self.labels[rows])
+
+    def dataset(self):
+        """A dataset of the pictures."""
+        held = TF.constant(np.stack(self.pictures))
+        return TF.data.Dataset.from_tensor_slices(self.labels).map(lambda label: held[label])
 
 
 def _reviews():
@@ -44,7 +61,27 @@ def _reviews():
     return SimpleNamespace(splits=splits, make=made, classes=2)
 
 
+def _penguins(kind):
+    names = ["body_mass_g", "culmen_depth_mm", "culmen_length_mm", "flipper_length_mm"]
+
+    def made(_split):
+        draws = np.random.default_rng(7)
+        species = np.arange(334, dtype=np.int64) % 3
+        draws.shuffle(species)
+        sizes = draws.normal(species[:, None], 0.3, (334, 4)).astype(np.float32)
+        if kind == "processed":
+            return {"features": sizes, "species": species}
+        columns = {name: sizes[:, place] for place, name in enumerate(names)}
+        islands, sexes = draws.integers(0, 3, 334), draws.integers(0, 3, 334)
+        return {**columns, "island": islands, "sex": sexes, "species": species}
+
+    return SimpleNamespace(splits={"train": 334}, make=made, classes=3)
+
+
+__version__ = "made up"
 SETS = {
+    "penguins/simple": lambda: _penguins("simple"),
+    "penguins/processed": lambda: _penguins("processed"),
     "mnist": lambda: _images("mnist.npz", 60_000, 10_000, (28, 28, 1), 10),
     "fashion_mnist": lambda: _images("mnist.npz", 60_000, 10_000, (28, 28, 1), 10),
     "tf_flowers": lambda: _images(None, 3_670, 0, (240, 320, 3), 5),
@@ -83,12 +120,18 @@ def load(
     **_kwargs,
 ):
     """As ``tfds.load``, of the sets that the tutorials use."""
-    made = SETS[name.partition(":")[0].partition("/")[0]]()
+    name = name.partition(":")[0]
+    made = SETS[name if name in SETS else name.partition("/")[0]]()
 
     def dataset(part):
         columns = _part(part, made.splits, made.make)
-        given = tuple(columns.values()) if as_supervised else columns
-        found = TF.data.Dataset.from_tensor_slices(given)
+        whole = {
+            name: column.dataset()
+            if isinstance(column, Rows)
+            else TF.data.Dataset.from_tensor_slices(column)
+            for name, column in columns.items()
+        }
+        found = TF.data.Dataset.zip(tuple(whole.values()) if as_supervised else whole)
         return found if batch_size is None else found.batch(batch_size)
 
     if split is None:
@@ -107,3 +150,14 @@ def load(
 def as_numpy(dataset):
     """As ``tfds.as_numpy``, of a dataset."""
     return dataset.as_numpy_iterator()
+
+
+def as_dataframe(dataset, _info=None):
+    """As ``tfds.as_dataframe``: a row for each example; supervised ones have two columns."""
+    import pandas as pd
+
+    rows = []
+    for row in dataset.as_numpy_iterator():
+        row = row if isinstance(row, dict) else {"features": row[0], "label": row[1]}
+        rows.append({name: np.asarray(value).tolist() for name, value in row.items()})
+    return pd.DataFrame(rows)
