@@ -615,7 +615,7 @@ def _of_symbol(symbol: Symbol) -> Any:
 
 def _operators() -> None:
     from drumline.compat.composite.dispatch import dispatching
-    from drumline.compat.ops import linalg
+    from drumline.compat.ops.linalg import matrices as linalg
 
     pairs: dict[str, Callable[..., Any]] = {
         "add": elementwise.add,

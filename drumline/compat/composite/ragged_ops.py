@@ -10,7 +10,9 @@ import numpy as np
 from drumline.compat.composite.dispatch import dispatching, handles
 from drumline.compat.composite.ragged import RaggedTensor, invalid, rows_of, to_values
 from drumline.compat.composite.ragged_index import indexed, take_rows
-from drumline.compat.ops import arrays, elementwise, nn, reductions, segments
+from drumline.compat.ops import arrays, elementwise
+from drumline.compat.ops.math import reductions, segments
+from drumline.compat.ops.nn import functions as nn
 from drumline.compat.values import dtypes
 from drumline.compat.values.convert import convert, static
 from drumline.compat.values.shape import TensorShape
@@ -589,7 +591,7 @@ def _map_structure(func: Any, *structure: Any, expand_composites: bool = False, 
 @handles(RaggedTensor, "matmul")
 def matmul(a: Any, b: Any, *args: Any, **kwargs: Any) -> Any:
     """The products of the matrices of each row."""
-    from drumline.compat.ops import linalg
+    from drumline.compat.ops.linalg import matrices as linalg
 
     if not isinstance(b, RaggedTensor) and a.ragged_rank < a.ndim - 1 + 0:
         return a.with_flat_values(linalg.matmul(a.flat_values, b, *args, **kwargs))

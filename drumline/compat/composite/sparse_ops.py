@@ -9,7 +9,9 @@ import numpy as np
 
 from drumline.compat.composite.dispatch import handles
 from drumline.compat.composite.sparse import IndexedSlices, SparseTensor, invalid, known
-from drumline.compat.ops import arrays, elementwise, linalg, segments
+from drumline.compat.ops import arrays, elementwise
+from drumline.compat.ops.linalg import matrices as linalg
+from drumline.compat.ops.math import segments
 from drumline.compat.values import dtypes
 from drumline.compat.values.convert import convert, static
 from drumline.compat.values.tensor import Tensor

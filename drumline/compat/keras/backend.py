@@ -13,7 +13,10 @@ import keras
 import numpy as np
 
 from drumline.compat.keras import boundaries
-from drumline.compat.ops import arrays, elementwise, linalg, nn, reductions
+from drumline.compat.ops import arrays, elementwise
+from drumline.compat.ops.linalg import matrices as linalg
+from drumline.compat.ops.math import reductions
+from drumline.compat.ops.nn import functions as nn
 from drumline.compat.training.variable import TensorVariable
 from drumline.compat.values.boundary import unwrap, wrap
 from drumline.compat.values.convert import tensor

@@ -514,7 +514,7 @@ def _power_of(x: Any, y: Any) -> Any:
 
 
 def _operators() -> None:
-    from drumline.compat.ops.linalg import matmul
+    from drumline.compat.ops.linalg.matrices import matmul
 
     def and_(x: Any, y: Any) -> Any:
         return bitwise_and(x, y)

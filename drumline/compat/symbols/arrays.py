@@ -3,7 +3,7 @@
 from drumline.compat.symbols.table import area, same_names
 
 _ARRAYS = "drumline.compat.ops.arrays"
-_REDUCTIONS = "drumline.compat.ops.reductions"
+_REDUCTIONS = "drumline.compat.ops.math.reductions"
 _REDUCE = (
     "reduce_sum reduce_mean reduce_prod reduce_max reduce_min reduce_all reduce_any "
     "reduce_logsumexp argmax argmin cumsum"
@@ -46,7 +46,7 @@ AREA = (
         },
     ),
     *same_names(_REDUCTIONS, "", "sort argsort clip_by_norm clip_by_global_norm"),
-    *same_names("drumline.compat.ops.segments", "math.", _SEGMENTS),
+    *same_names("drumline.compat.ops.math.segments", "math.", _SEGMENTS),
     *area(
         _REDUCTIONS,
         global_norm="linalg.global_norm",

@@ -35,14 +35,14 @@ _BACKEND_ELEMENTWISE = (
 AREA = (
     *same_names("drumline.compat.keras.backend", "keras.backend.", _BACKEND),
     *area(
-        "drumline.compat.ops.reductions",
+        "drumline.compat.ops.math.reductions",
         reduce_logsumexp="keras.backend.logsumexp",
         cumsum="keras.backend.cumsum",
         cumprod="keras.backend.cumprod",
     ),
     *same_names("drumline.compat.ops.elementwise", "keras.backend.", _BACKEND_ELEMENTWISE),
     *same_names("drumline.compat.ops.arrays", "keras.backend.", "zeros ones"),
-    *same_names("drumline.compat.ops.nn", "keras.backend.", "softmax elu"),
+    *same_names("drumline.compat.ops.nn.functions", "keras.backend.", "softmax elu"),
     *area("drumline.keras.callbacks", KerasTensorBoard="keras.callbacks.TensorBoard"),
     *area(
         "drumline.compat.keras.names",

@@ -2,7 +2,7 @@
 
 from drumline.compat.symbols.table import area, same_names
 
-_LINALG = "drumline.compat.ops.linalg"
+_LINALG = "drumline.compat.ops.linalg.matrices"
 
 AREA = (
     *same_names(

@@ -12,7 +12,7 @@ _CONVOLUTIONS = (
 
 AREA = (
     *same_names(
-        "drumline.compat.ops.nn",
+        "drumline.compat.ops.nn.functions",
         "nn.",
         "relu relu6 elu selu silu gelu leaky_relu softmax log_softmax crelu dropout bias_add "
         "l2_loss sparse_softmax_cross_entropy_with_logits softmax_cross_entropy_with_logits "
@@ -23,14 +23,14 @@ AREA = (
         "scale_regularization_loss",
         differences={"dropout": "other random bits than TensorFlow's"},
     ),
-    *same_names("drumline.compat.ops.convolutions", "nn.", _CONVOLUTIONS),
+    *same_names("drumline.compat.ops.nn.convolutions", "nn.", _CONVOLUTIONS),
     *area(
-        "drumline.compat.ops.convolutions",
+        "drumline.compat.ops.nn.convolutions",
         conv2d_backprop_input="compat.v1.nn.conv2d_backprop_input",
         conv2d_backprop_filter="compat.v1.nn.conv2d_backprop_filter",
     ),
     *area(
-        "drumline.compat.ops.nn",
+        "drumline.compat.ops.nn.functions",
         silu="nn.swish",
         softmax="math.softmax",
         log_softmax="math.log_softmax",
@@ -44,5 +44,5 @@ AREA = (
         softplus="nn.softplus",
         softsign="nn.softsign",
     ),
-    *area("drumline.compat.ops.reductions", top_k="nn.top_k", in_top_k="nn.in_top_k"),
+    *area("drumline.compat.ops.math.reductions", top_k="nn.top_k", in_top_k="nn.in_top_k"),
 )

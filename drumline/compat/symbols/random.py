@@ -2,7 +2,7 @@
 
 from drumline.compat.symbols.table import area, same_names
 
-_RANDOM = "drumline.compat.ops.random"
+_RANDOM = "drumline.compat.ops.random.sampling"
 _BITS = "other random bits than TensorFlow's"
 _DRAWS = (
     "uniform normal truncated_normal gamma poisson categorical shuffle split fold_in "

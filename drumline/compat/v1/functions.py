@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from drumline.compat.ops import arrays, elementwise, linalg, nn
+from drumline.compat.ops import arrays, elementwise
+from drumline.compat.ops.linalg import matrices as linalg
+from drumline.compat.ops.nn import functions as nn
 from drumline.compat.symbols import table
 from drumline.compat.values import dtypes
 from drumline.compat.values.convert import convert, static

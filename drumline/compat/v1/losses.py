@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from drumline.compat.ops import nn
+from drumline.compat.ops.nn import functions as nn
 from drumline.compat.values.convert import convert
 from drumline.compat.values.tensor import Tensor
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from drumline.compat.ops import random as draws
 from drumline.compat.ops.numpy.base import array_of, cast, default_float, numpy_type, result
+from drumline.compat.ops.random import sampling as draws
 from drumline.compat.values.convert import static, static_shape
 from drumline.compat.values.tensor import Tensor
 

@@ -23,8 +23,8 @@ from drumline.compat.ops.elementwise import (
     rsqrt,
     square,
 )
-from drumline.compat.ops.random import log_uniform_candidate_sampler
-from drumline.compat.ops.reductions import reduce_mean, reduce_sum, reduce_variance
+from drumline.compat.ops.math.reductions import reduce_mean, reduce_sum, reduce_variance
+from drumline.compat.ops.random.sampling import log_uniform_candidate_sampler
 from drumline.compat.values.boundary import unwrap
 from drumline.compat.values.convert import convert, raw, same_dtype, static
 from drumline.compat.values.tensor import Tensor

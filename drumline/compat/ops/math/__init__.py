@@ -1,0 +1,1 @@
+"""Reductions, segments, special functions and sets."""

@@ -1,0 +1,1 @@
+"""Activations, losses, convolutions and pools of networks."""
