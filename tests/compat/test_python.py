@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from drumline.compat import tf
+from drumline.compat.values.boundary import unwrap
 
 PRINTED: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     (("a", 1, 2.5, True, None), {}, "a 1 2.5 True None\n"),
@@ -151,3 +152,52 @@ def test_arguments_of_python_functions_that_are_missing(name: str) -> None:
         function(abs, Tout=tf.int32)
     with pytest.raises(TypeError, match="Don't set the `inp`"):
         function(None, [1], tf.int32)
+
+
+def explained(ds: Any) -> str:
+    return str(unwrap(ds).explain())
+
+
+@pytest.mark.parametrize("name", ["py_function", "numpy_function"])
+def test_the_rest_of_a_map_is_compiled(name: str) -> None:
+    call = getattr(tf, name)
+
+    def turned(image: Any) -> Any:
+        return np.asarray(image)[:, ::-1].astype(np.float32)
+
+    def function(image: Any, label: Any) -> Any:
+        shape = image.shape
+        (image,) = call(turned, [image], [tf.float32])
+        image.set_shape(shape)
+        return image / 255.0, tf.one_hot(label, 3)
+
+    images = np.arange(2 * 4 * 5 * 3, dtype=np.uint8).reshape(2, 4, 5, 3)
+    ds = tf.data.Dataset.from_tensor_slices((images, [0, 2])).map(function)
+    assert f"native tf.{name} (Python, row by row)" in explained(ds)
+    assert ds.element_spec[0].shape == (4, 5, 3)
+    made = list(ds.as_numpy_iterator())
+    np.testing.assert_allclose([image for image, _ in made], images[:, :, ::-1] / 255, rtol=1e-6)
+    assert [label.tolist() for _, label in made] == [[1, 0, 0], [0, 0, 1]]
+
+
+def test_a_call_in_a_branch_runs_as_python() -> None:
+    def function(i: Any) -> Any:
+        if i > 2:
+            i = tf.numpy_function(lambda v: -v, [i], tf.int64)
+        return i
+
+    ds = tf.data.Dataset.range(5).map(function)
+    assert "runs as Python" in explained(ds)
+    assert [int(i) for i in ds] == [0, 1, 2, -3, -4]
+
+
+def test_shapes_are_promised_and_checked() -> None:
+    def function(i: Any) -> Any:
+        made = tf.numpy_function(lambda v: np.ones((2, 3 + (v > 20)), np.float32), [i], tf.float32)
+        return tf.ensure_shape(made, [2, 3]) + 1.0
+
+    rows = iter(tf.data.Dataset.range(30).map(function))
+    for _ in range(21):
+        next(rows)
+    with pytest.raises(ValueError, match=r"\(2, 4\)"):
+        next(rows)

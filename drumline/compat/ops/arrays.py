@@ -277,6 +277,9 @@ def ensure_shape(x: Any, shape: Any, name: Any = None) -> Any:
         raise InvalidArgumentError(
             None, None, f"Shape of tensor {x.shape} is not compatible with {TensorShape(shape)}"
         )
+    if type(x) is Tensor and isinstance(x._value, Symbol):
+        x = Tensor(x._value)
+        x.set_shape(shape)
     return x
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -16,6 +16,7 @@ from drumline.compat.values.boundary import map_structure, unwrap
 from drumline.compat.values.convert import convert, is_traced, raw
 from drumline.compat.values.tensor import Tensor
 from drumline.data.elements.ragged import RaggedArray
+from drumline.data.functions.native.python_calls import call_in_python
 from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
 from drumline.data.functions.trace import in_dataset_function
 from drumline.training.jax_internals import is_staging
@@ -195,24 +196,36 @@ def _called(
             f"tf.{label} is used as a decorator (`func=None`)."
         )
     given = [convert(each) for each in (inp if isinstance(inp, (list, tuple)) else [inp])]
-    if any(isinstance(value, Symbol) or is_traced(value) for value in given) or is_staging():
-        if in_dataset_function():
-            raise ValueNeedsPython(f"the function calls tf.{label}")
+    row = functools.partial(_row, func, Tout, of_numpy)
+    made: Sequence[Any]
+    if in_dataset_function():
+        made = call_in_python(row, given, f"tf.{label}")
+    elif any(map(is_traced, given)) or is_staging():
         raise ValueNeedsPython(
             f"it calls tf.{label}, and the shape of what {_name(func)} returns is not known; use "
             "jax.pure_callback with the shape, or call it outside"
         )
-    result = func(*(np.asarray(v)[()] if of_numpy else Tensor(v) for v in given))
+    else:
+        made = row(*given)
     if not isinstance(Tout, (list, tuple)):
-        return Tensor(convert(result, dtypes.as_dtype(Tout)))
+        return Tensor(made[0])
     if not Tout:
         # TensorFlow's two functions differ in this.
         return None if of_numpy else []
+    return [Tensor(each) for each in made]
+
+
+def _row(func: Callable[..., Any], Tout: Any, of_numpy: bool, *values: Any) -> list[np.ndarray]:
+    """Call a function with one element's values; arrays of what it returns."""
+    result = func(*(np.asarray(v)[()] if of_numpy else Tensor(v) for v in values))
+    if not isinstance(Tout, (list, tuple)):
+        return [convert(result, dtypes.as_dtype(Tout))]
+    if not Tout:
+        return []
     results = list(result) if isinstance(result, (list, tuple)) else [result]
     if len(results) != len(Tout):
         raise ValueError(f"{_name(func)} returns {len(results)} values, but expects {len(Tout)}")
-    pairs = zip(results, Tout, strict=True)
-    return [Tensor(convert(each, dtypes.as_dtype(kind))) for each, kind in pairs]
+    return [convert(each, dtypes.as_dtype(kind)) for each, kind in zip(results, Tout, strict=True)]
 
 
 def _decorated(
@@ -237,8 +250,9 @@ def py_function(
 ) -> Any:
     """What a Python function of tensors returns, as tensors of the types ``Tout``.
 
-    A function that would be compiled and calls it, a dataset's or one of ``tf.function``, runs as
-    Python. Without ``func`` it is a decorator:
+    In a dataset's function it runs row by row, and the rest is compiled if ``set_shape`` says the
+    shapes of what it returns, where they matter; else all of the function runs as Python. So does
+    one of ``tf.function`` that calls it. Without ``func`` it is a decorator:
     ``@tf.py_function(Tout=tf.float32)``, of a function that takes no arguments by name.
 
     Args:

@@ -29,6 +29,7 @@ from drumline._changes import full_name, note
 from drumline.compat.values import dtypes
 from drumline.compat.values.dtypes import DType
 from drumline.compat.values.shape import TensorShape
+from drumline.data.functions.native.python_calls import ensured_shape
 from drumline.data.functions.native.symbol import Symbol
 
 _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
@@ -78,13 +79,18 @@ class Tensor(metaclass=TensorType):
         return self.shape
 
     def set_shape(self, shape: Any) -> None:
-        """Promise a shape, where dimensions are not known.
+        """Promise a shape, where dimensions are not known; elements of other shapes then raise.
 
         Raises:
             ValueError: the tensor has another shape.
         """
         merged = self.shape.merge_with(shape)
-        if isinstance(self._value, Symbol):
+        if not isinstance(self._value, Symbol):
+            return
+        dims = [dim for dim in merged.as_list() if dim is not None]
+        if len(dims) == merged.rank and not self._value.spec.is_static:
+            self._value = ensured_shape(self._value, dims)
+        else:
             self._promised = merged
 
     @property

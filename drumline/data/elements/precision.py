@@ -123,6 +123,11 @@ def given(value: Any) -> Any:
     return jax.numpy.asarray(value, dtype=value.dtype)
 
 
+def gives_arrays_of_jax() -> bool:
+    """Whether the mode is that of ``arrays_of_jax``."""
+    return _of_jax.get()
+
+
 _of_jax: ContextVar[bool] = ContextVar("drumline_arrays_of_jax", default=False)
 
 

@@ -17,6 +17,7 @@ from drumline.data.elements.spec import AUTOTUNE
 from drumline.data.engine.tuning import Budget, Operation, TunedWidth, Tuner
 from drumline.data.functions.call import BlockFunction
 from drumline.data.functions.python_function import PythonFunction
+from drumline.data.functions.segmented import PartlyPythonFunction
 from drumline.data.operations.batch import (
     Batch,
     PaddedBatch,
@@ -319,10 +320,10 @@ class Runtime:
 
         ``None`` if threads are to run it.
         """
-        function = node.function.run
+        function = _whole_python(node)
         if self.options.python_workers != "processes" or node.workers is None:
             return None
-        if not isinstance(function, PythonFunction):
+        if function is None:
             return None
         if function not in self._process_functions:
             self._process_functions[function] = ProcessFunction(function)
@@ -334,11 +335,19 @@ class Runtime:
     def left_in_turn(self, node: Map) -> bool:
         """Return whether a map runs in the consumer's thread although processes are enabled."""
         wanted = self.options.python_workers == "processes"
-        return wanted and node.workers is None and isinstance(node.function.run, PythonFunction)
+        return wanted and node.workers is None and _whole_python(node) is not None
 
     def _first_width(self) -> int:
         """Return all cores if it stays so; if it changes, one less, which the consumer needs."""
         return max(1, self.cores - 1) if self.tuned else self.cores
+
+
+def _whole_python(node: Map) -> PythonFunction | None:
+    """Return a map's function as Python, if it has to run Python."""
+    function = node.function.run
+    if isinstance(function, PartlyPythonFunction):
+        return function.python
+    return function if isinstance(function, PythonFunction) else None
 
 
 AsStage = Callable[["Lowering", Any, Trail, Pass], Stage]

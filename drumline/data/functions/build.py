@@ -1,12 +1,13 @@
 """From a user's function to something that runs on blocks.
 
-What is built is a function compiled once, or divided by native operations, or compiled for each
-combination of shapes that comes (`ShapedFunction`), or made of the shapes of its argument alone
-(`ShapeFunction`), or Python.
+What is built is a function compiled once, or divided by native operations (and by calls of Python
+functions), or compiled for each combination of shapes that comes (`ShapedFunction`), or made of the
+shapes of its argument alone (`ShapeFunction`), or Python.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import functools
@@ -36,14 +37,18 @@ from drumline.data.functions.call import BlockFunction, OneByOne, Position
 from drumline.data.functions.closures import FlattenedClosure, Reuse, reuse_in_force
 from drumline.data.functions.compiled import CompiledFunction
 from drumline.data.functions.lifted import LiftedFunction, LiftedValues, with_values
-from drumline.data.functions.programs import Constant
+from drumline.data.functions.native.python_calls import PythonCalls
+from drumline.data.functions.programs import Constant, random_states_kept
 from drumline.data.functions.python_function import PythonFunction, spec_from_example
-from drumline.data.functions.segmented import SegmentedFunction
+from drumline.data.functions.segmented import PartlyPythonFunction, SegmentedFunction
 from drumline.data.functions.trace import (
     Draws,
     NotTraceable,
     Trace,
     UserFunction,
+    as_python,
+    call_without_draws,
+    draws_made,
     same_in_python,
     trace,
 )
@@ -315,18 +320,65 @@ def _run(user: UserFunction, source: ElementSpec, examples: _Examples) -> BuiltF
     except NotTraceable as reason:
         if reason.remedy:
             warnings.warn(f"{user.where} runs as Python, which is slow: {reason}", stacklevel=2)
+        if reason.calls_python:
+            return _with_calls(user, source, examples, reason)
         return _python(user, source, examples, reason)
 
 
-def _python(
+def _with_calls(
     user: UserFunction, source: ElementSpec, examples: _Examples, reason: NotTraceable
 ) -> BuiltFunction:
+    """The function compiled but for its calls of Python functions, if examples allow that.
+
+    It is compiled only if its results are known as well as those of the whole in Python.
+    """
+
+    def guard(call: Callable[[], Any]) -> Any:
+        with as_python(source.leaves):
+            return call_without_draws(call, user.where)
+
+    calls = PythonCalls(draws_made, guard)
+    counted = dataclasses.replace(user, function=calls.around(user.function))
+    python = _python(user, source, examples, reason, counted)
+    for element in examples.others() if calls.examples < 2 else ():
+        # What it raises is raised again when that element's turn has come.
+        with contextlib.suppress(Exception), random_states_kept(), as_python(source.leaves):
+            counted(element)
+    if not calls.settle():
+        return python
+    try:
+        made = _traced(counted, source)
+    except (NotTraceable, ValueError):
+        return python
+    if not isinstance(made.run, SegmentedFunction) or not _as_specific(made.spec, python.spec):
+        return python
+    assert isinstance(python.run, PythonFunction)
+    run = PartlyPythonFunction(made.run, python.run)
+    return dataclasses.replace(made, run=run, reorderable=False, is_python=True)
+
+
+def _as_specific(spec: ElementSpec, promised: ElementSpec) -> bool:
+    """Whether all elements of a spec are elements of another."""
+    return spec.structure == promised.structure and all(
+        merge_leaf(mine, theirs) == theirs
+        for mine, theirs in zip(spec.leaves, promised.leaves, strict=True)
+    )
+
+
+def _python(
+    user: UserFunction,
+    source: ElementSpec,
+    examples: _Examples,
+    reason: NotTraceable,
+    tried: UserFunction | None = None,
+) -> BuiltFunction:
+    """The function as Python; ``tried`` is called with examples in its place."""
     spec = reason.spec
     if spec is None:
         static = all(leaf.is_static for leaf in source.leaves) and not reason.varying
-        spec = spec_from_example(user, source, examples.first(), static)
+        spec = spec_from_example(tried or user, source, examples.first(), static)
         if static and any(leaf.shape for leaf in spec.leaves):
-            spec = _with_varying(spec, user, source, examples.others())
+            spec = _with_varying(spec, tried or user, source, examples.others())
     run = PythonFunction(user, source, spec, str(reason))
     return BuiltFunction(spec, run, reorderable=False, is_python=True)
 
@@ -397,7 +449,7 @@ def _native(user: UserFunction, source: ElementSpec) -> BuiltFunction | None:
     try:
         traced = trace(user, source)
     except NotTraceable as reason:
-        if reason.native:
+        if reason.native or reason.calls_python:
             raise
         return None
     except ValueError:

@@ -38,8 +38,28 @@ _SEEN = (
 )
 
 
+class AdaptiveLimit:
+    """How many elements to take at once, so that a task takes some milliseconds."""
+
+    def __init__(self) -> None:
+        self._limit = 1
+
+    def limit(self, wanted: int) -> int:
+        """How many of those that are wanted."""
+        return min(wanted, self._limit)
+
+    def adapt(self, rows: int, elapsed: float) -> None:
+        """Adapt the limit: ``rows`` elements took ``elapsed`` seconds."""
+        if rows:
+            self._limit = max(1, min(2 * self._limit, int(rows * _PATIENCE / max(elapsed, 1e-9))))
+
+
 class PythonFunction:
-    """Calls the user's function with numpy leaves; several threads may do so at once."""
+    """Calls the user's function with numpy leaves; several threads may do so at once.
+
+    Attributes:
+        rows: how many elements are taken at once.
+    """
 
     block_length = 1
     ragged: bool | None = None
@@ -52,7 +72,7 @@ class PythonFunction:
         self._spec = spec
         self._static = all(leaf.is_static for leaf in spec.leaves)
         self._why = why
-        self._limit = 1
+        self.rows = AdaptiveLimit()
         self._pool = BufferPool()
         # A function of windows may call reduce, map and the like of each.
         self._reuse = Reuse(function.function)
@@ -72,7 +92,7 @@ class PythonFunction:
         return self._function, self._source, self._spec, self._why
 
     def limit(self, wanted: int) -> int:
-        return min(wanted, self._limit) if self._static else 1
+        return self.rows.limit(wanted) if self._static else 1
 
     def __call__(self, block: Block, position: Position) -> Block:
         started = time.perf_counter()
@@ -91,7 +111,7 @@ class PythonFunction:
                     columns = [self._pool.empty((block.n, *x.shape), x.dtype) for x in outcome]
                 put(columns, done, outcome)
                 done += 1
-        self.adapt(done, time.perf_counter() - started)
+        self.rows.adapt(done, time.perf_counter() - started)
         if not done:
             columns = stack([], self._spec)
         return Block([column[:done] for column in columns], done, error)
@@ -111,11 +131,6 @@ class PythonFunction:
             return conform(leaves, self._spec, "the dataset's element_spec")
         except ShapeMismatch as error:
             raise ShapeMismatch(f"{error}{_SEEN if self._static else ''}") from None
-
-    def adapt(self, rows: int, elapsed: float) -> None:
-        """Adapt the limit: ``rows`` elements took ``elapsed`` seconds."""
-        if rows:
-            self._limit = max(1, min(2 * self._limit, int(rows * _PATIENCE / max(elapsed, 1e-9))))
 
     def describe(self) -> str:
         return f"{self._function.name}: runs as Python, since {self._why}"

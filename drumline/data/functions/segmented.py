@@ -19,6 +19,7 @@ from drumline.data.functions.call import OneByOne, Position
 from drumline.data.functions.compiled import CompiledFunction, content
 from drumline.data.functions.native.operation import BroadcastValue, run_native
 from drumline.data.functions.programs import Constant
+from drumline.data.functions.python_function import AdaptiveLimit, PythonFunction
 from drumline.data.functions.segments import CompiledPart, NativeCall, Origin, cut, fused
 from drumline.data.functions.trace import Trace, UserFunction
 
@@ -148,6 +149,38 @@ class SegmentedFunction:
             for native, parts in runs
         )
         return f"{self._function.name}: {' | '.join(shown)}"
+
+
+class PartlyPythonFunction:
+    """A function whose calls of Python functions run row by row, and which is else compiled.
+
+    Attributes:
+        python: the whole function as Python, for processes of its own.
+    """
+
+    def __init__(self, compiled: SegmentedFunction, python: PythonFunction):
+        self.python = python
+        self.ragged = compiled.ragged
+        self.varying = compiled.varying
+        self.block_length = 1
+        self._compiled = compiled
+        # An element must not wait for many others, whose calls may be slow.
+        self._rows = AdaptiveLimit()
+
+    def limit(self, wanted: int) -> int:
+        return self._compiled.limit(self._rows.limit(wanted))
+
+    def __call__(self, block: Block, position: Position) -> Block:
+        started = time.perf_counter()
+        for column in block.columns:
+            if isinstance(column, np.ndarray):
+                column.flags.writeable = False
+        out = self._compiled(block, position)
+        self._rows.adapt(out.n, time.perf_counter() - started)
+        return out
+
+    def describe(self) -> str:
+        return self._compiled.describe()
 
 
 class _Native:

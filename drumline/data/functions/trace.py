@@ -40,6 +40,7 @@ from drumline.data.elements.spec import (
 )
 from drumline.data.functions import programs
 from drumline.data.functions.native.operation import NativeOperation
+from drumline.data.functions.native.python_calls import PythonCallMet
 from drumline.data.functions.native.symbol import (
     Call,
     Fixed,
@@ -129,6 +130,12 @@ def drawn(draw: Callable[[Any], Any], seed: int | None) -> Any:
 def in_dataset_function() -> bool:
     """Whether a function that was given to a dataset runs, or is traced, in this thread."""
     return _current.get() is not None
+
+
+def draws_made() -> int:
+    """How many random numbers were drawn for the present element."""
+    draws = _current.get()
+    return draws.count if isinstance(draws, Draws) else 0
 
 
 def _halves(seed: int) -> np.ndarray:
@@ -363,6 +370,8 @@ class NotTraceable(Exception):
         native: whether it is known to call native operations.
         varying: whether results of these vary in shape.
         remedy: what to change about it; empty where there is nothing simple.
+        calls_python: whether it came to a call of a Python function, whose results' types examples
+            show (`PythonCalls`).
     """
 
     def __init__(
@@ -372,12 +381,14 @@ class NotTraceable(Exception):
         native: bool = False,
         varying: bool = False,
         remedy: str = "",
+        calls_python: bool = False,
     ):
         super().__init__(reason)
         self.spec = spec
         self.native = native
         self.varying = varying
         self.remedy = remedy
+        self.calls_python = calls_python
 
 
 @contextlib.contextmanager
@@ -489,7 +500,12 @@ def _traced(function: UserFunction, spec: ElementSpec) -> RawTrace:
         except Exception as error:
             varying = getattr(error, "varying", False) or not _static(recorded)
             remedy = getattr(error, "remedy", "")
-            raise NotTraceable(_reason(error), varying=varying, remedy=remedy) from error
+            raise NotTraceable(
+                _reason(error),
+                varying=varying,
+                remedy=remedy,
+                calls_python=isinstance(error, PythonCallMet),
+            ) from error
     if structures[0].num_leaves == 0:
         raise ValueError(f"{function.where} returned nothing; it must return the new element")
     return RawTrace(jaxpr, found, structures[0], written[0] if written else None)

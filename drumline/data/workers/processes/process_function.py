@@ -134,7 +134,7 @@ class ProcessFunction:
             self._processes.drop(process)
             raise
         charge_cpu(cpu)
-        self._function.adapt(out.n, time.perf_counter() - started)
+        self._function.rows.adapt(out.n, time.perf_counter() - started)
         self._processes.give_back(process)
         return out
 

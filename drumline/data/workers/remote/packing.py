@@ -16,6 +16,7 @@ from drumline._lazy import jax
 from drumline.data.functions.build import BuiltFunction, built_again
 from drumline.data.functions.python_function import PythonFunction
 from drumline.data.functions.recurrence import BuiltRecurrence, recurrence_again
+from drumline.data.functions.segmented import PartlyPythonFunction
 from drumline.data.operations.cache import CacheStore
 from drumline.data.operations.checks import ErrorCount
 from drumline.data.operations.filter import Predicate
@@ -127,6 +128,7 @@ _REDUCERS: dict[type, Callable[[Any], tuple[Any, ...] | None]] = {
     DatasetFunction: _dataset_function,
     ErrorCount: lambda count: (ErrorCount, ()),
     FileStore: lambda store: (FileStore, store.arguments()),
+    PartlyPythonFunction: lambda function: (PythonFunction, function.python.arguments()),
     PythonFunction: lambda function: (PythonFunction, function.arguments()),
     SnapshotStore: lambda store: (SnapshotStore, store.arguments()),
     Statistics: lambda statistics: (Statistics, (statistics.name,)),
