@@ -166,3 +166,28 @@ def test_a_step_makes_generators_of_its_own():
     for _ in range(2):
         first, second, again = strategy.run(step).values[0].numpy()
         assert first == again != second
+
+
+def test_compiled_functions_of_several_strategies_draw_from_states_of_their_own() -> None:
+    strategy = tf.distribute.MirroredStrategy(["cpu:0", "cpu:1"])
+    drop = tf.keras.layers.Dropout(0.5)
+
+    @tf.function
+    def step() -> Any:
+        return tf.random.normal([2])
+
+    @tf.function
+    def plain(x: Any) -> Any:
+        return drop(x, training=True) + tf.random.normal(x.shape)
+
+    def draws() -> list[Any]:
+        tf.random.set_seed(3)
+        in_step = strategy.experimental_local_results(strategy.run(step))
+        return [*(x.numpy().tolist() for x in in_step), tf.function(step)().numpy().tolist()]
+
+    first = draws()
+    assert len({tuple(each) for each in first}) == 3
+    assert draws() == first
+    assert plain(tf.ones(4)).shape == [4]
+    with strategy.scope():
+        assert len(set(step().numpy().tolist())) == 2

@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import inspect
 import random
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ from drumline.compat.values.convert import cast_array, convert, is_jax, is_trace
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.tensor import Tensor
 from drumline.data.functions.trace import Draws, drawn, in_dataset_function
-from drumline.distribute.replica import running_replica
+from drumline.distribute.replica import get_strategy, running_replica
 from drumline.training.jax_internals import is_staging
 from drumline.training.keras_internals import outside_scopes
 
@@ -37,11 +38,15 @@ Sampler = Callable[[Any], Any]
 
 
 class _SeededDraws:
-    """Draws that continue from call to call: those of one operation's seed, or of none."""
+    """Draws that continue from call to call: those of one operation's seed, or of none.
+
+    Compiled functions have a state in a variable, one for each strategy: a variable lies on the
+    devices of the strategy in which it is made, and functions of others cannot use it.
+    """
 
     def __init__(self, seed: int | None):
         self.seed = seed
-        self._variable: Any = None
+        self._variables: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self.reset(None)
 
     def reset(self, process: int | None) -> None:
@@ -50,18 +55,25 @@ class _SeededDraws:
         start = [random.getrandbits(63)] if not seeds else [abs(seed) for seed in seeds]
         self.generator = np.random.Generator(np.random.Philox(np.random.SeedSequence(start)))
         self._start = int(self.generator.integers(2**31))
-        if self._variable is not None:
-            self._variable.state.assign(np.array([self._start, 0], "uint32"))
+        for number, variable in enumerate(self._variables.values()):
+            variable.state.assign(np.array([self._first(number), 0], "uint32"))
+
+    def _first(self, number: int) -> int:
+        """With what the state of a variable begins: each draws other numbers."""
+        return (self._start + number * 0x9E3779B1) % 2**31
 
     def key(self) -> Any:
         """The key of the next draw."""
         if not is_staging():
             drawn_now: Any = self.generator.integers(2**32, size=2, dtype=np.uint32)
             return jax.random.wrap_key_data(drawn_now, impl="threefry2x32")
-        if self._variable is None:
+        strategy = get_strategy()
+        variable = self._variables.get(strategy)
+        if variable is None:
             with jax.ensure_compile_time_eval(), outside_scopes():
-                self._variable = keras.random.SeedGenerator(self._start)
-        words = jnp.asarray(self._variable.next()).astype("uint32")
+                first = self._first(len(self._variables))
+                variable = self._variables[strategy] = keras.random.SeedGenerator(first)
+        words = jnp.asarray(variable.next()).astype("uint32")
         return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
