@@ -195,7 +195,7 @@ def _of_one(operation: Callable[..., Any], x: Any) -> Any:
     return made
 
 
-def _parameters(names: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def with_parameters(names: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose parameters, but ``name``, have other names, separated by spaces."""
     own = names.split()
 
@@ -310,8 +310,8 @@ truncatemod = binary(
 power = binary("Pow", _quiet(np.power), jnp.power, None, "power")
 maximum = binary("Maximum", np.maximum, jnp.maximum)
 minimum = binary("Minimum", np.minimum, jnp.minimum)
-atan2 = _parameters("y x", binary("Atan2", np.arctan2, jnp.arctan2, None, "arctan2"))
-nextafter = _parameters("x1 x2", binary("NextAfter", np.nextafter, jnp.nextafter))
+atan2 = with_parameters("y x", binary("Atan2", np.arctan2, jnp.arctan2, None, "arctan2"))
+nextafter = with_parameters("x1 x2", binary("NextAfter", np.nextafter, jnp.nextafter))
 less = binary("Less", _compared(np.less), jnp.less)
 less_equal = binary("LessEqual", _compared(np.less_equal), jnp.less_equal, None, "less_equal")
 greater = binary("Greater", _compared(np.greater), jnp.greater)
@@ -330,9 +330,9 @@ bitwise_or = binary("BitwiseOr", np.bitwise_or, jnp.bitwise_or, None, "bitwise_o
 bitwise_xor = binary("BitwiseXor", np.bitwise_xor, jnp.bitwise_xor, None, "bitwise_xor")
 left_shift = binary("LeftShift", np.left_shift, jnp.left_shift, None, "left_shift")
 right_shift = binary("RightShift", np.right_shift, jnp.right_shift, None, "right_shift")
-igamma = _parameters("a x", binary("Igamma", special.gammainc, special.gammainc))
-igammac = _parameters("a x", binary("Igammac", special.gammaincc, special.gammaincc))
-zeta = _parameters("x q", binary("Zeta", special.zeta, special.zeta))
+igamma = with_parameters("a x", binary("Igamma", special.gammainc, special.gammainc))
+igammac = with_parameters("a x", binary("Igammac", special.gammaincc, special.gammaincc))
+zeta = with_parameters("x q", binary("Zeta", special.zeta, special.zeta))
 xlogy = binary("Xlogy", special.xlogy, special.xlogy)
 xlog1py = binary("Xlog1py", special.xlog1py, special.xlog1py)
 
@@ -395,8 +395,8 @@ reciprocal_no_nan = unary(
 )
 sigmoid = unary("sigmoid", None, jax.nn.sigmoid, floats=True)
 log_sigmoid = unary("log_sigmoid", None, jax.nn.log_sigmoid, floats=True)
-softplus = _parameters("features", unary("softplus", None, jax.nn.softplus, floats=True))
-softsign = _parameters("features", unary("softsign", None, jax.nn.soft_sign, floats=True))
+softplus = with_parameters("features", unary("softplus", None, jax.nn.softplus, floats=True))
+softsign = with_parameters("features", unary("softsign", None, jax.nn.soft_sign, floats=True))
 erf = unary("erf", None, special.erf, floats=True)
 erfc = unary("erfc", None, special.erfc, floats=True)
 erfinv = unary("erfinv", None, special.erfinv, floats=True)
@@ -416,10 +416,10 @@ bessel_i1e = unary("i1e", None, special.i1e, floats=True)
 is_nan = unary("isnan", np.isnan, jnp.isnan)
 is_inf = unary("isinf", np.isinf, jnp.isinf)
 is_finite = unary("isfinite", np.isfinite, jnp.isfinite)
-real = _parameters("input", unary("real", np.real, jnp.real))
-imag = _parameters("input", unary("imag", np.imag, jnp.imag))
+real = with_parameters("input", unary("real", np.real, jnp.real))
+imag = with_parameters("input", unary("imag", np.imag, jnp.imag))
 conj = unary("conjugate", np.conjugate, jnp.conjugate)
-angle = _parameters("input", unary("angle", np.angle, jnp.angle))
+angle = with_parameters("input", unary("angle", np.angle, jnp.angle))
 _absolute = unary("absolute", np.abs, jnp.abs)
 
 

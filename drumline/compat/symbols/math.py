@@ -16,7 +16,22 @@ _MATH = (
     "conj angle polyval floordiv igamma igammac zeta xlogy xlog1py nextafter floormod"
 )
 
+_SPECIAL = "drumline.compat.ops.math.special"
+
 AREA = (
+    *same_names(
+        _SPECIAL,
+        "math.",
+        "accumulate_n betainc cumulative_logsumexp erfcinv invert_permutation is_non_decreasing "
+        "is_strictly_increasing polygamma sobol_sample xdivy approx_max_k approx_min_k",
+    ),
+    *same_names(
+        _SPECIAL,
+        "math.special.",
+        "bessel_j0 bessel_j1 bessel_k0 bessel_k0e bessel_k1 bessel_k1e bessel_y0 bessel_y1 dawsn "
+        "expint fresnel_cos fresnel_sin spence",
+    ),
+    *same_names(_SPECIAL, "", "approx_top_k realdiv truncatediv"),
     *same_names(_ELEMENTWISE, "", _IN_BOTH),
     *same_names(_ELEMENTWISE, "math.", _IN_BOTH),
     *same_names(_ELEMENTWISE, "math.", _MATH),

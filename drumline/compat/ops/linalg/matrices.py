@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,16 @@ from drumline.compat.values.tensor import Tensor
 
 def _swapped(array: Any) -> Any:
     return (jnp if is_jax(array) else np).swapaxes(array, -1, -2)
+
+
+def _by(name: str, *arrays: Any, **options: Any) -> Any:
+    """A function of numpy's, or of JAX's numpy if an array is JAX's, with 64 bits kept."""
+    from drumline.compat.ops.elementwise import compute
+
+    if not any(map(is_jax, arrays)):
+        return functools.reduce(getattr, name.split("."), np)(*arrays, **options)
+    function: Any = functools.reduce(getattr, name.split("."), jnp)
+    return compute(lambda *given: function(*given, **options), *arrays)
 
 
 def matmul(
@@ -90,11 +101,6 @@ slogdet = _of_matrices(
 trace = _of_matrices(
     "trace", lambda x: x.trace(axis1=-2, axis2=-1), lambda x: x.trace(axis1=-2, axis2=-1)
 )
-diag_part = _of_matrices(
-    "diag_part",
-    lambda x: np.diagonal(x, axis1=-2, axis2=-1),
-    lambda x: jnp.diagonal(x, axis1=-2, axis2=-1),
-)
 _inverse = _of_matrices("inv", np.linalg.inv, jnp.linalg.inv)
 _solve = _of_matrices("solve", np.linalg.solve, jnp.linalg.solve)
 
@@ -145,38 +151,17 @@ def matvec(
 def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: Any = None) -> Any:
     """Singular values, and unless ``compute_uv`` is False the vectors: ``s, u, v``."""
     value = convert(tensor)
-    xp = jnp if is_jax(value) else np
     if not compute_uv:
-        return Tensor(xp.linalg.svd(value, compute_uv=False))
-    u, s, vh = xp.linalg.svd(value, full_matrices=full_matrices)
+        return Tensor(_by("linalg.svd", value, compute_uv=False))
+    u, s, vh = _by("linalg.svd", value, full_matrices=full_matrices)
     return Tensor(s), Tensor(u), Tensor(_adjoint(vh))
 
 
 def qr(input: Any, full_matrices: bool = False, name: Any = None) -> Any:
     """The factors ``q, r``."""
-    value = convert(input)
-    xp = jnp if is_jax(value) else np
-    q, r = xp.linalg.qr(value, mode="complete" if full_matrices else "reduced")
+    mode = "complete" if full_matrices else "reduced"
+    q, r = _by("linalg.qr", convert(input), mode=mode)
     return Tensor(q), Tensor(r)
-
-
-def diag(diagonal: Any, name: Any = None, k: int = 0, **options: Any) -> Any:
-    """Matrices with these diagonals.
-
-    Raises:
-        NotImplementedError: for options other than ``k``.
-    """
-    if options:
-        raise NotImplementedError(f"tf.linalg.diag with {', '.join(options)}")
-    value = convert(diagonal)
-    xp = jnp if is_jax(value) else np
-    size = value.shape[-1] + (k if k >= 0 else -k)
-    made = xp.zeros((*value.shape[:-1], size, size), value.dtype)
-    rows = np.arange(value.shape[-1]) + max(0, -k)
-    if is_jax(value):
-        return Tensor(made.at[..., rows, rows + k].set(value))
-    made[..., rows, rows + k] = value
-    return Tensor(made)
 
 
 def band_part(input: Any, num_lower: Any, num_upper: Any, name: Any = None) -> Any:
@@ -193,39 +178,46 @@ def band_part(input: Any, num_lower: Any, num_upper: Any, name: Any = None) -> A
 def tensordot(a: Any, b: Any, axes: Any, name: Any = None) -> Any:
     """The sum of products over axes."""
     x, y = same_dtype(a, b, "Tensordot")
-    xp = jnp if is_jax(x) or is_jax(y) else np
-    axes = static(axes)
-    return Tensor(xp.tensordot(x, y, axes))
+    return Tensor(_by("tensordot", x, y, axes=static(axes)))
 
 
 def einsum(equation: str, *inputs: Any, name: Any = None, **options: Any) -> Any:
     """The sum of products that an equation states."""
+    from drumline.compat.ops.elementwise import compute
+
     arrays = [convert(each) for each in inputs]
-    xp = jnp if any(map(is_jax, arrays)) else np
-    return Tensor(xp.einsum(equation, *arrays))
+    if not any(map(is_jax, arrays)):
+        return Tensor(np.einsum(equation, *arrays))
+    return Tensor(compute(lambda *given: jnp.einsum(equation, *given), *arrays))
 
 
 def norm(
     tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False, name: Any = None
 ) -> Any:
     """A norm of vectors, or of matrices if two axes are given; of all elements by default."""
+    from drumline.compat.ops.elementwise import compute
+
     value = convert(tensor)
-    xp = jnp if is_jax(value) else np
     axis = static(axis)
     axis = tuple(axis) if isinstance(axis, list) else axis
-    if ord in ("euclidean", "fro") and axis is None:
-        total = xp.sqrt(xp.sum(xp.abs(value) ** 2))
-        return Tensor(total.reshape((1,) * value.ndim) if keepdims else total)
-    order = None if ord == "euclidean" else ord
-    if axis is None:
-        value = value.reshape(-1)
-    return Tensor(xp.linalg.norm(value, raw(order), axis, keepdims))
+
+    def computed(xp: Any, value: Any) -> Any:
+        if ord in ("euclidean", "fro") and axis is None:
+            total = xp.sqrt(xp.sum(xp.abs(value) ** 2))
+            return total.reshape((1,) * value.ndim) if keepdims else total
+        order = None if ord == "euclidean" else raw(ord)
+        given = value.reshape(-1) if axis is None else value
+        return xp.linalg.norm(given, order, axis, keepdims)
+
+    if not is_jax(value):
+        return Tensor(computed(np, value))
+    return Tensor(compute(lambda given: computed(jnp, given), value))
 
 
 def cross(a: Any, b: Any, name: Any = None) -> Any:
     """The cross products of vectors of 3 elements."""
     x, y = same_dtype(a, b, "Cross")
-    return Tensor((jnp if is_jax(x) or is_jax(y) else np).cross(x, y))
+    return Tensor(_by("cross", x, y))
 
 
 def eye(
@@ -246,9 +238,16 @@ def l2_normalize(
 ) -> Any:
     """``x`` divided by its norm along axes; `dim` is the axes' former name."""
     axis = dim if axis is None else axis
+    from drumline.compat.ops.elementwise import compute
+
     value = convert(x)
-    xp = jnp if is_jax(value) else np
     axis = static(axis)
     axis = tuple(axis) if isinstance(axis, list) else axis
-    total = xp.sum(xp.square(value), axis, keepdims=True)
-    return Tensor(value / xp.sqrt(xp.maximum(total, np.asarray(epsilon, value.dtype))))
+
+    def computed(xp: Any, value: Any) -> Any:
+        total = xp.sum(xp.square(value), axis, keepdims=True)
+        return value / xp.sqrt(xp.maximum(total, np.asarray(epsilon, value.dtype)))
+
+    if not is_jax(value):
+        return Tensor(computed(np, value))
+    return Tensor(compute(lambda given: computed(jnp, given), value))
