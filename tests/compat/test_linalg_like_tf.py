@@ -56,7 +56,7 @@ ARGUMENTS = {
     "logdet": (POSITIVE,),
     "expm": (SQUARE / 3,),
     "sqrtm": (POSITIVE,),
-    "logm": (COMPLEX,),
+    "logm": (COMPLEX @ COMPLEX.conj().swapaxes(-1, -2),),
     "tridiagonal_solve": (BANDS, RANDOM.normal(size=(2, 4))),
     "tridiagonal_solve transposed": (BANDS, RANDOM.normal(size=(2, 2, 4))),
     "tridiagonal_solve plain": (BANDS, RANDOM.normal(size=(2, 4, 2))),
@@ -165,18 +165,16 @@ def test_factors_and_values():
 def test_formats_of_tridiagonal_matrices():
     right = RANDOM.normal(size=(4, 2))
     matrix = np.triu(np.tril(RANDOM.normal(size=(4, 4)) + 4 * np.eye(4), 1), -1)
-    sequence = [np.diagonal(matrix, k) for k in (1, 0, -1)]
-    padded = [np.pad(sequence[0], (0, 1)), sequence[1], np.pad(sequence[2], (1, 0))]
+    padded = np.pad(np.diagonal(matrix, 1), (0, 1)), np.diagonal(matrix)
+    padded = (*padded, np.pad(np.diagonal(matrix, -1), (1, 0)))
     for name in ("tridiagonal_solve", "tridiagonal_matmul"):
-        for form, given in (("matrix", matrix), ("sequence", padded)):
-            compare(
-                *(
-                    named(tf.linalg, name)(
-                        given if form == "matrix" else [*map(tf.constant, given)], right, form
-                    )
-                    for tf in (ours, theirs)
-                )
-            )
+        for form in ("matrix", "sequence"):
+
+            def run(tf, name=name, form=form):
+                given = tf.constant(matrix) if form == "matrix" else list(map(tf.constant, padded))
+                return named(tf.linalg, name)(given, tf.constant(right), form)
+
+            compare(run(ours), run(theirs))
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from jax.scipy import special
 from drumline.compat.values import dtypes, promotion
 from drumline.compat.values.composite import CompositeTensor
 from drumline.compat.values.convert import (
+    WIDE,
     cast_array,
     convert,
     is_jax,
@@ -56,7 +57,7 @@ def keras_ops(*values: Any) -> Any:
 def compute(jax_function: Callable[..., Any], *arrays: Any, **options: Any) -> Any:
     """A function of JAX's of raw arrays, 64-bit ones as they are."""
     if any(map(is_wide, arrays)) or (
-        any(isinstance(a, np.ndarray) and a.dtype.itemsize == 8 for a in arrays)
+        any(isinstance(a, np.ndarray) and a.dtype in WIDE for a in arrays)
         and not any(map(is_jax, arrays))
         and not is_staging()
     ):

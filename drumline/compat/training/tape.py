@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from drumline.compat.values.convert import convert
+from drumline.compat.values.convert import WIDE, convert
 from drumline.compat.values.tensor import Tensor
 from drumline.training import GradientTape, UnconnectedGradients
 
@@ -37,9 +37,10 @@ class TensorTape(GradientTape):
 
         A gradient is None where ``target`` does not depend on the source.
         """
-        weights = None if output_gradients is None else _prepared(output_gradients)
+        weights = None if output_gradients is None else _conjugated(_prepared(output_gradients))
         target, sources = _prepared(target), _prepared(sources)
-        return _tensors(super().gradient(target, sources, weights, unconnected_gradients))
+        found = super().gradient(target, sources, weights, unconnected_gradients)
+        return _tensors(_conjugated(found))
 
     def jacobian(self, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         """The derivatives of each element of ``target``."""
@@ -59,7 +60,7 @@ def _is_tensor(leaf: Any) -> bool:
 
 def _on_device(tensor: Tensor) -> None:
     if not isinstance(tensor._value, jax.Array):
-        wide = tensor._value.dtype.itemsize == 8
+        wide = tensor._value.dtype in WIDE
         with jax.enable_x64(True) if wide else contextlib.nullcontext():
             tensor._value = jnp.asarray(tensor._value)
 
@@ -79,6 +80,18 @@ def _prepared(tree: Any) -> Any:
 
 def _raw(tensor: Any) -> Any:
     return _prepared(tensor)._value if _is_tensor(tensor) else tensor
+
+
+def _conjugated(tree: Any) -> Any:
+    """Gradients as the other of TensorFlow and JAX states them: of complex numbers conjugated."""
+
+    def conjugated(leaf: Any) -> Any:
+        value = leaf._value if _is_tensor(leaf) else leaf
+        if getattr(getattr(value, "dtype", None), "kind", "") != "c":
+            return leaf
+        return Tensor(value.conj()) if _is_tensor(leaf) else value.conj()
+
+    return jax.tree.map(conjugated, tree, is_leaf=_is_tensor)
 
 
 def _tensors(tree: Any) -> Any:

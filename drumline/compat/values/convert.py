@@ -17,7 +17,8 @@ from drumline.compat.values.tensor import Tensor
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
 
-_WIDE = frozenset(np.dtype(name) for name in ("int64", "uint64", "float64", "complex128"))
+WIDE = frozenset(np.dtype(name) for name in ("int64", "uint64", "float64", "complex128"))
+"""The dtypes that JAX has in its mode of 64 bits alone."""
 
 
 def raw(value: Any) -> Any:
@@ -226,7 +227,7 @@ def _checked_cast(array: Any, wanted: np.dtype) -> Any:
 
 def cast_array(array: Any, wanted: np.dtype) -> Any:
     """The array in another type, 64-bit types as asked for."""
-    if isinstance(array, jax.Array) and wanted in _WIDE and not is_traced(array):
+    if isinstance(array, jax.Array) and wanted in WIDE and not is_traced(array):
         with jax.enable_x64(True):
             return array.astype(wanted)
     return array.astype(wanted)
@@ -239,7 +240,7 @@ def is_traced(value: Any) -> bool:
 
 def is_wide(value: Any) -> bool:
     """Whether it is an array of JAX with 64-bit numbers, which its functions need a mode for."""
-    return isinstance(value, jax.Array) and value.dtype in _WIDE and not is_traced(value)
+    return isinstance(value, jax.Array) and value.dtype in WIDE and not is_traced(value)
 
 
 def same_dtype(x: Any, y: Any, name: str) -> tuple[Any, Any]:

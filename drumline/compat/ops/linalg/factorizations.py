@@ -205,7 +205,12 @@ def _of_scipy(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[Any], A
     return of_jax
 
 
-_logarithm = _of_scipy(lambda a: scipy.linalg.logm(a))
+def _logarithm_of(matrix: np.ndarray) -> np.ndarray:
+    found: np.ndarray = scipy.linalg.logm(matrix.astype(np.complex128))
+    return found
+
+
+_logarithm = _of_scipy(_logarithm_of)
 
 
 def logm(input: Any, name: Any = None) -> Tensor:
