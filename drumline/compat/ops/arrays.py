@@ -745,30 +745,6 @@ def no_op(name: Any = None) -> None:
     """Nothing."""
 
 
-def nest_map_structure(func: Callable[..., Any], *structure: Any, **options: Any) -> Any:
-    """A function of the leaves of nested values of one structure."""
-    first = structure[0]
-    flat = [nest_flatten(each) for each in structure]
-    if len({len(each) for each in flat}) > 1:
-        raise ValueError("The structures don't have the same nested structure.")
-    rows = iter(zip(*flat, strict=True))
-    return map_structure(lambda _: func(*next(rows)), first)
-
-
-def nest_flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
-    """The leaves of a nested value, in order; those of dicts by sorted keys."""
-    found: list[Any] = []
-    if isinstance(structure, dict):
-        for key in sorted(structure):
-            found += nest_flatten(structure[key])
-        return found
-    if isinstance(structure, (list, tuple)) and not isinstance(structure, TensorShape):
-        for each in structure:
-            found += nest_flatten(each)
-        return found
-    return [structure]
-
-
 def as_numpy(value: Any) -> Any:
     """Nested tensors as numpy's arrays."""
     return map_structure(np.asarray, unwrap(value))

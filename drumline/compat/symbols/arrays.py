@@ -30,8 +30,6 @@ AREA = (
         _ARRAYS,
         range_="range",
         slice_="slice",
-        nest_map_structure="nest.map_structure",
-        nest_flatten="nest.flatten",
     ),
     *same_names(_REDUCTIONS, "", _REDUCE),
     *same_names(
@@ -46,6 +44,36 @@ AREA = (
         },
     ),
     *same_names(_REDUCTIONS, "", "sort argsort clip_by_norm clip_by_global_norm"),
+    *same_names(
+        "drumline.compat.ops.rearranging",
+        "",
+        "batch_to_space bitcast broadcast_dynamic_shape broadcast_static_shape dynamic_partition "
+        "dynamic_stitch extract_volume_patches guarantee_const "
+        "histogram_fixed_width histogram_fixed_width_bins inside_function is_symbolic_tensor "
+        "parallel_stack required_space_to_batch_paddings reverse_sequence shape_n space_to_batch "
+        "strided_slice timestamp unravel_index",
+        differences=dict.fromkeys(
+            ("dynamic_partition", "dynamic_stitch"),
+            "its result's shape depends on values, which compiled functions do not know",
+        ),
+    ),
+    *area(
+        "drumline.compat.ops.rearranging",
+        space_to_batch="nn.space_to_batch space_to_batch_nd compat.v1.manip.space_to_batch_nd",
+        space_to_depth="nn.space_to_depth",
+        depth_to_space="nn.depth_to_space",
+        batch_to_space="compat.v1.manip.batch_to_space_nd compat.v1.batch_to_space_nd",
+    ),
+    *same_names(
+        "drumline.compat.ops.nest", "nest.", "assert_same_structure is_nested pack_sequence_as"
+    ),
+    *area(
+        "drumline.compat.ops.nest",
+        nest_map_structure="nest.map_structure",
+        nest_flatten="nest.flatten",
+    ),
+    *same_names("drumline.compat.composite.sets", "sets.", "difference intersection size union"),
+    *same_names("drumline.compat.composite.sets", "", "edit_distance"),
     *same_names("drumline.compat.ops.math.segments", "math.", _SEGMENTS),
     *area(
         _REDUCTIONS,
