@@ -117,13 +117,13 @@ def test_what_an_answer_names_is_imported_to_see():
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("raw_ops.AddV2", "use tf.add"),
-        ("raw_ops.Sum", "use tf.reduce_sum"),
+        ("raw_ops.SegmentSumV2", "use tf.math.segment_sum"),
+        ("raw_ops.ResourceGather", "use tf.gather"),
         ("raw_ops.TensorArrayReadV3", "use "),
         ("raw_ops.EnqueueTPUEmbeddingIntegerBatch", "TPU embeddings"),
         ("raw_ops.BoostedTreesPredict", "removed from TensorFlow"),
         ("compat.v1.Session", "no graphs, sessions"),
-        ("compat.v2.raw_ops.Sum", "use tf.reduce_sum"),
+        ("compat.v2.raw_ops.SegmentSumV2", "use tf.math.segment_sum"),
         ("lite.TFLiteConverter", "convert TensorFlow's graphs"),
     ],
 )

@@ -8,9 +8,9 @@ from typing import Any
 from drumline.compat.values.shape import TensorShape
 
 
-def is_nested(structure: Any) -> bool:
+def is_nested(seq: Any) -> bool:
     """Whether it is a list, tuple or dict; a string or tensor is none."""
-    return isinstance(structure, (list, tuple, Mapping)) and not isinstance(structure, TensorShape)
+    return isinstance(seq, (list, tuple, Mapping)) and not isinstance(seq, TensorShape)
 
 
 def nest_flatten(structure: Any, expand_composites: bool = False) -> list[Any]:

@@ -218,9 +218,9 @@ def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
     x, y = TensorShape(shape_x), TensorShape(shape_y)
     if x.rank is None or y.rank is None:
         return TensorShape(None)
-    sizes: list[int | None] = []
+    sizes: list[Any] = []
     longest = max(x.rank, y.rank)
-    a, b = ([1] * (longest - each.rank) + each.as_list() for each in (x, y))
+    a, b = ([*[1] * (longest - len(each.as_list())), *each.as_list()] for each in (x, y))
     for one, other in zip(a, b, strict=True):
         if one == 1 or other == 1:
             sizes.append(other if one == 1 else one)

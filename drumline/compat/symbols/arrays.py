@@ -38,7 +38,6 @@ AREA = (
         f"{_REDUCE} reduce_variance reduce_std reduce_euclidean_norm count_nonzero zero_fraction "
         f"cumprod top_k in_top_k bincount confusion_matrix",
         differences={
-            "bincount": "axis= and binary_output= are refused",
             "confusion_matrix": "compiled functions drop classes outside of num_classes, and need "
             "it to be given",
         },

@@ -77,7 +77,7 @@ def diag(
     padding_value: Any = 0,
     align: str = "RIGHT_LEFT",
 ) -> Tensor:
-    """Matrices with these diagonals, and `padding_value` elsewhere.
+    """Matrices with these diagonals, and `padding_value` at all other places.
 
     Args:
         diagonal: ``(..., n)``, or ``(..., diagonals, n)`` for more than one, the highest first.

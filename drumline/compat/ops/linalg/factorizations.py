@@ -236,7 +236,7 @@ def _(primals: Any, tangents: Any) -> Any:
     root = _root(matrix)
     identity = jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
     kron = jnp.vectorize(jnp.kron, signature="(a,b),(c,d)->(e,f)")
-    # root @ x + x @ root = change, with the rows of x one after the other.
+    # root @ x + x @ root = change, with the rows of x in one vector.
     system = kron(root, identity) + kron(identity, jnp.swapaxes(root, -1, -2))
     flat = change.reshape(*change.shape[:-2], -1, 1)
     return root, jnp.linalg.solve(system, flat).reshape(matrix.shape)

@@ -23,9 +23,10 @@ def _by(name: str, *arrays: Any, **options: Any) -> Any:
     from drumline.compat.ops.elementwise import compute
 
     if not any(map(is_jax, arrays)):
-        return functools.reduce(getattr, name.split("."), np)(*arrays, **options)
-    function: Any = functools.reduce(getattr, name.split("."), jnp)
-    return compute(lambda *given: function(*given, **options), *arrays)
+        of_numpy: Any = functools.reduce(getattr, name.split("."), np)
+        return of_numpy(*arrays, **options)
+    of_jax: Any = functools.reduce(getattr, name.split("."), jnp)
+    return compute(lambda *given: of_jax(*given, **options), *arrays)
 
 
 def matmul(

@@ -12,7 +12,7 @@ import numpy as np
 from drumline.compat.ops.arrays import xp_of
 from drumline.compat.ops.elementwise import compute, keras_ops
 from drumline.compat.values import dtypes
-from drumline.compat.values.convert import convert, is_jax, is_traced, raw, static
+from drumline.compat.values.convert import convert, is_jax, is_traced, static
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.tensor import Tensor
 
@@ -245,20 +245,42 @@ def bincount(
 ) -> Tensor:
     """How often each number occurs.
 
+    Args:
+        arr: integers from 0.
+        weights: what each counts; 1 by default.
+        minlength: how many numbers are counted at least.
+        maxlength: and at most; others are passed over.
+        dtype: of the counts without weights.
+        name: accepted.
+        axis: -1 to count in each row ``(rows, n)``; 0 or None for all numbers.
+        binary_output: whether 1 stands for what occurs, however often.
+
     Raises:
-        NotImplementedError: for ``axis`` and ``binary_output``.
+        InvalidArgumentError: a number is negative, or weights are given for a `binary_output`.
+        ValueError: the axis is another one, or the weights have another shape.
     """
-    if axis is not None or binary_output:
-        raise NotImplementedError("tf.math.bincount with axis= or binary_output=")
-    numbers = np.asarray(convert(arr)).ravel()
-    shares = None if weights is None else np.asarray(convert(weights)).ravel()
-    if maxlength is not None:
-        inside = numbers < static(maxlength)
-        numbers = numbers[inside]
-        shares = None if shares is None else shares[inside]
-    made = np.bincount(numbers, shares, int(static(minlength) or 0))
-    kind = dtypes.as_dtype(dtype).dtype if shares is None else convert(raw(weights)).dtype
-    return Tensor(made.astype(kind))
+    if axis not in (None, 0, -1):
+        raise ValueError(f"Unsupported value for argument axis={axis}: 0 and -1 are there.")
+    if weights is not None and binary_output:
+        raise InvalidArgumentError(None, None, "binary_output and weights exclude another")
+    known = np.asarray(convert(arr))
+    numbers = known.reshape(-1, known.shape[-1]) if axis == -1 and known.ndim > 1 else known.ravel()
+    if numbers.size and numbers.min() < 0:
+        raise InvalidArgumentError(None, None, "Input arr must be non-negative!")
+    shares = None if weights is None else np.asarray(convert(weights))
+    if shares is not None and shares.shape != known.shape:
+        raise ValueError(f"weights of shape {shares.shape} do not fit arr of {known.shape}")
+    size = int(numbers.max()) + 1 if numbers.size else 0
+    size = max(size, int(static(minlength) or 0))
+    size = size if maxlength is None else min(size, int(static(maxlength)))
+    kind = dtypes.as_dtype(dtype).dtype if shares is None else shares.dtype
+    rows = numbers.reshape(-1, numbers.shape[-1])
+    made = np.zeros((len(rows), size), kind)
+    places, inside = np.indices(rows.shape)[0], rows < size
+    counted = np.ones(rows.shape, kind) if shares is None else shares.reshape(rows.shape)
+    np.add.at(made, (places[inside], rows[inside]), counted[inside])
+    made = np.minimum(made, 1) if binary_output else made
+    return Tensor(made.reshape((*numbers.shape[:-1], size)))
 
 
 def confusion_matrix(
