@@ -123,4 +123,25 @@ AREA = (
         "distribute.experimental.partitioners.",
         "FixedShardsPartitioner MaxSizePartitioner MinSizePartitioner Partitioner",
     ),
+    *same_names(
+        "drumline.compat.distribute.layouts",
+        "experimental.dtensor.",
+        "MATCH Mesh UNSHARDED",
+    ),
+    *area("drumline.compat.distribute.layouts", ShardingLayout="experimental.dtensor.Layout"),
+    *same_names(
+        "drumline.compat.distribute.dtensor",
+        "experimental.dtensor.",
+        "DTensorDataset DVariable barrier call_with_layout check_layout client_id copy_to_mesh "
+        "create_distributed_mesh create_mesh default_mesh fetch_layout full_job_name "
+        "get_default_mesh initialize_accelerator_system is_dtensor job_name jobs local_devices "
+        "num_clients num_global_devices num_local_devices pack preferred_device_type relayout "
+        "relayout_like run_on shutdown_accelerator_system unpack",
+        differences={
+            "DTensorDataset": "for one process",
+            "barrier": "no timeout",
+            "default_mesh": "tensors that are computed within it lie where their operands do",
+            "run_on": "tensors that are computed within it lie where their operands do",
+        },
+    ),
 )

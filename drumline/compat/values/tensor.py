@@ -248,6 +248,23 @@ class TracedValueError(NotImplementedError, AttributeError):
     """
 
 
+def wait_for_arrays() -> None:
+    """Have each tensor wait for its array from now on, when it is made.
+
+    On several CPU devices XLA's threads would otherwise wait for each other in collectives of
+    different operations, which ends the process after 40 seconds (`InFlight`).
+    """
+
+    def __init__(self: Tensor, value: Any) -> None:
+        if isinstance(value, (np.generic, bytes)):
+            value = np.asarray(value, object if isinstance(value, bytes) else None)
+        elif isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
+            value.block_until_ready()
+        self._value = value
+
+    Tensor.__init__ = __init__  # type: ignore[method-assign]
+
+
 class TensorReference:
     """Refers to a tensor or variable, and is hashable: equal to references to the same one."""
 

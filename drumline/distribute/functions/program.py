@@ -17,7 +17,7 @@ from drumline.distribute.global_arrays import (
     to_local_array,
 )
 from drumline.distribute.step.arguments import called
-from drumline.distribute.step.compiled_step import InFlight, WholeProgram
+from drumline.distribute.step.compiled_step import InFlight, WholeProgram, in_flight_of
 from drumline.distribute.step.outputs import unwrap, wrap
 from drumline.distribute.variable import strategy_of_variable
 from drumline.training.keras_internals import Variable
@@ -109,8 +109,10 @@ class FunctionProgram(WholeProgram):
         return contextlib.nullcontext()
 
     def in_flight(self) -> list[InFlight]:
-        require_one_place([*self.written, *self.read])
-        return [strategy._in_flight for strategy in self._strategies()]
+        variables = [*self.written, *self.read]
+        require_one_place(variables)
+        own = {id(guard): guard for v in variables if (guard := in_flight_of(v)) is not None}
+        return [*(strategy._in_flight for strategy in self._strategies()), *own.values()]
 
     def _strategies(self) -> list[Strategy]:
         """Those whose variables or replicas the program uses."""

@@ -53,6 +53,12 @@ if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
 
 
+def in_flight_of(variable: Any) -> InFlight | None:
+    """What says when programs that use a variable of several devices, and of no strategy, start."""
+    found: InFlight | None = vars(variable).get("_drumline_in_flight")
+    return found
+
+
 class InFlight:
     """What a strategy's devices are computing.
 
