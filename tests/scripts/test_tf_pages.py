@@ -36,7 +36,7 @@ def test_rows_say_how_a_name_is_implemented_and_differs(pages):
 
 def test_absent_names_have_answers(pages):
     raw = sections(pages[tf_pages.ABSENT])["tf.raw_ops"]
-    assert re.search(r"^\| .*`ScatterNdNonAliasingAdd`.* \| use `tf\.tensor_scatter_nd_add` \|$", raw, re.M)
+    assert re.search(r"^\| .*`BatchSvd`.* \| use `tf\.linalg\.svd` \|$", raw, re.M)
     assert "| names | in their place |" in raw
 
 
