@@ -48,6 +48,8 @@ def test_values_keep_64_bits_in_steps_and_batches():
 
 def test_devices_that_are_not_there_are_left_out(caplog):
     assert tf.distribute.MirroredStrategy(["/cpu:0", "/gpu:5"]).num_replicas_in_sync == 1
+    every = tf.distribute.MirroredStrategy().num_replicas_in_sync
+    assert tf.distribute.MirroredStrategy([]).num_replicas_in_sync == every
     assert "gpu:5" in caplog.text
     assert tf.distribute.OneDeviceStrategy("/gpu:5").extended.worker_devices[0].endswith("CPU:0")
 
@@ -106,7 +108,7 @@ def test_what_is_not_there_says_what_to_use(make, error):
 
 
 @pytest.mark.parametrize(
-    "name", ["experimental.dtensor.Mesh", "distribute.experimental.rpc.Server"]
+    "name", ["experimental.dtensor.DTensorCheckpoint", "distribute.experimental.rpc.Server"]
 )
 def test_absent_names_are_answered(name):
     with pytest.raises(AttributeError, match=f"tf.{name} is not in the look-alike.* use "):

@@ -242,7 +242,8 @@ class MirroredOfTensors(OfTensors, distribute.MirroredStrategy):  # type: ignore
     """As ``tf.distribute.MirroredStrategy``.
 
     Args:
-        devices: names of devices; those that are not there are left out, with a warning.
+        devices: names of devices; those that are not there are left out, with a warning. An empty
+            list is all devices, as none is.
         cross_device_ops: the algorithm that reduces values.
     """
 
@@ -250,7 +251,7 @@ class MirroredOfTensors(OfTensors, distribute.MirroredStrategy):  # type: ignore
         if devices is not None:
             alone = isinstance(devices, str) or not isinstance(devices, Iterable)
             devices = _present([devices] if alone else devices)
-        super().__init__(devices, cross_device_ops)
+        super().__init__(devices or None, cross_device_ops)
 
 
 class MultiWorkerOfTensors(OfTensors, distribute.MultiWorkerMirroredStrategy):  # type: ignore[misc]

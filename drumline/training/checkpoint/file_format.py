@@ -196,19 +196,32 @@ def latest_checkpoint(checkpoint_dir: str | os.PathLike[str]) -> str | None:
 
     Raises:
         ValueError: if it is a URL.
+        DamagedCheckpointError: the directory's list is another program's, or damaged.
     """
     present = listed(checkpoint_path(checkpoint_dir, "latest_checkpoint"))
     return present[-1] if present else None
 
 
 def listed(directory: str | os.PathLike[str]) -> list[str]:
-    """The paths of the checkpoints there that still exist, in the order they were saved."""
+    """The paths of the checkpoints there that still exist, in the order they were saved.
+
+    Raises:
+        DamagedCheckpointError: the file that lists them is another program's, or damaged.
+    """
     directory = checkpoint_path(directory)
     try:
         text = (Path(directory) / INDEX).read_text()
     except FileNotFoundError:
         return []
-    paths = [os.path.join(directory, name) for name in json.loads(text)["checkpoints"]]
+    try:
+        names = [os.fspath(name) for name in json.loads(text)["checkpoints"]]
+    except (ValueError, TypeError, KeyError) as error:
+        whose = "TensorFlow wrote it" if "model_checkpoint_path" in text else f"{error!r}"
+        raise DamagedCheckpointError(
+            f"{Path(directory) / INDEX} is no list of drumline's checkpoints ({whose}): give "
+            "another directory, or remove the file"
+        ) from error
+    paths = [os.path.join(directory, name) for name in names]
     return [path for path in paths if file_of(path).is_file()]
 
 

@@ -187,3 +187,22 @@ def test_the_latest_of_a_directory(tmp_path: Path) -> None:
     assert dl.train.latest_checkpoint(moved) == str(moved / "ckpt-1")
     Path(moved / "ckpt-1.safetensors").unlink()
     assert dl.train.latest_checkpoint(moved) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "whose"),
+    [
+        ('model_checkpoint_path: "ckpt-1"\nall_model_checkpoint_paths: "ckpt-1"\n', "TensorFlow"),
+        ('{"checkpoints": [1]}', "TypeError"),
+        ("[]", "TypeError"),
+        ("{}", "KeyError"),
+        ("", "JSONDecodeError"),
+    ],
+)
+def test_a_list_of_another_program_s_is_refused_by_name(tmp_path, text, whose):
+    (tmp_path / "checkpoint").write_text(text)
+    message = rf"checkpoint is no list of drumline's checkpoints \({whose}.*another directory"
+    with pytest.raises(ValueError, match=message):
+        dl.train.latest_checkpoint(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        dl.train.CheckpointManager(dl.train.Checkpoint(), tmp_path, max_to_keep=2)
