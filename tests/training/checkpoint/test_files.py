@@ -205,4 +205,4 @@ def test_a_list_of_another_program_s_is_refused_by_name(tmp_path, text, whose):
     with pytest.raises(ValueError, match=message):
         dl.train.latest_checkpoint(tmp_path)
     with pytest.raises(ValueError, match=message):
-        dl.train.CheckpointManager(dl.train.Checkpoint(), tmp_path, max_to_keep=2)
+        dl.train.CheckpointManager(dl.train.Checkpoint(), tmp_path, max_to_keep=2).save()
