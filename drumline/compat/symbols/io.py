@@ -59,5 +59,26 @@ AREA = (
         differences=dict.fromkeys(_RANDOM.split(), "other random bits than TensorFlow's"),
     ),
     *same_names("drumline.image", "image.", "ResizeMethod"),
+    *same_names(
+        "drumline.compat.io.quality",
+        "image.",
+        "extract_patches image_gradients psnr rgb_to_yiq rgb_to_yuv ssim ssim_multiscale "
+        "yiq_to_rgb yuv_to_rgb",
+    ),
+    *same_names(
+        "drumline.compat.io.boxes",
+        "image.",
+        "combined_non_max_suppression crop_and_resize draw_bounding_boxes non_max_suppression "
+        "non_max_suppression_overlaps non_max_suppression_padded non_max_suppression_with_scores",
+        differences=dict.fromkeys(
+            (
+                "non_max_suppression",
+                "non_max_suppression_overlaps",
+                "non_max_suppression_with_scores",
+            ),
+            "compiled functions, which do not know how many boxes are kept, refuse it: use "
+            "non_max_suppression_padded there",
+        ),
+    ),
     *area(_IMAGES, decode_wav="audio.decode_wav"),
 )
