@@ -114,7 +114,8 @@ def test_suppression_in_batches():
         for a, b in zip(mine, expected, strict=True):
             compare(a, b)
     kept = [
-        tf.image.non_max_suppression_padded(boxes[0], scores[0], 6, 0.3) for tf in (ours, theirs)
+        tf.image.non_max_suppression_padded(*map(tf.constant, (boxes[0], scores[0])), 6, 0.3)
+        for tf in (ours, theirs)
     ]
     for a, b in zip(*kept, strict=True):
         compare(a, b)

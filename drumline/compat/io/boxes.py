@@ -13,7 +13,7 @@ import numpy as np
 from drumline.compat.ops.arrays import static_array
 from drumline.compat.ops.elementwise import compute
 from drumline.compat.values.convert import convert, is_traced, static
-from drumline.compat.values.errors import InvalidArgumentError, OutOfRangeError
+from drumline.compat.values.errors import EndOfSequenceError, InvalidArgumentError
 from drumline.compat.values.tensor import Tensor
 
 Overlap = Callable[[int, int], float]
@@ -325,7 +325,7 @@ def crop_and_resize(
     if not is_traced(numbers) and np.size(numbers):
         most = np.asarray(numbers)
         if most.min() < 0 or most.max() >= images.shape[0]:
-            raise OutOfRangeError(
+            raise EndOfSequenceError(
                 None, None, f"box_index has values outside [0, {images.shape[0]})"
             )
 

@@ -28,7 +28,7 @@ _YUV += [[0.114, 0.43601035, -0.10001026]]
 _YUV_TO_RGB = [[1, 1, 1], [0, -0.394642334, 2.03206185], [1.13988303, -0.58062185, 0]]
 
 
-def _colors(images: Any, kernel: list[list[float]]) -> Any:
+def _colors(images: Any, kernel: list[Any]) -> Any:
     value = convert_to_tensor(images)
     axis = len(value.shape) - 1
     return tensordot(value, np.asarray(kernel, convert(value).dtype), [[axis], [0]])

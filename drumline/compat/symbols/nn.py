@@ -10,7 +10,25 @@ _CONVOLUTIONS = (
     "dilation2d erosion2d"
 )
 
+_NOT_COMPILED = "compiled functions do not know the shape of the result, and refuse it"
+
 AREA = (
+    *same_names(
+        "drumline.compat.ops.nn.ctc",
+        "nn.",
+        "ctc_loss ctc_greedy_decoder ctc_beam_search_decoder",
+        differences={
+            "ctc_loss": "of dense labels",
+            "ctc_greedy_decoder": _NOT_COMPILED,
+            "ctc_beam_search_decoder": _NOT_COMPILED,
+        },
+    ),
+    *same_names(
+        "drumline.compat.composite.embeddings",
+        "nn.",
+        "embedding_lookup_sparse safe_embedding_lookup_sparse compute_accidental_hits",
+        differences={"compute_accidental_hits": _NOT_COMPILED},
+    ),
     *same_names(
         "drumline.compat.ops.nn.functions",
         "nn.",
