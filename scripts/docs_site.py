@@ -78,12 +78,12 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def _pages_on_tensorflow() -> dict[str, str]:
-    """The pages that are made of the look-alike's table of names."""
+    """The pages that are made of the look-alike's table of names and of the tutorials' results."""
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
-    from scripts import tf_pages
+    from scripts import tf_pages, tutorials_page
 
-    return tf_pages.pages()
+    return tf_pages.pages() | tutorials_page.page()
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

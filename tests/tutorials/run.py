@@ -63,7 +63,7 @@ TABULATED = [
     ),
     "guide",
 ]
-"""Folders whose notebooks are run and tabulated; those below ``guide`` are its own."""
+"""Folders whose notebooks are run and tabulated, with the folders in them."""
 
 EXCEPTED = {
     "tutorials/distribute/save_and_load": ("tensorflow_hub",),
@@ -80,7 +80,7 @@ def notebooks(docs: Path, names: Sequence[str], tabulate: bool) -> list[Path]:
     """
     site = docs if (docs / "tutorials").is_dir() else docs / "site" / "en"
     if tabulate and not names:
-        return [path for folder in TABULATED for path in sorted((site / folder).glob("*.ipynb"))]
+        return [path for folder in TABULATED for path in sorted((site / folder).rglob("*.ipynb"))]
     found = [site / f"{name}.ipynb" for name in names or DISTRIBUTION_AND_DATA]
     for path in found:
         if not path.is_file():
