@@ -191,3 +191,15 @@ def test_compiled_functions_of_several_strategies_draw_from_states_of_their_own(
     assert plain(tf.ones(4)).shape == [4]
     with strategy.scope():
         assert len(set(step().numpy().tolist())) == 2
+
+
+def test_windows_depend_on_the_seed():
+    boxes = [[[0.1, 0.2, 0.5, 0.9]]]
+    draw = tf.image.stateless_sample_distorted_bounding_box
+    one, other = (draw([100, 120, 3], boxes, seed=[1, 2]) for _ in range(2))
+    for a, b in zip(one, other, strict=True):
+        assert a.numpy().tolist() == b.numpy().tolist()
+    more = [tuple(draw([100, 120, 3], boxes, [1, n])[1].numpy().tolist()) for n in range(5)]
+    assert len(set(more)) > 1
+    with pytest.raises(TypeError, match="seed"):
+        draw([100, 120, 3], boxes)

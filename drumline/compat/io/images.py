@@ -63,6 +63,7 @@ stateless_random_flip_up_down = of_seed(image.random_flip_up_down)
 stateless_random_hue = of_seed(image.random_hue)
 stateless_random_jpeg_quality = of_seed(image.random_jpeg_quality)
 stateless_random_saturation = of_seed(image.random_saturation)
+stateless_sample_distorted_bounding_box = of_seed(image.sample_distorted_bounding_box)
 transpose = of_tensors(image.transpose)
 decode_wav = of_tensors(audio.decode_wav)
 

@@ -14,7 +14,8 @@ _RANDOM = (
     "random_hue random_jpeg_quality random_saturation sample_distorted_bounding_box "
     "stateless_random_brightness stateless_random_contrast stateless_random_crop "
     "stateless_random_flip_left_right stateless_random_flip_up_down stateless_random_hue "
-    "stateless_random_jpeg_quality stateless_random_saturation"
+    "stateless_random_jpeg_quality stateless_random_saturation "
+    "stateless_sample_distorted_bounding_box"
 )
 _LOCAL = "paths are local: URLs are refused"
 

@@ -149,8 +149,15 @@ def of_seed(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     of_arrays = of_tensors(function)
     signature = inspect.signature(function)
-    required = signature.parameters["seed"].replace(default=inspect.Parameter.empty, annotation=Any)
-    parameters = [*(signature.parameters | {"seed": required}).values()]
+    names = list(signature.parameters)
+    # What stands before the seed is required then, too.
+    required = names[: names.index("seed") + 1]
+    parameters = [
+        each.replace(default=inspect.Parameter.empty) if name in required else each
+        for name, each in signature.parameters.items()
+    ]
+    seed = names.index("seed")
+    parameters[seed] = parameters[seed].replace(annotation=Any)
 
     @functools.wraps(of_arrays)
     def call(*args: Any, **kwargs: Any) -> Any:
