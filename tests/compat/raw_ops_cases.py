@@ -76,6 +76,17 @@ NORMALIZED = {
     "is_training": False,
 }
 
+BOXES = np.array(
+    [[0, 0, 1, 1], [0.1, 0, 0.9, 1], [0.6, 0.7, 0.2, 0.1], [0, 0, 0.2, 0.3]], np.float32
+)
+SUPPRESSED = {
+    "boxes": BOXES,
+    "scores": np.array([0.9, 0.75, 0.6, 0.3], np.float32),
+    "max_output_size": 3,
+    "iou_threshold": 0.5,
+    "score_threshold": 0.1,
+}
+
 
 def _png():
     from PIL import Image
@@ -167,6 +178,42 @@ OWN = {
         "padding": "VALID",
     },
     "Cross": {"a": F, "b": G},
+    "CropAndResize": {
+        "image": IMAGE,
+        "boxes": BOXES[:2],
+        "box_ind": [1, 0],
+        "crop_size": [3, 2],
+        "extrapolation_value": 0.5,
+    },
+    "DrawBoundingBoxes": {"boxes": BOXES.reshape(2, 2, 4)},
+    "DrawBoundingBoxesV2": {"boxes": BOXES.reshape(2, 2, 4), "colors": np.ones((1, 3), np.float32)},
+    "ExtractImagePatches": {
+        "ksizes": [1, 2, 3, 1],
+        "strides": [1, 1, 2, 1],
+        "rates": [1, 2, 1, 1],
+        "padding": "VALID",
+    },
+    **{f"NonMaxSuppression{version}": SUPPRESSED for version in ("", "V2", "V3")},
+    "NonMaxSuppressionWithOverlaps": {
+        "overlaps": np.eye(4, dtype=np.float32) + np.float32(0.4),
+        "scores": SUPPRESSED["scores"],
+        "max_output_size": 2,
+        "overlap_threshold": 0.5,
+        "score_threshold": 0.1,
+    },
+    "CombinedNonMaxSuppression": {
+        "boxes": BOXES.reshape(1, 4, 1, 4),
+        "scores": SUPPRESSED["scores"].reshape(1, 4, 1),
+        "max_output_size_per_class": 2,
+        "max_total_size": 3,
+        "iou_threshold": 0.5,
+        "score_threshold": 0.1,
+    },
+    "ComputeAccidentalHits": {
+        "true_classes": np.array([[1, 2], [3, 7]], np.int64),
+        "sampled_candidates": np.array([3, 1], np.int64),
+        "num_true": 2,
+    },
     "Cumprod": {"axis": 1, "exclusive": True},
     "Cumsum": {"axis": 1, "reverse": True},
     "CumulativeLogsumexp": {"axis": 1},
