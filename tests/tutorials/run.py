@@ -108,19 +108,22 @@ def run_notebook(
         limit: how long all of it may take.
 
     Returns:
-        Name, seconds, and for each cell its number, error and seconds.
+        Name, seconds, for each cell its number, error and seconds, and whether Ctrl-C ended it.
     """
     began = time.monotonic()
+    interrupted = False
     with tempfile.TemporaryDirectory(prefix="tutorial-") as folder:
         results = Path(folder, "results.jsonl")
         home = Path(folder, "home")
         (home / "work").mkdir(parents=True)
+        (home / "tmp").mkdir()
         path = [str(ROOT / "tests" / "tutorials" / "site"), str(ROOT)]
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(path),
             "PATH": os.pathsep.join([str(Path(python).parent), os.environ["PATH"]]),
             "HOME": str(home),
+            "TMPDIR": str(home / "tmp"),
             "KERAS_HOME": str(home / ".keras"),
             "MPLBACKEND": "Agg",
             "TF_CPP_MIN_LOG_LEVEL": "3",
@@ -143,6 +146,8 @@ def run_notebook(
                 ending = f"its process ended with {process.returncode}"
             except subprocess.TimeoutExpired:
                 ending = f"the notebook took longer than {limit} s"
+            except KeyboardInterrupt:
+                ending, interrupted = "the run was interrupted", True
             finally:
                 _end(process, home)
             log.seek(0)
@@ -160,19 +165,31 @@ def run_notebook(
         "seconds": time.monotonic() - began,
         "cells": cells,
         "log": "" if whole else last,
+        "interrupted": interrupted,
     }
 
 
 def _end(process: subprocess.Popen[bytes], home: Path) -> None:
     """End a notebook's process, and all that it began, whoever are their parents now."""
+    process.kill()
+    process.wait()
+    # Again, until there are none: they begin others while they are looked for.
+    while found := _processes_of(home):
+        for number in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+
+
+def _processes_of(home: Path) -> list[int]:
+    """The processes whose home is this folder."""
     mark = f"HOME={home}".encode()
+    found = []
     for environ in Path("/proc").glob("[0-9]*/environ"):
         # Processes end while they are looked at, and others' are not shown.
         with contextlib.suppress(OSError):
             if mark in environ.read_bytes().split(b"\0"):
-                os.kill(int(environ.parent.name), signal.SIGKILL)
-    process.kill()
-    process.wait()
+                found.append(int(environ.parent.name))
+    return found
 
 
 def excepted(notebook: Path, number: int) -> bool:
@@ -224,7 +241,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except FileNotFoundError as error:
         parser.error(str(error))
     console = Console()
-    results = []
+    results: list[dict[str, Any]] = []
+    # Ended by a signal it ends what it began, too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="tutorial-data-") as made, Progress() as progress:
         data = (given.data or Path(made)).resolve()
         files.make(data)
@@ -236,13 +255,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             progress.advance(task)
             if given.out is not None:
                 given.out.write_text(json.dumps(results, indent=1) + "\n")
+            if results[-1]["interrupted"]:
+                break
     for result in results:
         for line in failures_of(result):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print(table_of(results))
     cells = [
         (path, cell)
-        for path, result in zip(chosen, results, strict=True)
+        for path, result in zip(chosen, results, strict=False)
         for cell in result["cells"]
     ]
     failed = [(path, cell["cell"]) for path, cell in cells if cell["error"] is not None]
@@ -250,6 +271,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     empty = [result["notebook"] for result in results if not result["cells"]]
     for name in empty:
         console.print(f"{name} did not start.")
+    if results[-1]["interrupted"]:
+        console.print("Interrupted.")
+        return 128 + signal.SIGINT
     return int(bool(empty) or any(not excepted(path, number) for path, number in failed))
 
 

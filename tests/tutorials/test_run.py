@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import signal
+import subprocess
 import sys
 import tarfile
 import time
@@ -18,7 +20,7 @@ import pytest
 
 from tests.tutorials import files
 from tests.tutorials.cells import file_with_imports, magic, without_magics
-from tests.tutorials.run import main, name_of, run_notebook
+from tests.tutorials.run import ROOT, main, name_of, run_notebook
 
 
 def notebook(folder: Path, *cells: str) -> Path:
@@ -69,8 +71,8 @@ def test_cells_share_names_and_a_failure_does_not_end_the_notebook(tmp_path: Pat
 def test_what_a_notebook_began_ends_with_it(tmp_path: Path) -> None:
     path = notebook(
         tmp_path,
-        f"%%bash --bg\necho $$ > {tmp_path}/pid; sleep 600",
-        f"import pathlib, time\nbegan = pathlib.Path('{tmp_path}/pid')\n"
+        "%%bash --bg\necho $$ > $TUTORIAL_DATA/pid; sleep 600",
+        "import os, pathlib, time\nbegan = pathlib.Path(os.environ['TUTORIAL_DATA'], 'pid')\n"
         "while not began.exists(): time.sleep(0.01)",
         "import os; os.kill(os.getpid(), 9)",
         "print('not run')",
@@ -78,9 +80,53 @@ def test_what_a_notebook_began_ends_with_it(tmp_path: Path) -> None:
     result = run(path)
     assert [cell["error"] is None for cell in result["cells"]] == [True, True, False, False]
     assert "its process ended with -9" in result["cells"][3]["error"]
-    pid = int((tmp_path / "pid").read_text())
+    pid = int((path.parent / "pid").read_text())
     while not ended(pid):
         time.sleep(0.01)
+
+
+def test_an_interrupted_run_keeps_results_and_leaves_no_process(tmp_path: Path) -> None:
+    path = notebook(
+        tmp_path,
+        "'passes'",
+        "%%bash --bg\nsetsid sh -c 'echo $$ > $TUTORIAL_DATA/pid; exec sleep 600'",
+        "import time; time.sleep(600)",
+    )
+    (tmp_path / "guide").mkdir()
+    out, data = tmp_path / "out.json", tmp_path / "data"
+    data.mkdir()
+    program = (
+        "import sys; from tests.tutorials import files, run; files.MADE.clear(); "
+        "sys.exit(run.main(sys.argv[1:]))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path), name_of(path)]
+        + ["--data", str(data), "--out", str(out)],
+        cwd=ROOT,
+    )
+    while not (data / "pid").exists() or not (data / "pid").read_text():
+        assert process.poll() is None
+        time.sleep(0.05)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130
+    pid = int((data / "pid").read_text())
+    while not ended(pid):
+        time.sleep(0.01)
+    (result,) = json.loads(out.read_text())
+    first, second, third = result["cells"]
+    assert first["error"] is None and second["error"] is None
+    assert third["error"] == "not run: the run was interrupted"
+
+
+def test_notebooks_have_temporary_folders_of_their_own(tmp_path: Path) -> None:
+    path = notebook(
+        tmp_path,
+        "import os\nname = '/tmp/own'\nassert name == os.environ['TMPDIR'] + '/own'\n"
+        "open(name, 'w').close()",
+        "%%bash\ntest -e /tmp/own && test ! -e /var/tmp/own",
+    )
+    assert [cell["error"] for cell in run(path)["cells"]] == [None, None]
 
 
 def test_a_cell_that_takes_too_long_is_ended(tmp_path: Path) -> None:
