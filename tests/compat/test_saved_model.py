@@ -225,3 +225,16 @@ def test_what_cannot_be_saved_is_refused(tmp_path):
     with pytest.raises(OSError, match="does not exist"):
         tf.saved_model.load(tmp_path)
     assert not tf.saved_model.contains_saved_model(tmp_path)
+
+
+def test_a_model_without_inputs_is_saved_without_signatures(tmp_path):
+    class Unbuilt(tf.keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.inner = tf.keras.layers.Dense(5)
+
+        def call(self, inputs):
+            return self.inner(inputs)
+
+    tf.saved_model.save(Unbuilt(), tmp_path / "model")
+    assert dict(tf.saved_model.load(tmp_path / "model").signatures) == {}

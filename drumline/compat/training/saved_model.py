@@ -132,7 +132,7 @@ def save(obj: Any, export_dir: Any, signatures: Any = None, options: Any = None)
             attributes hold such.
         export_dir: a local directory; a model that it has is replaced.
         signatures: a function with an ``input_signature``, a concrete one, or a dictionary of such;
-            by default a Keras model's call.
+            by default a Keras model's call, if it is built.
         options: `SaveOptions`.
 
     Raises:
@@ -440,8 +440,8 @@ def _parameters(function: TensorFunction, skip: int) -> list[Any] | None:
 
 def _signatures(obj: Any, given: Any) -> dict[str, _Specialization]:
     if given is None:
-        is_model = isinstance(obj, keras.Model)
-        return {DEFAULT_SERVING_SIGNATURE_DEF_KEY: _serving(obj)[1]} if is_model else {}
+        is_known = isinstance(obj, keras.Model) and bool(getattr(obj, "inputs", None))
+        return {DEFAULT_SERVING_SIGNATURE_DEF_KEY: _serving(obj)[1]} if is_known else {}
     if not isinstance(given, Mapping):
         given = {DEFAULT_SERVING_SIGNATURE_DEF_KEY: given}
     return {name: _signature(name, value) for name, value in given.items()}
