@@ -201,3 +201,18 @@ def test_minimize_updates_and_counts():
     with pytest.raises(ValueError, match="tape"):
         optimizer.minimize(tf.constant(1.0), [weight])
     assert int(optimizer.iterations.numpy()) == 1
+
+
+def test_a_number_for_each_row_is_the_target_of_each_column():
+    rows = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
+    numbers = rows.sum(axis=1)
+
+    def model():
+        made = tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(4)])
+        made.compile("sgd", loss="mse")
+        made.set_weights([np.ones((3, 4), np.float32), np.zeros(4, np.float32)])
+        return made
+
+    assert model().evaluate(rows, numbers, verbose=0) == pytest.approx(0.0, abs=1e-6)
+    repeated = model().evaluate(rows, np.repeat(numbers[:, None] + 1, 4, axis=1), verbose=0)
+    assert model().evaluate(rows, numbers + 1, verbose=0) == pytest.approx(repeated)

@@ -160,7 +160,8 @@ def _install_steps() -> None:
     trainer = internals.JAXTrainer
     for name in steps.STEPS:
         _replace(trainer, name, functools.partial(steps.accept_data_alone, name))
-    for name in ("compute_loss", "_compute_loss", "compute_metrics"):
+    _replace(internals.Trainer, "compute_loss", steps.expand_targets, _tensors_in_tensors_out)
+    for name in ("_compute_loss", "compute_metrics"):
         _replace(internals.Trainer, name, _tensors_in_tensors_out)
     _replace(internals.Trainer, "_symbolic_build", steps.build_by_tracing)
     _replace(internals.Trainer, "_get_metrics_result_or_logs", steps.prefer_users_loss)

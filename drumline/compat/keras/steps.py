@@ -102,6 +102,26 @@ def _require_known(name: str, scope: StateScope) -> None:
         )
 
 
+def expand_targets(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``compute_loss``: targets of one number a row fit outputs of several columns.
+
+    TensorFlow 2 makes a target of shape (n,) one of (n, 1) for an output of shape (n, m).
+    """
+
+    def call(
+        self: Any, x: Any = None, y: Any = None, y_pred: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        of_rows = _is_floating(y, 1) and _is_floating(y_pred, 2) and y_pred.shape[-1] != 1
+        return compute(self, x, y[:, None] if of_rows else y, y_pred, *args, **kwargs)
+
+    return call
+
+
+def _is_floating(value: Any, dimensions: int) -> bool:
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    return shape is not None and len(shape) == dimensions and "float" in str(dtype)
+
+
 def own_step(model: keras.Model, name: str) -> bool:
     """Whether a step of the model was written as for TensorFlow."""
     return hasattr(getattr(type(model), name), _OF_DATA)
