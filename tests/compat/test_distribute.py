@@ -92,7 +92,6 @@ def test_a_strategy_is_in_force_without_a_block():
         (lambda: tf.tpu.experimental.initialize_tpu_system(), ValueError),
         (lambda: tf.tpu.experimental.initialize_tpu_system(object()), tf.errors.NotFoundError),
         (lambda: tf.distribute.TPUStrategy(), NotImplementedError),
-        (lambda: tf.distribute.experimental.CentralStorageStrategy(), NotImplementedError),
         (lambda: tf.distribute.cluster_resolver.GCEClusterResolver("p", "z", "g", 1), Exception),
         (
             lambda: tf.distribute.RunOptions(experimental_bucketizing_dynamic_shape=True),
@@ -223,3 +222,29 @@ def test_per_replica_values_go_through_compiled_functions():
 
 def test_namespaces_are_sent_to_workers_by_name():
     assert pickle.loads(pickle.dumps(tf.data)) is tf.data
+
+
+def test_central_storage_trains_as_mirrored_variables_do():
+    def trained(strategy):
+        with strategy.scope():
+            weight = tf.Variable(2.0, aggregation=tf.VariableAggregation.MEAN)
+
+        def step(x):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((weight * x - 1.0) ** 2)
+            weight.assign_sub(0.1 * tape.gradient(loss, weight))
+            return loss
+
+        data = tf.data.Dataset.from_tensor_slices([1.0, 2.0, 3.0, 4.0]).batch(2)
+        losses = []
+        for x in strategy.experimental_distribute_dataset(data):
+            value = strategy.run(step, args=(x,))
+            losses.append(float(strategy.reduce("MEAN", value, axis=None)))
+        return [*losses, float(weight)]
+
+    with pytest.raises(ValueError, match="there is no such device"):
+        tf.distribute.experimental.CentralStorageStrategy(parameter_device="/gpu:9")
+    central = tf.distribute.experimental.CentralStorageStrategy(parameter_device="/cpu:0")
+    assert isinstance(central, tf.distribute.Strategy)
+    assert type(central).__name__ == "CentralStorageStrategy"
+    assert trained(central) == trained(tf.distribute.MirroredStrategy())

@@ -254,6 +254,32 @@ class MirroredOfTensors(OfTensors, distribute.MirroredStrategy):  # type: ignore
         super().__init__(devices or None, cross_device_ops)
 
 
+class CentralStorageOfTensors(MirroredOfTensors):
+    """As ``tf.distribute.experimental.CentralStorageStrategy``.
+
+    Variables have a copy on each device, in place of one that all devices read over a bus: what is
+    computed is the same.
+
+    Args:
+        compute_devices: names of the devices of the replicas; by default all GPUs, or the CPU.
+        parameter_device: where TensorFlow's one copy is: the CPU, or the only device of the
+            replicas; must be one of this machine's.
+
+    Raises:
+        ValueError: there is no such parameter device.
+    """
+
+    def __init__(self, compute_devices: Any = None, parameter_device: Any = None):
+        if parameter_device is not None:
+            known = [d for kind in ("cpu", "gpu", "tpu") for d in config.list_logical_devices(kind)]
+            if short_name(parameter_device) not in known:
+                raise ValueError(
+                    f"CentralStorageStrategy(parameter_device={parameter_device!r}): there is no "
+                    f"such device; there are {', '.join(known)}."
+                )
+        super().__init__(compute_devices)
+
+
 class MultiWorkerOfTensors(OfTensors, distribute.MultiWorkerMirroredStrategy):  # type: ignore[misc]
     """As ``tf.distribute.MultiWorkerMirroredStrategy``.
 
@@ -304,6 +330,7 @@ for _strategy in (
 ):
     _strategy.__name__ = _strategy.__qualname__ = _strategy.__mro__[2].__name__
 OlderMultiWorkerOfTensors.__name__ = "MultiWorkerMirroredStrategy"
+CentralStorageOfTensors.__name__ = "CentralStorageStrategy"
 
 
 class DefaultOfTensors(OfTensors, distribute.Strategy):  # type: ignore[misc]

@@ -72,21 +72,6 @@ class TPUStrategy(Strategy):
         )
 
 
-class CentralStorageStrategy(Strategy):
-    """As ``tf.distribute.experimental.CentralStorageStrategy``: there for ``isinstance``.
-
-    Raises:
-        NotImplementedError: always.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any):
-        raise NotImplementedError(
-            "tf.distribute.experimental.CentralStorageStrategy is not in drumline: "
-            "tf.distribute.MirroredStrategy has a copy of each variable on each device and gives "
-            "the same results; ParameterServerStrategy has one copy of them."
-        )
-
-
 def initialize_tpu_system(cluster_resolver: Any = None) -> NoReturn:
     """Refuse, as TensorFlow does where there is no TPU.
 

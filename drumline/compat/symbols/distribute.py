@@ -19,12 +19,17 @@ AREA = (
         ParameterServersOfTensors=(
             "distribute.ParameterServerStrategy distribute.experimental.ParameterServerStrategy"
         ),
+        CentralStorageOfTensors="distribute.experimental.CentralStorageStrategy",
         ExtendedOfTensors="distribute.StrategyExtended",
         differences={
             "OneDeviceOfTensors": "a device that is not there becomes the CPU when it is made",
             "MirroredOfTensors": (
                 "devices that are not there are left out, so that there are fewer replicas; "
                 "TensorFlow runs several replicas on the CPU in their place"
+            ),
+            "CentralStorageOfTensors": (
+                "each device has a copy of each variable, where TensorFlow has one on the CPU; "
+                "what is computed is the same"
             ),
             "MultiWorkerOfTensors": (
                 "without GPUs NCCL becomes AUTO, which is shared memory or Gloo, where TensorFlow "
@@ -91,14 +96,12 @@ AREA = (
     *area(
         _UNAVAILABLE,
         TPUStrategy="distribute.TPUStrategy distribute.experimental.TPUStrategy",
-        CentralStorageStrategy="distribute.experimental.CentralStorageStrategy",
         TPUClusterResolver="distribute.cluster_resolver.TPUClusterResolver",
         GCEClusterResolver="distribute.cluster_resolver.GCEClusterResolver",
         initialize_tpu_system="tpu.experimental.initialize_tpu_system",
         shutdown_tpu_system="tpu.experimental.shutdown_tpu_system",
         differences={
             "TPUStrategy": _RAISES,
-            "CentralStorageStrategy": _RAISES,
             "TPUClusterResolver": "making one raises ValueError, as where there is no TPU",
             "GCEClusterResolver": _RAISES,
             "initialize_tpu_system": "it raises, as where there is no TPU",
