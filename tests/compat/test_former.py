@@ -108,7 +108,7 @@ def test_default_names_are_counted_again_in_a_scope_that_is_entered_again():
 
 
 def test_what_needs_a_graph_is_refused_by_name():
-    for name in ("Session", "placeholder", "disable_v2_behavior", "disable_eager_execution"):
+    for name in ("Session", "placeholder", "disable_v2_behavior"):
         with pytest.raises(AttributeError, match=f"{name} is not .* no graphs.*; use tf.function"):
             getattr(v1, name)
     with pytest.raises(AttributeError, match=r"use tf\.keras\.metrics\.AUC"):
@@ -193,3 +193,22 @@ def test_versions_are_told():
     assert tf.compat.as_bytes("ä") == "ä".encode() and tf.compat.as_str(b"a") == "a"
     with pytest.raises(TypeError, match="Expected binary or unicode string"):
         tf.compat.as_text(1)
+
+
+def test_settings_of_sessions_have_fields_of_their_own_alone():
+    settings = tf.compat.v1.ConfigProto(device_count={"GPU": 0}, allow_soft_placement=True)
+    settings.inter_op_parallelism_threads = 4
+    settings.gpu_options.allow_growth = True
+    assert settings.device_count == {"GPU": 0} and settings.gpu_options.allow_growth
+    assert not tf.compat.v1.ConfigProto().gpu_options.allow_growth
+    with pytest.raises(AttributeError, match="has no field 'inter_op_threads'"):
+        settings.inter_op_threads = 1
+    with pytest.raises(TypeError):
+        tf.compat.v1.ConfigProto(inter_op_threads=1)
+
+
+def test_eager_execution_stays_with_a_warning(monkeypatch):
+    monkeypatch.setattr("drumline.compat.v1.platform._warned", [])
+    with pytest.warns(UserWarning, match="has no effect: there are no graphs"):
+        v1.disable_eager_execution()
+    assert tf.executing_eagerly() and int(tf.constant(1) + 1) == 2

@@ -19,6 +19,17 @@ _FLAGS = (
 AREA = (
     *area(
         _MODULE,
+        SessionSettings="compat.v1.ConfigProto",
+        GPUSettings="compat.v1.GPUOptions",
+        differences={
+            "SessionSettings": "without effect: there are no sessions, and XLA has one pool of "
+            "threads",
+            "GPUSettings": "without effect: XLA_PYTHON_CLIENT_PREALLOCATE and "
+            "XLA_PYTHON_CLIENT_MEM_FRACTION in the environment set JAX's memory",
+        },
+    ),
+    *area(
+        _MODULE,
         newaxis="newaxis compat.v1.newaxis",
         VERSION="version.VERSION compat.v1.VERSION compat.v1.version.VERSION",
         GIT_VERSION="version.GIT_VERSION compat.v1.GIT_VERSION compat.v1.version.GIT_VERSION",
@@ -29,6 +40,7 @@ AREA = (
         get_logger="get_logger",
         run="compat.v1.app.run",
         enable_eager_execution="compat.v1.enable_eager_execution",
+        disable_eager_execution="compat.v1.disable_eager_execution",
         enable_v2_behavior="compat.v1.enable_v2_behavior",
         enable_v2_tensorshape="compat.v1.enable_v2_tensorshape",
         enable_resource_variables="compat.v1.enable_resource_variables",
@@ -44,6 +56,7 @@ AREA = (
             "COMPILER_VERSION": "none: nothing of TensorFlow was compiled",
             "get_build_info": "False for everything: JAX knows its devices, see jax.devices",
             "enable_eager_execution": _EAGER,
+            "disable_eager_execution": "warns, and does nothing: there are no graphs",
             "get_logger": "drumline and JAX log to loggers of their own",
         },
     ),

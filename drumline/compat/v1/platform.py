@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import logging
 import numbers
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -208,6 +210,24 @@ def enable_eager_execution(
         )
 
 
+def disable_eager_execution() -> None:
+    """Do nothing but warn, once: functions run as they are called, also without this.
+
+    What needs a graph says what to use in its place. `Estimator`s need none.
+    """
+    if not _warned:
+        _warned.append("disable_eager_execution")
+        warnings.warn(
+            "disable_eager_execution() has no effect: there are no graphs and sessions in the "
+            "look-alike; functions run as they are called, and Estimators and tf.function compile "
+            "them.",
+            stacklevel=2,
+        )
+
+
+_warned: list[str] = []
+
+
 def _does_nothing(name: str) -> Callable[[], None]:
     def enable() -> None:
         """Do nothing: it is so already."""
@@ -226,3 +246,73 @@ enable_tensor_equality = _does_nothing("enable_tensor_equality")
 def is_so() -> bool:
     """Return True: it is always so here."""
     return True
+
+
+# Settings of sessions, which servers and Estimators take.
+
+
+@dataclasses.dataclass
+class GPUSettings:
+    """As ``tf.compat.v1.GPUOptions``: kept, and without effect.
+
+    JAX's own settings of memory are environment variables: ``XLA_PYTHON_CLIENT_PREALLOCATE`` and
+    ``XLA_PYTHON_CLIENT_MEM_FRACTION``.
+
+    Attributes:
+        allow_growth: whether memory is taken as it is needed.
+        per_process_gpu_memory_fraction: how much of it at most.
+        visible_device_list: numbers of devices, with commas between.
+    """
+
+    allow_growth: bool = False
+    per_process_gpu_memory_fraction: float = 0.0
+    visible_device_list: str = ""
+
+
+@dataclasses.dataclass
+class SessionSettings:
+    """As ``tf.compat.v1.ConfigProto``: kept for what takes one, and without effect.
+
+    There are no sessions: XLA has one pool of threads in a process, and devices are those of JAX.
+
+    Attributes:
+        device_count: for each kind of devices, how many.
+        intra_op_parallelism_threads: how many threads compute one operation.
+        inter_op_parallelism_threads: how many operations are computed at once.
+        use_per_session_threads: whether sessions have threads of their own.
+        allow_soft_placement: whether devices that are not there are replaced.
+        log_device_placement: whether it is logged what runs where.
+        operation_timeout_in_ms: for each operation.
+        isolate_session_state: whether sessions share variables.
+        gpu_options: see `GPUSettings`.
+
+    Raises:
+        AttributeError: for an attribute that is not among these, when it is set.
+
+    Example:
+        >>> import drumline.compat.tf as tf
+        >>> settings = tf.compat.v1.ConfigProto(allow_soft_placement=True)
+        >>> settings.gpu_options.allow_growth = True
+    """
+
+    device_count: dict[str, int] = dataclasses.field(default_factory=dict)
+    intra_op_parallelism_threads: int = 0
+    inter_op_parallelism_threads: int = 0
+    use_per_session_threads: bool = False
+    allow_soft_placement: bool = False
+    log_device_placement: bool = False
+    operation_timeout_in_ms: int = 0
+    isolate_session_state: bool = False
+    gpu_options: GPUSettings = dataclasses.field(default_factory=GPUSettings)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self.__dataclass_fields__:
+            raise AttributeError(
+                f"ConfigProto has no field {name!r} here; it has "
+                f"{', '.join(self.__dataclass_fields__)}"
+            )
+        object.__setattr__(self, name, value)
+
+
+GPUSettings.__name__ = GPUSettings.__qualname__ = "GPUOptions"
+SessionSettings.__name__ = SessionSettings.__qualname__ = "ConfigProto"
