@@ -15,10 +15,11 @@ from typing import Any
 import keras
 
 from drumline._changes import full_name, note
-from drumline.training.keras_internals import load, refuse
+from drumline.training.keras_internals import load, refuse, thread_state
 
 _NAMES = {
     "keras.src.backend": ["StatelessScope", "get_keras_mask", "set_keras_mask"],
+    "keras.src.backend.common.name_scope": ["current_path"],
     "keras.src.backend.jax.core": ["Variable"],
     "keras.src.backend.jax.nn": ["moments"],
     "keras.src.backend.jax.trainer": ["JAXEpochIterator", "JAXTrainer"],
@@ -48,7 +49,7 @@ _METHODS = {
     ],
     "Trainer": ["_compute_loss", "_symbolic_build", "compute_loss", "compute_metrics"],
     "JAXEpochIterator": ["_get_iterator", "_interrupted_warning"],
-    "Variable": ["_direct_assign"],
+    "Variable": ["_direct_assign", "_initialize"],
     "BaseOptimizer": ["apply", "apply_gradients", "stateless_apply"],
     "BatchNormalization": ["_moments"],
 }
@@ -65,6 +66,7 @@ refuse(
 )
 
 StatelessScope = _found["StatelessScope"]
+current_path = _found["current_path"]
 get_keras_mask = _found["get_keras_mask"]
 set_keras_mask = _found["set_keras_mask"]
 Variable = _found["Variable"]
@@ -122,6 +124,17 @@ def replace_method(
 def _is_own(owner: Any) -> bool:
     module: str = owner.__module__ if isinstance(owner, type) else owner.__name__
     return module.startswith("drumline.")
+
+
+@contextlib.contextmanager
+def fresh_object_names() -> Iterator[None]:
+    """Have layers without names get those of a new program, ``"dense"`` first, within a block."""
+    state = thread_state()
+    before = state.pop("object_name_uids", None)
+    try:
+        yield
+    finally:
+        state["object_name_uids"] = before
 
 
 @contextlib.contextmanager

@@ -9,9 +9,11 @@ import keras
 import numpy as np
 from keras import ops
 
+from drumline.compat.ops.arrays import zeros
 from drumline.compat.ops.elementwise import compute
 from drumline.compat.training.tape import TensorTape
 from drumline.compat.training.variable import TensorVariable
+from drumline.compat.v1.graph import GraphOp, ModelCall, running
 from drumline.compat.values.boundary import unwrap
 from drumline.compat.values.convert import convert
 from drumline.compat.values.tensor import Tensor
@@ -71,7 +73,8 @@ class FormerOptimizer:
     def __init__(self, name: str, rate: Any, make: Callable[[float], Any]):
         self._name = name
         self._rate = rate
-        self._optimizer = make(float(np.asarray(self._rate_now())))
+        # In a model_fn the rate may be computed of the step, and is set at each update.
+        self._optimizer = make(0.0 if running() else float(np.asarray(self._rate_now())))
 
     def _rate_now(self) -> Any:
         return unwrap(self._rate() if callable(self._rate) else self._rate)
@@ -86,7 +89,7 @@ class FormerOptimizer:
 
     def compute_gradients(
         self,
-        loss: Callable[[], Any],
+        loss: Any,
         var_list: Any = None,
         gate_gradients: int = GATE_OP,
         aggregation_method: Any = None,
@@ -96,7 +99,8 @@ class FormerOptimizer:
         """Gradients of a loss.
 
         Args:
-            loss: a function without arguments that gives the loss.
+            loss: a function without arguments that gives the loss; in an Estimator's model_fn,
+                the loss.
             var_list: the variables; by default the trainable ones that the function reads.
             grad_loss: the gradient for the loss itself.
             gate_gradients: and ``aggregation_method``, ``colocate_gradients_with_ops``: no effect.
@@ -107,6 +111,9 @@ class FormerOptimizer:
         Raises:
             RuntimeError: the loss is no function.
         """
+        call = running()
+        if call is not None:
+            return self._of_model(call, loss, var_list, grad_loss)
         if not callable(loss):
             raise RuntimeError(
                 "`loss` passed to Optimizer.compute_gradients should be a function when eager "
@@ -120,10 +127,24 @@ class FormerOptimizer:
         gradients = tape.gradient(value, chosen, output_gradients=grad_loss)
         return list(zip(gradients, chosen, strict=True))
 
+    def _of_model(
+        self, call: ModelCall, loss: Any, var_list: Any, grad_loss: Any
+    ) -> list[tuple[Any, Any]]:
+        """Gradients of what a model_fn has computed, each replica's part of them."""
+        value = loss() if callable(loss) else loss
+        found = call.tape.watched_variables() if var_list is None else var_list
+        chosen = list(found) if isinstance(found, (list, tuple)) else [found]
+        if call.building or not call.training:
+            return [(zeros(tuple(each.shape), each.dtype), each) for each in chosen]
+        value = value / call.replicas if call.replicas > 1 else value
+        with call.tape.stop_recording():
+            gradients = call.tape.gradient(value, chosen, output_gradients=grad_loss)
+        return list(zip(gradients, chosen, strict=True))
+
     def apply_gradients(
         self, grads_and_vars: Any, global_step: TensorVariable | None = None, name: Any = None
-    ) -> None:
-        """Update variables.
+    ) -> GraphOp | None:
+        """Update variables; in a model_fn, if it is called for training.
 
         Args:
             grads_and_vars: pairs of a gradient and a variable; those without a gradient stay.
@@ -132,20 +153,27 @@ class FormerOptimizer:
         Raises:
             ValueError: there is no gradient at all.
         """
+        call = running()
+        done = None if call is None else GraphOp(self._name)
+        if call is not None and not call.training:
+            return done
         pairs = [(unwrap(slope), variable) for slope, variable in grads_and_vars]
         if not any(slope is not None for slope, _ in pairs):
             raise ValueError("No gradients provided for any variable.")
-        if callable(self._rate):
-            self._optimizer.learning_rate = self._rate_now()
         if not self._optimizer.built:
             self._optimizer.build([variable for _, variable in pairs])
+        if call is not None and call.building:
+            return done
+        if callable(self._rate) or call is not None:
+            self._optimizer.learning_rate = self._rate_now()
         self._optimizer.apply_gradients([pair for pair in pairs if pair[0] is not None])
         if global_step is not None:
             global_step.assign_add(1)
+        return done
 
     def minimize(
         self,
-        loss: Callable[[], Any],
+        loss: Any,
         global_step: TensorVariable | None = None,
         var_list: Any = None,
         gate_gradients: int = GATE_OP,
@@ -153,10 +181,10 @@ class FormerOptimizer:
         colocate_gradients_with_ops: bool = False,
         name: Any = None,
         grad_loss: Any = None,
-    ) -> None:
+    ) -> GraphOp | None:
         """Compute the gradients of a loss and update the variables; see `compute_gradients`."""
         pairs = self.compute_gradients(loss, var_list, grad_loss=grad_loss)
-        self.apply_gradients(pairs, global_step)
+        return self.apply_gradients(pairs, global_step)
 
 
 FormerOptimizer.__name__ = FormerOptimizer.__qualname__ = "Optimizer"

@@ -21,6 +21,7 @@ import numpy as np
 from drumline.compat.ops.arrays import zeros
 from drumline.compat.training.scopes import NameScope
 from drumline.compat.training.variable import TensorVariable
+from drumline.compat.v1.graph import default_graph
 from drumline.compat.values import dtypes
 from drumline.compat.values.boundary import unwrap
 from drumline.compat.values.convert import static_shape
@@ -123,6 +124,19 @@ class _ScopesOfThread(threading.local):
 
 
 _state = _ScopesOfThread()
+
+
+@contextlib.contextmanager
+def fresh_scopes() -> Iterator[None]:
+    """A block outside of all scopes, in which no name was used."""
+    before = vars(_state).copy()
+    vars(_state).update(
+        scopes=[VariableScope("", None, None, np.float32)], objects={}, names=Counter()
+    )
+    try:
+        yield
+    finally:
+        vars(_state).update(before)
 
 
 def get_variable_scope() -> VariableScope:
@@ -403,8 +417,12 @@ _steps: dict[str, TensorVariable] = {}
 
 
 def get_global_step(graph: Any = None) -> TensorVariable | None:
-    """The variable that counts steps, int64; None if there is none yet."""
-    return _steps.get("global_step")
+    """The variable that counts steps, int64; None if there is none yet.
+
+    That of the Estimator that this code runs in, if it does.
+    """
+    found = default_graph()
+    return _steps.get("global_step") if found is None else found.global_step
 
 
 def create_global_step(graph: Any = None) -> TensorVariable:
@@ -413,12 +431,13 @@ def create_global_step(graph: Any = None) -> TensorVariable:
     Raises:
         ValueError: there is one already.
     """
-    if "global_step" in _steps:
+    if get_global_step() is not None:
         raise ValueError('"global_step" already exists.')
     made = TensorVariable(np.int64(0), trainable=False, name="global_step", dtype="int64")
     return _steps.setdefault("global_step", made)
 
 
 def get_or_create_global_step(graph: Any = None) -> TensorVariable:
-    """The variable that counts steps, int64; one in a process."""
-    return get_global_step() or create_global_step()
+    """The variable that counts steps, int64; one in a process, or in an Estimator."""
+    found = get_global_step()
+    return create_global_step() if found is None else found

@@ -1,0 +1,68 @@
+"""``tf.estimator``, also as ``tf.compat.v1.estimator``."""
+
+from drumline.compat.symbols.table import area
+
+_MODULE = "drumline.compat.v1.estimator."
+
+
+def _both(names: str) -> str:
+    return " ".join(f"{prefix}{name}" for name in names.split() for prefix in _PREFIXES)
+
+
+_PREFIXES = ("estimator.", "compat.v1.estimator.")
+_TRACED = (
+    "model_fn is called when steps are traced, and must make the same variables each time; "
+    "checkpoints are drumline's; without warm_start_from and export_saved_model"
+)
+
+AREA = (
+    *area(
+        _MODULE + "spec",
+        ModeKeys=_both("ModeKeys"),
+        EstimatorSpec=_both("EstimatorSpec"),
+        differences={
+            "EstimatorSpec": "eval_metric_ops are metrics of Keras alone; a scaffold is refused"
+        },
+    ),
+    *area(
+        _MODULE + "config",
+        RunConfig=_both("RunConfig"),
+        differences={
+            "RunConfig": "strategies of parameter servers and keep_checkpoint_every_n_hours are "
+            "refused; there is no protocol, device_fn, experimental_distribute or "
+            "experimental_max_worker_delay_secs"
+        },
+    ),
+    *area(_MODULE + "estimator", Estimator=_both("Estimator"), differences={"Estimator": _TRACED}),
+    *area(
+        _MODULE + "train_and_evaluate",
+        TrainSpec=_both("TrainSpec"),
+        EvalSpec=_both("EvalSpec"),
+        train_and_evaluate=_both("train_and_evaluate"),
+        differences={
+            "EvalSpec": "exporters are refused",
+            "train_and_evaluate": "a task of the type ps is refused",
+        },
+    ),
+    *area(
+        _MODULE + "train_loop",
+        NanLossDuringTrainingError=(
+            "estimator.NanLossDuringTrainingError compat.v1.train.NanLossDuringTrainingError"
+        ),
+    ),
+    *area(
+        _MODULE + "hooks",
+        {
+            name: f"estimator.{name} compat.v1.train.{name}"
+            for name in (
+                "SessionRunHook",
+                "SessionRunContext",
+                "SessionRunArgs",
+                "SessionRunValues",
+                "CheckpointSaverListener",
+                "StopAtStepHook",
+            )
+        },
+        differences={"SessionRunArgs": "fetches are variables; sessions are None"},
+    ),
+)

@@ -1,0 +1,198 @@
+"""One run of a model_fn over an input: its variables, its batches, and its compiled step."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from drumline import train
+from drumline.compat.data.dataset import TensorDataset
+from drumline.compat.training.function import TensorFunction
+from drumline.compat.v1.estimator.spec import EstimatorSpec, ModeKeys
+from drumline.compat.v1.graph import ModelGraph
+from drumline.compat.v1.variables import fresh_scopes
+from drumline.compat.values.boundary import map_structure
+from drumline.compat.values.tensor import Tensor
+
+
+class ModelRun:
+    """A model_fn with the variables, batches and step of one mode.
+
+    Args:
+        model_fn: the user's.
+        input_fn: gives a dataset, or the features and labels of every step.
+        mode: one of `ModeKeys`.
+        strategy: on whose replicas steps run; None for this process alone.
+        params: what functions get that take ``params``.
+        config: what functions get that take ``config``.
+
+    Attributes:
+        graph: the variables.
+        spec: what the first call of model_fn returned.
+
+    Raises:
+        TypeError: a function takes something else, or returns none of what it should.
+        ValueError: the input is empty.
+    """
+
+    def __init__(
+        self,
+        model_fn: Callable[..., Any],
+        input_fn: Callable[..., Any],
+        mode: str,
+        strategy: Any,
+        params: Any,
+        config: Any,
+    ):
+        self._model_fn = model_fn
+        self._mode = mode
+        self._strategy = strategy
+        self._options = {"params": params, "config": config}
+        with self._scope():
+            self.graph = ModelGraph(mode)
+        batches = self._batches_of(input_fn)
+        first = next(batches, None)
+        if first is None:
+            raise ValueError(f"{_name(input_fn)} gives no batch: the dataset is empty")
+        self._batches = itertools.chain([first], batches)
+        # Of the host: variables may be on several devices.
+        local = first if strategy is None else strategy.experimental_local_results(first)[0]
+        local = map_structure(lambda leaf: Tensor(leaf.numpy()), local)
+        with self._scope(), self.graph.build():
+            self.spec: EstimatorSpec = self._call(*_features_and_labels(local))
+        self._run = self._step_function()
+        self.checkpoint = train.Checkpoint(variables=self._saved())
+
+    def batches(self) -> Iterator[Any]:
+        """The batches, the first one too."""
+        return self._batches
+
+    def step(self, batch: Any) -> Any:
+        """Run a step; the replicas' mean of the loss, or the predictions."""
+        found = self._run(batch)
+        if self._strategy is None:
+            return found
+        return self._strategy.reduce("MEAN", found, axis=None)
+
+    def restore(self, path: str | None) -> None:
+        """Give variables their values of a checkpoint; None leaves them as they are.
+
+        Raises:
+            ValueError: it has no value for a variable, or one of another shape.
+        """
+        if path is None:
+            return
+        status = self.checkpoint.restore(path)
+        try:
+            status.assert_existing_objects_matched()
+        except AssertionError as error:
+            raise ValueError(
+                f"The checkpoint {path} is of another model: {error}. Choose an empty model_dir, "
+                "or the model_fn that it was saved with."
+            ) from None
+        status.expect_partial()
+
+    def _saved(self) -> dict[str, Any]:
+        """The variables that checkpoints hold: not those of metrics."""
+        found, local = self.graph.variables, self.graph.local
+        return {name: each for name, each in found.items() if id(each) not in local}
+
+    def _scope(self) -> Any:
+        return contextlib.nullcontext() if self._strategy is None else self._strategy.scope()
+
+    def _call(self, features: Any, labels: Any) -> EstimatorSpec:
+        """Call model_fn with what it takes."""
+        names = _parameters(self._model_fn)
+        given = {name: value for name, value in self._options.items() if name in names}
+        if "mode" in names:
+            given["mode"] = self._mode
+        if "labels" in names:
+            given["labels"] = labels
+        elif labels is not None and self._mode != ModeKeys.PREDICT:
+            raise ValueError(
+                f"{_name(self._model_fn)} does not take labels, but input_fn returns labels."
+            )
+        with fresh_scopes():
+            found = self._model_fn(features, **given)
+        if not isinstance(found, EstimatorSpec):
+            raise ValueError(
+                f"{_name(self._model_fn)} should return an EstimatorSpec, not "
+                f"{type(found).__name__}"
+            )
+        if found.mode != self._mode:
+            raise ValueError(
+                f"{_name(self._model_fn)} returned an EstimatorSpec for the mode {found.mode!r}, "
+                f"and was called for {self._mode!r}"
+            )
+        return found
+
+    def _step_function(self) -> Callable[[Any], Any]:
+        graph, mode = self.graph, self._mode
+
+        def estimator_step(features: Any, labels: Any = None) -> Any:
+            with graph.call():
+                spec = self._call(features, labels)
+            return spec.predictions if mode == ModeKeys.PREDICT else spec.loss
+
+        if self._strategy is None:
+            compiled = TensorFunction(estimator_step)
+            return lambda batch: compiled(*_arguments(batch))
+        return lambda batch: self._strategy.run(estimator_step, args=_arguments(batch))
+
+    def _batches_of(self, input_fn: Callable[..., Any]) -> Iterator[Any]:
+        if self._strategy is None:
+            return iter(_dataset(self._input(input_fn, None), input_fn))
+
+        def made(context: Any) -> Any:
+            return _dataset(self._input(input_fn, context), input_fn)
+
+        return iter(self._strategy.distribute_datasets_from_function(made))
+
+    def _input(self, input_fn: Callable[..., Any], context: Any) -> Any:
+        names = _parameters(input_fn)
+        given = {name: value for name, value in self._options.items() if name in names}
+        if "mode" in names:
+            given["mode"] = self._mode
+        if "input_context" in names and context is not None:
+            given["input_context"] = context
+        return input_fn(**given)
+
+
+def _dataset(made: Any, input_fn: Callable[..., Any]) -> Any:
+    """The dataset that an input_fn gives; tensors are those of every step, as in a graph."""
+    if isinstance(made, TensorDataset):
+        return made
+    parts = made if isinstance(made, tuple) else (made,)
+    if not all(isinstance(part, (Tensor, Mapping)) or part is None for part in parts):
+        raise TypeError(
+            f"{_name(input_fn)} must return a tf.data.Dataset, or tensors as (features, labels), "
+            f"not {type(made).__name__}"
+        )
+    every: Any = TensorDataset.from_tensors(made)
+    return every.repeat()
+
+
+def _features_and_labels(batch: Any) -> tuple[Any, Any]:
+    if isinstance(batch, (tuple, list)):
+        if len(batch) != 2:
+            raise ValueError(
+                f"input_fn should return (features, labels) as a len 2 tuple, not {len(batch)}"
+            )
+        return batch[0], batch[1]
+    return batch, None
+
+
+def _arguments(batch: Any) -> tuple[Any, ...]:
+    features, labels = _features_and_labels(batch)
+    return (features,) if labels is None else (features, labels)
+
+
+def _parameters(function: Callable[..., Any]) -> list[str]:
+    return list(inspect.signature(function).parameters)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", None) or repr(function)

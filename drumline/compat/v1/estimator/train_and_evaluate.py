@@ -1,0 +1,211 @@
+"""``tf.estimator.train_and_evaluate``: what a task of a cluster does, or a process alone."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from drumline.compat.v1.estimator.estimator import Estimator
+from drumline.compat.v1.estimator.hooks import CheckpointSaverListener
+from drumline.compat.v1.estimator.train_loop import saved_step
+
+_log = logging.getLogger("drumline")
+_POLL_SECONDS = 1.0
+
+
+class TrainSpec:
+    """How to train, as ``tf.estimator.TrainSpec``.
+
+    Args:
+        input_fn: see `Estimator.train`.
+        max_steps: the global step at which training ends; by default when the data ends.
+        hooks: `SessionRunHook`s.
+        saving_listeners: `CheckpointSaverListener`s.
+
+    Raises:
+        TypeError: ``input_fn`` is no function.
+        ValueError: ``max_steps`` is not positive.
+    """
+
+    def __init__(
+        self,
+        input_fn: Callable[..., Any],
+        max_steps: int | None = None,
+        hooks: Iterable[Any] | None = None,
+        saving_listeners: Iterable[Any] | None = None,
+    ):
+        _require_function(input_fn)
+        if max_steps is not None and max_steps <= 0:
+            raise ValueError(f"Must specify max_steps > 0, given: {max_steps}")
+        self.input_fn = input_fn
+        self.max_steps = max_steps
+        self.hooks = tuple(hooks or ())
+        self.saving_listeners = tuple(saving_listeners or ())
+
+
+class EvalSpec:
+    """How to evaluate, as ``tf.estimator.EvalSpec``.
+
+    Args:
+        input_fn: see `Estimator.train`.
+        steps: for how many batches; None until the data ends.
+        name: of the folder of summaries.
+        hooks: `SessionRunHook`s.
+        exporters: must be None.
+        start_delay_secs: how long an evaluator's task waits at first.
+        throttle_secs: how long it is from one evaluation to the next at least.
+
+    Raises:
+        TypeError: ``input_fn`` is no function.
+        ValueError: a number is out of range.
+        NotImplementedError: with exporters.
+    """
+
+    def __init__(
+        self,
+        input_fn: Callable[..., Any],
+        steps: int | None = 100,
+        name: str | None = None,
+        hooks: Iterable[Any] | None = None,
+        exporters: Any = None,
+        start_delay_secs: float = 120,
+        throttle_secs: float = 600,
+    ):
+        _require_function(input_fn)
+        if steps is not None and steps <= 0:
+            raise ValueError(f"Must specify steps > 0, given: {steps}")
+        if start_delay_secs < 0 or throttle_secs < 0:
+            raise ValueError("EvalSpec: start_delay_secs and throttle_secs must be >= 0")
+        if exporters:
+            raise NotImplementedError(
+                "EvalSpec(exporters=): after train_and_evaluate, save what is to serve with "
+                "tf.saved_model.save."
+            )
+        self.input_fn = input_fn
+        self.steps = steps
+        self.name = name
+        self.hooks = tuple(hooks or ())
+        self.exporters = ()
+        self.start_delay_secs = start_delay_secs
+        self.throttle_secs = throttle_secs
+
+
+class _CheckpointEvaluation(CheckpointSaverListener):
+    """Evaluates checkpoints when they are saved, but not the first, and not too often."""
+
+    def __init__(self, estimator: Estimator, spec: EvalSpec, max_steps: int | None):
+        self._estimator = estimator
+        self._spec = spec
+        self._max_steps = max_steps
+        self._evaluated_at = time.monotonic()
+        self._evaluated: int | None = None
+        self._first = True
+        self.metrics: dict[str, Any] | None = None
+
+    def after_save(self, session: Any, global_step_value: int) -> bool:
+        if self._first:
+            self._first = False
+            return False
+        if time.monotonic() - self._evaluated_at < self._spec.throttle_secs:
+            return False
+        return self._evaluate(global_step_value)
+
+    def end(self, session: Any, global_step_value: int) -> None:
+        if self._evaluated != global_step_value:
+            self._evaluate(global_step_value)
+
+    def _evaluate(self, step: int) -> bool:
+        spec = self._spec
+        self.metrics = self._estimator.evaluate(
+            spec.input_fn, steps=spec.steps, hooks=spec.hooks, name=spec.name
+        )
+        self._evaluated, self._evaluated_at = step, time.monotonic()
+        return self._max_steps is not None and step >= self._max_steps
+
+
+def train_and_evaluate(
+    estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec
+) -> tuple[dict[str, Any] | None, list[Any]] | None:
+    """Train and evaluate in turn; in a cluster of ``TF_CONFIG``, what this task is for.
+
+    Without a cluster checkpoints are evaluated after they are saved, the last one always. In one,
+    chief and workers train, and the evaluator evaluates each new checkpoint until ``max_steps``.
+
+    Args:
+        estimator: an `Estimator`.
+        train_spec: how to train.
+        eval_spec: how to evaluate.
+
+    Returns:
+        What the last evaluation gave, and no exports; None in a cluster.
+
+    Raises:
+        TypeError: something is not of these classes.
+        ValueError: the task is none that runs an Estimator.
+    """
+    for value, kind in ((estimator, Estimator), (train_spec, TrainSpec), (eval_spec, EvalSpec)):
+        if not isinstance(value, kind):
+            raise TypeError(
+                f"train_and_evaluate takes a tf.estimator.{kind.__name__}, not {value!r}"
+            )
+    config = estimator.config
+    if not config.in_cluster:
+        return _alone(estimator, train_spec, eval_spec)
+    if config.task_type in ("chief", "master", "worker"):
+        estimator.train(
+            train_spec.input_fn,
+            hooks=train_spec.hooks,
+            max_steps=train_spec.max_steps,
+            saving_listeners=train_spec.saving_listeners,
+        )
+        return None
+    if config.task_type == "evaluator":
+        _evaluate_until(estimator, train_spec.max_steps, eval_spec)
+        return None
+    raise ValueError(
+        f"train_and_evaluate: TF_CONFIG's task is {config.task_type!r}, which no Estimator runs "
+        "here: there are chief, worker and evaluator."
+    )
+
+
+def _alone(
+    estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec
+) -> tuple[dict[str, Any] | None, list[Any]]:
+    evaluation = _CheckpointEvaluation(estimator, eval_spec, train_spec.max_steps)
+    estimator.train(
+        train_spec.input_fn,
+        hooks=train_spec.hooks,
+        max_steps=train_spec.max_steps,
+        saving_listeners=[*train_spec.saving_listeners, evaluation],
+    )
+    return evaluation.metrics, []
+
+
+def _evaluate_until(estimator: Estimator, max_steps: int | None, spec: EvalSpec) -> None:
+    """Evaluate each new checkpoint until that of ``max_steps``."""
+    time.sleep(spec.start_delay_secs)
+    evaluated = None
+    while True:
+        began = time.monotonic()
+        latest = estimator.latest_checkpoint()
+        if latest is not None and latest != evaluated:
+            estimator.evaluate(
+                spec.input_fn,
+                steps=spec.steps,
+                hooks=spec.hooks,
+                checkpoint_path=latest,
+                name=spec.name,
+            )
+            evaluated = latest
+            if max_steps is not None and saved_step(latest) >= max_steps:
+                return
+            time.sleep(max(0.0, spec.throttle_secs - (time.monotonic() - began)))
+        else:
+            time.sleep(min(_POLL_SECONDS, spec.throttle_secs or _POLL_SECONDS))
+
+
+def _require_function(input_fn: Any) -> None:
+    if not callable(input_fn):
+        raise TypeError(f"input_fn must be callable, given: {input_fn!r}")

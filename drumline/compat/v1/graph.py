@@ -1,0 +1,254 @@
+"""What stands for the graph of an Estimator's model_fn: its variables, its tape, its mode.
+
+In TensorFlow a model_fn is called once, to make a graph. Here it is called when a step is traced,
+and once before that, so that its variables are made: the first call makes them, the later ones get
+the same again, by their names. Names are those of a fresh graph in each call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+
+from drumline._changes import full_name, note
+from drumline.compat.training.scopes import in_scope
+from drumline.compat.training.tape import TensorTape
+from drumline.compat.training.variable import TensorVariable, variable_creator_scope
+from drumline.distribute import VariableAggregation, get_strategy
+from drumline.keras import internals
+
+_WHY = "a model_fn is called again for each trace, and gets the variables of its first call"
+_OFF = "do not use tf.estimator"
+
+
+class GraphOp:
+    """What ``minimize`` returns in a model_fn: it has run with the step. A ``tf.Operation``."""
+
+    is_graph_op = True
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<tf.Operation '{self.name}'>"
+
+
+class _GraphOfThread(threading.local):
+    """What a thread is in: a call of a model_fn, and an Estimator's loop."""
+
+    def __init__(self) -> None:
+        self.call: ModelCall | None = None
+        self.graph: ModelGraph | None = None
+
+
+_running = _GraphOfThread()
+
+
+def running() -> ModelCall | None:
+    """The call of a model_fn that this code is in."""
+    return _running.call
+
+
+def default_graph() -> ModelGraph | None:
+    """The graph of the model_fn, or of the loop of an Estimator, that this code is in."""
+    return _running.graph if _running.call is None else _running.call.graph
+
+
+class ModelGraph:
+    """The variables of a model_fn, by name.
+
+    Attributes:
+        mode: for what it is called: one of `ModeKeys`.
+        variables: in the order in which they were made, `global_step` among them.
+        global_step: counts steps, int64.
+        local: those of metrics, which no checkpoint holds, by their ids.
+    """
+
+    def __init__(self, mode: str):
+        _install()
+        self.local: set[int] = set()
+        self.mode = mode
+        self.global_step = TensorVariable(
+            np.int64(0),
+            trainable=False,
+            name="global_step",
+            dtype="int64",
+            aggregation=VariableAggregation.ONLY_FIRST_REPLICA,
+        )
+        self.variables: dict[str, Any] = {"global_step": self.global_step}
+        self._initial: list[tuple[Any, Any]] = []
+        self._built = False
+
+    @contextlib.contextmanager
+    def as_default(self) -> Iterator[None]:
+        """A block in which `default_graph` gives it."""
+        before, _running.graph = _running.graph, self
+        try:
+            yield
+        finally:
+            _running.graph = before
+
+    @contextlib.contextmanager
+    def build(self) -> Iterator[ModelCall]:
+        """A block in which model_fn is called for the first time.
+
+        What it assigns to variables is undone at its end: no step was made.
+        """
+        with self.call() as call:
+            yield call
+        self._built = True
+        for variable, value in self._initial:
+            if variable.value is not value:
+                variable.assign(value)
+        self._initial.clear()
+
+    @contextlib.contextmanager
+    def call(self) -> Iterator[ModelCall]:
+        """A block in which model_fn is called, and gets variables by their names."""
+        call, before = ModelCall(self), _running.call
+        _running.call = call
+        try:
+            with (
+                internals.fresh_object_names(),
+                variable_creator_scope(call.create),
+                call.tape,
+            ):
+                yield call
+        finally:
+            _running.call = before
+
+    def known(self, name: str) -> Any:
+        """The variable that has a name; None if it is to be made now.
+
+        Raises:
+            ValueError: the first call has not made it.
+        """
+        found = self.variables.get(name)
+        if found is None and self._built:
+            raise ValueError(
+                f"model_fn makes the variable {name!r}, which its first call has not made: it must "
+                "make the same variables at each call, whatever its input's values"
+            )
+        return found
+
+    def note_initial(self, variable: Any) -> None:
+        """Note with which value a variable is made."""
+        if not self._built:
+            self._initial.append((variable, variable.value))
+
+
+class ModelCall:
+    """One call of a model_fn.
+
+    Attributes:
+        graph: what it is a call of.
+        tape: records what it computes, for ``minimize``.
+    """
+
+    def __init__(self, graph: ModelGraph):
+        self.graph = graph
+        self.tape = TensorTape(persistent=True)
+        self._counts: Counter[str] = Counter()
+        self._given: set[int] = set()
+
+    @property
+    def training(self) -> bool:
+        """Whether ``minimize`` updates variables."""
+        return self.graph.mode == "train"
+
+    @property
+    def building(self) -> bool:
+        """Whether it is the first call, which makes the variables."""
+        return not self.graph._built
+
+    @property
+    def replicas(self) -> int:
+        """How many replicas make a step together."""
+        return int(get_strategy().num_replicas_in_sync)
+
+    def create(self, next_creator: Any, **kwargs: Any) -> Any:
+        """Make one of ``tf.Variable``, or give that of the first call."""
+        name = self._unique(in_scope(kwargs.get("name") or "Variable"))
+        known = self.graph.known(name)
+        if known is None:
+            known = self.graph.variables[name] = next_creator(**kwargs)
+        return known
+
+    def take(self, name: str) -> tuple[str, Any]:
+        """The full name of one of Keras's variables, and the one that has it, or None."""
+        parent = internals.current_path()
+        full = self._unique(f"{parent}/{name}" if parent else name)
+        known = self.graph.known(full)
+        if known is not None:
+            self._given.add(id(known))
+        return full, known
+
+    def was_given(self, variable: Any) -> bool:
+        """Whether `take` gave it in this call."""
+        return id(variable) in self._given
+
+    def _unique(self, name: str) -> str:
+        count = self._counts[name]
+        self._counts[name] += 1
+        return f"{name}_{count}" if count else name
+
+
+@functools.cache
+def _install() -> None:
+    """Have Keras's variables be given again within calls of a model_fn, once."""
+    variable = internals.Variable
+    make, begin, initialize = variable.__new__, variable.__init__, variable._initialize
+
+    def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        call = _running.call
+        # Those of subclasses are made through `variable_creator_scope`.
+        if call is None or cls is not keras.Variable:
+            return make(cls)
+        name, known = call.take(kwargs.get("name") or "variable")
+        if known is None:
+            known = call.graph.variables[name] = make(cls)
+        return known
+
+    @functools.wraps(begin)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        call = _running.call
+        if call is None or not call.was_given(self):
+            begin(self, *args, **kwargs)
+            return
+        shape = kwargs.get("shape", args[1] if len(args) > 1 else None)
+        if shape is not None and tuple(shape) != tuple(self.shape):
+            raise ValueError(
+                f"model_fn makes the variable {self.path!r} with the shape {tuple(shape)}, and has "
+                f"made it with {tuple(self.shape)} at first"
+            )
+
+    @functools.wraps(initialize)
+    def initialized(self: Any, value: Any) -> None:
+        initialize(self, value)
+        if _running.call is not None:
+            _running.call.graph.note_initial(self)
+
+    add = keras.Metric.add_variable
+
+    @functools.wraps(add)
+    def added(self: Any, *args: Any, **kwargs: Any) -> Any:
+        made = add(self, *args, **kwargs)
+        if _running.call is not None:
+            _running.call.graph.local.add(id(made))
+        return made
+
+    for owner, name, method in (
+        (variable, "__new__", new),
+        (variable, "__init__", init),
+        (variable, "_initialize", initialized),
+        (keras.Metric, "add_variable", added),
+    ):
+        setattr(owner, name, method)
+        note("Keras", full_name(owner, name), _WHY, _OFF)
