@@ -42,6 +42,12 @@ AREA = (
         differences={"dropout": "other random bits than TensorFlow's"},
     ),
     *same_names("drumline.compat.ops.nn.convolutions", "nn.", _CONVOLUTIONS),
+    *same_names(
+        "drumline.compat.ops.nn.quantization",
+        "quantization.",
+        "fake_quant_with_min_max_args fake_quant_with_min_max_vars "
+        "fake_quant_with_min_max_vars_per_channel quantize_and_dequantize_v2",
+    ),
     *area(
         "drumline.compat.ops.nn.convolutions",
         conv2d_backprop_input="compat.v1.nn.conv2d_backprop_input",
