@@ -212,3 +212,16 @@ def test_eager_execution_stays_with_a_warning(monkeypatch):
     with pytest.warns(UserWarning, match="has no effect: there are no graphs"):
         v1.disable_eager_execution()
     assert tf.executing_eagerly() and int(tf.constant(1) + 1) == 2
+
+
+def test_initializers_leave_what_variables_hold():
+    variable = tf.Variable(2.0)
+    variable.assign(3.0)
+    v1 = tf.compat.v1
+    assert v1.global_variables_initializer() is None
+    assert v1.local_variables_initializer() is None
+    assert v1.variables_initializer([variable]) is None
+    assert v1.tables_initializer() is None
+    assert v1.initialize_all_variables is v1.global_variables_initializer
+    assert v1.initializers.global_variables is v1.global_variables_initializer
+    assert variable.numpy() == 3.0

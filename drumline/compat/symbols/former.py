@@ -62,6 +62,15 @@ _BITS = "random numbers are others than TensorFlow's"
 _LOCAL = "paths are local: URLs are refused"
 
 AREA = (
+    *area(
+        "drumline.compat.v1.variables",
+        global_variables_initializer="compat.v1.global_variables_initializer "
+        "compat.v1.initialize_all_variables",
+        local_variables_initializer="compat.v1.local_variables_initializer "
+        "compat.v1.initialize_local_variables",
+        variables_initializer="compat.v1.variables_initializer compat.v1.initialize_variables",
+        tables_initializer="compat.v1.tables_initializer compat.v1.initialize_all_tables",
+    ),
     *same_names(_V1 + "functions", "compat.v1.", _FUNCTIONS),
     *same_names(_V1 + "functions", "compat.v1.", " ".join(_CALLS), needs=_CALLS),
     *area(

@@ -441,3 +441,19 @@ def get_or_create_global_step(graph: Any = None) -> TensorVariable:
     """The variable that counts steps, int64; one in a process, or in an Estimator."""
     found = get_global_step()
     return create_global_step() if found is None else found
+
+
+def global_variables_initializer() -> None:
+    """Do nothing, as TensorFlow 2 does: variables have their values once they are made."""
+
+
+def local_variables_initializer() -> None:
+    """Do nothing, as TensorFlow 2 does: variables have their values once they are made."""
+
+
+def variables_initializer(var_list: Any, name: str = "init") -> None:
+    """Do nothing, as TensorFlow 2 does: variables have their values once they are made."""
+
+
+def tables_initializer(name: str = "init_all_tables") -> None:
+    """Do nothing, as TensorFlow 2 does: tables have their values once they are made."""
