@@ -16,6 +16,7 @@ import jax
 import keras
 import numpy as np
 
+from drumline.compat.composite.sparse import SparseTensor
 from drumline.compat.values.boundary import map_structure, unwrap, wrap
 from drumline.compat.values.convert import convert
 from drumline.compat.values.tensor import Tensor
@@ -23,6 +24,7 @@ from drumline.data import Dataset
 from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
 
 _PREFIX = "computed_on_host_"
+_PART = "part_"
 _PLAN = "_drumline_host_plan"
 
 
@@ -36,6 +38,7 @@ class _HostPlan:
         frontier: the symbolic tensors that the host gives to the rest.
         later: the other operations, in order.
         graph: of the model.
+        prepared: those of ``later`` of which the host computes a part: layers of feature columns.
     """
 
     nodes: tuple[Any, ...]
@@ -43,6 +46,7 @@ class _HostPlan:
     frontier: tuple[Any, ...]
     later: tuple[Any, ...]
     graph: Any
+    prepared: tuple[Any, ...] = ()
 
     def on_host(self, inputs: Any) -> dict[str, Any]:
         """The host's results, of numpy's arrays, or of symbols and tracers in a map."""
@@ -55,16 +59,36 @@ class _HostPlan:
             leaves = [results] if own else jax.tree.leaves(results)
             values.update(zip(map(id, node.outputs), leaves, strict=True))
         names = [f"{_PREFIX}{number:03}" for number in range(len(self.frontier))]
-        return {name: values[id(each)] for name, each in zip(names, self.frontier, strict=True)}
+        made = {name: values[id(each)] for name, each in zip(names, self.frontier, strict=True)}
+        for number, node in enumerate(self.prepared):
+            (features,) = node.arguments.fill_in(values)[0][:1]
+            parts = node.operation.prepare(features)
+            made.update(
+                (f"{_PREFIX}{_PART}{number:03}/{name}", each) for name, each in parts.items()
+            )
+        return made
+
+    def _parts(self, results: dict[str, Any], node: Any) -> dict[str, Any]:
+        """What the host has prepared for a layer."""
+        start = f"{_PREFIX}{_PART}{self.prepared.index(node):03}/"
+        return {
+            name.removeprefix(start): each
+            for name, each in results.items()
+            if name.startswith(start)
+        }
 
     def rest(self, results: dict[str, Any], training: bool | None) -> Any:
         """The model's outputs, of the host's results."""
+        whole = sorted(name for name in results if not name.startswith(_PREFIX + _PART))
         values = {
             id(each): keras.ops.convert_to_tensor(results[name], dtype=each.dtype)
-            for name, each in zip(sorted(results), self.frontier, strict=True)
+            for name, each in zip(whole, self.frontier, strict=True)
         }
         for node in self.later:
-            args, kwargs = node.arguments.fill_in(values)
+            if node in self.prepared:
+                args, kwargs = (self._parts(results, node),), {}
+            else:
+                args, kwargs = node.arguments.fill_in(values)
             if training is not None and getattr(node.operation, "_call_has_training_arg", False):
                 kwargs["training"] = training
             leaves = keras.tree.flatten(node.operation(*args, **kwargs))
@@ -106,22 +130,31 @@ def _made(graph: Any) -> _HostPlan | None:
     nodes = [node for depth in depths for node in graph._nodes_by_depth[depth] if not node.is_input]
     needed: set[int] = set()
     chosen: list[Any] = []
+    prepared = [node for node in nodes if hasattr(node.operation, "prepare")]
     for node in reversed(nodes):
+        if node in prepared:
+            needed.update(map(id, node.input_tensors))
+            continue
         strings = any(map(_is_string, node.input_tensors))
         if strings or _on_host(node.operation) or any(id(out) in needed for out in node.outputs):
             chosen.append(node)
             needed.update(map(id, node.input_tensors))
-    if not chosen:
+    if not chosen and not prepared:
         return None
     chosen.reverse()
     taken = {id(node) for node in chosen}
     there = {id(each): each for each in graph.inputs}
     there.update((id(out), out) for node in chosen for out in node.outputs)
     later = [node for node in nodes if id(node) not in taken]
-    used = [each for node in later for each in node.input_tensors]
+    used = [each for node in later if node not in prepared for each in node.input_tensors]
     frontier = {id(each): each for each in (*used, *graph.outputs) if id(each) in there}
     return _HostPlan(
-        tuple(chosen), tuple(graph.inputs), tuple(frontier.values()), tuple(later), graph
+        tuple(chosen),
+        tuple(graph.inputs),
+        tuple(frontier.values()),
+        tuple(later),
+        graph,
+        tuple(prepared),
     )
 
 
@@ -180,17 +213,22 @@ def _without_tables(inputs: Any) -> Any:
     return map_structure(array, inputs)
 
 
+def _is_text(leaf: Any) -> bool:
+    value = leaf._value if type(leaf) is Tensor else leaf
+    if isinstance(value, SparseTensor):
+        return _is_text(value.values)
+    return (
+        isinstance(value, (str, bytes))
+        or (isinstance(value, np.ndarray) and value.dtype.kind in "OSU")
+        or (isinstance(value, Symbol) and value.spec.is_string)
+    )
+
+
 def _has_strings(inputs: Any) -> bool:
     found: list[Any] = []
 
     def look(leaf: Any) -> None:
-        value = leaf._value if type(leaf) is Tensor else leaf
-        is_text = (
-            isinstance(value, (str, bytes))
-            or (isinstance(value, np.ndarray) and value.dtype.kind in "OSU")
-            or (isinstance(value, Symbol) and value.spec.is_string)
-        )
-        if is_text:
+        if _is_text(leaf):
             found.append(leaf)
 
     map_structure(look, inputs)
@@ -210,6 +248,8 @@ def with_host_results(call: Callable[..., Any]) -> Callable[..., Any]:
             return call(self, *args, **kwargs)
         _build(self, given)
         plan = _plan(self)
+        if plan is None and _takes_features(self, given):
+            return call(self, with_prepared(self, given), *args[1:], **kwargs)
         if plan is None:
             return call(self, *args, **kwargs)
         return wrap(_rest(self, plan.on_host(_flat_inputs(self, unwrap(given))), kwargs))
@@ -226,6 +266,29 @@ def with_host_call(call: Callable[..., Any]) -> Callable[..., Any]:
         return _rest(self, inputs, kwargs)
 
     return called
+
+
+def _layers_of_features(model: Any) -> list[Any]:
+    return [each for each in model._flatten_layers() if hasattr(each, "prepare")]
+
+
+def _takes_features(model: Any, inputs: Any) -> bool:
+    """Whether a model without a graph has layers of feature columns, and is given features."""
+    is_features = isinstance(inputs, dict) and not _of_host(inputs)
+    return is_features and bool(_layers_of_features(model))
+
+
+def with_prepared(model: Any, features: dict[str, Any]) -> dict[str, Any]:
+    """Features without strings, and what is prepared of them for each layer of feature columns.
+
+    Layers whose columns' features are not among these are left out: the model makes those itself.
+    """
+    given = unwrap(features)
+    made = {name: each for name, each in given.items() if not _is_text(each)}
+    for layer in _layers_of_features(model):
+        if layer.keys <= set(given):
+            made.update(layer.prepare(given))
+    return made
 
 
 def _rest(model: Any, results: dict[str, Any], options: dict[str, Any]) -> Any:
@@ -253,7 +316,8 @@ def of_strings(fit: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def fitted(self: Any, x: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if not any(hasattr(each, "on_host") for each in self._flatten_layers()):
+        layers = self._flatten_layers()
+        if not any(hasattr(each, "on_host") or hasattr(each, "prepare") for each in layers):
             return fit(self, x, *args, **kwargs)
         x = _computed(self, x)
         validation = kwargs.get("validation_data")
@@ -270,10 +334,13 @@ def _computed(model: Any, x: Any) -> Any:
     given = _without_tables(unwrap(x))
     if isinstance(given, Dataset):
         return _mapped(model, given)
-    if not _has_strings(given):
+    of_features = _takes_features(model, given)
+    if not _has_strings(given) and not of_features:
         return x
     _build(model, given)
     plan = _plan(model)
+    if plan is None and of_features:
+        return with_prepared(model, given)
     return x if plan is None else plan.on_host(_flat_inputs(model, given))
 
 
@@ -284,6 +351,13 @@ def _mapped(model: Any, dataset: Dataset) -> Dataset:
         return dataset
     _build(model, first)
     plan = _plan(model)
+    if plan is None and _takes_features(model, first):
+
+        def prepared(*element: Any) -> Any:
+            made = with_prepared(model, element[0])
+            return made if len(element) == 1 else (made, *element[1:])
+
+        return dataset.map(prepared)
     if plan is None:
         return dataset
 

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from drumline import strings
+from drumline.compat.data.features.inputs import HASH_KEY, fingerprints, joined
 from drumline.compat.keras.lookups import (
     FORMER_MODES,
     HostLayer,
@@ -216,32 +217,6 @@ class Hashing(HostLayer):
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
-_KEY = 0xDECAFCAFFE
-_MUL = np.uint64(0xC6A4A7935BD1E995)
-_LARGE = 2**63 - 1
-
-
-def _mixed(value: Any) -> Any:
-    return value ^ (value >> np.uint64(47))
-
-
-def _joined(first: Any, second: Any) -> Any:
-    """The fingerprint of two fingerprints, as TensorFlow's ``FingerprintCat64``."""
-    result = (first ^ _MUL) ^ (_mixed(second * _MUL) * _MUL)
-    return _mixed(_mixed(result * _MUL) * _MUL)
-
-
-def _fingerprints(values: np.ndarray) -> np.ndarray:
-    """The 64 bits of the hash of strings, of which buckets are remainders."""
-    low = np.asarray(strings.to_hash_bucket_fast(values, 2**62)).astype(np.uint64)
-    rest = np.asarray(strings.to_hash_bucket_fast(values, _LARGE)).astype(np.uint64)
-    found = rest
-    for quotient in (1, 2):
-        other = rest + np.uint64(quotient) * np.uint64(_LARGE)
-        found = np.where(other % np.uint64(2**62) == low, other, found)
-    return found
-
-
 class HashedCrossing(HostLayer):
     """Pairs of features to bins by their hash, as ``tf.keras.layers.HashedCrossing``.
 
@@ -272,11 +247,11 @@ class HashedCrossing(HostLayer):
         if any(isinstance(each, (Symbol, jax.core.Tracer)) for each in inputs):
             raise ValueNeedsPython("fingerprints have 64 bits")
         with np.errstate(over="ignore"):
-            crossed: Any = np.uint64(_KEY)
+            crossed: Any = np.uint64(HASH_KEY)
             for each in map(np.asarray, inputs):
                 text = each.dtype.kind == "O"
-                prints = _fingerprints(each) if text else each.astype(np.int64).view(np.uint64)
-                crossed = _joined(crossed, prints)
+                prints = fingerprints(each) if text else each.astype(np.int64).view(np.uint64)
+                crossed = joined(crossed, prints)
             bins = (crossed % np.uint64(self.num_bins)).astype(np.int64)
         if self.output_mode == "int":
             return bins

@@ -144,7 +144,8 @@ def _of_arrays(function: Callable[..., Any], skip: int) -> Callable[..., Any]:
     with contextlib.suppress(TypeError, ValueError):
         of_arrays.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     with contextlib.suppress(AttributeError, TypeError):  # builtins have no attributes
-        setattr(function, _MARK, (function, of_arrays))
+        # Not setattr: a layer of Keras's would take itself, in the pair, for a layer in it.
+        object.__setattr__(function, _MARK, (function, of_arrays))
     return of_arrays
 
 
