@@ -270,9 +270,8 @@ class _Producer:
     def _run(self) -> None:
         try:
             while (room := self._wait_for_room()) > 0:
-                block = self._read(
-                    min(room, self._block_size.start(self._source.preferred_block_size))
-                )
+                size = self._block_size.start(self._source.preferred_block_size)
+                block = self._read(min(room, max(size, self._source.least_block_size)))
                 self._block_size.stop()
                 after = self._source.state()
                 with self._changed:

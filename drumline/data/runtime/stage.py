@@ -67,6 +67,9 @@ class Stage(Described):
     preferred_block_size: int = 1
     """The number of elements, or a multiple of it, that is cheapest to request at once."""
 
+    least_block_size: int = 1
+    """How many elements a thread that reads ahead requests at least: fewer cost as much."""
+
     threaded: bool = False
     """Whether a separate thread pulls from its inputs."""
 

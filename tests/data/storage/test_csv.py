@@ -251,3 +251,27 @@ def test_other_names_in_another_file(table, tmp_path):
 def test_a_dataset_of_names(path):
     names = Dataset.from_tensor_slices([str(path)] * 2)
     assert outcomes(CsvDataset(names, DEFAULTS, header=True).ignore_errors()) == GOOD * 2
+
+
+def test_files_read_by_turns_come_in_blocks_however_slow_one_row_is(tmp_path, monkeypatch):
+    """A block costs a slice for each file and column: with hundreds, as much as its rows."""
+    from drumline.data.operations.nested.nesting import InterleaveStage
+    from drumline.data.runtime.stage import BatchSizeController
+
+    for number in range(3):
+        (tmp_path / f"{number}.csv").write_text("a,b\n" + f"{number},x\n" * 200)
+    asked = []
+    whole = InterleaveStage.next
+
+    def noted(self, limit):
+        asked.append(limit)
+        return whole(self, limit)
+
+    monkeypatch.setattr(InterleaveStage, "next", noted)
+    monkeypatch.setattr(BatchSizeController, "start", lambda self, preferred: 1)
+    batches = make_csv_dataset(
+        str(tmp_path / "*.csv"), 10, num_epochs=1, num_parallel_reads=3, shuffle_buffer_size=600
+    )
+    rows = np.concatenate([batch["a"] for batch in batches])
+    assert sorted(rows.tolist()) == [0] * 200 + [1] * 200 + [2] * 200
+    assert len(asked) < 60 and max(asked) >= 90

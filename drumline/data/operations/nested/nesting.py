@@ -277,6 +277,9 @@ class Schedule:
     stop: int
 
 
+_AT_ONCE = 64
+"""Elements that are made of a dataset at once: one alone costs nearly as much, with many leaves."""
+
 _FEW = 4
 """Elements for which planning a whole block of visits does not pay."""
 
@@ -404,7 +407,8 @@ class InterleaveStage(Stage):
     def _visits(self, limit: int) -> Block | None:
         """Return what many visits take, up to one that opens a dataset or lacks information."""
         ahead = self._ahead(limit)
-        blocks = [None if slot is None else slot.elements.peek(ahead) for slot in self._slots]
+        at_once = max(ahead, _AT_ONCE)
+        blocks = [None if slot is None else slot.peek(ahead, at_once) for slot in self._slots]
         found = [block for block in blocks if block is not None and block.n]
         if not all(found[0].same_shapes(block) for block in found[1:]):
             slot = self._slots[self._cycle.slot]

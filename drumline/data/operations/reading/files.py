@@ -22,7 +22,14 @@ from drumline.data.operations.ordering.order import Skip, Take
 from drumline.data.operations.prefetch import Prefetch
 from drumline.data.operations.reading.tables import TableFormat, TableStage, tables_nbytes
 from drumline.data.plan.node import Node, Pass, Trail
-from drumline.data.runtime.stage import Index, RandomAccessSource, Stage, State, ragged_rows
+from drumline.data.runtime.stage import (
+    TARGET_BYTES,
+    Index,
+    RandomAccessSource,
+    Stage,
+    State,
+    ragged_rows,
+)
 from drumline.data.runtime.threads import MOST_THREADS
 from drumline.data.storage.files.array_records import ArrayRecords
 from drumline.data.storage.files.csv import CsvFormat
@@ -377,13 +384,21 @@ def lower_files(lowering: Lowering, node: Files, trail: Trail, run: Pass) -> Sta
     label = f"{node.form.kind} files{shared}"
     if at_once == 1:
         return FlatMapStage(inner_datasets, node.spec, label, True, ragged_rows(node.spec))
-    return InterleaveStage(inner_datasets, at_once, 1, node.spec, label, True, lowering.pool)
+    stage = InterleaveStage(inner_datasets, at_once, 1, node.spec, label, True, lowering.pool)
+    # A block costs a slice for each file and leaf, however many rows it has.
+    most = max(1, TARGET_BYTES // (node.spec.row_nbytes() * at_once))
+    stage.preferred_block_size = stage.least_block_size = at_once * min(most, _ROUNDS)
+    return stage
 
 
 def index_array_records(
     lowering: Lowering, node: ArrayRecordFiles, trail: Trail, run: Pass
 ) -> RandomAccessSource:
     return ArrayRecordRows(node.records)
+
+
+_ROUNDS = 32
+"""How often a block visits each of the files that are read by turns."""
 
 
 def _plans(form: Format, packed: bool, at_once: int) -> Callable[[Any, Sequence[int]], Node]:
