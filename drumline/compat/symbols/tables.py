@@ -26,9 +26,5 @@ AREA = (
                 "lookup.StaticVocabularyTable compat.v1.lookup.StaticVocabularyTable"
             ),
         },
-        tables_initializer=(
-            "compat.v1.tables_initializer compat.v1.initializers.tables_initializer "
-            "compat.v1.initialize_all_tables"
-        ),
     ),
 )

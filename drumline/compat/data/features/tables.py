@@ -748,8 +748,4 @@ class DenseHashTable(MutableHashTable):
         self.remove(keys)
 
 
-def tables_initializer(name: str | None = None) -> None:
-    """Nothing, as where TensorFlow runs eagerly: tables are filled when they are made."""
-
-
 VocabularyTable.__name__ = VocabularyTable.__qualname__ = "StaticVocabularyTable"
