@@ -60,7 +60,7 @@ class RaggedTensor(CompositeTensor):
         uniform_row_length: the length of all rows, if the dimension is a uniform one.
     """
 
-    handlers = "drumline.compat.composite.ragged_ops"
+    handlers = "drumline.compat.composite.ragged_rows"
     remedy = "use its to_tensor(), or tf.ragged.map_flat_values"
     __array_priority__ = 2000
     __hash__ = None  # type: ignore[assignment]

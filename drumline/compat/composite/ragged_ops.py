@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -134,10 +134,28 @@ def _broadcast_rows(operands: list[_Rows]) -> list[np.ndarray]:
 # Reductions.
 
 
-def _segments(kind: str, data: Any, ids: np.ndarray, count: int) -> Any:
+class RaggedReduction(NamedTuple):
+    """How to reduce dense tensors.
+
+    Attributes:
+        dense: of a tensor, the dimension and whether to keep it.
+        segments: of a tensor, the number of the segment of each row, and how many there are.
+    """
+
+    dense: Callable[..., Any]
+    segments: Callable[..., Any]
+
+
+def _named(kind: str) -> RaggedReduction:
+    return RaggedReduction(
+        getattr(reductions, f"reduce_{kind}"), getattr(segments, f"unsorted_segment_{kind}")
+    )
+
+
+def _segments(kind: RaggedReduction, data: Any, ids: np.ndarray, count: int) -> Any:
     """A reduction of the rows of each segment; of ragged rows element by element."""
     if not isinstance(data, RaggedTensor):
-        return getattr(segments, f"unsorted_segment_{kind}")(data, ids, count)
+        return kind.segments(data, ids, count)
     lengths = np.zeros(count, np.int64)
     np.maximum.at(lengths, ids, data.lengths)
     splits = splits_of(lengths)
@@ -147,9 +165,9 @@ def _segments(kind: str, data: Any, ids: np.ndarray, count: int) -> Any:
     return RaggedTensor(made, splits.astype(data.splits.dtype))
 
 
-def _reduced(kind: str, ragged: Any, axis: int, keepdims: bool) -> Any:
+def _reduced(kind: RaggedReduction, ragged: Any, axis: int, keepdims: bool) -> Any:
     if not isinstance(ragged, RaggedTensor):
-        return getattr(reductions, f"reduce_{kind}")(ragged, axis, keepdims)
+        return kind.dense(ragged, axis, keepdims)
     if axis == 0:
         ids = np.arange(int(ragged.splits[-1])) - np.repeat(ragged.splits[:-1], ragged.lengths)
         made = _segments(kind, ragged.values, ids, int(ragged.lengths.max(initial=0)))
@@ -169,12 +187,22 @@ def _axes(axis: Any, rank: int) -> list[int]:
     return sorted({each % rank for each in given}, reverse=True)
 
 
-def _reduction(kind: str) -> Callable[..., Any]:
+def _of_all(dense: Callable[..., Any], ragged: RaggedTensor, keepdims: bool) -> Any:
+    """A reduction over all dimensions, which are kept as TensorFlow keeps them."""
+    made = dense(ragged.flat_values, None, keepdims)
+    for _ in range(ragged.ndim - 1 if keepdims else 0):
+        made = arrays.expand_dims(made, 0)
+    return made
+
+
+def reducing(kind: RaggedReduction) -> Callable[..., Any]:
+    """The function that reduces dimensions of a ragged tensor, inner ones first."""
+
     def reduce(
         input_tensor: Any, axis: Any = None, keepdims: bool = False, name: Any = None, **_: Any
     ) -> Any:
         if axis is None:
-            return getattr(reductions, f"reduce_{kind}")(input_tensor.flat_values, None, keepdims)
+            return _of_all(kind.dense, input_tensor, keepdims)
         made = input_tensor
         for each in _axes(axis, input_tensor.ndim):
             made = _reduced(kind, made, each, keepdims)
@@ -184,8 +212,8 @@ def _reduction(kind: str) -> Callable[..., Any]:
 
 
 for _kind in ("sum", "prod", "max", "min"):
-    handles(RaggedTensor, f"reduce_{_kind}")(_reduction(_kind))
-_sum, _max, _min = _reduction("sum"), _reduction("max"), _reduction("min")
+    handles(RaggedTensor, f"reduce_{_kind}")(reducing(_named(_kind)))
+_sum, _max = reducing(_named("sum")), reducing(_named("max"))
 
 
 @handles(RaggedTensor, "reduce_mean")
@@ -193,8 +221,6 @@ def reduce_mean(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: Any = None
 ) -> Any:
     """The mean over dimensions; of rows without elements NaN."""
-    if axis is None:
-        return reductions.reduce_mean(input_tensor.flat_values, None, keepdims)
     ones = of_values(arrays.ones_like, input_tensor)
     total, count = _sum(input_tensor, axis, keepdims), _sum(ones, axis, keepdims)
     return dispatching(elementwise.truediv)(total, count)
@@ -206,7 +232,7 @@ def reduce_variance(
 ) -> Any:
     """The variance over dimensions."""
     if axis is None:
-        return reductions.reduce_variance(input_tensor.flat_values, None, keepdims)
+        return _of_all(reductions.reduce_variance, input_tensor, keepdims)
     squares = of_values(elementwise.square, input_tensor)
     mean = reduce_mean(input_tensor, axis, keepdims)
     return reduce_mean(squares, axis, keepdims) - mean * mean
@@ -230,7 +256,7 @@ def _logical(reduce: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _all(numbers: Any, axis: Any, keepdims: bool) -> Any:
-    return _reduction("prod")(numbers, axis, keepdims)
+    return reducing(_named("prod"))(numbers, axis, keepdims)
 
 
 handles(RaggedTensor, "reduce_all")(_logical(_all))

@@ -374,7 +374,8 @@ def map_fn(
         swap_memory: accepted.
         infer_shape: accepted; the results have one shape.
         name: accepted.
-        fn_output_signature: nested dtypes or specs of the results; by default those of `elems`.
+        fn_output_signature: nested dtypes or specs of the results; by default those of `elems`. A
+            ``tf.RaggedTensorSpec`` joins rows of differing lengths.
 
     Raises:
         InvalidArgumentError: a result has another dtype than it should have, or results differ in
@@ -385,8 +386,13 @@ def map_fn(
         >>> map_fn(lambda x: x * x, tensor([1, 2, 3])).numpy().tolist()
         [1, 4, 9]
     """
-    parts, length = _length(elems)
     signature = dtype if fn_output_signature is None else fn_output_signature
+    if _has_rows(elems) or _has_rows(signature):
+        from drumline.compat.composite.ragged_rows import mapped_rows
+
+        found = mapped_rows(with_control_flow(fn), elems, signature)
+        return found if back_prop else _stopped(found)
+    parts, length = _length(elems)
     if signature is None:
         signature = map_structure(lambda leaf: leaf.dtype, parts)
     wanted = map_structure(_dtype_of, signature)
@@ -411,12 +417,12 @@ def map_fn(
     return result if back_prop else _stopped(result)
 
 
+def _has_rows(structure: Any) -> bool:
+    """Whether a leaf is a ragged tensor, or the spec of one."""
+    return any(hasattr(leaf, "ragged_rank") for leaf in _leaves(structure))
+
+
 def _dtype_of(spec: Any) -> Any:
-    if hasattr(spec, "ragged_rank") or "Ragged" in type(spec).__name__:
-        raise NotImplementedError(
-            "tf.map_fn gives no RaggedTensor: apply the function to its flat values, or use "
-            "tf.data.Dataset.map and ragged_batch."
-        )
     return dtypes.as_dtype(getattr(spec, "dtype", spec))
 
 

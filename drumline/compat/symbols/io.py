@@ -26,7 +26,7 @@ AREA = (
         "as_string bytes_split join length lower ngrams reduce_join regex_full_match "
         "regex_replace split strip substr to_hash_bucket_fast to_hash_bucket_strong to_number "
         "unicode_decode unicode_decode_with_offsets unicode_encode unicode_split "
-        "unicode_transcode upper",
+        "unicode_split_with_offsets unicode_transcode unsorted_segment_join upper",
     ),
     *same_names(
         "drumline.io",
