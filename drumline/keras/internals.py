@@ -27,6 +27,7 @@ _NAMES = {
     "keras.src.optimizers.base_optimizer": ["BaseOptimizer"],
     "keras.src.losses.losses": ["LossFunctionWrapper"],
     "keras.src.models.functional": ["Functional"],
+    "keras.src.saving.serialization_lib": ["in_safe_mode"],
     "keras.src.trainers.data_adapters": ["get_data_adapter", "raise_unsupported_arg"],
     "keras.src.trainers.data_adapters.array_slicing": ["train_validation_split"],
     "keras.src.trainers.data_adapters.data_adapter": ["DataAdapter"],
@@ -69,6 +70,7 @@ StatelessScope = _found["StatelessScope"]
 current_path = _found["current_path"]
 get_keras_mask = _found["get_keras_mask"]
 set_keras_mask = _found["set_keras_mask"]
+in_safe_mode = _found["in_safe_mode"]
 Variable = _found["Variable"]
 BaseOptimizer = _found["BaseOptimizer"]
 Functional = _found["Functional"]

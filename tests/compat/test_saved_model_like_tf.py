@@ -51,10 +51,27 @@ def test_signatures_are_tensorflows(tmp_path):
     assert described[0] == described[1]
 
 
-def test_tensorflow_serves_what_export_writes(tmp_path):
-    model = tf.keras.Sequential(
+class Called(tf.keras.Model):
+    """A model that is not made of inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = tf.keras.layers.Dense(2)
+
+    def call(self, inputs):
+        return self.dense(inputs)
+
+
+def _sequential():
+    return tf.keras.Sequential(
         [tf.keras.Input((3,)), tf.keras.layers.Dense(4, "relu"), tf.keras.layers.Dense(2)]
     )
+
+
+@pytest.mark.parametrize("make", [_sequential, Called])
+def test_tensorflow_serves_what_export_writes(tmp_path, make):
+    model = make()
+    model(np.ones((4, 3), "float32"))
     model.export(tmp_path, verbose=False)
     x = np.random.default_rng(0).normal(size=(5, 3)).astype("float32")
     np.save(tmp_path / "x.npy", x)

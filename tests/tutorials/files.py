@@ -321,10 +321,16 @@ def _weights(path: Path) -> None:
     top = "top" not in path.name
     side = next((side for side in (160, 224) if f"_{side}" in path.name), 299)
     made = keras.applications.InceptionV3 if side == 299 else keras.applications.MobileNetV2
+    if path.name == "mobilenet_1_0_224_tf.h5":
+        made = keras.applications.MobileNet
     keras.utils.set_random_seed(0)
     model = made(weights=None, include_top=top, input_shape=(side, side, 3))
     with h5py.File(path, "w") as file:
         legacy_h5_format.save_weights_to_hdf5_group(file, model)
+
+
+def _labels(path: Path) -> None:
+    path.write_text("background\n" + "".join(f"class {number}\n" for number in range(1_000)))
 
 
 def _class_names(path: Path) -> None:
@@ -413,6 +419,9 @@ MADE: dict[str, Callable[[Path], None]] = {
     "194px-New_East_River_Bridge_from_Brooklyn_det.4a09796u.jpg": _photograph,
     "592px-Red_sunflower.jpg": _photograph,
     "YellowLabradorLooking_new.jpg": _photograph,
+    "grace_hopper.jpg": _photograph,
+    "ImageNetLabels.txt": _labels,
+    "mobilenet_1_0_224_tf.h5": _weights,
     "aclImdb_v1.tar.gz": _sorted_texts,
     "stack_overflow_16k.tar.gz": _sorted_texts,
     "cats_and_dogs_filtered.zip": _pictures,

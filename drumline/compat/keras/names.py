@@ -12,6 +12,7 @@ import keras
 from drumline import datasets
 from drumline.compat.data import dataset as _dataset  # noqa: F401 (its classes are known to wrap)
 from drumline.compat.keras import boundaries, legacy
+from drumline.compat.training.restored import contains_saved_model
 from drumline.compat.values.boundary import from_core, of_tensors, unwrap
 from drumline.keras.utils.experimental import DatasetCreator
 
@@ -82,6 +83,12 @@ def load_model(filepath: Any, *args: Any, options: Any = None, **kwargs: Any) ->
     if os.path.isdir(path):
         inner = os.path.join(path, legacy.MODEL)
         if not os.path.exists(inner):
+            if contains_saved_model(path):
+                raise ValueError(
+                    f"{path} has programs and variables, which are no model of Keras's: use "
+                    "tf.saved_model.load(path), or tf.keras.layers.TFSMLayer(path) as a layer; "
+                    "for load_model save it by Model.save"
+                )
             raise ValueError(
                 f"{path} is a directory without {legacy.MODEL}: only directories that Model.save "
                 "of this interface wrote can be loaded; a SavedModel of TensorFlow's cannot"

@@ -115,6 +115,11 @@ AREA = (
         IntegerLookupLayer=f"keras.layers.IntegerLookup {_EXPERIMENTAL}IntegerLookup",
     ),
     *area(
+        "drumline.compat.keras.program_layer",
+        ProgramLayer="keras.layers.TFSMLayer",
+        differences={"ProgramLayer": "reads what this package saved, not TensorFlow's SavedModel"},
+    ),
+    *area(
         "drumline.compat.keras.text_layers",
         TextVectorizationLayer=(f"keras.layers.TextVectorization {_EXPERIMENTAL}TextVectorization"),
         Hashing=f"keras.layers.Hashing {_EXPERIMENTAL}Hashing",

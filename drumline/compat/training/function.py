@@ -159,6 +159,29 @@ class TensorFunction(Function):
                 found.append(each)
         return found
 
+    def general_arguments(self, bound: tuple[Any, ...], given: Any) -> Any:
+        """The arguments that it is known for that cover others; None if only these do.
+
+        Args:
+            bound: the object whose method it is, if it is one.
+            given: specs by position and by name.
+
+        Raises:
+            TypeError: the ``input_signature`` does not cover them.
+        """
+        known = self.traced_arguments(bound)
+        if any(_same(each, given) for each in known):
+            return None
+        for each in known:
+            if covers(each, given):
+                return each
+        if self._given_signature is not None and _has_specs_alone(given):
+            raise TypeError(
+                f"Binding inputs to tf.function failed due to `Can not cast {given[0]} to "
+                f"{known[0][0]}`: {self.__name__} has that input_signature."
+            )
+        return None
+
     def call_plain(self, bound: tuple[Any, ...], args: Any, kwargs: Any) -> Any:
         """Run it as part of whoever traces it; checks of values are left out."""
         with self._checks.collecting():
@@ -296,6 +319,10 @@ class ConcreteFunction:
             for name, value in call.arguments.items()
         }
         call.arguments.update(self._parameters)
+        general = compiled.general_arguments(bound, (call.args, call.kwargs))
+        if general is not None:
+            call = self._signature.bind(*general[0], **general[1])
+            self._parameters = dict(call.arguments)
         self.structured_input_signature: tuple[Any, dict[str, Any]] = (call.args, call.kwargs)
         try:
             self._outputs = self._specs_of_results()
@@ -513,6 +540,40 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, (ArraySpec, bool, int, float, str, bytes)):
         return bool(one == other)
     return one is other
+
+
+def covers(general: Any, given: Any) -> bool:
+    """Whether what is traced for some arguments takes others: specs may be more general.
+
+    Args:
+        general: specs and Python values, nested.
+        given: the same, of the arguments.
+
+    Returns:
+        True if all tensors that `given` describes are what `general` says, and the rest is equal.
+    """
+    if isinstance(general, ArraySpec) and type(general) is type(given):
+        if general.dtype != given.dtype or given.shape.rank is None:
+            return general.dtype == given.dtype and general.shape.rank is None
+        if general.shape.rank is None:
+            return True
+        pairs = zip(general.shape, given.shape, strict=False)
+        same_rank = general.shape.rank == given.shape.rank
+        return same_rank and all(size is None or size == other for size, other in pairs)
+    if type(general) is not type(given):
+        return False
+    if isinstance(general, (tuple, list)):
+        return len(general) == len(given) and all(map(covers, general, given))
+    if isinstance(general, dict):
+        same_keys = general.keys() == given.keys()
+        return same_keys and all(covers(general[key], given[key]) for key in general)
+    return _same(general, given)
+
+
+def _has_specs_alone(value: Any) -> bool:
+    leaves: list[Any] = []
+    map_structure(leaves.append, value)
+    return all(isinstance(leaf, ArraySpec) for leaf in leaves)
 
 
 def _has_tensors(value: Any) -> bool:

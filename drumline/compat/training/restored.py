@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import numpy as np
 
 from drumline import _safetensors
 from drumline._local_path import local_path
+from drumline.compat.training.function import covers
 from drumline.compat.training.module import TensorModule
 from drumline.compat.training.scopes import NameScope
 from drumline.compat.training.variable import TensorVariable
@@ -88,12 +91,15 @@ def _restored(arrays: Mapping[str, Any], about: Mapping[str, Any]) -> RestoredOb
         jax.export.deserialize(bytearray(arrays[f"program/{at}"].tobytes()))
         for at in range(sum(name.startswith("program/") for name in arrays))
     ]
-    functions: dict[int, dict[str, RestoredFunction]] = {}
+    functions: dict[int, dict[str, RestoredFunction | RestoredTrace]] = {}
     for each in about["functions"]:
         traces = [
             RestoredTrace(each["name"], trace, programs, variables) for trace in each["traces"]
         ]
-        made = RestoredFunction(each["name"], each["parameters"], traces)
+        made: Any = traces[0]
+        if not each.get("concrete", False):
+            signed = each.get("has_signature", False)
+            made = RestoredFunction(each["name"], each["parameters"], traces, signed)
         functions.setdefault(each["object"], {})[each["name"]] = made
     objects = about["objects"]
     known: dict[int, Any] = {}
@@ -105,9 +111,9 @@ def _restored(arrays: Mapping[str, Any], about: Mapping[str, Any]) -> RestoredOb
         if kind == "variable":
             known[number] = variables[inner]
         elif kind == "list":
-            made: list[Any] = []
-            known[number] = made
-            made.extend(restored(child) for _, child in inner)
+            listed: list[Any] = []
+            known[number] = listed
+            listed.extend(restored(child) for _, child in inner)
         elif kind == "dict":
             named: dict[str, Any] = {}
             known[number] = named
@@ -142,11 +148,16 @@ class RestoredObject(TensorModule):
     signatures: dict[str, RestoredTrace]
     _saved_variables: tuple[Any, ...] | None = None
 
-    def __init__(self, functions: Mapping[str, RestoredFunction]) -> None:
+    def __init__(self, functions: Mapping[str, RestoredFunction | RestoredTrace]) -> None:
         super().__init__("restored")
+        self._saved_functions = _Hidden(functions)
         for name, function in functions.items():
             if name != "__call__":
                 setattr(self, name, function)
+
+    def saved_functions(self) -> dict[str, RestoredFunction | RestoredTrace]:
+        """Its functions, by name; ``__call__`` among them."""
+        return dict(self._saved_functions.functions)
 
     @property
     def variables(self) -> tuple[Any, ...]:
@@ -154,7 +165,14 @@ class RestoredObject(TensorModule):
         return super().variables if self._saved_variables is None else self._saved_variables
 
 
-def _class_with(functions: Mapping[str, RestoredFunction]) -> type[RestoredObject]:
+@dataclasses.dataclass(frozen=True)
+class _Hidden:
+    """Functions that are no attributes."""
+
+    functions: Mapping[str, RestoredFunction | RestoredTrace]
+
+
+def _class_with(functions: Mapping[str, RestoredFunction | RestoredTrace]) -> type[RestoredObject]:
     """The class of an object: calling one needs a ``__call__`` of the class's."""
     if "__call__" not in functions:
         return RestoredObject
@@ -271,13 +289,14 @@ class RestoredTrace:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Compute it.
 
-        A signature's arguments are passed by name, or by position in their order.
+        Tensors are passed by name, or by position in their order; Python values that it was traced
+        for need not be.
 
         Raises:
             TypeError: an argument is missing, or one too many, or not of its spec.
         """
-        if len(args) > len(self._args) and len(args) == len(self._kwargs) and not kwargs:
-            args, kwargs = (), dict(zip(self._kwargs, args, strict=True))
+        if len(args) != len(self._args) or kwargs.keys() != self._kwargs.keys():
+            args, kwargs = self._filled(args, kwargs)
         args = tuple(
             _cast(spec, value) for spec, value in zip(self._args, args, strict=False)
         ) + tuple(args[len(self._args) :])
@@ -289,6 +308,24 @@ class RestoredTrace:
         if problem is not None:
             raise TypeError(f"{self.name}: {problem}")
         return self.compute(args, kwargs)
+
+    def _filled(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments as those of the function, where its tensors alone are passed."""
+        leaves = [*self._args, *self._kwargs.values()]
+        specs = [leaf for leaf in leaves if isinstance(leaf, ArraySpec)]
+        rest = specs[len(args) :]
+        nested = len(specs) < len(self._specs)
+        if nested or len(args) > len(specs) or {str(each.name) for each in rest} != kwargs.keys():
+            return args, kwargs
+        values = iter([*args, *(kwargs[str(each.name)] for each in rest)])
+
+        def fill(leaf: Any) -> Any:
+            return next(values) if isinstance(leaf, ArraySpec) else leaf
+
+        filled = tuple(map(fill, self._args))
+        return filled, {key: fill(leaf) for key, leaf in self._kwargs.items()}
 
     def compute(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Compute it with arguments that it takes."""
@@ -332,11 +369,25 @@ class RestoredFunction:
         name: of the function.
         parameters: names, kinds and defaults of its parameters; None if they are not known.
         traces: a function for each kind.
+        has_signature: whether it had an ``input_signature``.
+
+    Attributes:
+        input_signature: the specs of its arguments if it had such a signature, else None.
     """
 
-    def __init__(self, name: str, parameters: Any, traces: Sequence[RestoredTrace]):
+    def __init__(
+        self,
+        name: str,
+        parameters: Any,
+        traces: Sequence[RestoredTrace],
+        has_signature: bool = False,
+    ):
         self.name = self.__name__ = name
+        self.parameters = parameters
         self.concrete_functions = list(traces)
+        self.input_signature: tuple[Any, ...] | None = None
+        if has_signature:
+            self.input_signature = traces[0].structured_input_signature[0]
         self._signature: inspect.Signature | None = None
         if parameters is not None:
             self._signature = inspect.Signature(
@@ -357,21 +408,11 @@ class RestoredFunction:
             TypeError: the function does not have such arguments.
             ValueError: it was not traced for them.
         """
-        given: Sequence[Any] = args
-        if self._signature is not None:
-            bound = self._signature.bind(*args, **kwargs)
-            bound.apply_defaults()
-            given, kwargs = bound.args, bound.kwargs
+        given, named = self._bound(args, kwargs)
         for trace in self.concrete_functions:
-            if trace.problem(given, kwargs) is None:
-                return trace.compute(given, kwargs)
-        shown = [_arguments(each.structured_input_signature) for each in self.concrete_functions]
-        options = "\n\n".join(f"Option {at + 1}:\n{text}" for at, text in enumerate(shown))
-        raise ValueError(
-            "Could not find matching concrete function to call loaded from the SavedModel. Got:\n"
-            f"{_arguments((given, kwargs))}\n\n Expected these arguments to match one of the "
-            f"following {len(shown)} option(s):\n\n{options}"
-        )
+            if trace.problem(given, named) is None:
+                return trace.compute(given, named)
+        raise self._no_match((given, named))
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> RestoredTrace:
         """The function for arguments of these specs.
@@ -379,11 +420,39 @@ class RestoredFunction:
         Raises:
             ValueError: it was not traced for them.
         """
-        for trace in self.concrete_functions:
-            specs, named = trace.structured_input_signature
-            if (not args and not kwargs) or (specs, named) == (args, kwargs):
-                return trace
-        raise ValueError(f"{self.name} was not saved for {args}, {kwargs}")
+        if not args and not kwargs and len(self.concrete_functions) == 1:
+            return self.concrete_functions[0]
+        given = map_structure(_spec_of, self._bound(args, kwargs))
+        signatures = [each.structured_input_signature for each in self.concrete_functions]
+        for accepts in (operator.eq, covers):
+            for trace, signature in zip(self.concrete_functions, signatures, strict=True):
+                if accepts(signature, given):
+                    return trace
+        raise self._no_match(given)
+
+    def _bound(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments by position and by name, as the function's own parameters say."""
+        if self._signature is None:
+            return args, kwargs
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.args, bound.kwargs
+
+    def _no_match(self, given: Any) -> ValueError:
+        shown = [_arguments(each.structured_input_signature) for each in self.concrete_functions]
+        options = "\n\n".join(f"Option {at + 1}:\n{text}" for at, text in enumerate(shown))
+        return ValueError(
+            "Could not find matching concrete function to call loaded from the SavedModel. Got:\n"
+            f"{_arguments(given)}\n\n Expected these arguments to match one of the "
+            f"following {len(shown)} option(s):\n\n{options}"
+        )
+
+
+def _spec_of(leaf: Any) -> Any:
+    """The spec of a tensor; other values as they are."""
+    if isinstance(leaf, ArraySpec) or not hasattr(leaf, "dtype"):
+        return leaf
+    return ArraySpec.from_tensor(wrap(convert(leaf)))
 
 
 def _arguments(given: Any) -> str:

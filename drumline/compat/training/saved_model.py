@@ -23,7 +23,14 @@ from drumline._local_path import local_path
 from drumline._safetensors import ArrayLayout
 from drumline.compat.training.function import ConcreteFunction, TensorFunction
 from drumline.compat.training.module import TensorModule
-from drumline.compat.training.restored import FILE, FORMAT, VERSION
+from drumline.compat.training.restored import (
+    FILE,
+    FORMAT,
+    VERSION,
+    RestoredFunction,
+    RestoredObject,
+    RestoredTrace,
+)
 from drumline.compat.values.boundary import map_structure, unwrap, wrap
 from drumline.compat.values.specs import ArraySpec
 from drumline.training.checkpoint.file_format import replacing
@@ -136,16 +143,16 @@ def save(obj: Any, export_dir: Any, signatures: Any = None, options: Any = None)
         options: `SaveOptions`.
 
     Raises:
-        TypeError: a signature is no compiled function.
-        ValueError: a signature's arguments are not known, or a function uses variables that `obj`
-            has not.
+        TypeError: a signature's name is no string.
+        ValueError: `obj` or a signature is nothing to save, a signature's arguments are not known,
+            or a function uses variables that `obj` has not.
         NotImplementedError: a function takes or gives strings, or calls back into Python.
     """
     if isinstance(obj, (str, bytes, int, float)) or obj is None:
-        raise TypeError(f"tf.saved_model.save takes a tf.Module or a Keras model, not {obj!r:.60}")
+        raise ValueError(f"tf.saved_model.save takes a tf.Module or a Keras model, not {obj!r:.60}")
     graph = _SavedObjects()
     graph.add(obj)
-    named = _signatures(obj, signatures)
+    named = _signatures(graph, obj, signatures)
     graph.write(Path(local_path(export_dir, "tf.saved_model.save", "a model")), named)
 
 
@@ -175,7 +182,7 @@ class _SavedObjects:
     def __init__(self) -> None:
         self.nodes: list[dict[str, Any]] = []
         self.functions: dict[int, dict[str, list[_Specialization]]] = {}
-        self.parameters: dict[tuple[int, str], Any] = {}
+        self.about_functions: dict[tuple[int, str], dict[str, Any]] = {}
         self.variables: list[Any] = []
         self._numbers: dict[int, int | None] = {}
         self._alive: list[Any] = []
@@ -230,37 +237,101 @@ class _SavedObjects:
         return self._new(value, {kind: children}) if children else None
 
     def _add_functions(self, number: int, value: Any) -> None:
-        found: dict[str, tuple[TensorFunction, tuple[Any, ...]]] = {}
-        for kind in reversed(type(value).__mro__):
-            for name, each in vars(kind).items():
-                if isinstance(each, TensorFunction):
-                    found[name] = (each, (value,))
-        for name, each in vars(value).items() if hasattr(value, "__dict__") else ():
-            if isinstance(each, TensorFunction):
-                found[name] = (each, ())
+        found = functions_of(value)
         for name, (function, bound) in found.items():
+            about: dict[str, Any]
+            if isinstance(function, TensorFunction):
+                given = function.traced_arguments(bound)
+                target = _called(function, bound)
+                about = {
+                    "parameters": _parameters(function, len(bound)),
+                    "has_signature": function.input_signature is not None,
+                }
+            elif isinstance(function, RestoredFunction):
+                self._add_loaded(number, name, function)
+                continue
+            else:
+                given = [function.structured_input_signature]
+                target = _target(function)
+                about = {"parameters": None, "concrete": True}
+                if isinstance(function, RestoredTrace):
+                    self._add_variables(function)
             traces = [
-                _Specialization(_called(function, bound), args, kwargs)
-                for args, kwargs in function.traced_arguments(bound)
+                _Specialization(target, args, kwargs)
+                for args, kwargs in given
                 if _is_portable(args) and _is_portable(kwargs)
             ]
-            if traces:
-                self.functions.setdefault(number, {})[name] = traces
-                self.parameters[number, name] = _parameters(function, len(bound))
+            self._add_traces(number, name, traces, about)
 
-    def write(self, directory: Path, named: Mapping[str, _Specialization]) -> None:
-        """Export the functions and write all into a file."""
+    def _add_loaded(self, number: int, name: str, function: RestoredFunction) -> None:
+        traces = function.concrete_functions
+        for each in traces:
+            self._add_variables(each)
+        about = {
+            "parameters": function.parameters,
+            "has_signature": function.input_signature is not None,
+        }
+        specialized = [
+            _Specialization(_target(each), *each.structured_input_signature) for each in traces
+        ]
+        self._add_traces(number, name, specialized, about)
+
+    def _add_traces(
+        self, number: int, name: str, traces: list[_Specialization], about: dict[str, Any]
+    ) -> None:
+        if traces:
+            self.functions.setdefault(number, {})[name] = traces
+            self.about_functions[number, name] = about
+
+    def _add_variables(self, trace: RestoredTrace) -> None:
+        """Note the variables of the model that a loaded function is of."""
+        for each in trace.variables:
+            self._variable(each)
+
+    def _default_signature(self, functions: Sequence[Any]) -> dict[str, _Specialization]:
+        """The one function of the first object's that may be a signature, if there is one.
+
+        Args:
+            functions: the descriptions of all.
+        """
+        found = []
+        for each in functions:
+            if each["object"] != 0 or not (each.get("has_signature") or each.get("concrete")):
+                continue
+            (trace,) = self.functions[0][each["name"]]
+            leaves = [*trace.args, *trace.kwargs.values()]
+            flat = _is_flat(each["traces"][0]["programs"][0]["structure"])
+            if flat and leaves and all(isinstance(leaf, ArraySpec) for leaf in leaves):
+                found.append((each["name"], trace))
+        if len(found) != 1:
+            return {}
+        ((name, trace),) = found
+        return {
+            DEFAULT_SERVING_SIGNATURE_DEF_KEY: _by_names(
+                name, trace.target, trace.args, trace.kwargs
+            )
+        }
+
+    def write(self, directory: Path, named: Mapping[str, _Specialization] | None) -> None:
+        """Export the functions and write all into a file.
+
+        Args:
+            directory: is made.
+            named: the signatures; None for the one function that may be one.
+        """
         payloads: list[bytes] = []
         functions = [
             {
                 "object": number,
                 "name": name,
-                "parameters": self.parameters.get((number, name)),
+                **self.about_functions.get((number, name), {"parameters": None}),
                 "traces": [self._exported(name, trace, payloads) for trace in traces],
             }
             for number, found in self.functions.items()
             for name, traces in found.items()
         ]
+        if named is None:
+            named = self._default_signature(functions)
         signatures = {name: self._exported(name, trace, payloads) for name, trace in named.items()}
         description = {
             "format": FORMAT,
@@ -406,6 +477,32 @@ def _called(function: TensorFunction, bound: tuple[Any, ...]) -> Callable[..., A
     return lambda *args, **kwargs: function.call_plain(bound, args, kwargs)
 
 
+def _target(function: ConcreteFunction | RestoredTrace) -> Callable[..., Any]:
+    """A concrete function as part of whoever traces it."""
+    if isinstance(function, RestoredTrace):
+        return lambda *args, **kwargs: function.compute(args, kwargs)
+    return lambda *args, **kwargs: function.call_plain(args, kwargs)
+
+
+def functions_of(value: Any) -> dict[str, tuple[Any, tuple[Any, ...]]]:
+    """The functions among an object's attributes by name, each with what it is bound to.
+
+    They are `TensorFunction`, `ConcreteFunction`, and those that were loaded.
+    """
+    found: dict[str, tuple[Any, tuple[Any, ...]]] = {}
+    if isinstance(value, RestoredObject):
+        found |= {name: (each, ()) for name, each in value.saved_functions().items()}
+    for kind in reversed(type(value).__mro__):
+        for name, each in vars(kind).items():
+            if isinstance(each, TensorFunction):
+                found[name] = (each, (value,))
+    kinds = (TensorFunction, ConcreteFunction, RestoredFunction, RestoredTrace)
+    for name, each in vars(value).items() if hasattr(value, "__dict__") else ():
+        if isinstance(each, kinds):
+            found[name] = (each, ())
+    return found
+
+
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
     """The attributes of an object that may hold something to save, without Keras's own."""
     if isinstance(value, keras.Layer):
@@ -438,23 +535,37 @@ def _parameters(function: TensorFunction, skip: int) -> list[Any] | None:
     return found
 
 
-def _signatures(obj: Any, given: Any) -> dict[str, _Specialization]:
+def _signatures(graph: _SavedObjects, obj: Any, given: Any) -> dict[str, _Specialization] | None:
+    """The signatures; None if the one function that has an ``input_signature`` is it."""
     if given is None:
-        is_known = isinstance(obj, keras.Model) and bool(getattr(obj, "inputs", None))
+        if not isinstance(obj, keras.Model):
+            return None
+        shapes = obj.built and getattr(obj, "_build_shapes_dict", None)
+        is_known = bool(getattr(obj, "inputs", None) or shapes)
         return {DEFAULT_SERVING_SIGNATURE_DEF_KEY: _serving(obj)[1]} if is_known else {}
     if not isinstance(given, Mapping):
         given = {DEFAULT_SERVING_SIGNATURE_DEF_KEY: given}
+    for name, value in given.items():
+        if not isinstance(name, str):
+            raise TypeError(f"Signatures have names that are strings, not {name!r}")
+        if isinstance(value, RestoredTrace):
+            graph._add_variables(value)
     return {name: _signature(name, value) for name, value in given.items()}
+
+
+def _is_flat(described: Mapping[str, Any]) -> bool:
+    """Whether a function gives tensors without nesting: what a signature can."""
+    ((kind, inner),) = described.items()
+    found = [each for _, each in inner] if kind == "dict" else inner
+    found = found if kind in ("dict", "list", "tuple") else [described]
+    return all("output" in each for each in found)
 
 
 def _serving(model: Any) -> tuple[_Specialization, _Specialization]:
     """A Keras model's call, and as a signature: by the names of its inputs."""
     inputs = getattr(model, "inputs", None)
     if not inputs:
-        raise ValueError(
-            f"{model.name} is not built: call it on a batch once before it is saved, or make it of "
-            "keras.Input."
-        )
+        return _serving_of_calls(model)
     specs = [ArraySpec(each.shape, each.dtype, each.name.split(":")[0]) for each in inputs]
     names = [str(spec.name) for spec in specs]
     # As the model was made of them: a subclass and a Sequential have no structure of their own.
@@ -472,12 +583,57 @@ def _serving(model: Any) -> tuple[_Specialization, _Specialization]:
     )
 
 
+def _serving_of_calls(model: Any) -> tuple[_Specialization, _Specialization]:
+    """The call of a model that was not made of inputs, for shapes of its first one, any batch."""
+    shapes = getattr(model, "_build_shapes_dict", None)
+    if not shapes or not model.built:
+        raise ValueError(
+            f"{model.name} is not built: call it on a batch once before it is saved, or make it of "
+            "keras.Input."
+        )
+    specs: list[ArraySpec] = []
+
+    def argument(structure: Any, name: str) -> Any:
+        """Specs in place of shapes, which are tuples or lists of sizes."""
+        if isinstance(structure, Mapping):
+            return {key: argument(each, str(key)) for key, each in structure.items()}
+        if any(isinstance(each, (Mapping, list, tuple)) for each in structure):
+            kind = list if isinstance(structure, list) else tuple
+            return kind(argument(each, f"{name}_{at}") for at, each in enumerate(structure))
+        specs.append(ArraySpec([None, *structure[1:]], model.input_dtype, name))
+        return specs[-1]
+
+    names_of_arguments = [each.removesuffix("_shape") for each in shapes]
+    names_of_arguments = ["inputs" if each == "input" else each for each in names_of_arguments]
+    args = [
+        argument(shape, name)
+        for shape, name in zip(shapes.values(), names_of_arguments, strict=True)
+    ]
+    names = [str(spec.name) for spec in specs]
+
+    def call(*given: Any) -> Any:
+        return model(*given, training=False)
+
+    def serve(**kwargs: Any) -> dict[str, Any]:
+        filled = map_structure(
+            lambda leaf: kwargs[leaf.name] if isinstance(leaf, ArraySpec) else leaf, args
+        )
+        return _named(call(*filled))
+
+    return _Specialization(call, args, {}), _Specialization(
+        serve, (), dict(zip(names, specs, strict=True))
+    )
+
+
 def _signature(name: str, value: Any) -> _Specialization:
     """A function whose arguments are passed by name, and that gives a dictionary."""
-    if not isinstance(value, ConcreteFunction):
-        function = value if isinstance(value, TensorFunction) else None
-        if function is None and not hasattr(value, "get_concrete_function"):
-            raise TypeError(f"Signature {name!r} is no tf.function but {value!r:.80}")
+    if not isinstance(value, (ConcreteFunction, RestoredTrace)):
+        if not hasattr(value, "get_concrete_function"):
+            raise ValueError(
+                "Expected a TensorFlow function for which to generate a signature, but got "
+                f"{value!r:.80} for {name!r}: give a tf.function with an input_signature, or pass "
+                "get_concrete_function(tf.TensorSpec(...))."
+            )
         if value.input_signature is None:
             raise ValueError(
                 f"Signature {name!r} has no input_signature: give tf.function one, or pass "
@@ -485,6 +641,13 @@ def _signature(name: str, value: Any) -> _Specialization:
             )
         value = value.get_concrete_function()
     args, kwargs = value.structured_input_signature
+    return _by_names(name, _target(value), args, kwargs)
+
+
+def _by_names(
+    name: str, target: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> _Specialization:
+    """A function as one that takes its tensors by name."""
     leaves = [*args, *kwargs.values()]
     if any(isinstance(leaf, (Mapping, list, tuple)) for leaf in leaves):
         raise ValueError(f"Signature {name!r} takes more than tensors: {args}, {kwargs}")
@@ -500,7 +663,7 @@ def _signature(name: str, value: Any) -> _Specialization:
             return next(rest) if isinstance(leaf, ArraySpec) else leaf
 
         filled = {key: fill(leaf) for key, leaf in kwargs.items()}
-        return _named(value.call_plain([fill(leaf) for leaf in args], filled))
+        return _named(target(*(fill(leaf) for leaf in args), **filled))
 
     return _Specialization(call, (), dict(zip(names, specs, strict=True)))
 
