@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from drumline.compat.composite import extension
+from drumline.compat.composite.extension import ExtensionType
 from drumline.compat.composite.sparse import SparseColumns, SparseTensor, rows_of
 from drumline.compat.values import dtypes
 from drumline.compat.values.boundary import from_core, map_structure, register, unwrap, wrap
@@ -450,6 +452,8 @@ OptionalValue.__name__ = OptionalValue.__qualname__ = "Optional"
 
 
 def _sparse_rows(leaf: Any) -> Any:
+    if isinstance(leaf, ExtensionType):
+        return extension.rows_of(leaf)
     return rows_of(leaf) if isinstance(leaf, SparseTensor) else leaf
 
 
@@ -511,6 +515,8 @@ def _columns(tensors: Any) -> Any:
     """What users give for arrays: lists of numbers are arrays, tuples and dicts are structure."""
     if isinstance(tensors, SparseColumns):
         return tensors
+    if isinstance(tensors, ExtensionType):
+        tensors = unwrap(tensors)
     if isinstance(tensors, tuple) and hasattr(tensors, "_fields"):
         return type(tensors)(*map(_columns, tensors))
     if type(tensors) is tuple:

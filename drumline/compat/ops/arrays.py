@@ -156,6 +156,7 @@ def _filled_like(number: int) -> Callable[..., Any]:
         kind = value.dtype if dtype is None else dtypes.as_dtype(dtype).dtype
         return Tensor(xp_of(value).full(value.shape, number, kind))
 
+    make.__name__ = make.__qualname__ = "ones_like" if number else "zeros_like"
     return make
 
 

@@ -22,4 +22,10 @@ AREA = (
         differences={"DynamicRaggedShape": "made by tf.shape only"},
     ),
     *same_names("drumline.compat.composite.dispatch", "experimental.", _DISPATCH),
+    *same_names(
+        "drumline.compat.composite.extension",
+        "experimental.",
+        "ExtensionType BatchableExtensionType ExtensionTypeSpec",
+    ),
+    *area("drumline.compat.composite.extension", spec_of="type_spec_from_value"),
 )

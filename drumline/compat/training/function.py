@@ -16,12 +16,18 @@ import keras
 import numpy as np
 
 from drumline import config
+from drumline.compat.composite.extension import (
+    ExtensionType,
+    ExtensionTypeSpec,
+    tensors_within,
+    with_parts,
+)
 from drumline.compat.ops.host import Checks
 from drumline.compat.training.variable import CreatedWhileTraced
 from drumline.compat.values.boundary import map_structure, unwrap, with_control_flow, wrap
 from drumline.compat.values.convert import convert
 from drumline.compat.values.errors import OpError
-from drumline.compat.values.specs import ArraySpec, RaggedSpec
+from drumline.compat.values.specs import ArraySpec, TypeSpec
 from drumline.compat.values.tensor import Tensor
 from drumline.data.functions.native.symbol import ValueNeedsPython
 from drumline.distribute.functions.function import MOST_PROGRAMS, Function
@@ -276,6 +282,9 @@ class TensorFunction(Function):
         return len(self._traced)
 
 
+_KNOWN_SPECS = (ArraySpec, ExtensionTypeSpec)
+
+
 class _UnknownResults:
     """Stands for results that are not known before a call."""
 
@@ -347,28 +356,26 @@ class ConcreteFunction:
 
         def merged(leaf: Any) -> Any:
             other = next(rest)
-            same = isinstance(leaf, ArraySpec) and isinstance(other, ArraySpec)
+            same = isinstance(leaf, _KNOWN_SPECS) and isinstance(other, _KNOWN_SPECS)
             return leaf.most_specific_compatible_type(other) if same else leaf
 
         return map_structure(merged, first)
 
     def _results_for(self, size: int) -> Any:
         """The specs of the results, found by tracing with a size for unknown dimensions."""
-        leaves: list[Any] = []
-        map_structure(leaves.append, self.structured_input_signature)
         found: list[Any] = []
 
         def traced(*arrays: Any) -> Any:
             rest = iter(arrays)
             args, kwargs = map_structure(
-                lambda leaf: Tensor(next(rest)) if isinstance(leaf, ArraySpec) else leaf,
+                lambda leaf: _filled(leaf, lambda _: Tensor(next(rest))),
                 self.structured_input_signature,
             )
             with keras.StatelessScope():
                 results = self._compiled._plain(*self._bound, *args, **kwargs)
             found.append(map_structure(_result_spec, wrap(results)))
 
-        specs = [leaf for leaf in leaves if isinstance(leaf, ArraySpec)]
+        specs = self.inputs
         try:
             if any(spec.dtype.name == "string" for spec in specs):
                 raise ValueNeedsPython("an argument holds strings")
@@ -402,16 +409,12 @@ class ConcreteFunction:
     @property
     def inputs(self) -> list[Any]:
         """The specs of the tensors that it takes."""
-        leaves: list[Any] = []
-        map_structure(leaves.append, self.structured_input_signature)
-        return [leaf for leaf in leaves if isinstance(leaf, ArraySpec)]
+        return _array_specs(self.structured_input_signature)
 
     @property
     def outputs(self) -> list[Any]:
         """The specs of the tensors that it gives."""
-        leaves: list[Any] = []
-        map_structure(leaves.append, self.structured_outputs)
-        return [leaf for leaf in leaves if isinstance(leaf, ArraySpec)]
+        return _array_specs(self.structured_outputs)
 
     @property
     def output_shapes(self) -> Any:
@@ -497,9 +500,7 @@ class ConcreteFunction:
             self._check(str(spec.name), spec, value)
         for name, value in kwargs.items():
             self._check(name, named[name], value)
-        filled = map_structure(
-            lambda leaf: next(values) if isinstance(leaf, ArraySpec) else leaf, self._parameters
-        )
+        filled = map_structure(lambda leaf: _filled(leaf, lambda _: next(values)), self._parameters)
         call = self._signature.bind_partial()
         call.arguments = filled
         return call
@@ -514,6 +515,12 @@ class ConcreteFunction:
                     f"{tuple(given.shape)}, dtype={given.dtype!r}) to {expected}`: {self.name} was "
                     "traced for the latter; get another concrete function, or call the tf.function."
                 )
+        elif isinstance(expected, ExtensionTypeSpec):
+            if not expected.is_compatible_with(value):
+                raise TypeError(
+                    f"Binding inputs to tf.function failed due to `Can not cast {value!r:.200} to "
+                    f"{expected}`: {self.name} was traced for the latter, as {name}."
+                )
         elif not _has_tensors(expected) and expected is not value:
             if type(expected) is not type(value) or expected != value:
                 raise TypeError(f"{self.name} was traced for {name}={expected!r}, not {value!r}")
@@ -524,7 +531,7 @@ def _core_checks(signature: Sequence[Any]) -> bool:
     leaves: list[Any] = []
     map_structure(leaves.append, list(signature))
     return not any(
-        isinstance(leaf, RaggedSpec) or (isinstance(leaf, ArraySpec) and leaf.shape.rank is None)
+        isinstance(leaf, TypeSpec) and (not isinstance(leaf, ArraySpec) or leaf.shape.rank is None)
         for leaf in leaves
     )
 
@@ -537,7 +544,7 @@ def _same(one: Any, other: Any) -> bool:
         return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, (ArraySpec, bool, int, float, str, bytes)):
+    if isinstance(one, (ArraySpec, ExtensionTypeSpec, bool, int, float, str, bytes)):
         return bool(one == other)
     return one is other
 
@@ -577,9 +584,24 @@ def _has_specs_alone(value: Any) -> bool:
 
 
 def _has_tensors(value: Any) -> bool:
+    return bool(_array_specs(value))
+
+
+def _array_specs(tree: Any) -> list[Any]:
+    """The specs of all tensors in nested values, those of extension types among them."""
     leaves: list[Any] = []
-    map_structure(leaves.append, value)
-    return any(isinstance(leaf, ArraySpec) for leaf in leaves)
+    map_structure(leaves.append, tree)
+    parts = (
+        tensors_within(leaf) if isinstance(leaf, ExtensionTypeSpec) else [leaf] for leaf in leaves
+    )
+    return [each for some in parts for each in some if isinstance(each, ArraySpec)]
+
+
+def _filled(leaf: Any, fill: Callable[[Any], Any]) -> Any:
+    """What a spec describes, with tensors made of their specs; other values as they are."""
+    if isinstance(leaf, ExtensionTypeSpec):
+        return with_parts(leaf, map(fill, tensors_within(leaf)))
+    return fill(leaf) if isinstance(leaf, ArraySpec) else leaf
 
 
 def _typed(value: Any) -> str:
@@ -602,12 +624,16 @@ def _spec(name: str | None, leaf: Any) -> Any:
         return ArraySpec(leaf.shape, leaf.dtype, leaf.name or name)
     if isinstance(leaf, Tensor):
         return ArraySpec(leaf.shape, leaf.dtype, name)
+    if isinstance(leaf, ExtensionType):
+        return leaf._type_spec
     if isinstance(leaf, (np.ndarray, np.generic)):
         return ArraySpec(leaf.shape, convert(leaf).dtype, name)
     return leaf
 
 
 def _result_spec(leaf: Any) -> Any:
+    if isinstance(leaf, ExtensionType):
+        return leaf._type_spec
     return ArraySpec(leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else leaf
 
 
@@ -623,6 +649,8 @@ def _shaped(spec: ArraySpec, size: int) -> Any:
 
 
 def _zeros(leaf: Any, size: int = 2) -> Any:
+    if isinstance(leaf, ExtensionTypeSpec):
+        return _filled(leaf, lambda part: _zeros(part, size))
     if not isinstance(leaf, ArraySpec):
         return leaf
     if leaf.dtype.name == "string":
