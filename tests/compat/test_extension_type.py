@@ -83,3 +83,17 @@ def test_a_concrete_function_refuses_another_spec():
     assert np.asarray(f(Masked([1.0, 2.0], [True, True]))).tolist() == [1.0, 2.0]
     with pytest.raises(TypeError, match="was traced for"):
         f(Masked([1.0], [True]))
+
+
+class Shaped(tf.experimental.BatchableExtensionType):
+    shape: tf.TensorShape
+    values: tf.Tensor
+
+
+def test_batches_of_the_source_with_shapes_are_not_cut_into_rows():
+    whole = tf.data.Dataset.from_tensors(Shaped([2], [[1.0], [2.0]]))
+    with pytest.raises(NotImplementedError, match="Shaped has a tf.TensorShape"):
+        whole.unbatch()
+    rows = tf.data.Dataset.from_tensor_slices(Shaped([2], [[1.0], [2.0]]))
+    (again,) = rows.batch(2).unbatch().batch(2)
+    assert again.shape == [2] and again.values.shape == [2, 1]

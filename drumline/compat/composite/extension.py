@@ -466,6 +466,33 @@ def _to_user(columns: Any) -> Any:
     return _made(known, leaves, of_spec)
 
 
+def require_rows_of(spec: Any) -> None:
+    """Refuse to cut batches into rows that were not made of rows, if they have shapes as fields.
+
+    The class of their columns knows the shape of the batch, and would not know that of another.
+
+    Args:
+        spec: of a dataset's elements, as drumline has it.
+
+    Raises:
+        NotImplementedError: there is such a type.
+    """
+    if isinstance(spec, ExtensionColumns):
+        shapes: list[Any] = []
+        _mapped(spec.known, lambda leaf: leaf, lambda shape: shapes.append(shape) or shape)
+        if any(shape.rank for shape in shapes):
+            raise NotImplementedError(
+                f"unbatch: {spec.known.cls.__name__} has a tf.TensorShape, and its batches come "
+                "whole from the dataset's source: make the dataset by from_tensor_slices"
+            )
+    elif isinstance(spec, Mapping):
+        for part in spec.values():
+            require_rows_of(part)
+    elif isinstance(spec, (list, tuple)):
+        for part in spec:
+            require_rows_of(part)
+
+
 def _growth(known: Any, leaves: list[Any]) -> tuple[int, int | None]:
     """By how many dimensions the tensors of a value are more than its class knows."""
     ranks: list[Any] = []

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from drumline.compat.composite import extension
-from drumline.compat.composite.extension import ExtensionType
+from drumline.compat.composite.extension import ExtensionType, require_rows_of
 from drumline.compat.composite.sparse import SparseColumns, SparseTensor, rows_of
 from drumline.compat.values import dtypes
 from drumline.compat.values.boundary import from_core, map_structure, register, unwrap, wrap
@@ -318,7 +318,7 @@ _OF_SAME_ELEMENTS = (
 )
 _OF_FUNCTIONS = "filter flat_map take_while bucket_by_sequence_length"
 _OF_NUMBERS = (
-    "shuffle repeat take skip prefetch shard window cache enumerate unbatch rebatch unique "
+    "shuffle repeat take skip prefetch shard window cache enumerate rebatch unique "
     "ragged_batch snapshot ignore_errors with_options assert_cardinality"
 )
 
@@ -352,6 +352,12 @@ def _delegate() -> None:
         chosen = {key: value for key, value in options.items() if value is not None}
         self._dataset.save(static(path), **chosen)
 
+    def unbatch(self: TensorDataset, name: Any = None) -> TensorDataset:
+        require_rows_of(self._dataset.element_spec)
+        return self._next("unbatch")
+
+    unbatch.__doc__ = Dataset.unbatch.__doc__
+    setattr(TensorDataset, "unbatch", unbatch)  # noqa: B010
     concatenate.__doc__ = Dataset.concatenate.__doc__
     save.__doc__ = Dataset.save.__doc__
     setattr(TensorDataset, "concatenate", concatenate)  # noqa: B010 (typed as it is)
