@@ -479,7 +479,12 @@ def require_rows_of(spec: Any) -> None:
     """
     if isinstance(spec, ExtensionColumns):
         shapes: list[Any] = []
-        _mapped(spec.known, lambda leaf: leaf, lambda shape: shapes.append(shape) or shape)
+
+        def note(shape: Any) -> Any:
+            shapes.append(shape)
+            return shape
+
+        _mapped(spec.known, lambda leaf: leaf, note)
         if any(shape.rank for shape in shapes):
             raise NotImplementedError(
                 f"unbatch: {spec.known.cls.__name__} has a tf.TensorShape, and its batches come "

@@ -616,7 +616,7 @@ def _serving_of_calls(model: Any) -> tuple[_Specialization, _Specialization]:
 
     def serve(**kwargs: Any) -> dict[str, Any]:
         filled = map_structure(
-            lambda leaf: kwargs[leaf.name] if isinstance(leaf, ArraySpec) else leaf, args
+            lambda leaf: kwargs[str(leaf.name)] if isinstance(leaf, ArraySpec) else leaf, args
         )
         return _named(call(*filled))
 
