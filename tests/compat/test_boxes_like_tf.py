@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from drumline.compat import tf as ours
-from tests.compat.test_linalg_like_tf import compare
-from tests.compat.test_ops_like_tf import named
+from tests.compat.comparing import compare, named
 
 theirs = pytest.importorskip(
     "tensorflow", reason="compares with TensorFlow, which the reference extra has"

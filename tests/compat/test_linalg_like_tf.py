@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from drumline.compat import tf as ours
-from tests.compat.test_ops_like_tf import named
+from tests.compat.comparing import compare, named
 
 theirs = pytest.importorskip(
     "tensorflow", reason="compares with TensorFlow, which the reference extra has"
@@ -70,11 +70,6 @@ ARGUMENTS = {
     "diag_part": (WIDE,),
 }
 NO_GRADIENT = {"logm", "lstsq slow", "banded_triangular_solve", "banded_triangular_solve upper"}
-
-
-def compare(mine, other, rtol=1e-6):
-    assert mine.dtype.name == other.dtype.name and mine.shape.as_list() == other.shape.as_list()
-    np.testing.assert_allclose(mine.numpy(), other.numpy(), rtol=rtol, atol=rtol)
 
 
 def run(tf, case, dtype, compiled):

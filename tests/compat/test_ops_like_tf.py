@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from drumline.compat import tf as ours
+from tests.compat.comparing import named
 
 theirs = pytest.importorskip(
     "tensorflow", reason="compares with TensorFlow, which the reference extra has"
@@ -121,12 +122,6 @@ OF_INTEGERS = [
     "equal",
     "divide",
 ]
-
-
-def named(module, name):
-    for part in name.split("."):
-        module = getattr(module, part)
-    return module
 
 
 def compare(mine, other, rtol=2e-5):

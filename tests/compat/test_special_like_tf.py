@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from drumline.compat import tf as ours
-from tests.compat.test_ops_like_tf import named
+from tests.compat.comparing import named
 
 theirs = pytest.importorskip(
     "tensorflow", reason="compares with TensorFlow, which the reference extra has"

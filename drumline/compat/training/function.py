@@ -184,7 +184,7 @@ class TensorFunction(Function):
         if self._given_signature is not None and _has_specs_alone(given):
             raise TypeError(
                 f"Binding inputs to tf.function failed due to `Can not cast {given[0]} to "
-                f"{known[0][0]}`: {getattr(self, "__name__", "it")} has that input_signature."
+                f"{known[0][0]}`: {getattr(self, '__name__', 'it')} has that input_signature."
             )
         return None
 
