@@ -36,6 +36,7 @@ EXCEPTIONS = {
     "compat.v1.experimental.DynamicRaggedShape": _INTERNAL,
     "compat.v1.io.TFRecordOptions": "the remaining options of zlib are its defaults",
     "compat.v1.train.Optimizer": "its subclasses are what scripts make",
+    "compat.v1.train.SessionRunContext": "estimators make it, without a session",
     "data.Dataset": _INTERNAL,
     "distribute.ReplicaContext": _INTERNAL,
     "distribute.Strategy": _INTERNAL,
