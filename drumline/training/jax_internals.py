@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -126,6 +127,11 @@ def is_staging() -> bool:
     return is_staged(core.trace_ctx.trace)
 
 
+def is_evaluating() -> bool:
+    """Whether operations are computed at once, and no trace of JAX's or of a tape's sees them."""
+    return isinstance(core.trace_ctx.trace, core.EvalTrace)
+
+
 def is_inexact(value: Any) -> bool:
     """Whether `value` is of a type that has derivatives: floating or complex."""
     return bool(jnp.issubdtype(core.typeof(value).dtype, jnp.inexact))
@@ -152,7 +158,7 @@ class TangentProgram:
     """A linear program that JAX stages while other traces compute the primal values."""
 
     def __init__(self) -> None:
-        self._debug_info = api_util.debug_info("GradientTape", _recorded_block, (), {})
+        self._debug_info = _tape_info()
         self._trace = partial_eval.DynamicJaxprTrace(self._debug_info, auto_dce=True)
         self._trace.tag = core.TraceTag()
         self._options: dict[str, Any] = (
@@ -186,6 +192,11 @@ class TangentProgram:
 
 def _recorded_block() -> None:
     """Names the tape in JAX's messages."""
+
+
+@functools.cache
+def _tape_info() -> Any:
+    return api_util.debug_info("GradientTape", _recorded_block, (), {})
 
 
 def addition(left: Any, right: Any, result: Any) -> Any:
@@ -292,6 +303,24 @@ def has_gradient_as_a_whole(jaxpr: Jaxpr) -> bool:
     return True
 
 
+# Operations on arrays with nothing else among their parameters than numbers, shapes and dtypes.
+_PLAIN_NAMES = """
+    abs acos acosh add add_any asin asinh atan atan2 atanh broadcast_in_dim cbrt clamp complex
+    concatenate conj conv_general_dilated convert_element_type cos cosh cumlogsumexp cummax cummin
+    cumprod cumsum digamma div dot_general dynamic_slice dynamic_update_slice erf erf_inv erfc exp
+    exp2 expm1 gather imag integer_pow lgamma log log1p logistic max min mul neg pad pow real
+    reduce_max reduce_min reduce_prod reduce_sum reduce_window_max reduce_window_sum reshape rev
+    rsqrt scatter-add select_n sign sin sinh slice split sqrt square squeeze sub tan tanh
+    transpose
+"""
+_PLAIN = frozenset(_PLAIN_NAMES.split())
+
+
+def is_plain(primitive: Primitive) -> bool:
+    """Whether an operation has no effect, and depends on its operands and parameters alone."""
+    return primitive.name in _PLAIN
+
+
 def _literals(jaxpr: Jaxpr) -> Iterator[Any]:
     for atom in jaxpr.outvars:
         if isinstance(atom, core.Literal):
@@ -357,6 +386,23 @@ def linear_primitive(
     primitive.def_abstract_eval(abstract)
     ad.primitive_jvps[primitive] = jvp
     ad.primitive_transposes[primitive] = transpose_rule
+    return primitive
+
+
+def pulled_primitive(name: str) -> Primitive:
+    """A linear primitive of which only the transpose is known.
+
+    Its parameter `pull` is that: from a cotangent for each output to one for each operand. Its
+    attribute `types` are the types of the outputs.
+    """
+    primitive = Primitive(name)
+    primitive.multiple_results = True
+    primitive.def_abstract_eval(lambda *_, pull: list(pull.types))
+
+    def transposed(cotangents: Any, *_: Any, pull: Any) -> Any:
+        return pull([ad.instantiate_zeros(each) for each in cotangents])
+
+    ad.primitive_transposes[primitive] = transposed
     return primitive
 
 

@@ -163,6 +163,9 @@ def _repeat(operation: Operation, inputs: Sequence[Any]) -> list[Any]:
     if operation.method == "process_primitive":
         outputs = operation.primitive.bind(*inputs, **operation.params)
         return list(outputs) if operation.primitive.multiple_results else [outputs]
+    if operation.method == "compiled":
+        (function,) = operation.functions
+        return jax.tree.leaves(function(*inputs))
     for function in operation.functions:
         jax_internals.forget_call(function)
     spread = operation.method not in ("process_call", "process_map")

@@ -20,7 +20,8 @@ class Operation:
     """One recorded operation, kept so that it can be differentiated again.
 
     Attributes:
-        method: the name of the method by which JAX handed it to the trace.
+        method: the name of the method by which JAX handed it to the trace; "compiled" of a
+            `CompiledOperation`, which `functions` holds.
         primitive: what was computed.
         functions: the functions given with it, as by ``jax.custom_vjp``.
         inputs: the operands.

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from drumline._changes import full_name, note
 from drumline.training import jax_internals, keras_internals
+from drumline.training.tape.compiled_operation import ComputingTrace
 from drumline.training.tape.recording import Recording, RecordingTrace
 
 # A program that JAX cached from a function holds what the function closed over, such as the values
@@ -146,7 +147,9 @@ class TapeSession:
         parent = jax_internals.current_trace()
         self.outer_traces = jax_internals.ancestors(parent)
         self.recording.on = True
-        self._block = InterpretedBlock(RecordingTrace(self.recording, parent))
+        computes = isinstance(parent, ComputingTrace) or jax_internals.is_evaluating()
+        kind = ComputingTrace if computes else RecordingTrace
+        self._block = InterpretedBlock(kind(self.recording, parent))
         self._block.open()
         open_sessions().append(self)
 
