@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline.compat.distribute.layouts import Mesh, ShardingLayout, device_name, devices_named
-from drumline.compat.ops.elementwise import compute
 from drumline.compat.training.variable import TensorVariable
 from drumline.compat.values.boundary import map_structure
+from drumline.compat.values.computing import compute
 from drumline.compat.values.convert import convert, is_traced, raw
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.tensor import Tensor, wait_for_arrays

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline.compat.ops.arrays import static_array
-from drumline.compat.ops.elementwise import compute
+from drumline.compat.values.computing import compute
 from drumline.compat.values.convert import convert, is_traced, static
 from drumline.compat.values.errors import EndOfSequenceError, InvalidArgumentError
 from drumline.compat.values.tensor import Tensor

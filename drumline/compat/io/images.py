@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline import audio, image
-from drumline.compat.ops.elementwise import compute
 from drumline.compat.ops.random.sampling import of_drawing, of_seed
 from drumline.compat.values.boundary import of_tensors
+from drumline.compat.values.computing import compute
 from drumline.compat.values.convert import convert, is_jax
 from drumline.compat.values.tensor import Tensor
 

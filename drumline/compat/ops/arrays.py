@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -12,14 +13,16 @@ import numpy as np
 
 from drumline.autograph import TracedRange
 from drumline.compat.ops import elementwise
-from drumline.compat.ops.elementwise import cast, compute, keras_ops
+from drumline.compat.ops.elementwise import cast, keras_ops
 from drumline.compat.values import dtypes
 from drumline.compat.values.boundary import map_structure, unwrap
+from drumline.compat.values.computing import compute_as_one
 from drumline.compat.values.convert import (
     cast_array,
     convert,
     is_jax,
     is_traced,
+    is_wide,
     raw,
     same_dtype,
     static,
@@ -45,6 +48,14 @@ def xp_of(*arrays: Any) -> Any:
             raise ValueNeedsPython("the function computes with strings, which no device holds")
         return np
     return jnp
+
+
+def _arranged(name: str, *arrays: Any, **options: Any) -> Any:
+    """A function of numpy's or JAX's, by its name, of raw arrays."""
+    xp = xp_of(*arrays)
+    if xp is np:
+        return getattr(np, name)(*arrays, **options)
+    return compute_as_one(getattr(jnp, name), *arrays, **options)
 
 
 def constant(value: Any, dtype: Any = None, shape: Any = None, name: Any = "Const") -> Tensor:
@@ -147,6 +158,10 @@ zeros = _filled(0)
 ones = _filled(1)
 
 
+_MOST_ON_HOST = 4096
+"""So many elements are sooner moved to a device, if need be, than computed there."""
+
+
 def _filled_like(number: int) -> Callable[..., Any]:
     def make(input: Any, dtype: Any = None, name: Any = None, layout: Any = None) -> Any:
         if keras_ops(input) is not None:
@@ -154,7 +169,12 @@ def _filled_like(number: int) -> Callable[..., Any]:
             return (functions.ones_like if number else functions.zeros_like)(input, dtype)
         value = convert(input)
         kind = value.dtype if dtype is None else dtypes.as_dtype(dtype).dtype
-        return Tensor(xp_of(value).full(value.shape, number, kind))
+        if kind.kind == "O":
+            return Tensor(np.full(value.shape, b"1" if number else b"", object))
+        if xp_of(value) is np or not (is_traced(value) or value.size > _MOST_ON_HOST):
+            return Tensor(np.full(value.shape, number, kind))
+        with jax.enable_x64(True) if is_wide(value) else contextlib.nullcontext():
+            return Tensor(jnp.full(value.shape, number, kind))
 
     make.__name__ = make.__qualname__ = "ones_like" if number else "zeros_like"
     return make
@@ -259,6 +279,8 @@ def reshape(tensor: Any, shape: Any, name: Any = None) -> Any:
         return keras_ops(tensor).reshape(tensor, wanted)
     value = convert(tensor)
     try:
+        if is_jax(value):
+            return Tensor(compute_as_one(jnp.reshape, value, shape=wanted))
         return Tensor(value.reshape(wanted))
     except ValueNeedsPython:
         raise
@@ -291,7 +313,7 @@ def expand_dims(input: Any, axis: Any, name: Any = None) -> Any:
     value = convert(input)
     if isinstance(value, Symbol):
         return Tensor(np.expand_dims(value, static(axis)))
-    return Tensor(xp_of(value).expand_dims(value, static(axis)))
+    return Tensor(_arranged("expand_dims", value, axis=static(axis)))
 
 
 def squeeze(input: Any, axis: Any = None, name: Any = None) -> Any:
@@ -302,7 +324,7 @@ def squeeze(input: Any, axis: Any = None, name: Any = None) -> Any:
     chosen = static(axis)
     chosen = tuple(chosen) if isinstance(chosen, list) else chosen
     try:
-        return Tensor(xp_of(value).squeeze(value, chosen))
+        return Tensor(_arranged("squeeze", value, axis=chosen))
     except ValueNeedsPython:
         raise
     except ValueError as error:
@@ -315,7 +337,7 @@ def transpose(a: Any, perm: Any = None, conjugate: bool = False, name: Any = "tr
     if keras_ops(a) is not None:
         return keras_ops(a).transpose(a, order)
     value = convert(a)
-    return Tensor(xp_of(value).transpose(value.conj() if conjugate else value, order))
+    return Tensor(_arranged("transpose", value.conj() if conjugate else value, axes=order))
 
 
 def _aligned(values: Any) -> list[Any]:
@@ -332,6 +354,17 @@ def _aligned(values: Any) -> list[Any]:
     return arrays
 
 
+def _joined(name: str, arrays: list[Any], axis: int) -> Any:
+    """Raw arrays concatenated or stacked."""
+    if xp_of(*arrays) is np:
+        return getattr(np, name)(arrays, axis)
+    return compute_as_one(_joined_by_jax, *arrays, name=name, axis=axis)
+
+
+def _joined_by_jax(*arrays: Any, name: str, axis: int) -> Any:
+    return getattr(jnp, name)(arrays, axis)
+
+
 def concat(values: Any, axis: Any, name: Any = "concat") -> Any:
     """Tensors one behind the other along a dimension that is there.
 
@@ -343,7 +376,7 @@ def concat(values: Any, axis: Any, name: Any = "concat") -> Any:
         return keras_ops(*values).concatenate(values, axis)
     arrays = _aligned(values)
     try:
-        return Tensor(compute(xp_of(*arrays).concatenate, arrays, static(axis)))
+        return Tensor(_joined("concatenate", arrays, static(axis)))
     except ValueNeedsPython:
         raise
     except (ValueError, TypeError) as error:
@@ -357,7 +390,7 @@ def stack(values: Any, axis: int = 0, name: Any = "stack") -> Any:
         return keras_ops(*values).stack(values, axis)
     arrays = _aligned(values)
     try:
-        return Tensor(xp_of(*arrays).stack(arrays, static(axis)))
+        return Tensor(_joined("stack", arrays, static(axis)))
     except ValueNeedsPython:
         raise
     except ValueError as error:
@@ -367,8 +400,13 @@ def stack(values: Any, axis: int = 0, name: Any = "stack") -> Any:
 def unstack(value: Any, num: Any = None, axis: int = 0, name: Any = "unstack") -> list[Tensor]:
     """The parts of a tensor along a dimension."""
     array = convert(value)
-    moved = xp_of(array).moveaxis(array, axis, 0)
-    return [Tensor(each) for each in moved]
+    if xp_of(array) is np:
+        return [Tensor(each) for each in np.moveaxis(array, axis, 0)]
+    return [Tensor(each) for each in compute_as_one(_parts, array, axis=axis)]
+
+
+def _parts(array: Any, axis: int) -> list[Any]:
+    return list(jnp.moveaxis(array, axis, 0))
 
 
 def split(
@@ -386,14 +424,18 @@ def split(
         sizes = [rest if each == -1 else each for each in sizes]
     if sum(sizes) != total:
         raise InvalidArgumentError(None, None, f"sizes {sizes} must sum to {total}")
-    parts = xp_of(array).split(array, np.cumsum(sizes)[:-1].tolist(), along)
+    ends = np.cumsum(sizes)[:-1].tolist()
+    parts = _arranged("split", array, indices_or_sections=ends, axis=along)
     return [Tensor(each) for each in parts]
 
 
 def tile(input: Any, multiples: Any, name: Any = None) -> Tensor:
     """The tensor repeated along each dimension."""
     value = convert(input)
-    return Tensor(xp_of(value).tile(value, static_shape(multiples)))
+    xp = xp_of(value)
+    if xp is np:
+        return Tensor(np.tile(value, static_shape(multiples)))
+    return Tensor(compute_as_one(jnp.tile, value, reps=static_shape(multiples)))
 
 
 def repeat(input: Any, repeats: Any, axis: Any = None, name: Any = None) -> Tensor:
@@ -405,7 +447,7 @@ def repeat(input: Any, repeats: Any, axis: Any = None, name: Any = None) -> Tens
 def broadcast_to(input: Any, shape: Any, name: Any = None) -> Tensor:
     """The tensor in a larger shape."""
     value = convert(input)
-    return Tensor(xp_of(value).broadcast_to(value, static_shape(shape)))
+    return Tensor(_arranged("broadcast_to", value, shape=static_shape(shape)))
 
 
 def pad(
@@ -419,19 +461,19 @@ def pad(
                          f"SYMMETRIC. Received: {mode}")  # fmt: skip
     widths = [tuple(each) for each in static(paddings)]
     options = {"constant_values": raw(constant_values)} if kind == "constant" else {}
-    return Tensor(xp_of(value).pad(value, widths, kind, **options))
+    return Tensor(_arranged("pad", value, pad_width=widths, mode=kind, **options))
 
 
 def reverse(tensor: Any, axis: Any, name: Any = None) -> Tensor:
     """The elements in the opposite order along dimensions."""
     value = convert(tensor)
-    return Tensor(xp_of(value).flip(value, static_shape(axis)))
+    return Tensor(_arranged("flip", value, axis=static_shape(axis)))
 
 
 def roll(input: Any, shift: Any, axis: Any, name: Any = None) -> Tensor:
     """The elements moved along dimensions; those at the end come first."""
     value = convert(input)
-    return Tensor(xp_of(value).roll(value, static(shift), static(axis)))
+    return Tensor(_arranged("roll", value, shift=static(shift), axis=static(axis)))
 
 
 def slice_(input_: Any, begin: Any, size: Any, name: Any = None) -> Tensor:
@@ -481,7 +523,7 @@ def gather(
             raise InvalidArgumentError(None, None, f"indices = {wrong} is not in [0, {most})")
     batch = batch_dims + (len(rows.shape) if batch_dims < 0 else 0)
     if not batch:
-        return Tensor(compute(xp.take, values, rows, axis=along))
+        return Tensor(_arranged("take", values, rows, axis=along))
 
     def take(a: Any, i: Any, left: int, at: int) -> Any:
         if not left:
@@ -639,7 +681,7 @@ def where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Any
             raise ValueNeedsPython("the function makes an array whose shape depends on values")
         return Tensor(np.argwhere(np.asarray(chosen)))
     a, b = same_dtype(x, y, "SelectV2")
-    return Tensor(compute(xp_of(chosen, a, b).where, chosen, a, b))
+    return Tensor(_arranged("where", chosen, a, b))
 
 
 def boolean_mask(tensor: Any, mask: Any, axis: Any = None, name: Any = None) -> Tensor:
@@ -665,12 +707,18 @@ def one_hot(
     kind = dtypes.float32 if dtype is None else dtypes.as_dtype(dtype)
     if dtype is None and on_value is not None:
         kind = dtypes.of_array(convert(on_value).dtype)
-    xp = xp_of(rows)
-    hot = rows[..., None] == xp.arange(count, dtype=rows.dtype)
     on = convert(1 if on_value is None else on_value, kind)
     off = convert(0 if off_value is None else off_value, kind)
+    options = {"count": count, "axis": -1 if axis is None else static(axis)}
+    if xp_of(rows, on, off) is np:
+        return Tensor(_hot(rows, on, off, np, **options))
+    return Tensor(compute_as_one(_hot, rows, on, off, xp=jnp, **options))
+
+
+def _hot(rows: Any, on: Any, off: Any, xp: Any, count: int, axis: int) -> Any:
+    hot = rows[..., None] == xp.arange(count, dtype=rows.dtype)
     made = xp.where(hot, on, off)
-    return Tensor(made if axis in (None, -1) else xp.moveaxis(made, -1, axis))
+    return made if axis == -1 else xp.moveaxis(made, -1, axis)
 
 
 def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = None, name: Any = None) -> Tensor:

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline.compat.ops import host
-from drumline.compat.ops.elementwise import compute
 from drumline.compat.values import dtypes
 from drumline.compat.values.boundary import (
     CONTROL_FLOW,
@@ -25,6 +24,7 @@ from drumline.compat.values.boundary import (
     with_control_flow,
     wrap,
 )
+from drumline.compat.values.computing import compute
 from drumline.compat.values.convert import convert, is_jax, is_traced, raw, static
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.shape import TensorShape

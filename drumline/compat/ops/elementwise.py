@@ -21,13 +21,13 @@ from jax.scipy import special
 
 from drumline.compat.values import dtypes, promotion
 from drumline.compat.values.composite import CompositeTensor
+from drumline.compat.values.computing import compute_as_one
 from drumline.compat.values.convert import (
     WIDE,
     cast_array,
     convert,
     is_jax,
     is_traced,
-    is_wide,
     raw,
     same_dtype,
 )
@@ -35,7 +35,6 @@ from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.tensor import Tensor
 from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
 from drumline.distribute.values import PerReplica
-from drumline.training.jax_internals import is_staging
 
 _rules = promotion.rules
 
@@ -52,18 +51,6 @@ def keras_ops(*values: Any) -> Any:
         return None
     symbolic = keras.KerasTensor
     return keras.ops if any(isinstance(value, symbolic) for value in values) else None
-
-
-def compute(jax_function: Callable[..., Any], *arrays: Any, **options: Any) -> Any:
-    """A function of JAX's of raw arrays, 64-bit ones as they are."""
-    if any(map(is_wide, arrays)) or (
-        any(isinstance(a, np.ndarray) and a.dtype in WIDE for a in arrays)
-        and not any(map(is_jax, arrays))
-        and not is_staging()
-    ):
-        with jax.enable_x64(True):
-            return jax_function(*arrays, **options)
-    return jax_function(*arrays, **options)
 
 
 def binary(
@@ -110,7 +97,7 @@ def binary(
                 raise ValueNeedsPython("the function computes with a string")
             return Tensor(of_symbols(a, b))
         if is_jax(a) or is_jax(b):
-            return Tensor(compute(of_jax, a, b))
+            return Tensor(compute_as_one(of_jax, a, b))
         try:
             return Tensor(of_numpy(a, b))
         except ValueError as error:
@@ -151,7 +138,7 @@ def unary(
                 None, None, f"Value for attr 'T' of {value.dtype} is not allowed for {label}"
             )
         if of_numpy is None or is_jax(value):
-            return Tensor(compute(of_jax, value))
+            return Tensor(compute_as_one(of_jax, value))
         with np.errstate(all="ignore"):
             made = of_numpy(value)
         return Tensor(made if not floats or made.dtype == value.dtype else made.astype(value.dtype))
@@ -471,8 +458,14 @@ def cast(x: Any, dtype: Any, name: Any = None) -> Any:
         return x if type(x) is Tensor else Tensor(value)
     if value.dtype.kind == "c" and wanted.dtype.kind != "c":
         value = value.real
+    if is_jax(value) and wanted.dtype not in WIDE:
+        return Tensor(compute_as_one(_in_another, value, dtype=wanted.dtype))
     with np.errstate(all="ignore"):
         return Tensor(cast_array(value, wanted.dtype))
+
+
+def _in_another(value: Any, dtype: Any) -> Any:
+    return value.astype(dtype)
 
 
 def saturate_cast(value: Any, dtype: Any, name: Any = None) -> Any:

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline.compat.ops.arrays import identity, shape, stack, static_array, xp_of
-from drumline.compat.ops.elementwise import compute
 from drumline.compat.values import dtypes
+from drumline.compat.values.computing import compute
 from drumline.compat.values.convert import convert, is_jax, is_traced, same_dtype, static
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.shape import TensorShape

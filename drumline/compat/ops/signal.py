@@ -25,7 +25,7 @@ _REAL = {"complex64": np.float32, "complex128": np.float64}
 
 def _of_array(function: Callable[[Any, Any], Any], array: Any) -> Tensor:
     """``function(numpy or JAX's numpy, array)``, 64-bit numbers as they are."""
-    from drumline.compat.ops.elementwise import compute
+    from drumline.compat.values.computing import compute
 
     if is_jax(array):
         return Tensor(compute(functools.partial(function, jnp), array))

@@ -17,14 +17,15 @@ from drumline.compat.keras import boundaries
 from drumline.compat.ops import arrays, elementwise
 from drumline.compat.training.scopes import NameScope, in_scope
 from drumline.compat.values import dtypes
-from drumline.compat.values.convert import convert, is_traced
+from drumline.compat.values.computing import compute, compute_as_one
+from drumline.compat.values.convert import WIDE, convert, is_traced
 from drumline.compat.values.dtypes import DType
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.shape import TensorShape
 from drumline.compat.values.tensor import Tensor, TensorReference
 from drumline.data.functions.native.symbol import ValueNeedsPython
 from drumline.distribute import Variable, VariableAggregation, VariableSynchronization
-from drumline.training.jax_internals import evaluating
+from drumline.training.jax_internals import evaluating, is_evaluating
 
 boundaries.install()
 
@@ -176,25 +177,34 @@ class TensorVariable(Variable, metaclass=VariableType):
         """Its name after those of the scopes in which it was made, and ``:0``."""
         return f"{self._name_in_scopes}:0"
 
+    def _operand(self, value: Any) -> Any:
+        """What is assigned, as an array of JAX's; numpy's become one soonest as an argument.
+
+        They are copied, since programs may read their arguments after they were started.
+        """
+        found = convert(value, self.dtype)
+        narrow = isinstance(found, np.ndarray) and found.dtype not in WIDE
+        return compute_as_one(_same, found.copy()) if narrow and is_evaluating() else found
+
     def assign(
         self, value: Any, use_locking: Any = False, name: Any = None, read_value: bool = True
     ) -> TensorVariable:
         """Give it another value."""
-        super().assign(convert(value, self.dtype))
+        super().assign(self._operand(value))
         return self
 
     def assign_add(
         self, delta: Any, use_locking: Any = False, name: Any = None, read_value: bool = True
     ) -> TensorVariable:
         """Add to its value."""
-        super().assign_add(convert(delta, self.dtype))
+        super().assign_add(self._operand(delta))
         return self
 
     def assign_sub(
         self, delta: Any, use_locking: Any = False, name: Any = None, read_value: bool = True
     ) -> TensorVariable:
         """Subtract from its value."""
-        super().assign_sub(convert(delta, self.dtype))
+        super().assign_sub(self._operand(delta))
         return self
 
     def _at(self, kind: str, indices: Any, updates: Any, rows: bool) -> TensorVariable:
@@ -219,7 +229,7 @@ class TensorVariable(Variable, metaclass=VariableType):
         def changed(value: Any, new: Any) -> Any:
             return getattr(value.at[key], kind)(new)
 
-        return self.assign(Tensor(elementwise.compute(changed, jnp.asarray(self.value), new)))
+        return self.assign(Tensor(compute(changed, jnp.asarray(self.value), new)))
 
     def _at_slices(self, kind: str, slices: Any) -> TensorVariable:
         if not (hasattr(slices, "indices") and hasattr(slices, "values")):
@@ -282,6 +292,10 @@ class TensorVariable(Variable, metaclass=VariableType):
         return f"<tf.Variable '{self.name}' {about}, numpy={np.asarray(self.value)!r}>"
 
     __hash__ = object.__hash__
+
+
+def _same(array: Any) -> Any:
+    return array
 
 
 def _variable_of(given: dict[str, Any]) -> TensorVariable:

@@ -10,11 +10,11 @@ import numpy as np
 from keras import ops
 
 from drumline.compat.ops.arrays import zeros
-from drumline.compat.ops.elementwise import compute
 from drumline.compat.training.tape import TensorTape
 from drumline.compat.training.variable import TensorVariable
 from drumline.compat.v1.graph import GraphOp, ModelCall, running
 from drumline.compat.values.boundary import unwrap
+from drumline.compat.values.computing import compute
 from drumline.compat.values.convert import convert
 from drumline.compat.values.tensor import Tensor
 

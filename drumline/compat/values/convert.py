@@ -18,7 +18,7 @@ from drumline.data.elements.ragged import RaggedArray
 from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
 
 WIDE = frozenset(np.dtype(name) for name in ("int64", "uint64", "float64", "complex128"))
-"""The dtypes that JAX has in its mode of 64 bits alone."""
+"""The dtypes that JAX's functions narrow, unless they are computed in a mode for 64 bits."""
 
 
 def raw(value: Any) -> Any:

@@ -49,11 +49,11 @@ class Tensor(metaclass=TensorType):
         value: a numpy array, scalar or ``bytes``, a ``jax.Array``, tracer, or `Symbol`; not copied.
     """
 
-    __slots__ = ("__weakref__", "_promised", "_value", "_weak")
+    __slots__ = ("__weakref__", "_shape", "_value", "_weak")
     __array_priority__ = 1000
     OVERLOADABLE_OPERATORS: frozenset[str] = frozenset()
     _value: Any
-    _promised: TensorShape
+    _shape: TensorShape  # once it was asked for, or promised
     _weak: bool  # only set of tensors that are; see `promotion`
 
     def __init__(self, value: Any):
@@ -70,9 +70,10 @@ class Tensor(metaclass=TensorType):
     def shape(self) -> TensorShape:
         """Its dimensions; None for those that vary between elements, in a traced map."""
         try:
-            return self._promised
+            return self._shape
         except AttributeError:
-            return TensorShape(self._value.shape)
+            self._shape = found = TensorShape(self._value.shape)
+            return found
 
     def get_shape(self) -> TensorShape:
         """Its dimensions."""
@@ -90,8 +91,7 @@ class Tensor(metaclass=TensorType):
         dims = [dim for dim in merged.as_list() if dim is not None]
         if len(dims) == merged.rank and not self._value.spec.is_static:
             self._value = ensured_shape(self._value, dims)
-        else:
-            self._promised = merged
+        self._shape = merged
 
     @property
     def ndim(self) -> int:

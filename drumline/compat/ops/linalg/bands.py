@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from drumline.compat.ops.elementwise import compute
+from drumline.compat.values.computing import compute
 from drumline.compat.values.convert import convert, is_jax, same_dtype, static
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.tensor import Tensor

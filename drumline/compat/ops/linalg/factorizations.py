@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
-from drumline.compat.ops.elementwise import compute
 from drumline.compat.ops.linalg.bands import assembled_tridiagonal, diagonals_of
 from drumline.compat.ops.linalg.matrices import _adjoint, norm
+from drumline.compat.values.computing import compute
 from drumline.compat.values.convert import convert, is_jax, same_dtype, static
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.tensor import Tensor

@@ -9,6 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from drumline.compat.values.computing import compute_as_one
 from drumline.compat.values.convert import convert, is_jax, raw, same_dtype, static
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.tensor import Tensor
@@ -20,13 +21,11 @@ def _swapped(array: Any) -> Any:
 
 def _by(name: str, *arrays: Any, **options: Any) -> Any:
     """A function of numpy's, or of JAX's numpy if an array is JAX's, with 64 bits kept."""
-    from drumline.compat.ops.elementwise import compute
-
     if not any(map(is_jax, arrays)):
         of_numpy: Any = functools.reduce(getattr, name.split("."), np)
         return of_numpy(*arrays, **options)
     of_jax: Any = functools.reduce(getattr, name.split("."), jnp)
-    return compute(lambda *given: of_jax(*given, **options), *arrays)
+    return compute_as_one(of_jax, *arrays, **options)
 
 
 def matmul(
@@ -48,7 +47,7 @@ def matmul(
     Raises:
         InvalidArgumentError: they are no such matrices.
     """
-    from drumline.compat.ops.elementwise import compute, keras_ops
+    from drumline.compat.ops.elementwise import keras_ops
 
     if keras_ops(a, b) is not None:
         return keras_ops(a, b).matmul(a, b)
@@ -57,27 +56,42 @@ def matmul(
         raise InvalidArgumentError(
             None, None, f"In[0] and In[1] of MatMul have {x.ndim} and {y.ndim} dimensions: need 2"
         )
-    if transpose_a or adjoint_a:
-        x = _swapped(x.conj() if adjoint_a else x)
-    if transpose_b or adjoint_b:
-        y = _swapped(y.conj() if adjoint_b else y)
-    if x.shape[-1] != y.shape[-2]:
+    ways = _way(transpose_a, adjoint_a), _way(transpose_b, adjoint_b)
+    inner = x.shape[-2 if ways[0] else -1], y.shape[-1 if ways[1] else -2]
+    if inner[0] != inner[1]:
         raise InvalidArgumentError(
-            None, None, f"Matrix size-incompatible: In[0]: {x.shape}, In[1]: {y.shape}"
+            None,
+            None,
+            f"Matrix size-incompatible: In[0]: {x.shape}, In[1]: {y.shape}"
+            + "".join(f", {letter} {way}" for letter, way in zip("ab", ways, strict=True) if way),
         )
-    made = compute(jnp.matmul, x, y) if is_jax(x) or is_jax(y) else np.matmul(x, y)
+    if is_jax(x) or is_jax(y):
+        made = compute_as_one(_product, x, y, ways=ways, xp=jnp)
+    else:
+        made = _product(x, y, ways, np)
     if output_type is None:
         return Tensor(made)
     return Tensor(convert(made, output_type))
 
 
+def _way(transpose: bool, adjoint: bool) -> str:
+    """How a factor is turned; empty if it is taken as it is."""
+    return "adjoint" if adjoint else "transposed" if transpose else ""
+
+
+def _product(x: Any, y: Any, ways: tuple[str, str], xp: Any) -> Any:
+    x, y = (
+        xp.swapaxes(each.conj() if way == "adjoint" else each, -1, -2) if way else each
+        for each, way in zip((x, y), ways, strict=True)
+    )
+    return xp.matmul(x, y)
+
+
 def _of_matrices(name: str, of_numpy: Callable[..., Any], of_jax: Any) -> Callable[..., Any]:
     def function(*tensors: Any, name: Any = None, **options: Any) -> Any:
-        from drumline.compat.ops.elementwise import compute
-
         arrays = [convert(each) for each in tensors]
         if any(map(is_jax, arrays)):
-            made = compute(of_jax, *arrays, **options)
+            made = compute_as_one(of_jax, *arrays, **options)
         else:
             try:
                 made = of_numpy(*arrays, **options)
@@ -132,7 +146,8 @@ def adjoint(matrix: Any, name: Any = None) -> Any:
 def matrix_transpose(a: Any, name: Any = None, conjugate: bool = False) -> Any:
     """The matrices, transposed."""
     value = convert(a)
-    return Tensor(_adjoint(value) if conjugate else _swapped(value))
+    turned = _adjoint if conjugate else _swapped
+    return Tensor(compute_as_one(turned, value) if is_jax(value) else turned(value))
 
 
 def matvec(
@@ -184,35 +199,37 @@ def tensordot(a: Any, b: Any, axes: Any, name: Any = None) -> Any:
 
 def einsum(equation: str, *inputs: Any, name: Any = None, **options: Any) -> Any:
     """The sum of products that an equation states."""
-    from drumline.compat.ops.elementwise import compute
-
     arrays = [convert(each) for each in inputs]
-    if not any(map(is_jax, arrays)):
-        return Tensor(np.einsum(equation, *arrays))
-    return Tensor(compute(lambda *given: jnp.einsum(equation, *given), *arrays))
+    if any(map(is_jax, arrays)):
+        return Tensor(compute_as_one(_summed_products, *arrays, equation=equation))
+    return Tensor(np.einsum(equation, *arrays))
+
+
+def _summed_products(*arrays: Any, equation: str) -> Any:
+    return jnp.einsum(equation, *arrays)
 
 
 def norm(
     tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False, name: Any = None
 ) -> Any:
     """A norm of vectors, or of matrices if two axes are given; of all elements by default."""
-    from drumline.compat.ops.elementwise import compute
-
     value = convert(tensor)
     axis = static(axis)
     axis = tuple(axis) if isinstance(axis, list) else axis
 
-    def computed(xp: Any, value: Any) -> Any:
-        if ord in ("euclidean", "fro") and axis is None:
-            total = xp.sqrt(xp.sum(xp.abs(value) ** 2))
-            return total.reshape((1,) * value.ndim) if keepdims else total
-        order = None if ord == "euclidean" else raw(ord)
-        given = value.reshape(-1) if axis is None else value
-        return xp.linalg.norm(given, order, axis, keepdims)
+    options = {"order": (raw(ord),), "axis": axis, "keepdims": keepdims}
+    if is_jax(value):
+        return Tensor(compute_as_one(_norm, value, **options, xp=jnp))
+    return Tensor(_norm(value, **options, xp=np))
 
-    if not is_jax(value):
-        return Tensor(computed(np, value))
-    return Tensor(compute(lambda given: computed(jnp, given), value))
+
+def _norm(value: Any, order: tuple[Any], axis: Any, keepdims: bool, xp: Any) -> Any:
+    """A norm; the order in a tuple, since `compute_as_one` takes a float for an array."""
+    if order[0] in ("euclidean", "fro") and axis is None:
+        total = xp.sqrt(xp.sum(xp.abs(value) ** 2))
+        return total.reshape((1,) * value.ndim) if keepdims else total
+    given = value.reshape(-1) if axis is None else value
+    return xp.linalg.norm(given, None if order[0] == "euclidean" else order[0], axis, keepdims)
 
 
 def cross(a: Any, b: Any, name: Any = None) -> Any:
@@ -239,16 +256,15 @@ def l2_normalize(
 ) -> Any:
     """``x`` divided by its norm along axes; `dim` is the axes' former name."""
     axis = dim if axis is None else axis
-    from drumline.compat.ops.elementwise import compute
-
     value = convert(x)
     axis = static(axis)
     axis = tuple(axis) if isinstance(axis, list) else axis
+    least = np.asarray(epsilon, value.dtype)
+    if is_jax(value):
+        return Tensor(compute_as_one(_normalized, value, least, axis=axis, xp=jnp))
+    return Tensor(_normalized(value, least, axis, np))
 
-    def computed(xp: Any, value: Any) -> Any:
-        total = xp.sum(xp.square(value), axis, keepdims=True)
-        return value / xp.sqrt(xp.maximum(total, np.asarray(epsilon, value.dtype)))
 
-    if not is_jax(value):
-        return Tensor(computed(np, value))
-    return Tensor(compute(lambda given: computed(jnp, given), value))
+def _normalized(value: Any, least: Any, axis: Any, xp: Any) -> Any:
+    total = xp.sum(xp.square(value), axis, keepdims=True)
+    return value / xp.sqrt(xp.maximum(total, least))

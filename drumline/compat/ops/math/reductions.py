@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline.compat.ops.arrays import xp_of
-from drumline.compat.ops.elementwise import compute, keras_ops
+from drumline.compat.ops.elementwise import keras_ops
 from drumline.compat.values import dtypes
+from drumline.compat.values.computing import compute, compute_as_one
 from drumline.compat.values.convert import convert, is_jax, is_traced, static
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.tensor import Tensor
@@ -43,7 +44,7 @@ def _reduction(
         value = convert(input_tensor)
         options = {"axis": _axes(axis), "keepdims": bool(keepdims)}
         if is_jax(value):
-            made = compute(of_jax, value, **options)
+            made = compute_as_one(of_jax, value, **options)
         else:
             xp_of(value)
             with np.errstate(all="ignore"):
@@ -102,7 +103,7 @@ def _logsumexp(value: Any, axis: Any, keepdims: bool) -> Any:
 
 
 reduce_logsumexp = _reduction(
-    "logsumexp", lambda v, **k: np.asarray(_logsumexp(v, **k)), _logsumexp
+    "logsumexp", lambda v, **k: np.asarray(compute_as_one(_logsumexp, v, **k)), _logsumexp
 )
 
 
@@ -111,9 +112,14 @@ def reduce_euclidean_norm(
 ) -> Any:
     """The square root of the sum of squares over axes."""
     value = convert(input_tensor)
-    xp = xp_of(value)
-    total = xp.sum(xp.square(value), axis=_axes(axis), keepdims=keepdims)
-    return Tensor(xp.sqrt(total).astype(value.dtype))
+    options = {"axis": _axes(axis), "keepdims": bool(keepdims)}
+    if xp_of(value) is np:
+        return Tensor(_norm(value, xp=np, **options))
+    return Tensor(compute_as_one(_norm, value, xp=jnp, **options))
+
+
+def _norm(value: Any, xp: Any, axis: Any, keepdims: bool) -> Any:
+    return xp.sqrt(xp.sum(xp.square(value), axis=axis, keepdims=keepdims)).astype(value.dtype)
 
 
 def count_nonzero(
@@ -141,14 +147,18 @@ def _arg(of_numpy: Callable[..., Any], of_jax: Callable[..., Any]) -> Callable[.
         value = convert(input)
         kind = dtypes.as_dtype(output_type).dtype
         if is_jax(value):
-            found = compute(of_jax, value, axis=along)
-            if isinstance(found, jax.core.Tracer):
+            if is_traced(value):
+                found = compute(of_jax, value, axis=along)
                 return Tensor(found.astype(jax.dtypes.canonicalize_dtype(kind)))
             with jax.enable_x64(True):
-                return Tensor(found.astype(kind))
+                return Tensor(compute_as_one(_numbered, value, of=of_jax, axis=along, kind=kind))
         return Tensor(of_numpy(value, axis=along).astype(kind))
 
     return arg
+
+
+def _numbered(value: Any, of: Callable[..., Any], axis: int, kind: Any) -> Any:
+    return of(value, axis=axis).astype(kind)
 
 
 argmax = _arg(np.argmax, jnp.argmax)
@@ -159,15 +169,19 @@ def _cumulative(name: str) -> Callable[..., Any]:
     def function(
         x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: Any = None
     ) -> Tensor:
-        value, along = convert(x), static(axis)
-        xp = xp_of(value)
+        value, options = convert(x), {"exclusive": bool(exclusive), "reverse": bool(reverse)}
+        if xp_of(value) is np:
+            return Tensor(cumulated(value, np, static(axis), **options))
+        return Tensor(compute_as_one(cumulated, value, xp=jnp, along=static(axis), **options))
+
+    def cumulated(value: Any, xp: Any, along: int, exclusive: bool, reverse: bool) -> Any:
         value = xp.flip(value, along) if reverse else value
         made = getattr(xp, label)(value, axis=along, dtype=value.dtype)
         if exclusive:
             start = xp.full_like(xp.take(made, xp.arange(1), axis=along), label == "cumprod")
             rest = xp.take(made, xp.arange(made.shape[along] - 1), axis=along)
             made = xp.concatenate([start, rest], along)
-        return Tensor(xp.flip(made, along) if reverse else made)
+        return xp.flip(made, along) if reverse else made
 
     label = name
     function.__doc__ = f"``{name}`` along an axis."

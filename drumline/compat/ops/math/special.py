@@ -18,7 +18,6 @@ from jax.scipy import special
 from drumline.compat.ops.elementwise import (
     add_n,
     binary,
-    compute,
     divide,
     multiply,
     ndtri,
@@ -26,6 +25,7 @@ from drumline.compat.ops.elementwise import (
     with_parameters,
 )
 from drumline.compat.values import dtypes
+from drumline.compat.values.computing import compute
 from drumline.compat.values.convert import convert, is_jax, static
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.tensor import Tensor

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from drumline.compat.ops.elementwise import compute
 from drumline.compat.values import dtypes
+from drumline.compat.values.computing import compute
 from drumline.compat.values.convert import convert, same_dtype, static, static_shape
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.tensor import Tensor

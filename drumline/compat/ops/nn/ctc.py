@@ -10,7 +10,7 @@ import numpy as np
 
 from drumline.compat.composite.sparse import SparseTensor
 from drumline.compat.ops.arrays import static_array
-from drumline.compat.ops.elementwise import compute
+from drumline.compat.values.computing import compute
 from drumline.compat.values.convert import convert, static
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.tensor import Tensor

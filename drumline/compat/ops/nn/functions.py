@@ -15,7 +15,6 @@ from drumline.compat.ops.arrays import broadcast_to, concat, gather
 from drumline.compat.ops.elementwise import (
     add,
     cast,
-    compute,
     divide,
     keras_ops,
     minimum,
@@ -26,6 +25,7 @@ from drumline.compat.ops.elementwise import (
 from drumline.compat.ops.math.reductions import reduce_mean, reduce_sum, reduce_variance
 from drumline.compat.ops.random.sampling import log_uniform_candidate_sampler
 from drumline.compat.values.boundary import unwrap
+from drumline.compat.values.computing import compute, compute_as_one
 from drumline.compat.values.convert import convert, raw, same_dtype, static
 from drumline.compat.values.tensor import Tensor
 
@@ -56,7 +56,7 @@ def _activation(
         value = convert(features)
         if of_numpy is not None and isinstance(value, np.ndarray):
             return Tensor(of_numpy(value, **chosen))
-        return Tensor(compute(function, value, **chosen))
+        return Tensor(compute_as_one(function, value, **chosen))
 
     label = name
     activation.__name__ = activation.__qualname__ = name
@@ -101,9 +101,12 @@ log_softmax = _activation(
 
 def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: Any = None) -> Tensor:
     """The cross entropy of class numbers ``(...)`` and logits ``(..., classes)``."""
-    scores, rows = jnp.asarray(convert(logits)), convert(labels)
-    found = compute(jax.nn.log_softmax, scores)
-    return Tensor(-jnp.take_along_axis(found, jnp.asarray(rows)[..., None], -1)[..., 0])
+    return Tensor(compute_as_one(_entropy_of_classes, convert(labels), convert(logits)))
+
+
+def _entropy_of_classes(rows: Any, scores: Any) -> Any:
+    found = jax.nn.log_softmax(scores)
+    return -jnp.take_along_axis(found, rows[..., None], -1)[..., 0]
 
 
 def softmax_cross_entropy_with_logits(
@@ -111,15 +114,23 @@ def softmax_cross_entropy_with_logits(
 ) -> Tensor:
     """The cross entropy of distributions and logits over an axis."""
     shares, scores = same_dtype(labels, logits, "SoftmaxCrossEntropyWithLogits")
-    return Tensor(-jnp.sum(shares * jax.nn.log_softmax(jnp.asarray(scores), axis), axis))
+    return Tensor(compute_as_one(_entropy_of_shares, shares, scores, axis=static(axis)))
+
+
+def _entropy_of_shares(shares: Any, scores: Any, axis: int) -> Any:
+    return -jnp.sum(shares * jax.nn.log_softmax(scores, axis), axis)
 
 
 def sigmoid_cross_entropy_with_logits(
     labels: Any = None, logits: Any = None, name: Any = None
 ) -> Tensor:
     """The cross entropy of probabilities and logits, element by element."""
-    z, x = map(jnp.asarray, same_dtype(labels, logits, "logistic_loss"))
-    return Tensor(jnp.maximum(x, 0) - x * z + jnp.log1p(jnp.exp(-jnp.abs(x))))
+    z, x = same_dtype(labels, logits, "logistic_loss")
+    return Tensor(compute_as_one(_entropy_of_probabilities, z, x))
+
+
+def _entropy_of_probabilities(z: Any, x: Any) -> Any:
+    return jnp.maximum(x, 0) - x * z + jnp.log1p(jnp.exp(-jnp.abs(x)))
 
 
 def dropout(
@@ -359,21 +370,29 @@ def weighted_cross_entropy_with_logits(
     labels: Any, logits: Any, pos_weight: Any, name: Any = None
 ) -> Tensor:
     """`sigmoid_cross_entropy_with_logits`, in which positive labels count `pos_weight` times."""
-    z, x = map(jnp.asarray, same_dtype(labels, logits, "logistic_loss"))
-    weight = 1 + (convert(pos_weight, x.dtype) - 1) * z
-    return Tensor((1 - z) * x + weight * (jnp.log1p(jnp.exp(-jnp.abs(x))) + jnp.maximum(-x, 0)))
+    z, x = same_dtype(labels, logits, "logistic_loss")
+    return Tensor(compute_as_one(_weighted_entropy, z, x, convert(pos_weight, x.dtype)))
+
+
+def _weighted_entropy(z: Any, x: Any, of_positive: Any) -> Any:
+    weight = 1 + (of_positive - 1) * z
+    return (1 - z) * x + weight * (jnp.log1p(jnp.exp(-jnp.abs(x))) + jnp.maximum(-x, 0))
 
 
 def log_poisson_loss(
     targets: Any, log_input: Any, compute_full_loss: bool = False, name: Any = None
 ) -> Tensor:
     """``exp(log_input) - log_input * targets``; with Stirling's approximation if it is full."""
-    z, c = map(jnp.asarray, same_dtype(targets, log_input, "log_poisson_loss"))
+    z, c = same_dtype(targets, log_input, "log_poisson_loss")
+    return Tensor(compute_as_one(_poisson_loss, z, c, full=bool(compute_full_loss)))
+
+
+def _poisson_loss(z: Any, c: Any, full: bool) -> Any:
     loss = jnp.exp(c) - c * z
-    if compute_full_loss:
+    if full:
         stirling = z * jnp.log(jnp.where(z > 0, z, 1)) - z + 0.5 * jnp.log(2 * np.pi * z)
         loss = loss + jnp.where((z >= 0) & (z <= 1), jnp.zeros_like(z), stirling)
-    return Tensor(loss)
+    return loss
 
 
 def _sampled_logits(

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drumline.compat.ops.elementwise import compute
+from drumline.compat.values.computing import compute
 from drumline.compat.values.convert import convert, is_traced
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.tensor import Tensor

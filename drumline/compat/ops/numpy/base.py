@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drumline.compat.ops.elementwise import compute
 from drumline.compat.values import dtypes
+from drumline.compat.values.computing import compute
 from drumline.compat.values.convert import cast_array, convert, is_jax, is_traced, raw, static
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.promotion import Kind, combined, is_weak, leaves, rules
