@@ -20,7 +20,8 @@ class Floor:
     """A speed that drumline must reach.
 
     Attributes:
-        metric: ``first``, ``later`` or ``first_batch``, as in ``Measurement.speed``.
+        metric: ``first``, ``later`` or ``first_batch``, as in ``Measurement.speed``; or
+            ``slowest``, that of the call among ``Measurement.parts`` with the least ratio.
         at_least: the least acceptable value; ``None`` where there is only an aim.
         aim: the value to aim at; ``None`` where there is only a floor.
         against: the contender the ratio is taken against; ``None`` compares drumline's own
@@ -109,9 +110,25 @@ def ratio(
 
     Rounds in which either side is missing do not count; ``None`` if no round is left.
     """
+    if metric == "slowest":
+        parts = part_ratios(ours, theirs).values()
+        return min(parts, key=lambda each: each.median, default=None)
     pairs = [
         a.speed(metric) / b.speed(metric)
         for a, b in zip(ours, theirs, strict=True)
         if a is not None and b is not None
     ]
     return spread(pairs) if pairs else None
+
+
+def part_ratios(
+    ours: Sequence[Measurement | None], theirs: Sequence[Measurement | None]
+) -> dict[str, Spread]:
+    """For each of the calls that both sides time, the spread of our speed over theirs."""
+    pairs = [
+        (a.parts, b.parts)
+        for a, b in zip(ours, theirs, strict=True)
+        if a is not None and b is not None
+    ]
+    names = [name for name in (pairs[0][0] if pairs else {}) if name in pairs[0][1]]
+    return {name: spread([b[name] / a[name] for a, b in pairs]) for name in names}

@@ -21,6 +21,7 @@ class Measurement:
         later_epochs_s: every later epoch.
         evidence: checksums, counts and losses that the workload's check looks at.
         versions: the versions of the libraries that took part.
+        parts: of a workload of many small calls, the time of one call of each.
     """
 
     elements: int
@@ -30,6 +31,7 @@ class Measurement:
     later_epochs_s: tuple[float, ...]
     evidence: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, float] = field(default_factory=dict)
 
     def speed(self, metric: str) -> float:
         """The run's speed in ``metric``: a rate, so that more is better.

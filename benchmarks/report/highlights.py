@@ -17,7 +17,9 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from benchmarks.report.markdown import table
 from benchmarks.report.numbers import times
+from benchmarks.report.rows import part_tables
 
 matplotlib.use("Agg")
 
@@ -27,6 +29,7 @@ CHART = Path("docs/images/benchmarks.svg")
 SMALL_CHART = Path("docs/images/benchmarks_small.svg")
 TENSORFLOW = ("tf.data", "Keras on TensorFlow", "TensorFlow", "TensorFlow custom loop")
 TRAINING = ("convnet_fit", "convnet_mirrored", "resnet_fit", "custom_loop", "multi_worker_step")
+OPERATIONS = "eager_operations"
 IN_README = {
     "shuffle_batch": "shuffle, batch",
     "map_batch": "shuffle, map, batch",
@@ -90,7 +93,9 @@ def compare(results: Iterable[Mapping[str, Any]]) -> list[Comparison]:
 
 def sentences(results: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return three claims, each with its figures."""
-    pipelines = [c for c in compare(results) if not c.name.startswith(("ps_", *TRAINING))]
+    pipelines = [
+        c for c in compare(results) if not c.name.startswith(("ps_", OPERATIONS, *TRAINING))
+    ]
     usual = [c.usual[1] for c in pipelines]
     expert = [c.expert[1] for c in pipelines if c.expert]
     slower = sum(ratio < 1 for ratio in expert)
@@ -154,12 +159,26 @@ def page(results: Sequence[Mapping[str, Any]]) -> str:
         "batches by hand.\n\n"
         "| workload | what it does | drumline / as users write it | drumline / fastest |\n"
         "| --- | --- | ---: | ---: |\n" + "".join(rows) + "\n"
+        f"{_operations(results)}"
         "Grain, PyTorch, pyarrow, numpy and first epochs are in "
         "[all results](../benchmarks/results/README.md), which also name each workload's floor and "
         "aim. [How speed is measured](../benchmarks/README.md); `make bench` repeats it.\n\n"
         "drumline [reuses XLA's large buffers](cpu.md#large-buffers) in these programs, which it "
         "does not by default; training and large all-reduces are slower without.\n\n"
         "**What these are not:** measurements on GPUs, TPUs, or between machines. None was made.\n"
+    )
+
+
+def _operations(results: Iterable[Mapping[str, Any]]) -> str:
+    """The table of small operations of the look-alike; empty if they were not measured."""
+    summaries = [r["summary"] for r in results if r["summary"]["workload"] == OPERATIONS]
+    return "".join(
+        "## Small operations of the look-alike\n\n"
+        "`drumline.compat.tf` beside TensorFlow: the time of one call with arrays of 8 x 8, in "
+        "which nearly all is what surrounds the computation. Above 1x drumline is faster.\n\n"
+        f"{table(columns, rows)}\n"
+        for summary in summaries
+        for columns, rows in part_tables(summary)
     )
 
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from benchmarks.report.rows import FLOOR_COLUMNS, floor_rows, speed_columns, speed_rows
+from benchmarks.report.rows import (
+    FLOOR_COLUMNS,
+    floor_rows,
+    part_tables,
+    speed_columns,
+    speed_rows,
+)
 
 INTRODUCTION = """\
 # Benchmark results
@@ -34,9 +40,10 @@ def _workload(result: dict[str, Any]) -> str:
     parts = [f"## {summary['title']}\n", f"{where}; {_versions(summary)}.\n"]
     if summary["quick"]:
         parts.append("A quick trial at a small scale: its figures mean nothing.\n")
-    parts.append(_table(speed_columns(summary), speed_rows(summary)))
+    parts.append(table(speed_columns(summary), speed_rows(summary)))
     if summary["floors"]:
-        parts.append(_table(FLOOR_COLUMNS, floor_rows(summary)))
+        parts.append(table(FLOOR_COLUMNS, floor_rows(summary)))
+    parts += [table(columns, rows) for columns, rows in part_tables(summary)]
     parts.append(
         "\n".join(f"- **{entry['name']}**: {entry['about']}." for entry in summary["contenders"])
         + "\n"
@@ -52,7 +59,8 @@ def _versions(summary: dict[str, Any]) -> str:
     return ", ".join(f"{name} {'/'.join(sorted(seen))}" for name, seen in sorted(found.items()))
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
     lines = [_line(columns), _line(["---"] + ["---:"] * (len(columns) - 1))]
     lines += [_line(row) for row in rows]
     return "\n".join(lines) + "\n"

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-METRIC_NAMES = {"first": "first epoch", "later": "later epochs", "first_batch": "first batch"}
+METRIC_NAMES = {
+    "first": "first epoch",
+    "later": "later epochs",
+    "first_batch": "first batch",
+    "slowest": "slowest operation",
+}
 
 
 def rate(value: float) -> str:

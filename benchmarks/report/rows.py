@@ -16,6 +16,7 @@ SPEED_COLUMNS = (
     "drumline / it, later",
     "import",
 )
+PART_COLUMNS = ("operation", "drumline, us", "{name}, us", "drumline / it")
 FLOOR_COLUMNS = ("drumline's", "floor", "aim", "measured", "outcome")
 
 
@@ -68,3 +69,29 @@ def outcome(floor: dict[str, Any]) -> str:
         return "pass, aim reached"
     words = {"reached": "aim reached", "short": "short of the aim"}
     return words.get(floor["outcome"], floor["outcome"])
+
+
+def part_tables(summary: dict[str, Any]) -> list[tuple[list[str], list[list[str]]]]:
+    """The columns and rows of a table for each peer that times the same calls as drumline."""
+    contenders = {entry["name"]: entry for entry in summary["contenders"]}
+    ours = contenders.get(OURS, {}).get("parts") or {}
+    return [
+        (
+            [column.format(name=name) for column in PART_COLUMNS],
+            [
+                [
+                    part,
+                    _microseconds(ours[part]["seconds"]),
+                    _microseconds(value["seconds"]),
+                    ratio_spread(value["ratio"]),
+                ]
+                for part, value in entry["parts"].items()
+            ],
+        )
+        for name, entry in contenders.items()
+        if name != OURS and entry.get("parts")
+    ]
+
+
+def _microseconds(value: dict[str, float]) -> str:
+    return f"{value['median'] * 1e6:.1f}"

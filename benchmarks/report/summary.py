@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.harness.floors import OURS, Spread, judge, ratio, speeds, spread
+from benchmarks.harness.floors import OURS, Spread, judge, part_ratios, ratio, speeds, spread
 from benchmarks.harness.measurement import Measurement
 from benchmarks.harness.schedule import Rounds
 from benchmarks.harness.workload import Scale, Workload
 
 METRICS = ("first_batch", "first", "later")
+RATIOS = (*METRICS, "slowest")
 Summary = dict[str, Any]
 
 
@@ -35,7 +36,7 @@ def summarize(
     ratios = {
         (metric, name): entry["ratios"][metric]["median"]
         for name, entry in own.items()
-        for metric in METRICS
+        for metric in RATIOS
         if entry["ratios"].get(metric)
     }
     own_speeds = {
@@ -82,12 +83,30 @@ def _contender(name: str, about: str, rounds: Rounds, skipped: str | None) -> Su
     ours = rounds.runs.get(OURS)
     return entry | {
         "speeds": {metric: _plain(speeds(runs, metric)) for metric in METRICS},
-        "ratios": {metric: _plain(ratio(ours, runs, metric)) for metric in METRICS} if ours else {},
+        "ratios": _ratios(ours, runs) if ours else {},
+        "parts": _parts(ours, runs) if ours else {},
         "import_s": _plain(spread([run.import_s for run in finished])),
         "process_s": _plain(spread(rounds.process_s[name])),
         "timings_s": [_timings(run) for run in finished],
         "evidence": finished[-1].evidence,
         "versions": finished[-1].versions,
+    }
+
+
+def _ratios(ours: Sequence[Measurement | None], runs: Sequence[Measurement | None]) -> Summary:
+    found = {metric: _plain(ratio(ours, runs, metric)) for metric in RATIOS}
+    return {metric: value for metric, value in found.items() if value or metric in METRICS}
+
+
+def _parts(ours: Sequence[Measurement | None], runs: Sequence[Measurement | None]) -> Summary:
+    """Of each call that both sides time: its time on this side, and our speed over it."""
+    finished = [run for run in runs if run is not None]
+    return {
+        name: {
+            "seconds": _plain(spread([run.parts[name] for run in finished])),
+            "ratio": _plain(value),
+        }
+        for name, value in part_ratios(ours, runs).items()
     }
 
 
