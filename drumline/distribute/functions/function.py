@@ -17,6 +17,7 @@ from drumline._function_identity import python_runs_once
 from drumline.autograph.datasets import with_loops
 from drumline.data import TensorSpec
 from drumline.distribute.functions.batches import is_batches
+from drumline.distribute.functions.called import note_call
 from drumline.distribute.functions.program import FunctionProgram
 from drumline.distribute.functions.staged_loop import LoopOverData, Loops
 from drumline.distribute.replica import default_strategy, running_replica
@@ -319,7 +320,9 @@ class Function:
             if len(self._programs) > MOST_PROGRAMS:
                 self._programs.popitem(last=False)
         self._programs.move_to_end(form)
-        return program(arrays)
+        outputs = program(arrays)
+        note_call(self.python_function, program, arrays)
+        return outputs
 
     def _signature(self, bound: int) -> InputSignature:
         """What is checked when so many of the parameters are bound, as a method's instance is."""

@@ -267,6 +267,13 @@ class CompiledStep:
             self._compile(arrays)
             return self.finish(self._run(arrays))
 
+    def jaxpr(self, arrays: Sequence[Any]) -> Any:
+        """The program, of a step that has run, for arrays of these shapes."""
+        with keeping_64_bits(self._reads_64_bits):
+            return self._programs.jaxpr(
+                current_values(self.written), current_values(self.read), list(arrays)
+            )
+
     def discover(self, arrays: Sequence[Any]) -> StateScope:
         """Trace `fn` for shapes alone, and return the scope that saw the variables it uses."""
         raise NotImplementedError

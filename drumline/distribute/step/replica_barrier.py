@@ -26,6 +26,12 @@ from drumline.training.keras_internals import thread_state
 
 Combine = Callable[[list[Any]], Any]
 
+carried_to_replicas: list[Callable[[], Callable[[], None]]] = []
+"""What is kept for each thread and is to hold in the replicas' threads, too.
+
+Each is called in the thread that starts the replicas, and what it returns in theirs.
+"""
+
 END = "the end of the step"
 """The call by which a replica says that it has made its last."""
 
@@ -71,10 +77,13 @@ class _Replica:
         trace = current_trace()
         context = contextvars.copy_context()
         same_bits = bits_of_this_thread()
+        carried = [capture() for capture in carried_to_replicas]
 
         def run() -> None:
             self._baton.acquire()
             thread_state().update(state)
+            for install in carried:
+                install()
             try:
                 if not rendezvous.abandoned:
                     with same_bits(), under(trace):
