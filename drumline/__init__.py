@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         nn,
         random,
         strings,
+        summary,
         train,
         video,
     )
@@ -66,6 +67,7 @@ __all__ = [
     "nn",
     "random",
     "strings",
+    "summary",
     "train",
     "value_and_grad",
     "video",

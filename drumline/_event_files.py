@@ -1,74 +1,46 @@
-"""Event files of TensorBoard with unique names."""
+"""Event files of TensorBoard, written record by record."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import socket
-import struct
 import threading
 import time
 import weakref
-from typing import IO, TYPE_CHECKING, Any
-
-import numpy as np
 
 from drumline._core import RecordEncoder
-from drumline._extras import import_extra
-from drumline._forks import never_freed, tell_in_child
+from drumline._event_messages import bytes_field, double_field, varint_field
+from drumline._forks import tell_in_child
 from drumline._local_path import local_path
-
-if TYPE_CHECKING:
-    from tensorboardX import SummaryWriter
 
 _opened = itertools.count()
 
-
-def summary_writer(directory: str | os.PathLike[str]) -> SummaryWriter:
-    """A writer of a new event file in `directory`.
-
-    Raises:
-        ValueError: `directory` is a URL.
-        ImportError: tensorboardX is not installed.
-
-    tensorboardX names a file after the second and the host, and empties one that exists: of two
-    opened in one second the first would be lost. The process and a count follow, as in
-    TensorFlow's names (`create_file_writer`: "<seconds>.<host>.<pid>.<unique id>.v2").
-    """
-    plain = local_path(directory, "TensorBoard's event files", "an event file")
-    tensorboard = import_extra("tensorboardX", "tensorboard", "Writing TensorBoard's event files")
-    writer = tensorboard.SummaryWriter(plain, filename_suffix=f".{os.getpid()}.{next(_opened)}.v2")
-    tell_in_child(_Events(writer.file_writer.event_writer))
-    return writer
-
-
-class _Events:
-    """What writes a file's events, in a thread that a forked child lacks and would wait for."""
-
-    def __init__(self, events: Any) -> None:
-        self._events = events
-        events.drumline = self  # lives as long as they do
-
-    def forked(self) -> None:
-        """See `Forked`: the child has nothing to write there."""
-        self._events._closed = True
-        never_freed(self._events)
-
-
 _VERSION = "brain.Event:2"
-_VARINT, _FIXED64, _BYTES = 0, 1, 2
+_MOST_WAITING = 64 << 20
+"""How many bytes wait at most for a disk that is full."""
 
 
 class SummaryFile:
-    """An event file of TensorBoard's, written record by record, without threads and packages.
+    """An event file of TensorBoard's.
 
-    The format is that of TFRecord files whose records are ``tensorflow.Event`` messages.
+    The format is that of TFRecord files whose records are ``tensorflow.Event`` messages. Its name
+    is one that no other file has, by the second, the host, the process and a count, as TensorFlow
+    names its own (``create_file_writer``): ``events.out.tfevents.<seconds>.<host>.<pid>.<n>.v2``.
+
+    What cannot be written, since a disk is full, is kept and written when there is room again. A
+    record that was written in part is then written once more from its beginning, so that the file
+    is whole up to where it ends, at any time.
 
     Args:
         directory: which is made if it is not there.
         max_queue: after so many events they are written out.
         flush_seconds: after so many seconds the next event has them written out.
         suffix: at the end of the file's name.
+
+    Attributes:
+        path: the file's.
 
     Raises:
         ValueError: `directory` is a URL.
@@ -84,143 +56,137 @@ class SummaryFile:
     ):
         plain = local_path(directory, "TensorBoard's event files", "an event file")
         os.makedirs(plain, exist_ok=True)
-        host, count = socket.gethostname(), next(_opened)
-        name = f"events.out.tfevents.{int(time.time())}.{host}.{os.getpid()}.{count}.v2{suffix}"
-        self.path = os.path.join(plain, name)
-        self._encoder = RecordEncoder("", 0)
-        self._file: IO[bytes] | None = open(self.path, "xb", buffering=0)  # noqa: SIM115
-        self._lock = threading.RLock()
+        self.path, self._file = _opened_file(plain, suffix)
         self._most, self._seconds = max_queue, flush_seconds
-        self._waiting, self._flushed = 0, time.monotonic()
-        self._at_exit = weakref.finalize(self, _write_out, self._file, self._encoder, os.getpid())
+        self._added, self._flushed = 0, time.monotonic()
+        self._lock = threading.RLock()
+        self._at_exit = weakref.finalize(self, _write_the_rest, self._file, os.getpid())
         tell_in_child(self)
-        self._add(bytes_field(3, _VERSION.encode()))
-        self.flush()
+        try:
+            self._add(bytes_field(3, _VERSION.encode()), time.time())
+            self.flush()
+        except OSError:
+            self._at_exit.detach()
+            self._file.close()
+            raise
 
     @property
     def closed(self) -> bool:
         """Whether it takes no more events."""
-        return self._file is None
+        return self._file.descriptor is None
 
-    def add(self, summary: bytes, step: int) -> None:
+    def add(self, summary: bytes, step: int, seconds: float | None = None) -> None:
         """Append an event with a ``Summary`` message.
+
+        Args:
+            summary: the message.
+            step: the step it belongs to.
+            seconds: when it was recorded, since 1970; None for now.
 
         Raises:
             ValueError: the file is closed.
+            OSError: events cannot be written; they are kept, up to 64 MiB of them.
         """
-        self._add(varint_field(2, step) + bytes_field(5, summary))
+        self._add(varint_field(2, step) + bytes_field(5, summary), seconds)
 
-    def _add(self, content: bytes) -> None:
+    def add_graph(self, graph: bytes, seconds: float | None = None) -> None:
+        """Append an event with a ``GraphDef`` message; raises as `add`."""
+        self._add(bytes_field(4, graph), seconds)
+
+    def _add(self, content: bytes, seconds: float | None) -> None:
         with self._lock:
-            if self._file is None:
+            if self._file.descriptor is None:
                 raise ValueError(f"{self.path} is closed: it takes no more events")
-            self._encoder.add(double_field(1, time.time()) + content)
-            self._waiting += 1
+            when = time.time() if seconds is None else seconds
+            if self._file.waiting > _MOST_WAITING:
+                self.flush()
+            self._file.encoder.add(double_field(1, when) + content)
+            self._added += 1
             late = time.monotonic() - self._flushed >= self._seconds
-            if self._waiting >= self._most or late:
+            if self._added >= self._most or late:
                 self.flush()
 
     def flush(self) -> None:
-        """Write out what was added."""
+        """Write out what was added.
+
+        Raises:
+            OSError: it cannot be written; it is kept for the next time.
+        """
         with self._lock:
-            if self._file is not None:
-                _write_all(self._file, self._encoder.take(True))
-                self._waiting, self._flushed = 0, time.monotonic()
+            try:
+                self._file.write()
+            except OSError as error:
+                raise OSError(
+                    error.errno,
+                    f"{error.strerror}: events wait in memory ({self._file.waiting} bytes) until "
+                    "there is room",
+                    self.path,
+                ) from error
+            self._added, self._flushed = 0, time.monotonic()
 
     def close(self) -> None:
-        """Write out what was added, and close the file."""
+        """Write out what was added, and close the file.
+
+        Raises:
+            OSError: as of `flush`; the file is left open then.
+        """
         with self._lock:
-            self.flush()
-            if self._file is not None:
+            if self._file.descriptor is not None:
+                self.flush()
                 self._at_exit.detach()
                 self._file.close()
-                self._file = None
 
     def forked(self) -> None:
         """See `Forked`: what was added before belongs to the parent, who writes it."""
-        self._file = None
+        self._file.descriptor = None
         self._at_exit.detach()
         self._lock = threading.RLock()
 
 
-def _write_all(file: IO[bytes], content: bytes) -> None:
-    left = memoryview(content)
-    while left:
-        left = left[file.write(left) :]
+class _Records:
+    """The file's end: whole records up to `end`, and what is to follow them."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor: int | None = descriptor
+        self.encoder = RecordEncoder("", 0)
+        self._end = 0
+        self._rest = b""
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes could not be written."""
+        return len(self._rest)
+
+    def write(self) -> None:
+        if self.descriptor is None:
+            return
+        self._rest += self.encoder.take(True)
+        left, at = memoryview(self._rest), self._end
+        while left:
+            count = os.pwrite(self.descriptor, left, at)
+            left, at = left[count:], at + count
+        self._end, self._rest = at, b""
+
+    def close(self) -> None:
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+            self.descriptor = None
 
 
-def _write_out(file: IO[bytes], encoder: RecordEncoder, process: int) -> None:
+def _opened_file(directory: str, suffix: str) -> tuple[str, _Records]:
+    """A new file; processes of the same number on hosts of the same name may share a directory."""
+    while True:
+        seconds, host = int(time.time()), socket.gethostname()
+        name = f"events.out.tfevents.{seconds}.{host}.{os.getpid()}.{next(_opened)}.v2{suffix}"
+        path = os.path.join(directory, name)
+        with contextlib.suppress(FileExistsError):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            return path, _Records(os.open(path, flags, 0o666))
+
+
+def _write_the_rest(file: _Records, process: int) -> None:
     if os.getpid() == process:
-        _write_all(file, encoder.take(True))
-        file.close()
-
-
-def summary_value(tag: str, metadata: bytes, tensor: bytes) -> bytes:
-    """A ``Summary`` message with one value.
-
-    Args:
-        tag: its name.
-        metadata: a ``SummaryMetadata`` message.
-        tensor: a ``TensorProto`` message.
-    """
-    value = bytes_field(1, tag.encode()) + bytes_field(9, metadata) + bytes_field(8, tensor)
-    return bytes_field(1, value)
-
-
-def summary_metadata(plugin: str, content: bytes, description: str, data_class: int) -> bytes:
-    """A ``SummaryMetadata`` message.
-
-    Args:
-        plugin: of TensorBoard's, as ``"scalars"``.
-        content: the plugin's data.
-        description: Markdown.
-        data_class: 1 of scalars, 2 of tensors, 3 of encoded images and sound.
-    """
-    data = bytes_field(1, plugin.encode()) + (bytes_field(2, content) if content else b"")
-    about = bytes_field(3, description.encode()) if description else b""
-    return bytes_field(1, data) + about + varint_field(4, data_class)
-
-
-_KINDS = {"f4": 1, "f8": 2, "i4": 3, "u1": 4, "i2": 5, "i1": 6, "i8": 9, "b1": 10, "u2": 17}
-
-
-def tensor_message(array: np.ndarray) -> bytes:
-    """A ``TensorProto`` message of an array of numbers or of ``bytes``.
-
-    Raises:
-        TypeError: of an array of another type.
-    """
-    dims = b"".join(bytes_field(2, varint_field(1, size)) for size in array.shape)
-    shape = bytes_field(2, dims)
-    if array.dtype.kind == "O":
-        texts = b"".join(bytes_field(8, text) for text in array.ravel().tolist())
-        return varint_field(1, 7) + shape + texts
-    kind = _KINDS.get(array.dtype.str[1:])
-    if kind is None:
-        raise TypeError(f"a summary cannot hold an array of {array.dtype}")
-    content = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
-    return varint_field(1, kind) + shape + bytes_field(4, content)
-
-
-def varint_field(number: int, value: int) -> bytes:
-    """A field of a protocol buffer that is a number."""
-    return _varint(number << 3 | _VARINT) + _varint(value & (2**64 - 1))
-
-
-def bytes_field(number: int, value: bytes) -> bytes:
-    """A field that is text, or a message."""
-    return _varint(number << 3 | _BYTES) + _varint(len(value)) + value
-
-
-def double_field(number: int, value: float) -> bytes:
-    """A field that is a number with a fraction."""
-    return _varint(number << 3 | _FIXED64) + struct.pack("<d", value)
-
-
-def _varint(value: int) -> bytes:
-    made = bytearray()
-    while value > 127:
-        made.append(value & 127 | 128)
-        value >>= 7
-    made.append(value)
-    return bytes(made)
+        try:
+            file.write()
+        finally:
+            file.close()

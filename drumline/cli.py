@@ -82,7 +82,6 @@ def demo(
     console = Console()
     try:
         require_extra("matplotlib", "demo", "The picture of the demo's loss curves")
-        require_extra("tensorboardX", "demo", "The demo's log for TensorBoard")
     except MissingExtraError as error:
         console.print(f"[bold red]The demo cannot run:[/] {escape(str(error))}", soft_wrap=True)
         raise typer.Exit(1) from error

@@ -62,15 +62,16 @@ peer.wait()
 
 DATASETS = """
 import pathlib
-from drumline._event_files import summary_writer
+from drumline._event_files import SummaryFile
+from drumline._event_messages import scalar_message
 from drumline.data import Dataset, Options
 
 def plus_one(x):
     return int(x) + 1 if os.getpid() else None
 
 folder = pathlib.Path({folder!r})
-events = summary_writer(folder / "events")
-events.add_scalar("loss", 1.0, 1)
+events = SummaryFile(folder / "events")
+events.add(scalar_message("loss", 1.0), 1)
 numbers = Dataset.range(40)
 threads = numbers.map(plus_one, num_parallel_calls=2).batch(2).prefetch(2)
 options = Options()

@@ -24,7 +24,7 @@ HEAVY = (
     "h5py",
     "matplotlib",
     "sklearn",
-    "tensorboardX",
+    "tensorboard",
     "ray",
     "orbax",
     "datasets",

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import drumline as dl
 import drumline.keras
-from drumline._event_files import summary_writer
+from drumline._event_files import SummaryFile
 from drumline._local_path import has_scheme, local_path
 from drumline.cli import app
 from drumline.training.checkpoint.file_format import listed
@@ -47,7 +47,7 @@ WRITERS: dict[str, Callable[[Any], Any]] = {
     "latest_checkpoint": dl.train.latest_checkpoint,
     "listed": listed,
     "TensorBoard": dl.keras.callbacks.TensorBoard,
-    "event files": summary_writer,
+    "event files": SummaryFile,
     "SidecarEvaluator": lambda url: dl.keras.SidecarEvaluator(model(), None, url),
     "save_png": lambda url: profile().save_png(url),
     "save_trace": lambda url: profile().save_trace(url),

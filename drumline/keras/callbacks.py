@@ -10,78 +10,65 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import keras
 import numpy as np
 
 from drumline._changes import note
-from drumline._event_files import summary_writer
-from drumline._extras import require_extra
+from drumline._event_files import SummaryFile
+from drumline._event_messages import (
+    buckets_of,
+    histogram_message,
+    scalar_message,
+    summary_message,
+    summary_metadata,
+    tensor_message,
+)
 from drumline._local_path import local_path
 from drumline.keras.internals import replace_method
-
-if TYPE_CHECKING:
-    from tensorboardX import SummaryWriter
-
-_STRING = 7  # DT_STRING in tensorflow's types.proto
 
 
 class EventFile:
     """One event file in `directory`, which is made when the first value is written.
 
-    Writing raises OSError once the file could not be written, as on a full disk.
+    What is written has the form of ``tf.summary``'s. Once the file cannot be written, as on a full
+    disk, writing raises OSError; nothing that was written before is lost.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._writer: SummaryWriter | None = None
+        self._file: SummaryFile | None = None
 
     def scalar(self, tag: str, value: float, step: int) -> None:
         """Write a number."""
-        self._open().add_scalar(tag, value, step)
+        self._open().add(scalar_message(tag, value), step)
 
     def histogram(self, tag: str, values: np.ndarray, step: int) -> None:
         """Write the distribution of `values`."""
-        self._open().add_histogram(tag, values, step)
+        self._open().add(histogram_message(tag, buckets_of(values)), step)
 
     def keras_graph(self, model_json: str, step: int) -> None:
         """Write a model's configuration, which TensorBoard draws as the conceptual graph."""
-        writer = self._open()
-        from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
-        from tensorboardX.proto.tensor_pb2 import TensorProto
-        from tensorboardX.proto.tensor_shape_pb2 import TensorShapeProto
-
-        plugin = SummaryMetadata.PluginData(plugin_name="graph_keras_model", content=b"1")
-        tensor = TensorProto(
-            dtype=_STRING, tensor_shape=TensorShapeProto(), string_val=[model_json.encode()]
-        )
-        value = Summary.Value(
-            tag="keras", metadata=SummaryMetadata(plugin_data=plugin), tensor=tensor
-        )
-        writer.file_writer.add_summary(Summary(value=[value]), step)
+        metadata = summary_metadata("graph_keras_model", b"1")
+        text = np.array(model_json.encode(), object)
+        self._open().add(summary_message("keras", metadata, tensor_message(text)), step)
 
     def flush(self) -> None:
         """Put what was written on disk, for a TensorBoard that watches."""
-        if self._writer is not None:
-            self._writer.flush()
+        if self._file is not None:
+            self._file.flush()
 
     def close(self) -> None:
         """Flush and close; a later write opens another file."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
-    def _open(self) -> SummaryWriter:
-        if self._writer is None:
-            self._writer = summary_writer(self._directory)
-        # Its thread dies of the first error, and then no thread empties the queue that writes fill.
-        if not self._writer.file_writer.event_writer._worker.is_alive():
-            raise OSError(
-                f"TensorBoard's logs in {self._directory} could not be written: their writer has "
-                "failed. Its message is above; a full disk is the usual cause."
-            )
-        return self._writer
+    def _open(self) -> SummaryFile:
+        if self._file is None:
+            self._file = SummaryFile(self._directory)
+        return self._file
 
 
 _DRAWN = ("Sequential", "Functional")
@@ -105,7 +92,6 @@ class TensorBoard(keras.callbacks.Callback):
             and metrics as well; ``"batch"`` means 1. Each such write waits for the device.
 
     Raises:
-        ImportError: if tensorboardX is not installed, which the extra ``tensorboard`` brings.
         ValueError: if `log_dir` is a URL, `histogram_freq` is negative, or `update_freq` is none of
             the above.
     """
@@ -119,7 +105,6 @@ class TensorBoard(keras.callbacks.Callback):
         update_freq: int | Literal["epoch", "batch"] = "epoch",
     ) -> None:
         super().__init__()
-        require_extra("tensorboardX", "tensorboard", "The callback TensorBoard")
         self.log_dir = local_path(log_dir, "TensorBoard", "an event file")
         self.histogram_freq = _at_least(0, histogram_freq, "histogram_freq")
         self.write_graph = write_graph

@@ -19,7 +19,8 @@ import keras
 import numpy as np
 import orbax.checkpoint
 from keras import layers
-from tensorboardX.proto.event_pb2 import Event
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.util import tensor_util
 
 from tests.models.running import BATCH, Case, Facts, Setting, facts_of, weights_of
 
@@ -275,10 +276,8 @@ def board(setting: Setting, data: Any) -> Facts:
         for event in events(setting.folder / "board" / name):
             for value in event.summary.value:
                 tags.append(f"{value.tag} {event.step}")
-                if value.HasField("simple_value"):
-                    numbers.append(value.simple_value)
-                elif value.HasField("histo"):
-                    numbers += [value.histo.min, value.histo.max, value.histo.sum]
+                if value.metadata.plugin_data.plugin_name in ("scalars", "histograms"):
+                    numbers += tensor_util.make_ndarray(value.tensor).ravel().tolist()
         facts |= {f"{name} tags": np.array(tags), f"{name} values": np.array(numbers)}
     return facts
 

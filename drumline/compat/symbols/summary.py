@@ -8,18 +8,22 @@ AREA = (
     *same_names(
         _MODULE,
         "summary.",
-        "audio create_file_writer create_noop_writer flush histogram image record_if scalar "
-        "should_record_summaries text trace_export trace_off trace_on write",
+        "audio create_file_writer flush histogram image record_if scalar should_record_summaries "
+        "text trace_export write",
         differences={
             "create_file_writer": "directories are local: URLs are refused",
-            "trace_on": "there are no graphs: a profile alone is written",
-            "trace_export": "the profile is in the directory given to trace_on",
+            "trace_export": "graphs are of JAX's programs; the profile is where trace_on puts it",
         },
     ),
-    *same_names(_MODULE, "summary.experimental.", "get_step set_step summary_scope write_raw_pb"),
+    *same_names(
+        "drumline.summary",
+        "summary.",
+        "SummaryWriter create_noop_writer graph trace_off trace_on",
+    ),
+    *same_names("drumline.summary", "summary.experimental.", "get_step set_step"),
+    *same_names(_MODULE, "summary.experimental.", "summary_scope write_raw_pb"),
     *area(
         _MODULE,
-        EventWriter="summary.SummaryWriter",
         ProfilerChoices="profiler.experimental.ProfilerOptions",
         ProfileContext="profiler.experimental.Profile",
         ProfiledSection="profiler.experimental.Trace",

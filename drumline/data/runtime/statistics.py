@@ -6,7 +6,10 @@ import dataclasses
 import os
 from collections.abc import Iterator, Mapping
 
-from drumline._event_files import summary_writer
+import numpy as np
+
+from drumline._event_files import SummaryFile
+from drumline._event_messages import histogram_message, scalar_message
 from drumline.data.runtime.meter import BUCKETS, Counts, Meter, Observation
 
 _COUNTERS = {
@@ -109,8 +112,6 @@ class Statistics:
 
     def write_tensorboard(self, log_dir: str | os.PathLike[str], step: int) -> None:
         """Add all of it to TensorBoard's logs in ``log_dir`` as of ``step``."""
-        # Loading the writer takes a moment, which only those who use it should wait.
-
         write_events(self.name, dict(self._meters()), log_dir, step)
 
     def _meters(self) -> Iterator[tuple[str, Meter]]:
@@ -126,23 +127,13 @@ def write_events(
     dataset: str, meters: Mapping[str, Meter], log_dir: str | os.PathLike[str], step: int
 ) -> None:
     """Write a scalar for each count of each stage, and the histogram of its calls."""
-    writer = summary_writer(log_dir)
+    file = SummaryFile(log_dir)
     for label, meter in meters.items():
         tag = f"{dataset}/{label.replace(' ', '_')}"
         for name, value in dataclasses.asdict(meter.snapshot()).items():
-            writer.add_scalar(f"{tag}/{name}", value, step)
-        counts = list(meter.histogram)
+            file.add(scalar_message(f"{tag}/{name}", value), step)
         # The last bucket has no bound, which TensorBoard cannot draw: it is given the next power.
-        bounds = [*BUCKETS, BUCKETS[-1] * 2]
-        writer.add_histogram_raw(
-            f"{tag}/call_seconds",
-            min=0.0,
-            max=bounds[-1],
-            num=sum(counts),
-            sum=meter.snapshot().seconds,
-            sum_squares=sum(c * b * b for c, b in zip(counts, bounds, strict=True)),
-            bucket_limits=bounds,
-            bucket_counts=counts,
-            global_step=step,
-        )
-    writer.close()
+        edges = [0.0, *BUCKETS, BUCKETS[-1] * 2]
+        buckets = np.stack([edges[:-1], edges[1:], list(meter.histogram)], 1)
+        file.add(histogram_message(f"{tag}/call_seconds", buckets), step)
+    file.close()
