@@ -21,6 +21,7 @@ RUN = [
     "docs/start/from_pytorch.md",
     "docs/start/from_tensorflow.md",
     "docs/start/tour.md",
+    "docs/summaries.md",
     "docs/tensorflow_scripts.md",
 ]
 NOT_RUN = {
