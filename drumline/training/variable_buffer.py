@@ -71,18 +71,22 @@ class VariableBuffer:
 
     def replace(self, index: int, value: Any) -> None:
         """Take the new value of one variable, which others may hold as well."""
+        self._foreign.add(index)  # first: an interrupt between the two costs a copy
         self._values[index] = value
-        self._foreign.add(index)
 
     def end(self) -> None:
         """Give every variable its value back."""
         self.ended = True
         for index, variable in enumerate(self._variables):
             state = vars(variable)
-            del state[_SLOT]
-            state["_value"] = self._leave(variable, self._values[index])
+            slot = state.get(_SLOT)
+            if slot is None or slot[0] is not self:  # interrupted before
+                continue
+            value = self._leave(variable, self._values[index])
             if index not in self._foreign:
-                state[_OWNED] = state["_value"]
+                state[_OWNED] = value
+            state["_value"] = value
+            del state[_SLOT]
 
 
 def _own(variable: Variable) -> Any:

@@ -8,6 +8,7 @@ channels of its own (`NumberedPrograms`).
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from drumline._interrupts import signals_held_back
 from drumline.data.elements.precision import (
     any_wide,
     in_32_bits,
@@ -33,7 +35,7 @@ from drumline.distribute.process_group import watch_pending, watchdog
 from drumline.distribute.step.arguments import ArgumentSpec
 from drumline.distribute.variable import broadcast_initial_values
 from drumline.training.jax_internals import current_trace, has_gradient_as_a_whole, is_staged
-from drumline.training.keras_internals import Variable, get_stateless_scope
+from drumline.training.keras_internals import Variable, get_stateless_scope, thread_state
 from drumline.training.state_scope import (
     NewVariables,
     StateScope,
@@ -243,6 +245,16 @@ class CompiledStep:
             OverflowError: if an integer does not fit, see `require_fits`.
         """
         arrays = representable(self.fn, arrays, keep_64_bits=self._keep_64_bits)
+        # An interrupt may come when a context was entered and its block has not begun: nothing
+        # leaves it then. What a trace has entered ends here.
+        scope = get_stateless_scope()
+        try:
+            return contextvars.copy_context().run(self._in_own_precision, arrays)
+        except BaseException:
+            thread_state()["stateless_scope"] = scope
+            raise
+
+    def _in_own_precision(self, arrays: Sequence[Any]) -> Any:
         if self._reads_64_bits or any_wide(arrays):
             return self._run_in_64_bits(arrays)
         try:
@@ -324,9 +336,10 @@ class CompiledStep:
                     return found[0]
         if self._bank is None or self._bank.ended:
             self._bank = self.new_bank()
-        read = self.place_read(read)
-        outputs, new = self._programs.alone(self._bank.take(), read, self.place(arrays))
-        self._bank.put(new)
+        bank, read, placed = self._bank, self.place_read(read), self.place(arrays)
+        with signals_held_back:
+            outputs, new = self._programs.alone(bank.take(), read, placed)
+            bank.put(new)
         for device_programs in self._guards:
             device_programs.started((outputs, new))
         return outputs
@@ -356,7 +369,8 @@ class CompiledStep:
             except CapturedValueError:
                 self._with_gradient[kind] = False
                 raise
-        assign_values(self.written, new)
+        with signals_held_back:
+            assign_values(self.written, new)
         return (outputs,)
 
     @property

@@ -14,6 +14,7 @@ import numpy as np
 
 from drumline import config
 from drumline._function_identity import FunctionKey, definition_of, function_key
+from drumline._interrupts import signals_held_back
 from drumline.data.elements.precision import any_wide, in_64_bits, keeping_64_bits
 from drumline.distribute.replica import (
     SingleContext,
@@ -273,7 +274,8 @@ def _each_in_turn(
     tree = strategy._arrays.known_everywhere(_normalized(strategy, args, kwargs))
     present = taking_part(tree, replicas)
     outcome = run_replicas_sequentially(strategy, fn, tree, present, eager=True)
-    assign_values(outcome.variables, outcome.values)
+    with signals_held_back:
+        assign_values(outcome.variables, outcome.values)
     if strategy.spans_processes:
         broadcast_initial_values(strategy, outcome.variables)
     results = [as_arrays(result) for result in outcome.results.values()]
