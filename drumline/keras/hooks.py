@@ -159,8 +159,9 @@ def _when_a_step_is_made() -> None:
     replace_method(
         model_class,
         "_make_function",
-        trainer.place_batches,
-        "Keras's own steps refuse batches that are committed to other devices than the model's",
+        lambda make: trainer.keep_state(trainer.place_batches(make)),
+        "Keras's own steps refuse batches that are committed to other devices than the model's, "
+        "and an interrupt between a step and its results would lose the variables' values",
     )
     replace_method(
         model_class,

@@ -7,14 +7,16 @@ a method of Keras; `drumline.keras.hooks` says which and when.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import keras
 
 from drumline._changes import full_name, note
+from drumline._interrupts import signals_held_back
 from drumline.distribute import ParameterServerStrategy, Strategy, get_strategy, has_strategy
 from drumline.distribute.parameter_server.coordinator import ClusterCoordinator
 from drumline.distribute.parameter_server.server_variable import ServerVariable, make_slot
@@ -55,13 +57,18 @@ def run_in_model_scope(method: Callable[..., Any]) -> Callable[..., Any]:
         RuntimeError: if it is called in the scope of another strategy than the model's.
     """
 
+    def call_in_scope(strategy: Strategy, args: Any, kwargs: Any) -> Any:
+        with strategy.scope():
+            return method(*args, **kwargs)
+
     def call_in_own_scope(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
         strategy = _own_strategy(self, method.__name__)
         try:
             if strategy is None:
                 return method(self, *args, **kwargs)
-            with strategy.scope():
-                return method(self, *args, **kwargs)
+            # A context of its own: an interrupt may come between the scope's entry and its block.
+            own = contextvars.copy_context()
+            return own.run(call_in_scope, strategy, (self, *args), kwargs)
         except BaseException:
             self.jax_state_sync()
             raise
@@ -123,15 +130,24 @@ def place_state(get_state: Callable[..., Any]) -> Callable[..., Any]:
         strategy = strategy_of(self)
         if strategy is not None and strategy.spans_processes:
             broadcast_initial_values(strategy, _variables(self, groups))
-        state = _with_step_variables(self, groups, get_state(self, **groups))
-        if strategy is not None:
-            state = tuple([_placed(strategy, value) for value in part] for part in state)
-        if purge:
-            names = [name for name in _GROUPS if groups.get(name)]
-            self._jax_state = dict(zip(names, state, strict=True))
+        with signals_held_back if purge else contextlib.nullcontext():
+            state = _with_step_variables(self, groups, get_state(self, **groups))
+            if strategy is not None:
+                state = tuple([_placed(strategy, value) for value in part] for part in state)
+            if purge:
+                names = [name for name in _GROUPS if groups.get(name)]
+                self._jax_state = dict(zip(names, state, strict=True))
+                self._jax_state_synced = False
         return state
 
     return get_placed_state
+
+
+def note_state(model: keras.Model, state: Sequence[Any]) -> None:
+    """Note what a step left of the model's state, for `jax_state_sync` to put back."""
+    trainable, fixed, *rest = _GROUPS
+    names = (trainable, fixed, *rest[len(rest) - len(state) + 2 :])
+    model._jax_state = dict(zip(names, state, strict=True))
 
 
 def _with_step_variables(model: keras.Model, groups: dict[str, Any], state: Any) -> Any:
@@ -144,17 +160,23 @@ def _with_step_variables(model: keras.Model, groups: dict[str, Any], state: Any)
 
 
 def sync_step_variables(sync: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``jax_state_sync``: the values of `step_variables` go back to them, too."""
+    """Wrap ``jax_state_sync``: the values of `step_variables` go back to them, too.
+
+    What was put back is put back once: variables may be assigned before a step fails.
+    """
 
     def sync_all(self: keras.Model) -> None:
         state = getattr(self, "_jax_state", None)
-        extra = step_variables(self)
-        if extra and state and not self._jax_state_synced:
+        if not state or self._jax_state_synced:
+            return
+        with signals_held_back:
+            extra = step_variables(self)
             values = state.get("non_trainable_variables") or []
-            if len(values) > len(self.non_trainable_variables):
+            if extra and len(values) > len(self.non_trainable_variables):
                 for variable, value in zip(extra, values[-len(extra) :], strict=True):
                     variable._direct_assign(value)
-        sync(self)
+            sync(self)
+            self._jax_state = None
 
     return sync_all
 

@@ -9,13 +9,14 @@ import jax
 import keras
 import numpy as np
 
+from drumline._interrupts import signals_held_back
 from drumline.distribute import Strategy, get_strategy, has_strategy
 from drumline.distribute.global_arrays import to_local_array
 from drumline.distribute.process_group.host_collectives import broadcast_host
 from drumline.distribute.replica import whole_batch
 from drumline.keras.data_adapter import DatasetAdapter
 from drumline.keras.internals import overrides
-from drumline.keras.state import strategy_of
+from drumline.keras.state import note_state, strategy_of
 from drumline.keras.step.train_step import (
     GlobalBatchStep,
     TrainStep,
@@ -112,6 +113,30 @@ def make_predict_function(make: Callable[..., Any]) -> Callable[..., Any]:
         return self.predict_function
 
     return make_for_strategy
+
+
+def keep_state(make_function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``_make_function``: what a compiled step leaves is the model's state at once.
+
+    Keras notes it when the step has returned. An interrupt in between would lose the variables'
+    values, whose buffers the step was given.
+    """
+
+    def make_function_that_keeps(
+        self: keras.Model, step_function: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        if self.run_eagerly or not self.jit_compile:
+            return make_function(self, step_function, *args, **kwargs)
+
+        def step(state: Any, batch: Any) -> Any:
+            with signals_held_back:
+                outputs, state = step_function(state, batch)
+                note_state(self, state)
+            return outputs, state
+
+        return make_function(self, step, *args, **kwargs)
+
+    return make_function_that_keeps
 
 
 def place_batches(make_function: Callable[..., Any]) -> Callable[..., Any]:
