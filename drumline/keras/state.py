@@ -138,6 +138,9 @@ def place_state(get_state: Callable[..., Any]) -> Callable[..., Any]:
                 names = [name for name in _GROUPS if groups.get(name)]
                 self._jax_state = dict(zip(names, state, strict=True))
                 self._jax_state_synced = False
+            elif self._jax_state_synced:
+                # What was put back is put back once: variables may be assigned before a step fails.
+                self._jax_state = None
         return state
 
     return get_placed_state
@@ -160,10 +163,7 @@ def _with_step_variables(model: keras.Model, groups: dict[str, Any], state: Any)
 
 
 def sync_step_variables(sync: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``jax_state_sync``: the values of `step_variables` go back to them, too.
-
-    What was put back is put back once: variables may be assigned before a step fails.
-    """
+    """Wrap ``jax_state_sync``: the values of `step_variables` go back to them, too."""
 
     def sync_all(self: keras.Model) -> None:
         state = getattr(self, "_jax_state", None)
@@ -176,7 +176,6 @@ def sync_step_variables(sync: Callable[..., Any]) -> Callable[..., Any]:
                 for variable, value in zip(extra, values[-len(extra) :], strict=True):
                     variable._direct_assign(value)
             sync(self)
-            self._jax_state = None
 
     return sync_all
 
