@@ -24,20 +24,20 @@ from drumline.summary.writer import default_writer, recording
 _PRODUCER = 22  # of GraphDef: what TensorBoard's reader has accepted since TensorFlow 1.5
 
 
-def graph(source: Any) -> bool:
+def graph(graph_data: Any) -> bool:
     """Record the graph of a dataset, a model or a ``GraphDef``, as ``tf.summary.graph``.
 
     TensorBoard shows one graph for a directory of logs: the last.
 
     Args:
-        source: a `drumline.data.Dataset`, whose plan is drawn; a Keras model that is built, whose
-            layers are; or a serialized ``GraphDef`` message, or the message.
+        graph_data: a `drumline.data.Dataset`, whose plan is drawn; a Keras model that is built,
+            whose layers are; or a serialized ``GraphDef`` message, or the message.
 
     Returns:
         Whether it is recorded: there is a writer, and the condition of `record_if` holds.
 
     Raises:
-        TypeError: `source` is none of these.
+        TypeError: `graph_data` is none of these.
         ValueError: a model that is not built.
 
     Example:
@@ -48,7 +48,7 @@ def graph(source: Any) -> bool:
         ...     dl.summary.graph(dataset)
         True
     """
-    message = _message(source)
+    message = _message(graph_data)
     writer = default_writer()
     if writer is None or not bool(recording()):
         return False
