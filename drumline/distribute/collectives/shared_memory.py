@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.extend import core as jex
+from jax.interpreters import batching, mlir
 from jax.typing import ArrayLike
 
+from drumline._changes import note
 from drumline.distribute.collectives.collective_channels import Channels, channels_here
 from drumline.distribute.collectives.cross_device_ops import ReplicaAxis
 from drumline.distribute.collectives.platform import GlooAllReduce
 
 _DTYPES = frozenset({"int32", "int64", "float16", "bfloat16", "float32", "float64"})
+_CALL = "drumline_all_reduce"
 
 
 class SharedMemoryAllReduce(GlooAllReduce):
@@ -87,16 +93,63 @@ class SharedMemoryAllReduce(GlooAllReduce):
 
 
 def _call(arrays: Sequence[jax.Array], axis: ReplicaAxis, channel: int) -> Sequence[jax.Array]:
-    call = jax.ffi.ffi_call(
-        "drumline_all_reduce",
-        tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays),
-        has_side_effect=True,
-        vmap_method="broadcast_all",
-    )
-    sums: Sequence[jax.Array] = tuple(
-        call(axis.index, *arrays, channel=np.array([channel], np.int64))
-    )
+    sums: Sequence[jax.Array] = tuple(_summing().bind(axis.index, *arrays, channel=channel))
     return sums
+
+
+@functools.cache
+def _summing() -> jex.Primitive:
+    """The primitive of a sum, of the replica's number and its arrays.
+
+    XLA must neither drop the call nor make one of two, and so is told that it has side effects. JAX
+    is not: a program with effects is never called by JAX's quick path, which takes a
+    millisecond of Python less each time. JAX alone may drop a sum whose results are not used, which
+    it does in all processes alike, as they trace the same program; the channels match the others.
+    """
+    primitive = jex.Primitive(_CALL)
+    primitive.multiple_results = True
+    primitive.def_impl(_evaluated)
+    primitive.def_abstract_eval(_types)
+    batching.primitive_batchers[primitive] = _batched
+    mlir.register_lowering(primitive, _lowered, platform="cpu")
+    note(
+        "JAX",
+        f"a primitive of drumline's own: {_CALL}",
+        "it stands for sums in shared memory in compiled programs",
+        "no setting; nothing of JAX's is replaced",
+    )
+    return primitive
+
+
+def _types(_: Any, *arrays: Any, channel: int) -> list[jax.core.ShapedArray]:
+    return [jax.core.ShapedArray(array.shape, array.dtype) for array in arrays]
+
+
+def _evaluated(*operands: Any, channel: int) -> Sequence[jax.Array]:
+    with jax.disable_jit(False):
+        return jax.jit(functools.partial(_summing().bind, channel=channel))(*operands)
+
+
+_FOREIGN_CALL = jax.ffi.ffi_lowering(_CALL, has_side_effect=True)
+
+
+def _lowered(ctx: Any, *operands: Any, channel: int) -> Any:
+    return _FOREIGN_CALL(ctx, *operands, channel=np.array([channel], np.int64))
+
+
+def _batched(operands: Sequence[Any], dims: Sequence[Any], *, channel: int) -> Any:
+    """The arrays of all rows are summed at once. The replica's number has no rows."""
+    size = next(
+        operand.shape[dim] for operand, dim in zip(operands, dims, strict=True) if dim is not None
+    )
+    rows = [
+        jnp.broadcast_to(operand, (size, *operand.shape))
+        if dim is None
+        else jnp.moveaxis(operand, dim, 0)
+        for operand, dim in zip(operands[1:], dims[1:], strict=True)
+    ]
+    sums = _summing().bind(operands[0], *rows, channel=channel)
+    return sums, [0] * len(sums)
 
 
 def _groups(arrays: Sequence[jax.Array]) -> list[list[int]]:
