@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
-from drumline.data.elements.precision import in_64_bits, require_all_fit
+from drumline.data.elements.precision import require_all_fit
 
 
 class InputReplicationMode(enum.Enum):
@@ -79,16 +79,18 @@ class InputOptions:
     def to_place(self, batch: Any) -> Any:
         """A batch whose arrays can be copied to devices as they are.
 
+        Its copies have 64-bit numbers where they are made within ``keeping_64_bits(keep_64_bits)``.
+
         Raises:
             OverflowError: if an integer does not fit into 32 bits, which are not kept.
         """
-        if self.keep_64_bits:
-            return in_64_bits(batch)
-        require_all_fit(
-            batch,
-            "A batch",
-            "distribute the dataset with `options=dl.distribute.InputOptions(keep_64_bits=True)`",
-        )
+        if not self.keep_64_bits:
+            require_all_fit(
+                batch,
+                "A batch",
+                "distribute the dataset with "
+                "`options=dl.distribute.InputOptions(keep_64_bits=True)`",
+            )
         return batch
 
     @classmethod
