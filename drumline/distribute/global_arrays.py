@@ -30,6 +30,12 @@ from drumline.data.elements.precision import (
     require_all_fit,
     require_fits,
 )
+from drumline.distribute.collectives import CrossDeviceOps, ReplicaAxis
+from drumline.distribute.collectives.collective_channels import (
+    ChannelAllocator,
+    ChannelRange,
+    allocate_channels,
+)
 from drumline.distribute.values import REPLICA_AXIS, PerReplica
 from drumline.training.jax_internals import current_trace, is_staged
 
@@ -159,9 +165,19 @@ class ReplicaArrays:
         self._strategy._in_flight.wait()
         over_all = not isinstance(operand, tuple) and not operand.is_fully_addressable
         sharding = self.program_sharding if over_all else self._strategy.variable_sharding
-        result = _compiled(fn, options, sharding)(operand)
+        ops = self._gathering(operand) if over_all else None
+        result = _compiled(fn, options, sharding, ops)(operand)
         self._strategy._in_flight.started(result)
         return jax.tree.map(to_local_array, result)
+
+    def _gathering(self, stacked: jax.Array) -> CrossDeviceOps | None:
+        """What brings the rows of ``(replicas, ...)`` together; None for XLA's own way."""
+        ops = self._strategy.cross_device_ops
+        axis = ReplicaAxis(REPLICA_AXIS, self._strategy.replica_devices)
+        row = jax.ShapeDtypeStruct(stacked.shape[1:], stacked.dtype)
+        rows = NamedSharding(self._strategy.mesh, PartitionSpec(REPLICA_AXIS))
+        is_by_rows = stacked.shape[:1] == (axis.size,) and stacked.sharding == rows
+        return ops if is_by_rows and ops.gathers(row, axis) else None
 
     def stack(self, values: Sequence[Any]) -> Any:
         """Return one array ``(replicas, ...)`` of arrays of one shape, a row on each device.
@@ -250,8 +266,31 @@ def _rows_of(stacked: jax.Array) -> tuple[jax.Array, ...]:
 
 
 @functools.lru_cache(maxsize=64)
-def _compiled(fn: Any, options: tuple[Any, ...], sharding: Sharding) -> Callable[[Any], Any]:
-    compiled: Callable[[Any], Any] = jax.jit(
-        functools.partial(fn, *options), out_shardings=sharding
+def _compiled(
+    fn: Any, options: tuple[Any, ...], sharding: Sharding, ops: CrossDeviceOps | None
+) -> Callable[[Any], Any]:
+    """``fn`` of a stacked array, compiled, whose rows come together by `ops`, if it is given."""
+    evaluate = functools.partial(fn, *options)
+    if ops is None:
+        return _jitted(evaluate, sharding)
+    assert isinstance(sharding, NamedSharding)
+    mesh = sharding.mesh
+    axis = ReplicaAxis(REPLICA_AXIS, tuple(mesh.devices.flat))
+
+    def on_replica(rows: jax.Array) -> Any:
+        with allocate_channels():
+            return evaluate(ops.gather_rows(rows[0], axis))
+
+    program = jax.shard_map(
+        on_replica,
+        mesh=mesh,
+        in_specs=PartitionSpec(REPLICA_AXIS),
+        out_specs=PartitionSpec(),
+        check_vma=False,
     )
+    return _jitted(ChannelRange(program, ChannelAllocator()), sharding)
+
+
+def _jitted(program: Callable[[Any], Any], sharding: Sharding) -> Callable[[Any], Any]:
+    compiled: Callable[[Any], Any] = jax.jit(program, out_shardings=sharding)
     return compiled

@@ -320,6 +320,28 @@ class CrossDeviceOps(abc.ABC):
             totals = [total / axis.size for total in totals]
         return tree.unflatten(totals)
 
+    def gathers(self, row: jax.ShapeDtypeStruct, axis: ReplicaAxis) -> bool:
+        """Whether `gather_rows` is the way to bring such values of the replicas together.
+
+        Else XLA does it by its own collectives.
+
+        Args:
+            row: the shape and dtype of a replica's value.
+            axis: the replicas.
+        """
+        return False
+
+    def gather_rows(self, row: jax.Array, axis: ReplicaAxis) -> jax.Array:
+        """Return the replicas' arrays of one shape, stacked, ``(replicas, ...)``, on every replica.
+
+        Their bits stay what they are, whatever the dtype.
+
+        Args:
+            row: this replica's array.
+            axis: the replicas.
+        """
+        return lax.all_gather(row, axis.name)
+
     def broadcast(self, values: Any, axis: ReplicaAxis, source: int = 0) -> Any:
         """Return the pytree of arrays that the replica `source` holds, on every replica.
 

@@ -13,13 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax._src import pjit
 from jax.sharding import NamedSharding, PartitionSpec
 
 from drumline import _core
 from drumline._shared_memory import MemoryOffer, create_memory
 from drumline.cpu_kernels import kernels
-from drumline.distribute import MirroredStrategy, PerReplica
-from drumline.distribute.collectives import GlooAllReduce, SharedMemoryAllReduce
+from drumline.distribute import MirroredStrategy, PerReplica, global_arrays
+from drumline.distribute.collectives import GlooAllReduce, SharedMemoryAllReduce, shared_memory
 from drumline.distribute.collectives.collective_channels import (
     LARGE_CHANNELS,
     MOST_RANKS,
@@ -37,7 +38,7 @@ OPS = SharedMemoryAllReduce()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def shared_memory() -> None:
+def memory() -> None:
     """As in a job of one process, in which each device is a rank."""
     kernels.register()
     nbytes = _core.summing_memory_bytes(REPLICAS)
@@ -163,6 +164,99 @@ def test_what_a_function_reduces_after_a_step(monkeypatch: pytest.MonkeyPatch) -
     np.testing.assert_array_equal(total, np.asarray(rows).sum(0))
     np.testing.assert_array_equal(mean, np.asarray(rows).mean(0))
     assert total.dtype == jnp.int32 and mean.dtype == jnp.float32
+
+
+def test_jax_calls_programs_with_sums_by_its_quick_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """XLA is told of side effects, and JAX of none, which would keep the program from it."""
+    quick: list[bool] = []
+    asked = pjit._get_fastpath_data
+
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        found = asked(*args, **kwargs)
+        quick.append(found is not None)
+        return found
+
+    monkeypatch.setattr(pjit, "_get_fastpath_data", noted)
+    x = np.arange(REPLICAS * 3, dtype=np.float32).reshape(REPLICAS, 3)
+    given = jax.device_put(x, NamedSharding(stacked().mesh, PartitionSpec("replica")))
+    compiled = numbered(lambda x: (reduced(x), reduced(x)))
+    assert not compiled.trace(given).jaxpr.effects
+    for _ in range(6):
+        first, second = compiled(given)
+        np.testing.assert_array_equal(first, second)
+    assert quick[-1] and len(quick) < 6, "later calls do not come by JAX's Python"
+    text = compiled.lower(given).compile().as_text()
+    calls = [line for line in text.splitlines() if 'custom_call_target="drumline_all_r' in line]
+    assert len(calls) == 2, "equal sums, on channels of their own, stay two"
+    assert all("custom_call_has_side_effect=true" in line for line in calls)
+
+
+def stacked() -> MirroredStrategy:
+    return MirroredStrategy([f"cpu:{i}" for i in range(REPLICAS)], cross_device_ops=OPS)
+
+
+@pytest.fixture
+def spanning(monkeypatch: pytest.MonkeyPatch) -> MirroredStrategy:
+    """Its arrays are computed with as if other processes had some of them."""
+    strategy = stacked()
+    arrays = strategy._arrays
+
+    def compute(fn: Any, options: Any, operand: Any) -> Any:
+        ops = arrays._gathering(operand)
+        sharding = NamedSharding(strategy.mesh, PartitionSpec())
+        compiled = global_arrays._compiled(fn, options, sharding, ops)
+        text = compiled.lower(operand).compile().as_text()
+        found.append((text.count('target="drumline_all_reduce"'), text.count("all-gather(")))
+        return compiled(operand)
+
+    found: list[tuple[int, int]] = []
+    monkeypatch.setattr(arrays, "_compute", compute)
+    monkeypatch.setattr(strategy, "found", found, raising=False)
+    return strategy
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "bool", "uint8", "int16", "float64"])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 5)])
+def test_small_values_of_replicas_are_gathered_with_all_their_bits(
+    spanning: Any, dtype: str, shape: tuple[int, ...]
+) -> None:
+    kind = np.dtype(jnp.dtype(dtype))
+    count = REPLICAS * int(np.prod(shape)) * kind.itemsize
+    bits = np.random.default_rng(3).integers(0, 2 if dtype == "bool" else 256, count, np.uint8)
+    rows = bits.view(kind).reshape(REPLICAS, *shape)
+    with jax.enable_x64(True):
+        given = jax.device_put(rows, NamedSharding(spanning.mesh, PartitionSpec("replica")))
+        everywhere = spanning._arrays.compute(lambda stacked: stacked, (), given)
+    assert spanning.found == [(1, 0)]
+    for shard in everywhere.addressable_shards:
+        assert_same_bits(np.asarray(shard.data), rows)
+
+
+def test_what_is_large_or_has_no_bytes_is_gathered_by_xla(spanning: Any) -> None:
+    limit = shared_memory.MOST_GATHERED_BYTES // REPLICAS
+    by_rows = NamedSharding(spanning.mesh, PartitionSpec("replica"))
+    for each in (
+        np.zeros((REPLICAS, limit + 1), np.uint8),
+        np.zeros((REPLICAS, 2), np.complex64),
+        np.zeros((REPLICAS, 0), np.float32),
+        jax.random.split(jax.random.key(0), REPLICAS),
+    ):
+        assert spanning._arrays._gathering(jax.device_put(each, by_rows)) is None
+    small = jax.device_put(np.zeros((REPLICAS, limit), np.uint8), by_rows)
+    assert spanning._arrays._gathering(small) is OPS
+
+
+def test_replicas_values_are_reduced_and_gathered_in_shared_memory(spanning: Any) -> None:
+    rows = np.random.default_rng(4).normal(size=(REPLICAS, 2, 3)).astype(np.float32)
+    by_rows = NamedSharding(spanning.mesh, PartitionSpec("replica"))
+    values = PerReplica.of_stacked(jax.device_put(rows, by_rows))
+    total = ((rows[0] + rows[1]) + rows[2]) + rows[3]
+    assert_same_bits(np.asarray(spanning.reduce("SUM", values)), total)
+    assert_same_bits(np.asarray(spanning.reduce("MEAN", values)), total / np.float32(REPLICAS))
+    assert_same_bits(np.asarray(spanning.gather(values, axis=0)), np.concatenate(rows))
+    few = PerReplica.of_stacked(values.stacked, [0, 2])
+    assert_same_bits(np.asarray(spanning.reduce("SUM", few)), rows[0] + rows[2])
+    assert spanning.found == [(1, 0)] * 4
 
 
 class Blackboard:
