@@ -27,6 +27,9 @@ _codes: dict[types.CodeType, types.CodeType | None] = {}
 _is_library = functools.lru_cache(maxsize=1024)(is_library)
 
 
+_ARRAYS = TensorKind()
+
+
 class _NoData:
     """The loops of a function that stages none: datasets are iterated over as they are."""
 
@@ -69,14 +72,26 @@ def convert(
         >>> int(jax.jit(convert(size))(12))
         1
     """
-    given = TensorKind() if values is None else values
-    stages = _NoData() if loops is None else loops
+    given = _ARRAYS if values is None else values
+    added = _without_data(given) if loops is None else _added(given, loops)
+    converted: Callable[..., Any] = _converted(function, added)
+    return converted
+
+
+def _added(values: TensorKind, loops: Any) -> dict[str, Any]:
+    """What converted functions, and those that they call, see besides."""
 
     def of(callee: Any) -> Any:
         return _converted(callee, added)
 
-    added = {RUNTIME: ControlFlow(given, of), LOOPS: stages}
-    return of(function)
+    added = {RUNTIME: ControlFlow(values, of), LOOPS: loops}
+    return added
+
+
+@functools.lru_cache(maxsize=64)
+def _without_data(values: TensorKind) -> dict[str, Any]:
+    """The same for all functions that stage no loops: it refers to itself, so is made once."""
+    return _added(values, _NoData())
 
 
 def converted_source(function: Callable[..., Any]) -> str:

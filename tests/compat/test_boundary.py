@@ -1,9 +1,11 @@
 """Functions of tensors as functions of arrays."""
 
+import copy
 import functools
 import gc
 import weakref
 
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -49,17 +51,67 @@ def test_a_method_has_one_of_arrays_for_each_object():
     assert from_core(three.apply)(np.int32(3)) == 9
 
 
-def test_functions_are_freed():
-    def make():
-        held = np.ones(3)
-        return lambda x: x + held
+def test_functions_are_freed_without_the_garbage_collector():
+    def make(held):
+        def branches(x):
+            if x > 0:
+                return x + held
+            return x
 
-    function = make()
-    from_core(function)
+        return branches
+
+    function = make(np.ones(3))
+    assert from_core(function)(np.float64(1)).tolist() == [2, 2, 2]
     seen = weakref.ref(function)
-    del function
+    gc.disable()
+    try:
+        del function
+        assert seen() is None
+    finally:
+        gc.enable()
+
+
+def test_steps_defined_in_a_function_leave_nothing_to_collect():
+    strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+    dataset = tf.data.Dataset.from_tensor_slices(np.ones((24, 2), np.float32)).batch(2)
+
+    @tf.function
+    def train(iterator):
+        def step(x):
+            return tf.reduce_sum(x)
+
+        return strategy.reduce("SUM", strategy.run(step, args=(next(iterator),)), axis=None)
+
+    iterator = iter(strategy.experimental_distribute_dataset(dataset))
+    for _ in range(3):
+        train(iterator)
     gc.collect()
-    assert seen() is None
+    gc.disable()
+    try:
+        for _ in range(5):
+            assert float(train(iterator)) == 4
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+def test_functions_are_pickled_and_copied_whatever_is_known_of_them():
+    def double(x):
+        return x * 2
+
+    held = from_core(double)
+    for again in (cloudpickle.loads(cloudpickle.dumps(double)), copy.deepcopy(double)):
+        assert from_core(again)(np.int32(3)) == 6
+    assert held is from_core(double)
+
+    class Doubling:
+        def __call__(self, x):
+            return x * 2
+
+    doubling = Doubling()
+    held = from_core(doubling)
+    assert from_core(copy.deepcopy(doubling))(np.int32(3)) == 6
+    assert held is from_core(doubling)
 
 
 @pytest.mark.parametrize("decorator", [lambda step: step, tf.function])

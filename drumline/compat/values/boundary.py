@@ -10,8 +10,8 @@ from __future__ import annotations
 import collections.abc
 import contextlib
 import functools
-import inspect
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -122,12 +122,16 @@ def from_core(function: Callable[..., Any]) -> Callable[..., Any]:
 def _of_arrays(function: Callable[..., Any], skip: int) -> Callable[..., Any]:
     """The function of arrays, whose first ``skip`` arguments are passed as they are.
 
-    It is an attribute of the user's function, so that both are freed together. Decorators copy
-    attributes: what belongs to another function is not used.
+    It is known to the user's function as long as anything else holds it, such as the compiled step
+    that was made of it. One that is defined in a function may be another one in each step: if it
+    held the function of arrays, which holds it, only the garbage collector would free them, and
+    the batches in their closures. Decorators copy attributes: what belongs to another function is
+    not used.
     """
     known = getattr(function, _MARK, None)
-    if known is not None and known[0] is function:
-        made: Callable[..., Any] = known[1]
+    found = known() if known is not None else None
+    if found is not None and found.__wrapped__ is function:
+        made: Callable[..., Any] = found
         return made
     target = with_control_flow(function)
 
@@ -141,12 +145,21 @@ def _of_arrays(function: Callable[..., Any], skip: int) -> Callable[..., Any]:
     of_arrays.__wrapped__ = function  # type: ignore[attr-defined]  # whose name messages give
     name = getattr(function, "__qualname__", type(function).__name__)
     of_arrays.__qualname__ = name if "<locals>" in name else f"{name}.<locals>.of_arrays"
-    with contextlib.suppress(TypeError, ValueError):
-        of_arrays.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     with contextlib.suppress(AttributeError, TypeError):  # builtins have no attributes
-        # Not setattr: a layer of Keras's would take itself, in the pair, for a layer in it.
-        object.__setattr__(function, _MARK, (function, of_arrays))
+        # Not setattr: a layer of Keras's would look for layers in it.
+        object.__setattr__(function, _MARK, _WeakFunction(of_arrays))
     return of_arrays
+
+
+class _WeakFunction(weakref.ref[Callable[..., Any]]):
+    """A weak reference that is left out where a function is pickled with its attributes."""
+
+    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
+        return _nothing, ()
+
+
+def _nothing() -> None:
+    """What is known of a function that was pickled."""
 
 
 class _Tensors(TensorKind):
